@@ -1,0 +1,1 @@
+//! Breadth-first search on a distributed worklist.

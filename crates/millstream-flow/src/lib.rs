@@ -1,0 +1,1 @@
+//! Asynchronous dataflow over devices: links, routers, segments.

@@ -1,0 +1,1 @@
+//! CSR graphs: readers, writers, generators, partitioners, references, validators.

@@ -1,0 +1,1 @@
+//! A distributed worklist over devices: ring and direct routing, soft priority, termination.

@@ -1,0 +1,1 @@
+//! Asynchronous multi-GPU dataflow: links, routers, distributed worklists and graph algorithms.

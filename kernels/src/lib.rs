@@ -1,0 +1,1 @@
+//! CUDA C++ sources of Millstream: freestanding headers, one concept a file.
