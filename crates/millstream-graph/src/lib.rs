@@ -1,1 +1,5 @@
 //! CSR graphs: readers, writers, generators, partitioners, references, validators.
+
+mod csr;
+
+pub use csr::{CsrGraph, GraphError, Weights};
