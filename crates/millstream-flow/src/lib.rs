@@ -1,1 +1,37 @@
-//! Asynchronous dataflow over devices: links, routers, segments.
+//! Asynchronous dataflow over devices: a program is a [`Graph`] of endpoints
+//! joined by links and [`Router`]s; segments move through it in packets while
+//! kernels run (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020, cited
+//! as \[G §n\]).
+//!
+//! No executor is assumed: [`Graph::run`] polls its own tasks.
+
+mod buffers;
+mod context;
+mod error;
+mod failure;
+mod graph;
+mod message;
+mod multiplexer;
+mod policy;
+mod port;
+mod receiver;
+mod router;
+mod segment;
+mod segmenter;
+mod sender;
+mod statistics;
+mod sync;
+
+pub use buffers::Buffers;
+pub use context::{Context, ContextBuilder, Devices};
+pub use error::{Error, Result};
+pub use graph::{Graph, GraphStatistics};
+pub use policy::{
+    MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,
+    ring, round_robin, scatter, tree_reduce,
+};
+pub use receiver::Receiver;
+pub use router::Router;
+pub use segment::{PendingSegment, Segment, SendBuffer};
+pub use sender::{Counter, Sender, Sent};
+pub use statistics::LinkStatistics;

@@ -1,0 +1,143 @@
+//! The runtime environment of a program \[G §4, Table 1\].
+
+use std::future::Future;
+
+use millstream_device::{
+    Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology,
+};
+
+use crate::Result;
+
+/// Which devices a [`Context`] manages.
+#[derive(Clone, Debug, Default)]
+pub enum Devices {
+    /// Every GPU, or four host devices where there is none.
+    #[default]
+    All,
+    /// These, as written on a command line.
+    List(DeviceList),
+}
+
+impl Devices {
+    /// `count` host devices.
+    pub fn host(count: usize) -> Devices {
+        Devices::List(DeviceList::host(count))
+    }
+}
+
+/// The devices in use, their topology and memory. Cheap to clone; several
+/// graphs may run on one context at once.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// assert_eq!(context.devices().len(), 2);
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Context {
+    devices: DeviceSet,
+}
+
+impl Context {
+    /// Starts to describe a context.
+    pub fn builder() -> ContextBuilder {
+        ContextBuilder { devices: DeviceSet::builder() }
+    }
+
+    /// The devices, in the order they were given.
+    pub fn devices(&self) -> &[Device] {
+        self.devices.devices()
+    }
+
+    /// The host as an endpoint: its buffers are readable and writable by host
+    /// code, and kernels of every device may use them.
+    pub fn host(&self) -> &Device {
+        self.devices.host()
+    }
+
+    /// How the devices are connected.
+    pub fn topology(&self) -> &Topology {
+        self.devices.topology()
+    }
+
+    /// The layer below.
+    pub fn device_set(&self) -> &DeviceSet {
+        &self.devices
+    }
+
+    /// Runs a future to its end on this thread. Any executor will do; this one
+    /// is needed on a simulated context, where it also runs the devices.
+    ///
+    /// # Errors
+    /// On a simulated context, a deadlock: the future waits and nothing can run.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        Ok(self.devices.block_on(future)?)
+    }
+
+    /// Whether `device` is one of this context's endpoints.
+    pub(crate) fn manages(&self, device: &Device) -> bool {
+        device == self.host() || self.devices().contains(device)
+    }
+}
+
+/// Describes a [`Context`].
+#[derive(Debug)]
+pub struct ContextBuilder {
+    devices: DeviceSetBuilder,
+}
+
+impl ContextBuilder {
+    /// The devices to manage.
+    #[must_use]
+    pub fn devices(mut self, devices: Devices) -> ContextBuilder {
+        if let Devices::List(list) = devices {
+            self.devices = self.devices.devices(list);
+        }
+        self
+    }
+
+    /// Bytes each physical device may allocate.
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: u64) -> ContextBuilder {
+        self.devices = self.devices.memory_budget(bytes);
+        self
+    }
+
+    /// Threads that run host devices.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> ContextBuilder {
+        self.devices = self.devices.threads(threads);
+        self
+    }
+
+    /// Runs host devices on one thread, in an order chosen by `seed`.
+    #[must_use]
+    pub fn simulated(mut self, seed: u64) -> ContextBuilder {
+        self.devices = self.devices.simulated(seed);
+        self
+    }
+
+    /// Delays, reorders or fails operations of host devices.
+    #[must_use]
+    pub fn injection(mut self, injection: Injection) -> ContextBuilder {
+        self.devices = self.devices.injection(injection);
+        self
+    }
+
+    /// Uses this topology instead of discovering one.
+    #[must_use]
+    pub fn topology(mut self, topology: Topology) -> ContextBuilder {
+        self.devices = self.devices.topology(topology);
+        self
+    }
+
+    /// Opens the devices.
+    ///
+    /// # Errors
+    /// A device that cannot be opened, or a driver that is not there.
+    pub fn build(self) -> Result<Context> {
+        Ok(Context { devices: self.devices.open()? })
+    }
+}

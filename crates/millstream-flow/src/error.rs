@@ -1,0 +1,130 @@
+//! What can go wrong in a dataflow graph.
+
+use std::sync::Arc;
+
+use millstream_device::DeviceId;
+
+/// The result of a dataflow operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a dataflow graph, or a call on it, failed.
+///
+/// Cheap to clone: when a graph fails, every pending call gets the same first
+/// cause.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device refused or failed an operation.
+    #[error(transparent)]
+    Device(#[from] millstream_device::Error),
+    /// A task of the graph returned an error of its own.
+    #[error("{0}")]
+    Task(Arc<dyn std::error::Error + Send + Sync>),
+    /// A task of the graph panicked.
+    #[error("a task panicked: {message}")]
+    TaskPanicked {
+        /// What the panic said.
+        message: String,
+    },
+    /// A link from an endpoint to itself \[G §3\].
+    #[error("a link from {endpoint} to itself")]
+    SelfLoop {
+        /// The endpoint.
+        endpoint: String,
+    },
+    /// A second link between the same endpoints \[G §3\]; use another router.
+    #[error("a second link from {from} to {to}")]
+    DuplicateLink {
+        /// Source.
+        from: String,
+        /// Destination.
+        to: String,
+    },
+    /// An endpoint that the graph's context does not manage.
+    #[error("device {device:?} ({name}) does not belong to this context")]
+    ForeignDevice {
+        /// The device.
+        device: DeviceId,
+        /// Its name.
+        name: String,
+    },
+    /// A link or router added to a graph that already runs.
+    #[error("the graph runs: links and routers can no longer be added")]
+    Sealed,
+    /// A message sent before the graph runs.
+    #[error("the graph does not run yet: nothing can be sent")]
+    NotRunning,
+    /// The graph has ended.
+    #[error("the graph has ended")]
+    Ended,
+    /// The future that runs the graph was dropped.
+    #[error("the graph was cancelled")]
+    Cancelled,
+    /// A packet that cannot hold one item.
+    #[error("packets of {bytes} bytes cannot hold an item of {item_bytes} bytes")]
+    PacketTooSmall {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Bytes of one item.
+        item_bytes: usize,
+    },
+    /// A link with no buffers.
+    #[error("a link needs at least one buffer")]
+    NoBuffers,
+    /// A routing policy that named no destination.
+    #[error("the routing policy names no destination for a message from {from}")]
+    EmptyRoute {
+        /// Source of the message.
+        from: String,
+    },
+    /// A routing policy that named an endpoint the source cannot reach.
+    #[error("the routing policy sends a message from {from} to {to}, which it cannot reach")]
+    UnreachableDestination {
+        /// Source of the message.
+        from: String,
+        /// The destination named.
+        to: String,
+    },
+    /// A sender dropped without `shutdown`.
+    #[error("the sender of {from} was dropped without a shutdown")]
+    SenderDropped {
+        /// Its endpoint.
+        from: String,
+    },
+    /// A receiver dropped before the end of its stream.
+    #[error("the receiver of {to} was dropped before the end of its stream")]
+    ReceiverDropped {
+        /// Its endpoint.
+        to: String,
+    },
+    /// A buffer given up while an operation on it is not known to be over.
+    #[error("{buffer} was {action} in flight: {access}")]
+    InFlight {
+        /// The buffer, with its label.
+        buffer: String,
+        /// "dropped" or "released".
+        action: &'static str,
+        /// The operation and the event to wait for.
+        access: String,
+    },
+    /// A counted send whose count exceeds the buffer.
+    #[error("{count} items counted in a send buffer of {capacity}")]
+    CountTooLarge {
+        /// What the device counted.
+        count: usize,
+        /// Items in the buffer.
+        capacity: usize,
+    },
+}
+
+impl Error {
+    /// Wraps the error of a task.
+    ///
+    /// ```
+    /// let error = millstream_flow::Error::task(std::fmt::Error);
+    /// assert!(matches!(error, millstream_flow::Error::Task(_)));
+    /// ```
+    pub fn task(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+        Error::Task(Arc::new(error))
+    }
+}

@@ -1,0 +1,110 @@
+//! The first cause of a graph's failure, and who has to hear of it.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+
+use crate::Error;
+
+/// Something with pending calls that must see a failure.
+pub(crate) trait Interrupt: Send + Sync {
+    /// Wakes every pending call.
+    fn interrupt(&self);
+    /// Gives up whatever is queued; the graph is over.
+    fn clear(&self);
+}
+
+/// Shared by all parts of one graph: set once, by the first cause.
+#[derive(Default)]
+pub(crate) struct Failure {
+    cause: OnceLock<Error>,
+    /// Faults noticed in a `Drop`: when a task returns an error or panics, its
+    /// senders and segments are dropped before the error is seen, and must not
+    /// pass for the cause.
+    suspected: Mutex<Option<Error>>,
+    ports: Mutex<Vec<Weak<dyn Interrupt>>>,
+    /// The task that runs the graph.
+    runner: Mutex<Option<Waker>>,
+}
+
+impl std::fmt::Debug for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Failure").field(&self.cause.get()).finish()
+    }
+}
+
+impl Failure {
+    /// Registers a part of the graph to be interrupted.
+    pub(crate) fn watch(&self, port: Weak<dyn Interrupt>) {
+        let mut ports = self.ports.lock();
+        // Short-lived ports come and go: look for dead ones when it is cheap.
+        if ports.len() == ports.capacity() {
+            ports.retain(|port| port.strong_count() > 0);
+        }
+        ports.push(port);
+    }
+
+    /// The first cause, if the graph is over.
+    pub(crate) fn cause(&self) -> Option<&Error> {
+        self.cause.get()
+    }
+
+    /// `Err` with the first cause, if the graph is over.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.cause.get() {
+            Some(cause) => Err(cause.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the graph; the first cause stays.
+    pub(crate) fn fail(&self, cause: Error) {
+        if self.cause.set(cause).is_err() {
+            return;
+        }
+        for port in self.ports() {
+            port.interrupt();
+        }
+        self.wake_runner();
+    }
+
+    /// Notes a fault found in a `Drop`; the runner decides (see `suspected`).
+    pub(crate) fn suspect(&self, fault: Error) {
+        if self.cause.get().is_some() {
+            return;
+        }
+        self.suspected.lock().get_or_insert(fault);
+        self.wake_runner();
+    }
+
+    /// Makes a suspicion the cause: whatever ran when it arose has not failed.
+    pub(crate) fn promote_suspicion(&self) {
+        let suspected = self.suspected.lock().take();
+        if let Some(fault) = suspected {
+            self.fail(fault);
+        }
+    }
+
+    /// Remembers the task that runs the graph.
+    pub(crate) fn register_runner(&self, context: &Context<'_>) {
+        *self.runner.lock() = Some(context.waker().clone());
+    }
+
+    /// Gives up everything queued in the graph.
+    pub(crate) fn clear_ports(&self) {
+        for port in self.ports() {
+            port.clear();
+        }
+    }
+
+    fn ports(&self) -> Vec<Arc<dyn Interrupt>> {
+        self.ports.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn wake_runner(&self) {
+        if let Some(waker) = self.runner.lock().take() {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Dataflow graphs: routers, links and tasks that live and fail together
+//! \[G §3\].
+
+use std::any::Any;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, Stream as _};
+use millstream_device::{Device, DeviceId, Pod};
+use parking_lot::Mutex;
+
+use crate::buffers::Buffers;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::policy::{RoutingPolicy, first_available};
+use crate::receiver::Receiver;
+use crate::router::{AnyRouter, Router};
+use crate::sender::Sender;
+use crate::statistics::LinkStatistics;
+use crate::{Error, Result};
+
+type Task = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// What the parts of one graph share.
+pub(crate) struct GraphShared {
+    pub(crate) failure: Arc<Failure>,
+    context: Context,
+    state: Mutex<State>,
+}
+
+struct State {
+    sealed: bool,
+    routers: Vec<Arc<dyn AnyRouter>>,
+    plain_links: Vec<(DeviceId, DeviceId)>,
+}
+
+impl GraphShared {
+    /// Adds a router.
+    ///
+    /// # Errors
+    /// [`Error::Sealed`] if the graph runs.
+    pub(crate) fn add(&self, router: Arc<dyn AnyRouter>) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.sealed {
+            return Err(Error::Sealed);
+        }
+        state.routers.push(router);
+        Ok(())
+    }
+
+    /// Whether `device` may become an endpoint of this graph.
+    pub(crate) fn check_endpoint(&self, device: &Device) -> Result<()> {
+        if !self.context.manages(device) {
+            return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
+        }
+        if self.state.lock().sealed { Err(Error::Sealed) } else { Ok(()) }
+    }
+
+    fn seal(&self) {
+        let mut state = self.state.lock();
+        state.sealed = true;
+        state.routers.iter().for_each(|router| router.seal());
+    }
+}
+
+/// Traffic of a graph's links, readable while it runs and after.
+#[derive(Clone)]
+pub struct GraphStatistics(Arc<GraphShared>);
+
+impl fmt::Debug for GraphStatistics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.links()).finish()
+    }
+}
+
+impl GraphStatistics {
+    /// Every link that carried a packet.
+    pub fn links(&self) -> Vec<LinkStatistics> {
+        let routers = self.0.state.lock().routers.clone();
+        routers.iter().flat_map(|router| router.traffic()).collect()
+    }
+}
+
+/// A dataflow graph: built from routers, links and tasks, then run as one.
+///
+/// ```
+/// use millstream_flow::{Buffers, Context, Devices, Graph};
+///
+/// let context = Context::builder().devices(Devices::host(1)).build()?;
+/// let graph = Graph::new(&context);
+/// let device = &context.devices()[0];
+/// let (mut feed, mut input) = graph.link::<u32>(context.host(), device, Buffers::items(4))?;
+/// let (mut output, results) = graph.link::<u32>(device, context.host(), Buffers::items(4))?;
+/// let stream = device.stream()?;
+/// graph.spawn(async move {
+///     while let Some(pending) = input.recv().await? {
+///         let mut echo = output.buffer(pending.len()).await?;
+///         stream.wait(&pending)?;
+///         stream.copy(pending.part()?, echo.part_mut()?)?;
+///         pending.release_after(&stream)?;
+///         output.send(echo, &stream)?;
+///     }
+///     output.shutdown()
+/// });
+/// let echoed = context.block_on(graph.run(async move {
+///     feed.send_all((0..10).collect::<Vec<u32>>()).await?;
+///     feed.shutdown()?;
+///     results.collect().await
+/// }))??;
+/// assert_eq!(echoed, (0..10).collect::<Vec<u32>>());
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+pub struct Graph {
+    shared: Arc<GraphShared>,
+    tasks: Mutex<Vec<Task>>,
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tasks = self.tasks.lock().len();
+        formatter.debug_struct("Graph").field("tasks", &tasks).finish_non_exhaustive()
+    }
+}
+
+impl Graph {
+    /// An empty graph on the devices of `context`.
+    pub fn new(context: &Context) -> Graph {
+        let state = State { sealed: false, routers: Vec::new(), plain_links: Vec::new() };
+        let shared = GraphShared {
+            failure: Arc::new(Failure::default()),
+            context: context.clone(),
+            state: Mutex::new(state),
+        };
+        Graph { shared: Arc::new(shared), tasks: Mutex::new(Vec::new()) }
+    }
+
+    /// Adds a router.
+    ///
+    /// # Errors
+    /// None while the graph is being built.
+    pub fn router<T: Pod>(&self, policy: RoutingPolicy) -> Result<Router<T>> {
+        Router::new(policy, Arc::clone(&self.shared))
+    }
+
+    /// Adds a link between two endpoints, without a router of the program's own.
+    ///
+    /// # Errors
+    /// A link from an endpoint to itself or a second link between the same two
+    /// \[G §3\]; as [`Router::receiver`].
+    pub fn link<T: Pod>(
+        &self,
+        from: &Device,
+        to: &Device,
+        buffers: Buffers,
+    ) -> Result<(Sender<T>, Receiver<T>)> {
+        if from == to {
+            return Err(Error::SelfLoop { endpoint: from.name() });
+        }
+        let link = (from.id(), to.id());
+        if self.shared.state.lock().plain_links.contains(&link) {
+            return Err(Error::DuplicateLink { from: from.name(), to: to.name() });
+        }
+        let router = self.router(first_available())?;
+        let ends = (router.sender(from)?, router.receiver(to, buffers)?);
+        self.shared.state.lock().plain_links.push(link);
+        Ok(ends)
+    }
+
+    /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that.
+    pub fn spawn<E: Into<Error>>(
+        &self,
+        task: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        self.tasks.lock().push(Box::pin(task.map(|result| result.map_err(Into::into))));
+    }
+
+    /// Traffic of this graph's links.
+    pub fn statistics(&self) -> GraphStatistics {
+        GraphStatistics(Arc::clone(&self.shared))
+    }
+
+    /// Seals the graph and runs its tasks and `main` to their ends, on the
+    /// caller's task: no executor is needed.
+    ///
+    /// # Errors
+    /// The first error or panic of any task, of `main` or of a device; every
+    /// pending call of the graph ends with the same cause.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops all tasks and ends the graph; buffers are
+    /// freed when the devices are done with them.
+    pub async fn run<R, E: Into<Error>>(
+        self,
+        main: impl Future<Output = Result<R, E>>,
+    ) -> Result<R> {
+        self.shared.seal();
+        let failure = Arc::clone(&self.shared.failure);
+        let _end = EndOnDrop(Arc::clone(&failure));
+        let mut main = pin!(AssertUnwindSafe(main).catch_unwind().map(flatten::<R, E>).fuse());
+        let mut tasks: FuturesUnordered<_> = std::mem::take(&mut *self.tasks.lock())
+            .into_iter()
+            .map(|task| AssertUnwindSafe(task).catch_unwind().map(flatten::<(), Error>))
+            .collect();
+        let mut result = None;
+        let outcome = poll_fn(|context| {
+            failure.register_runner(context);
+            // Once more after a failure, so that every pending call sees its cause.
+            let mut last_round = failure.cause().is_some();
+            loop {
+                if result.is_none() {
+                    result = poll_main(main.as_mut(), context, &failure);
+                }
+                let all_done = poll_tasks(&mut tasks, context, &failure);
+                if let Some(cause) = failure.cause() {
+                    if last_round {
+                        return Poll::Ready(Err(cause.clone()));
+                    }
+                    last_round = true;
+                    continue;
+                }
+                return match result.take() {
+                    Some(value) if all_done => Poll::Ready(Ok(value)),
+                    value => {
+                        result = value;
+                        Poll::Pending
+                    }
+                };
+            }
+        });
+        let outcome = outcome.await;
+        failure.fail(Error::Ended);
+        outcome
+    }
+}
+
+fn poll_main<R>(
+    main: Pin<&mut impl Future<Output = Result<R>>>,
+    context: &mut TaskContext<'_>,
+    failure: &Failure,
+) -> Option<R> {
+    let polled = main.poll(context);
+    let value = match polled {
+        Poll::Ready(Ok(value)) => Some(value),
+        Poll::Ready(Err(error)) => {
+            failure.fail(error);
+            None
+        }
+        Poll::Pending => None,
+    };
+    failure.promote_suspicion();
+    value
+}
+
+fn poll_tasks<F: Future<Output = Result<()>>>(
+    tasks: &mut FuturesUnordered<F>,
+    context: &mut TaskContext<'_>,
+    failure: &Failure,
+) -> bool {
+    loop {
+        let polled = Pin::new(&mut *tasks).poll_next(context);
+        if let Poll::Ready(Some(Err(error))) = &polled {
+            failure.fail(error.clone());
+        }
+        failure.promote_suspicion();
+        match polled {
+            Poll::Ready(Some(_)) => {}
+            Poll::Ready(None) => return true,
+            Poll::Pending => return false,
+        }
+    }
+}
+
+fn flatten<R, E: Into<Error>>(outcome: Result<Result<R, E>, Box<dyn Any + Send>>) -> Result<R> {
+    match outcome {
+        Ok(result) => result.map_err(Into::into),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+            let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            let message = message.unwrap_or_else(|| "no message".to_string());
+            Err(Error::TaskPanicked { message })
+        }
+    }
+}
+
+/// Whatever happens to the future that runs a graph, nothing waits any longer.
+struct EndOnDrop(Arc<Failure>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.fail(Error::Cancelled);
+        self.0.clear_ports();
+    }
+}

@@ -1,0 +1,179 @@
+//! Messages on their way: what is sent, and how much of it is still to go.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use millstream_device::{Device, DeviceBuffer, Event, HostData, Pod};
+use parking_lot::Mutex;
+
+use crate::Result;
+use crate::failure::{Failure, Interrupt};
+use crate::policy::MessageInfo;
+use crate::port::Port;
+use crate::sender::SenderShared;
+
+/// Where the items of a message lie.
+pub(crate) enum Payload<T: Pod> {
+    /// A send buffer of the link; goes back to it when copied.
+    Pooled(DeviceBuffer<T>),
+    /// A buffer that stays the caller's.
+    Shared(Arc<DeviceBuffer<T>>),
+    /// Host memory.
+    Host(HostData<T>),
+}
+
+/// One message, from its offer until its last packet is copied.
+pub(crate) struct Message<T: Pod> {
+    pub(crate) info: MessageInfo,
+    pub(crate) source: Device,
+    /// The event after which the payload may be read.
+    ready: Option<Event>,
+    /// Taken out when the last copy is done.
+    payload: Mutex<Option<Payload<T>>>,
+    /// Items that no packet has been assigned for, over all destinations.
+    unassigned: AtomicUsize,
+    /// Items not known to be copied, over all destinations.
+    uncopied: AtomicUsize,
+    sender: Arc<SenderShared<T>>,
+    completion: Option<Arc<Completion>>,
+}
+
+impl<T: Pod> fmt::Debug for Message<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Message").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// Copies of a shared buffer, for whoever wants to write it again.
+#[derive(Debug, Default)]
+pub(crate) struct Completion {
+    state: Mutex<CompletionState>,
+}
+
+#[derive(Debug, Default)]
+struct CompletionState {
+    copies: Vec<Event>,
+    done: bool,
+    waker: Option<std::task::Waker>,
+}
+
+impl Completion {
+    /// A completion whose waiter hears of a failure.
+    pub(crate) fn watched(failure: &Failure) -> Arc<Completion> {
+        let completion = Arc::new(Completion::default());
+        let port: Weak<Completion> = Arc::downgrade(&completion);
+        failure.watch(port);
+        completion
+    }
+
+    /// Ready, with the events of all copies, when all of them are done.
+    pub(crate) fn poll(&self, waker: &std::task::Waker) -> Option<Vec<Event>> {
+        let mut state = self.state.lock();
+        if state.done {
+            return Some(std::mem::take(&mut state.copies));
+        }
+        state.waker = Some(waker.clone());
+        None
+    }
+
+    /// All copies are done.
+    pub(crate) fn finish(&self) {
+        self.state.lock().done = true;
+        self.interrupt();
+    }
+}
+
+impl Interrupt for Completion {
+    fn interrupt(&self) {
+        let waker = self.state.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn clear(&self) {}
+}
+
+impl<T: Pod> Message<T> {
+    /// A message of `info.items` items that goes out `copies` items in all.
+    pub(crate) fn new(
+        info: MessageInfo,
+        sender: Arc<SenderShared<T>>,
+        payload: Payload<T>,
+        ready: Option<Event>,
+        completion: Option<Arc<Completion>>,
+        copies: usize,
+    ) -> Message<T> {
+        Message {
+            info,
+            source: sender.source.clone(),
+            ready,
+            payload: Mutex::new(Some(payload)),
+            unassigned: AtomicUsize::new(copies),
+            uncopied: AtomicUsize::new(copies),
+            sender,
+            completion,
+        }
+    }
+
+    /// Submits the copy of `range` into `destination` and returns its event.
+    pub(crate) fn copy(
+        &self,
+        range: std::ops::Range<usize>,
+        port: &Port<T>,
+        destination: &mut DeviceBuffer<T>,
+        free_after: Option<&Event>,
+    ) -> Result<Event> {
+        let payload = self.payload.lock();
+        let Some(payload) = payload.as_ref() else { return Err(crate::Error::Ended) };
+        let lane = match (payload, &self.sender.lane) {
+            (Payload::Pooled(_) | Payload::Shared(_), Some(lane)) => lane,
+            _ => &port.lane,
+        };
+        for event in self.ready.iter().chain(free_after) {
+            lane.wait(event)?;
+        }
+        let into = destination.part_mut(0..range.len())?;
+        match payload {
+            Payload::Pooled(buffer) => lane.copy(buffer.part(range)?, into)?,
+            Payload::Shared(buffer) => lane.copy(buffer.part(range)?, into)?,
+            Payload::Host(data) => lane.upload(data.slice(range)?, into)?,
+        }
+        let event = lane.record()?;
+        if let Some(completion) = &self.completion {
+            completion.state.lock().copies.push(event.clone());
+        }
+        Ok(event)
+    }
+
+    /// A packet of `items` has been assigned.
+    pub(crate) fn assigned(&self, items: usize) {
+        // Relaxed: the count is all that is shared; the waiter's lock orders the rest.
+        if self.unassigned.fetch_sub(items, Ordering::Relaxed) == items {
+            self.sender.message_assigned();
+        }
+    }
+
+    /// A packet of `items`, copied up to `event`, has arrived.
+    pub(crate) fn copied(&self, items: usize, event: &Event) {
+        let payload = {
+            let mut payload = self.payload.lock();
+            if let Some(Payload::Pooled(buffer)) = payload.as_ref() {
+                // The copy is over: whoever gets the buffer next need not wait for it.
+                buffer.retire(event);
+            }
+            // Relaxed: under the payload's lock.
+            if self.uncopied.fetch_sub(items, Ordering::Relaxed) > items {
+                return;
+            }
+            payload.take()
+        };
+        if let Some(Payload::Pooled(buffer)) = payload {
+            self.sender.return_buffer(Some(buffer));
+        }
+        if let Some(completion) = &self.completion {
+            completion.finish();
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Matches offered messages with free packet buffers \[G §4.2, Fig. 8\].
+//!
+//! Every destination has a send queue (offers) and a receive queue (free
+//! buffers) behind a lock of its own; there is no central one. A message
+//! offered to many destinations is one [`Offer`] in many queues, claimed packet
+//! by packet. `README.md` beside this file has states and races.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::task::{Poll, Waker};
+
+use crate::sync::{Arc, AtomicUsize, Fault, Mutex, Ordering, seeded};
+
+/// A message, or a part of it, on offer to one or more destinations.
+#[derive(Debug)]
+pub(crate) struct Offer<M> {
+    /// What is offered.
+    pub(crate) message: M,
+    end: usize,
+    /// First item nobody has claimed; written by whoever claims.
+    cursor: AtomicUsize,
+}
+
+impl<M> Offer<M> {
+    /// Offers the items of `range`.
+    pub(crate) fn new(message: M, range: Range<usize>) -> Offer<M> {
+        Offer { message, end: range.end, cursor: AtomicUsize::new(range.start) }
+    }
+
+    /// Takes the next packet of at most `most` items; `None` if the offer is stale.
+    fn claim(&self, most: usize) -> Option<Range<usize>> {
+        let end_of = |start: usize| start.saturating_add(most).min(self.end);
+        // Relaxed: the message itself travels through the queues' locks; here
+        // only the cursor's own modification order matters.
+        let mut start = self.cursor.load(Ordering::Relaxed);
+        loop {
+            if start >= self.end {
+                return None;
+            }
+            if seeded(Fault::ClaimWithoutExchange) {
+                self.cursor.store(end_of(start), Ordering::Relaxed);
+                return Some(start..end_of(start));
+            }
+            let claimed = end_of(start);
+            match self.cursor.compare_exchange_weak(
+                start,
+                claimed,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(start..claimed),
+                Err(current) => start = current,
+            }
+        }
+    }
+
+    /// Whether every item has been claimed.
+    fn is_stale(&self) -> bool {
+        self.cursor.load(Ordering::Relaxed) >= self.end
+    }
+}
+
+/// What a match has to do once the destination's lock is released.
+#[derive(Debug)]
+pub(crate) struct Matched<M, A> {
+    /// One follow-up for each packet assigned.
+    pub(crate) assigned: Vec<A>,
+    /// Offers whose last packet was claimed here: their other destinations
+    /// must be told with [`Destination::offer_exhausted`].
+    pub(crate) exhausted: Vec<Arc<Offer<M>>>,
+}
+
+/// One destination of a router: its queues, and the packets assigned to it.
+#[derive(Debug)]
+pub(crate) struct Destination<M, B, P> {
+    state: Mutex<State<M, B, P>>,
+    packet_items: usize,
+}
+
+#[derive(Debug)]
+struct State<M, B, P> {
+    /// Send queue, first come first served.
+    offers: VecDeque<Arc<Offer<M>>>,
+    /// Receive queue: the credit of this destination.
+    buffers: VecDeque<B>,
+    /// Packets assigned and submitted, not yet taken by the receiver.
+    inbox: VecDeque<P>,
+    /// Senders that can reach this destination and have not shut down.
+    open_senders: usize,
+    /// No sender can be added any more.
+    sealed: bool,
+    /// The receiver's task, while it waits.
+    waker: Option<Waker>,
+}
+
+impl<M, B, P> State<M, B, P> {
+    /// Nothing is here and nothing can come: the receiver's end of stream.
+    fn has_ended(&mut self) -> bool {
+        if !seeded(Fault::StaleOfferKept) {
+            while self.offers.front().is_some_and(|offer| offer.is_stale()) {
+                self.offers.pop_front();
+            }
+        }
+        self.sealed && self.open_senders == 0 && self.inbox.is_empty() && self.offers.is_empty()
+    }
+}
+
+impl<M, B, P> Destination<M, B, P> {
+    /// A destination whose buffers hold `packet_items` items each.
+    pub(crate) fn new(packet_items: usize) -> Destination<M, B, P> {
+        Destination {
+            state: Mutex::new(State {
+                offers: VecDeque::new(),
+                buffers: VecDeque::new(),
+                inbox: VecDeque::new(),
+                open_senders: 0,
+                sealed: false,
+                waker: None,
+            }),
+            packet_items,
+        }
+    }
+
+    /// Items in a packet to this destination, at most.
+    pub(crate) fn packet_items(&self) -> usize {
+        self.packet_items
+    }
+
+    /// Fixes how many senders can reach this destination.
+    pub(crate) fn seal(&self, senders: usize) {
+        let mut state = self.state.lock();
+        state.open_senders = senders;
+        state.sealed = true;
+    }
+
+    /// Queues an offer and matches. `assign` submits the copy of one packet
+    /// into one buffer; it runs under this destination's lock, so that packets
+    /// reach the inbox in the order of their claims, and must not call back.
+    ///
+    /// # Errors
+    /// The first error of `assign`; the packet and its buffer are lost with it.
+    pub(crate) fn offer<A, E>(
+        &self,
+        offer: Arc<Offer<M>>,
+        assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
+    ) -> Result<Matched<M, A>, E> {
+        self.change(|state| state.offers.push_back(offer), assign)
+    }
+
+    /// Returns a free buffer to the receive queue and matches.
+    ///
+    /// # Errors
+    /// As [`Destination::offer`].
+    pub(crate) fn post<A, E>(
+        &self,
+        buffer: B,
+        assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
+    ) -> Result<Matched<M, A>, E> {
+        self.change(|state| state.buffers.push_back(buffer), assign)
+    }
+
+    /// One sender that could reach this destination has shut down.
+    pub(crate) fn sender_closed(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.open_senders = state.open_senders.saturating_sub(1);
+            if state.has_ended() { state.waker.take() } else { None }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Another destination claimed the last packet of an offer that is queued
+    /// here too. The lock orders the claim before a later look at the queue;
+    /// if the look came first, the receiver is woken to look again.
+    pub(crate) fn offer_exhausted(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            if state.has_ended() { state.waker.take() } else { None }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The next packet, `None` at the end; otherwise `waker` is called when
+    /// there may be one.
+    pub(crate) fn poll_next(&self, waker: &Waker) -> Poll<Option<P>> {
+        let mut state = self.state.lock();
+        if let Some(packet) = state.inbox.pop_front() {
+            return Poll::Ready(Some(packet));
+        }
+        if state.has_ended() {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(waker.clone());
+        Poll::Pending
+    }
+
+    /// Whether [`Destination::poll_next`] would say that the end is reached.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().has_ended()
+    }
+
+    /// Wakes the receiver so that it sees a failure.
+    pub(crate) fn interrupt(&self) {
+        let waker = self.state.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes everything out: used when the graph is over.
+    pub(crate) fn clear(&self) {
+        let (offers, buffers, inbox) = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            (
+                std::mem::take(&mut state.offers),
+                std::mem::take(&mut state.buffers),
+                std::mem::take(&mut state.inbox),
+            )
+        };
+        // Dropped outside the lock: a packet's drop may look at this destination.
+        drop((offers, buffers, inbox));
+    }
+
+    fn change<A, E>(
+        &self,
+        change: impl FnOnce(&mut State<M, B, P>),
+        mut assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
+    ) -> Result<Matched<M, A>, E> {
+        let mut matched = Matched { assigned: Vec::new(), exhausted: Vec::new() };
+        let (waker, result) = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            let result = self.match_up(&mut state, &mut matched, &mut assign);
+            let wake = !state.inbox.is_empty() || state.has_ended();
+            (if wake { state.waker.take() } else { None }, result)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        result.map(|()| matched)
+    }
+
+    fn match_up<A, E>(
+        &self,
+        state: &mut State<M, B, P>,
+        matched: &mut Matched<M, A>,
+        assign: &mut impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
+    ) -> Result<(), E> {
+        while !state.buffers.is_empty() {
+            let Some(offer) = state.offers.front().cloned() else { break };
+            let Some(range) = offer.claim(self.packet_items) else {
+                if seeded(Fault::StaleOfferKept) {
+                    break;
+                }
+                state.offers.pop_front();
+                continue;
+            };
+            if offer.is_stale() {
+                state.offers.pop_front();
+                if !seeded(Fault::ExhaustedOfferNotAnnounced) {
+                    matched.exhausted.push(Arc::clone(&offer));
+                }
+            }
+            let Some(buffer) = state.buffers.pop_front() else { break };
+            let (packet, follow_up) = assign(&offer, range, buffer)?;
+            state.inbox.push_back(packet);
+            matched.assigned.push(follow_up);
+        }
+        Ok(())
+    }
+}

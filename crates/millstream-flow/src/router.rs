@@ -1,0 +1,238 @@
+//! Routers: dynamic communication among many endpoints \[G §3, §4.2, Fig. 8\].
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, Weak};
+
+use millstream_device::{Device, Pod, StreamKind};
+use parking_lot::Mutex;
+
+use crate::buffers::Buffers;
+use crate::failure::Interrupt;
+use crate::graph::GraphShared;
+use crate::message::Message;
+use crate::multiplexer::Offer;
+use crate::policy::{MessageInfo, Route, RoutingPolicy};
+use crate::port::{Offered, PacketBuffer, Port};
+use crate::receiver::Receiver;
+use crate::segmenter;
+use crate::sender::{Sender, SenderShared};
+use crate::statistics::LinkStatistics;
+use crate::{Error, Result};
+
+/// A part of a message, and the ports that may take it.
+pub(crate) type Parts<T> = Vec<(Range<usize>, Arc<[Arc<Port<T>>]>)>;
+
+/// What a router's senders share.
+pub(crate) struct RouterShared<T: Pod> {
+    policy: RoutingPolicy,
+    members: Mutex<Members<T>>,
+    /// Fixed when the graph runs: what each sender can reach.
+    reachable: OnceLock<Vec<Reachable<T>>>,
+}
+
+struct Members<T: Pod> {
+    senders: Vec<Device>,
+    ports: Vec<Arc<Port<T>>>,
+}
+
+struct Reachable<T: Pod> {
+    source: Device,
+    devices: Vec<Device>,
+    ports: Vec<Arc<Port<T>>>,
+}
+
+impl<T: Pod> fmt::Debug for RouterShared<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RouterShared")
+    }
+}
+
+impl<T: Pod> RouterShared<T> {
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.reachable.get().is_some()
+    }
+
+    /// Applies the routing policy and the segmenter to a message.
+    pub(crate) fn route(&self, message: &MessageInfo, source: &Device) -> Result<Parts<T>> {
+        let reachable = self.reachable_from(source).ok_or(Error::NotRunning)?;
+        let route = self.policy.route(message, source, &reachable.devices);
+        if route.destinations().is_empty() {
+            return Err(Error::EmptyRoute { from: source.name() });
+        }
+        let ports = route.destinations().iter().map(|to| reachable.port(to));
+        let ports = ports.collect::<Result<Vec<_>>>()?;
+        Ok(match route {
+            Route::Any(_) => vec![(0..message.items, ports.into())],
+            Route::All(_) => ports
+                .into_iter()
+                .map(|port| (0..message.items, Arc::from(vec![port])))
+                .collect(),
+            Route::Parts(_) => segmenter::parts(message.items, ports.len())
+                .zip(ports)
+                .filter(|(range, _)| !range.is_empty())
+                .map(|(range, port)| (range, Arc::from(vec![port])))
+                .collect(),
+        })
+    }
+
+    /// Offers each part of a message to its ports.
+    pub(crate) fn offer(&self, message: Arc<Message<T>>, parts: Parts<T>) {
+        for (range, ports) in parts {
+            let offered = Offered { message: Arc::clone(&message), ports: Arc::clone(&ports) };
+            let offer = Arc::new(Offer::new(offered, range));
+            for port in ports.iter() {
+                port.offer(Arc::clone(&offer));
+            }
+        }
+    }
+
+    /// A sender on `source` has shut down and everything of it is offered.
+    pub(crate) fn sender_closed(&self, source: &Device) {
+        if let Some(reachable) = self.reachable_from(source) {
+            reachable.ports.iter().for_each(|port| port.destination.sender_closed());
+        }
+    }
+
+    fn reachable_from(&self, source: &Device) -> Option<&Reachable<T>> {
+        self.reachable.get()?.iter().find(|reachable| reachable.source == *source)
+    }
+}
+
+impl<T: Pod> Reachable<T> {
+    fn port(&self, to: &Device) -> Result<Arc<Port<T>>> {
+        let place = self.devices.iter().position(|device| device == to);
+        place.map(|place| Arc::clone(&self.ports[place])).ok_or_else(|| {
+            Error::UnreachableDestination { from: self.source.name(), to: to.name() }
+        })
+    }
+}
+
+/// What a graph does with its routers, whatever they carry.
+pub(crate) trait AnyRouter: Send + Sync {
+    /// Fixes who can reach whom.
+    fn seal(&self);
+    /// Traffic of all links.
+    fn traffic(&self) -> Vec<LinkStatistics>;
+}
+
+impl<T: Pod> AnyRouter for RouterShared<T> {
+    fn seal(&self) {
+        let members = self.members.lock();
+        let mut ports = members.ports.clone();
+        ports.sort_by_key(|port| port.device.index().unwrap_or(usize::MAX));
+        let receivers: Vec<Device> = ports.iter().map(|port| port.device.clone()).collect();
+        let reachable: Vec<Reachable<T>> = members
+            .senders
+            .iter()
+            .map(|source| {
+                let devices = self.policy.reachable(source, &receivers);
+                let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
+                let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
+                let devices = ports.iter().map(|port| port.device.clone()).collect();
+                Reachable { source: source.clone(), devices, ports }
+            })
+            .collect();
+        for port in &ports {
+            let reaches = |from: &&Reachable<T>| from.devices.contains(&port.device);
+            port.destination.seal(reachable.iter().filter(reaches).count());
+        }
+        // Sealing twice changes nothing.
+        let _ = self.reachable.set(reachable);
+    }
+
+    fn traffic(&self) -> Vec<LinkStatistics> {
+        let members = self.members.lock();
+        members.ports.iter().flat_map(|port| port.traffic()).collect()
+    }
+}
+
+/// Connects many endpoints \[G §3\]: each has at most one sender and one
+/// receiver here, and a [`RoutingPolicy`] decides who gets what.
+///
+/// ```
+/// use millstream_flow::{Buffers, Context, Devices, Graph, first_available};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let graph = Graph::new(&context);
+/// let router = graph.router::<u32>(first_available())?;
+/// let mut sender = router.sender(&context.devices()[0])?;
+/// let receiver = router.receiver(context.host(), Buffers::items(16))?;
+/// let _idle = router.receiver(&context.devices()[0], Buffers::items(16))?;
+/// let received = context.block_on(graph.run(async move {
+///     sender.send_all(vec![1, 2, 3]).await?;
+///     sender.shutdown()?;
+///     receiver.collect().await
+/// }))??;
+/// assert_eq!(received, [1, 2, 3]);
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Router<T: Pod> {
+    shared: Arc<RouterShared<T>>,
+    graph: Arc<GraphShared>,
+}
+
+impl<T: Pod> fmt::Debug for Router<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Router")
+    }
+}
+
+impl<T: Pod> Router<T> {
+    pub(crate) fn new(policy: RoutingPolicy, graph: Arc<GraphShared>) -> Result<Router<T>> {
+        let members = Mutex::new(Members { senders: Vec::new(), ports: Vec::new() });
+        let shared = Arc::new(RouterShared { policy, members, reachable: OnceLock::new() });
+        graph.add(Arc::clone(&shared) as Arc<dyn AnyRouter>)?;
+        Ok(Router { shared, graph })
+    }
+
+    /// The link from `device` into this router.
+    ///
+    /// # Errors
+    /// A device of another context, a second sender of the same device, a graph
+    /// that runs already.
+    pub fn sender(&self, device: &Device) -> Result<Sender<T>> {
+        self.graph.check_endpoint(device)?;
+        let mut members = self.shared.members.lock();
+        if members.senders.contains(device) {
+            let (from, to) = (device.name(), "the router".to_string());
+            return Err(Error::DuplicateLink { from, to });
+        }
+        let lane = match device.is_host_endpoint() {
+            true => None,
+            false => Some(device.stream_of(StreamKind::Copy)?),
+        };
+        members.senders.push(device.clone());
+        let failure = Arc::clone(&self.graph.failure);
+        let router = Arc::clone(&self.shared);
+        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lane, failure, router))))
+    }
+
+    /// The link from this router to `device`, with its packet buffers.
+    ///
+    /// # Errors
+    /// As [`Router::sender`]; no memory for the buffers; packets too small for
+    /// an item.
+    pub fn receiver(&self, device: &Device, buffers: Buffers) -> Result<Receiver<T>> {
+        self.graph.check_endpoint(device)?;
+        let (packet_items, count) = buffers.resolve::<T>()?;
+        let mut members = self.shared.members.lock();
+        if members.ports.iter().any(|port| port.device == *device) {
+            let (from, to) = ("the router".to_string(), device.name());
+            return Err(Error::DuplicateLink { from, to });
+        }
+        let lane = device.stream_of(StreamKind::Copy)?;
+        let failure = Arc::clone(&self.graph.failure);
+        let port = Arc::new(Port::new(device.clone(), packet_items, lane, failure));
+        for place in 0..count {
+            let label = format!("packet buffer {place} of {device}");
+            let buffer = device.buffer(packet_items)?.with_label(label);
+            port.post(PacketBuffer { buffer, free_after: None });
+        }
+        let watched: Weak<Port<T>> = Arc::downgrade(&port);
+        self.graph.failure.watch(watched as Weak<dyn Interrupt>);
+        members.ports.push(Arc::clone(&port));
+        Ok(Receiver::new(port))
+    }
+}

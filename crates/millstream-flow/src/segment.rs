@@ -1,0 +1,367 @@
+//! Segments: buffers with a size, a source, a sequence and an offset
+//! \[G §3, Table 1\].
+
+use std::fmt;
+use std::sync::Arc;
+
+use millstream_device::{
+    Accesses, Argument, Awaitable, Device, DeviceBuffer, Event, HostView, HostViewMut, Part, PartMut,
+    Pod, Read, Stream, Write,
+};
+
+use crate::message::Payload;
+use crate::port::{Packet, PacketBuffer, Port};
+use crate::sender::SenderShared;
+use crate::{Error, Result};
+
+/// A free buffer of a link, on the sender's endpoint: filled by kernels (pass
+/// `&mut buffer`) or by the host, and given to [`Sender::send`](crate::Sender::send).
+pub struct SendBuffer<T: Pod> {
+    /// `None` once sent.
+    buffer: Option<DeviceBuffer<T>>,
+    len: usize,
+    metadata: u64,
+    sender: Arc<SenderShared<T>>,
+}
+
+impl<T: Pod> fmt::Debug for SendBuffer<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SendBuffer").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod> SendBuffer<T> {
+    pub(crate) fn new(
+        buffer: DeviceBuffer<T>,
+        len: usize,
+        sender: Arc<SenderShared<T>>,
+    ) -> SendBuffer<T> {
+        SendBuffer { buffer: Some(buffer), len, metadata: 0, sender }
+    }
+
+    /// Items in the buffer.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the buffer holds no item.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Keeps the first `len` items only.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Sets the word that the routing policy and the receiver see.
+    pub fn set_metadata(&mut self, metadata: u64) {
+        self.metadata = metadata;
+    }
+
+    /// The items, to be written by the host; on the host endpoint only.
+    ///
+    /// # Errors
+    /// A buffer elsewhere; an operation in flight on it.
+    pub fn host_view_mut(&mut self) -> Result<HostViewMut<'_, T>> {
+        match &mut self.buffer {
+            Some(buffer) => Ok(buffer.host_view_mut()?),
+            None => Err(Error::Ended),
+        }
+    }
+
+    /// The items, as the destination of a copy.
+    ///
+    /// # Errors
+    /// None while the buffer is this program's.
+    pub fn part_mut(&mut self) -> Result<PartMut<'_, T>> {
+        match &mut self.buffer {
+            Some(buffer) => Ok(buffer.part_mut(0..self.len)?),
+            None => Err(Error::Ended),
+        }
+    }
+
+    /// Records the event after which the buffer may be copied.
+    pub(crate) fn ordered_event(&self, stream: &Stream) -> Result<Event> {
+        if let Some(buffer) = &self.buffer {
+            buffer.covered_by(stream)?;
+        }
+        Ok(stream.record()?)
+    }
+
+    pub(crate) fn into_payload(mut self) -> (Payload<T>, u64) {
+        let metadata = self.metadata;
+        match self.buffer.take() {
+            Some(buffer) => (Payload::Pooled(buffer), metadata),
+            None => (Payload::Host(Vec::new().into()), metadata),
+        }
+    }
+}
+
+impl<T: Pod> Drop for SendBuffer<T> {
+    fn drop(&mut self) {
+        let Some(buffer) = self.buffer.take() else { return };
+        match buffer.in_flight() {
+            None => self.sender.return_buffer(Some(buffer)),
+            Some(access) => {
+                self.sender.return_buffer(None);
+                let buffer = buffer.to_string();
+                let access = access.to_string();
+                self.sender.failure.suspect(Error::InFlight { buffer, action: "dropped", access });
+            }
+        }
+    }
+}
+
+impl<T: Pod> Argument<Read<T>> for &SendBuffer<T> {
+    fn bind(
+        self,
+        accesses: &mut Accesses,
+    ) -> millstream_device::Result<<Read<T> as millstream_device::Parameter>::Bound> {
+        match &self.buffer {
+            Some(buffer) => buffer.part(0..self.len)?.bind(accesses),
+            None => Err(millstream_device::Error::Closed),
+        }
+    }
+}
+
+impl<T: Pod> Argument<Write<T>> for &mut SendBuffer<T> {
+    fn bind(
+        self,
+        accesses: &mut Accesses,
+    ) -> millstream_device::Result<<Write<T> as millstream_device::Parameter>::Bound> {
+        match &mut self.buffer {
+            Some(buffer) => buffer.part_mut(0..self.len)?.bind(accesses),
+            None => Err(millstream_device::Error::Closed),
+        }
+    }
+}
+
+/// A packet buffer in a receiver's hands; goes back to the link when released.
+struct Held<T: Pod> {
+    /// `None` once released.
+    packet: Option<Packet<T>>,
+    port: Arc<Port<T>>,
+}
+
+impl<T: Pod> Held<T> {
+    fn release_after(mut self, stream: &Stream) -> Result<()> {
+        let Some(packet) = self.packet.take() else { return Ok(()) };
+        let freed = match packet.buffer.covered_by(stream).and_then(|()| stream.record()) {
+            Ok(freed) => freed,
+            Err(error) => {
+                self.packet = Some(packet);
+                return Err(error.into());
+            }
+        };
+        let port = Arc::clone(&self.port);
+        let (buffer, free_after) = (packet.buffer, Some(freed.clone()));
+        // Posted only when free, so that no copy waits in a lane that others use.
+        freed.on_complete(move |result| match result {
+            Ok(()) => port.post(PacketBuffer { buffer, free_after }),
+            Err(error) => port.failure.fail(Error::Device(error)),
+        });
+        Ok(())
+    }
+
+    fn release(&mut self, action: &'static str) -> Result<()> {
+        let Some(packet) = self.packet.take() else { return Ok(()) };
+        let Some(access) = packet.buffer.in_flight() else {
+            self.port.post(PacketBuffer { buffer: packet.buffer, free_after: None });
+            return Ok(());
+        };
+        let (buffer, access) = (packet.buffer.to_string(), access.to_string());
+        Err(Error::InFlight { buffer, action, access })
+    }
+}
+
+impl<T: Pod> Drop for Held<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.release("dropped") {
+            self.port.failure.suspect(error);
+        }
+    }
+}
+
+/// A packet assigned to a receiver whose bytes may still be on their way
+/// \[G Table 1, §4.2\].
+///
+/// Make a stream wait for it ([`Stream::wait`]) or await [`ready`](Self::ready)
+/// before touching the items, and give the buffer back with
+/// [`release_after`](Self::release_after). Dropping it releases it too, and is
+/// an error of the graph while the copy or a kernel is in flight on it.
+pub struct PendingSegment<T: Pod> {
+    held: Held<T>,
+    len: usize,
+    arrival: Event,
+    origin: Origin,
+}
+
+/// Where a segment comes from.
+#[derive(Clone, Debug)]
+struct Origin {
+    source: Device,
+    sequence: u64,
+    offset: usize,
+    message_len: usize,
+    metadata: u64,
+}
+
+macro_rules! describe_segment {
+    () => {
+        /// Items in the segment.
+        pub fn len(&self) -> usize {
+            self.len
+        }
+
+        /// Whether there is no item: never, of a segment received.
+        pub fn is_empty(&self) -> bool {
+            self.len == 0
+        }
+
+        /// The endpoint that sent it.
+        pub fn source(&self) -> &Device {
+            &self.origin.source
+        }
+
+        /// Position of its message among those of the sender, from 0.
+        pub fn sequence(&self) -> u64 {
+            self.origin.sequence
+        }
+
+        /// Position of its first item in the message.
+        pub fn offset(&self) -> usize {
+            self.origin.offset
+        }
+
+        /// Items in the whole message.
+        pub fn message_len(&self) -> usize {
+            self.origin.message_len
+        }
+
+        /// The word that the sender gave the message.
+        pub fn metadata(&self) -> u64 {
+            self.origin.metadata
+        }
+
+        /// The items, as the source of a copy.
+        ///
+        /// # Errors
+        /// None while the segment is held.
+        pub fn part(&self) -> Result<Part<'_, T>> {
+            match &self.held.packet {
+                Some(packet) => Ok(packet.buffer.part(0..self.len)?),
+                None => Err(Error::Ended),
+            }
+        }
+
+        /// Gives the buffer back once everything submitted to `stream` so far
+        /// is done.
+        ///
+        /// # Errors
+        /// An operation on the buffer that `stream` is not ordered after, named
+        /// with its event.
+        pub fn release_after(self, stream: &Stream) -> Result<()> {
+            self.held.release_after(stream)
+        }
+
+        /// Gives the buffer back now.
+        ///
+        /// # Errors
+        /// An operation on the buffer that the host has not waited for.
+        pub fn release(mut self) -> Result<()> {
+            self.held.release("released")
+        }
+    };
+}
+
+impl<T: Pod> PendingSegment<T> {
+    pub(crate) fn new(packet: Packet<T>, port: Arc<Port<T>>) -> PendingSegment<T> {
+        let info = &packet.message.info;
+        let origin = Origin {
+            source: packet.message.source.clone(),
+            sequence: info.sequence,
+            offset: packet.range.start,
+            message_len: info.items,
+            metadata: info.metadata,
+        };
+        let (len, arrival) = (packet.range.len(), packet.arrival.clone());
+        PendingSegment { held: Held { packet: Some(packet), port }, len, arrival, origin }
+    }
+
+    describe_segment!();
+
+    /// Waits until the items have arrived.
+    ///
+    /// # Errors
+    /// The failure of the copy, or the graph's first cause.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the segment in flight, an error of the graph.
+    pub async fn ready(self) -> Result<Segment<T>> {
+        if let Err(error) = self.arrival.completed().await {
+            let failure = &self.held.port.failure;
+            failure.fail(Error::Device(error.clone()));
+            return Err(failure.cause().cloned().unwrap_or(Error::Device(error)));
+        }
+        Ok(Segment { held: self.held, len: self.len, origin: self.origin })
+    }
+}
+
+/// A packet that has arrived: its items may be used by the host at once, and by
+/// any stream.
+pub struct Segment<T: Pod> {
+    held: Held<T>,
+    len: usize,
+    origin: Origin,
+}
+
+impl<T: Pod> Segment<T> {
+    describe_segment!();
+
+    /// The items; on the host endpoint only.
+    ///
+    /// # Errors
+    /// A segment elsewhere.
+    pub fn host_view(&self) -> Result<HostView<'_, T>> {
+        match &self.held.packet {
+            Some(packet) => Ok(packet.buffer.part(0..self.len)?.host_view()?),
+            None => Err(Error::Ended),
+        }
+    }
+}
+
+impl<T: Pod> Awaitable for PendingSegment<T> {
+    fn event(&self) -> &Event {
+        &self.arrival
+    }
+}
+
+macro_rules! readable_by_kernels {
+    ($segment:ident) => {
+        impl<T: Pod> Argument<Read<T>> for &$segment<T> {
+            fn bind(
+                self,
+                accesses: &mut Accesses,
+            ) -> millstream_device::Result<<Read<T> as millstream_device::Parameter>::Bound> {
+                match &self.held.packet {
+                    Some(packet) => packet.buffer.part(0..self.len)?.bind(accesses),
+                    None => Err(millstream_device::Error::Closed),
+                }
+            }
+        }
+
+        impl<T: Pod> fmt::Debug for $segment<T> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter
+                    .debug_struct(stringify!($segment))
+                    .field("len", &self.len)
+                    .field("origin", &self.origin)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+readable_by_kernels!(PendingSegment);
+readable_by_kernels!(Segment);

@@ -1,0 +1,23 @@
+//! What went over the links.
+
+/// Traffic of one link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkStatistics {
+    /// Name of the source.
+    pub from: String,
+    /// Name of the destination.
+    pub to: String,
+    /// Packets assigned.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Bytes of the largest packet.
+    pub largest_packet_bytes: u64,
+}
+
+impl LinkStatistics {
+    pub(crate) fn new(from: String, to: String) -> LinkStatistics {
+        LinkStatistics { from, to, packets: 0, bytes: 0, largest_packet_bytes: 0 }
+    }
+}

@@ -1,0 +1,188 @@
+use std::sync::Arc;
+
+use millstream_flow::{Buffers, Context, Counter, Devices, Error, Graph, Receiver, Sender};
+
+use crate::common::{ADD, KEEP_EVEN, assert_nothing_leaked, block_on, everywhere};
+
+/// Receives on a device, adds one, sends on.
+async fn add_one(mut input: Receiver<u32>, mut output: Sender<u32>) -> millstream_flow::Result<()> {
+    let stream = input.device().stream()?;
+    while let Some(pending) = input.recv().await? {
+        stream.wait(&pending)?;
+        let mut sum = output.buffer(pending.len()).await?;
+        ADD.launch(&stream, pending.len(), (&pending, &mut sum, 1))?;
+        pending.release_after(&stream)?;
+        output.send(sum, &stream)?;
+    }
+    output.shutdown()
+}
+
+/// host -> device 0 -> device 1 -> host, each device adding one.
+fn pipeline(context: &Context, items: u32, buffers: Buffers) -> (Graph, Sender<u32>, Receiver<u32>) {
+    let graph = Graph::new(context);
+    let (host, devices) = (context.host(), context.devices());
+    let (feed, first) = graph.link(host, &devices[0], buffers).unwrap();
+    let (to_second, second) = graph.link(&devices[0], &devices[1], buffers).unwrap();
+    let (to_host, results) = graph.link(&devices[1], host, buffers).unwrap();
+    graph.spawn(add_one(first, to_second));
+    graph.spawn(add_one(second, to_host));
+    let _ = items;
+    (graph, feed, results)
+}
+
+async fn feed_and_collect(
+    graph: Graph,
+    mut feed: Sender<u32>,
+    results: Receiver<u32>,
+    items: u32,
+) -> millstream_flow::Result<Vec<u32>> {
+    let numbers: Vec<u32> = (0..items).collect();
+    let send = async move {
+        feed.send_all(numbers).await?;
+        feed.shutdown()
+    };
+    let main = async { futures_util::try_join!(send, results.collect()).map(|(_, kept)| kept) };
+    graph.run(main).await
+}
+
+#[test]
+fn a_message_a_hundred_times_larger_than_all_buffers_arrives() {
+    let outputs = everywhere(2, |context| async move {
+        // 3 links of 2 buffers of 5 items, and 2 send buffers of 5 items a link.
+        let items = 100 * 10 * 5;
+        let (graph, feed, results) = pipeline(&context, items, Buffers::items(5));
+        let statistics = graph.statistics();
+        let sums = feed_and_collect(graph, feed, results, items).await.unwrap();
+        assert_eq!(sums, (2..items + 2).collect::<Vec<_>>());
+        for link in statistics.links() {
+            assert!(link.largest_packet_bytes <= 20, "{link:?}");
+            assert_eq!(link.bytes, u64::from(items) * 4, "{link:?}");
+        }
+        statistics.links().len()
+    });
+    assert!(outputs.iter().all(|&links| links == 3));
+}
+
+#[test]
+fn any_executor_will_do() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let (graph, feed, results) = pipeline(&context, 1000, Buffers::items(64));
+    let sums = block_on(feed_and_collect(graph, feed, results, 1000)).unwrap();
+    assert_eq!(sums, (2..1002).collect::<Vec<_>>());
+    assert_nothing_leaked(&context);
+}
+
+#[test]
+fn several_graphs_run_at_once_on_one_context() {
+    everywhere(2, |context| async move {
+        let one = |items| {
+            let (graph, feed, results) = pipeline(&context, items, Buffers::items(7));
+            feed_and_collect(graph, feed, results, items)
+        };
+        let (first, second, third) =
+            futures_util::try_join!(one(100), one(200), one(300)).unwrap();
+        assert_eq!((first.len(), second.len(), third.len()), (100, 200, 300));
+    });
+}
+
+#[test]
+fn counted_messages_go_out_in_order_with_what_the_device_counted() {
+    everywhere(2, |context| async move {
+        let graph = Graph::new(&context);
+        let (host, device) = (context.host(), &context.devices()[0]);
+        let (mut feed, mut input) = graph.link::<u32>(host, device, Buffers::items(3)).unwrap();
+        let (mut output, results) = graph.link::<u32>(device, host, Buffers::items(2)).unwrap();
+        let (stream, host) = (device.stream().unwrap(), host.clone());
+        graph.spawn(async move {
+            while let Some(pending) = input.recv().await? {
+                stream.wait(&pending)?;
+                let mut kept = output.buffer(pending.len()).await?;
+                let count: Counter = host.shared(1)?;
+                KEEP_EVEN.launch(&stream, pending.len(), (&pending, &mut kept, &count))?;
+                pending.release_after(&stream)?;
+                output.send_counted(kept, count, &stream)?;
+            }
+            output.shutdown()
+        });
+        let main = async move {
+            feed.send_data(vec![1, 3, 5], 0)?;
+            feed.send_all((0..100).collect::<Vec<u32>>()).await?;
+            feed.shutdown()?;
+            results.collect().await
+        };
+        let kept = graph.run(main).await.unwrap();
+        assert_eq!(kept, (0..100).filter(|item| item % 2 == 0).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn segments_say_where_they_come_from() {
+    everywhere(1, |context| async move {
+        let graph = Graph::new(&context);
+        let (host, device) = (context.host(), &context.devices()[0]);
+        let (mut feed, mut input) = graph.link::<u32>(host, device, Buffers::items(4)).unwrap();
+        let seen = graph.run(async move {
+            feed.send_data(vec![0; 6], 11)?;
+            feed.send_data(vec![0; 3], 22)?;
+            feed.shutdown()?;
+            let mut seen = Vec::new();
+            while let Some(pending) = input.recv().await? {
+                assert!(pending.source().is_host_endpoint());
+                let place = (pending.sequence(), pending.offset(), pending.len());
+                seen.push((place, pending.message_len(), pending.metadata()));
+                pending.ready().await?.release()?;
+            }
+            Ok::<_, Error>(seen)
+        });
+        let expected = [((0, 0, 4), 6, 11), ((0, 4, 2), 6, 11), ((1, 0, 3), 3, 22)];
+        assert_eq!(seen.await.unwrap(), expected);
+    });
+}
+
+#[test]
+fn a_shared_buffer_may_be_written_again_after_its_copies() {
+    everywhere(2, |context| async move {
+        let graph = Graph::new(&context);
+        let device = &context.devices()[0];
+        let (mut output, results) =
+            graph.link::<u32>(device, context.host(), Buffers::items(3)).unwrap();
+        let stream = device.stream().unwrap();
+        let mut buffer = Arc::new(stream.uploaded((0..10).collect::<Vec<u32>>()).unwrap());
+        let main = async move {
+            let send = async move {
+                for _ in 0..3 {
+                    output.send_shared(Arc::clone(&buffer), &stream, 0)?.await?;
+                    let sum = Arc::get_mut(&mut buffer).expect("the copies are done");
+                    stream.fill(sum, 5)?;
+                }
+                output.shutdown()
+            };
+            futures_util::try_join!(send, results.collect()).map(|(_, all)| all)
+        };
+        let all = graph.run(main).await.unwrap();
+        assert_eq!(all[..10], (0..10).collect::<Vec<u32>>());
+        assert_eq!(all[10..], [5; 20]);
+    });
+}
+
+#[test]
+fn impossible_links_are_refused() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let stranger = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let graph = Graph::new(&context);
+    let (first, second) = (&context.devices()[0], &context.devices()[1]);
+    let buffers = Buffers::bytes(64);
+    let refused = |result: millstream_flow::Result<(Sender<u64>, Receiver<u64>)>| {
+        result.map(drop).unwrap_err()
+    };
+    assert!(matches!(refused(graph.link(first, first, buffers)), Error::SelfLoop { .. }));
+    let foreign = graph.link(first, &stranger.devices()[0], buffers);
+    assert!(matches!(refused(foreign), Error::ForeignDevice { .. }));
+    let small = graph.link(first, second, Buffers::bytes(7));
+    assert!(matches!(refused(small), Error::PacketTooSmall { bytes: 7, item_bytes: 8 }));
+    let none = graph.link(first, second, buffers.count(0));
+    assert!(matches!(refused(none), Error::NoBuffers));
+    let ends = graph.link::<u64>(first, second, buffers).unwrap();
+    assert!(matches!(refused(graph.link(first, second, buffers)), Error::DuplicateLink { .. }));
+    drop(ends);
+}

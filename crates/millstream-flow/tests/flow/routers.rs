@@ -1,0 +1,188 @@
+use millstream_flow::{
+    Buffers, Context, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all, broadcast,
+    first_available, gather, ring, round_robin, scatter, tree_reduce,
+};
+
+use crate::common::everywhere;
+
+/// Receives everything on any endpoint and returns it through the host's memory.
+async fn drain(mut receiver: Receiver<u32>) -> millstream_flow::Result<Vec<u32>> {
+    let mut items = Vec::new();
+    let stream = receiver.device().stream()?;
+    while let Some(pending) = receiver.recv().await? {
+        stream.wait(&pending)?;
+        let download = stream.download(pending.part()?)?;
+        pending.release_after(&stream)?;
+        items.extend(download.await?);
+    }
+    Ok(items)
+}
+
+/// Sends `messages` of the host through a router with `policy` to all devices.
+async fn from_host(
+    context: &Context,
+    policy: RoutingPolicy,
+    messages: Vec<(Vec<u32>, u64)>,
+) -> millstream_flow::Result<Vec<Vec<u32>>> {
+    let graph = Graph::new(context);
+    let router = graph.router(policy)?;
+    let mut sender = router.sender(context.host())?;
+    let receivers = context.devices().iter().map(|device| {
+        let receiver = router.receiver(device, Buffers::items(4))?;
+        Ok(drain(receiver))
+    });
+    let receivers = receivers.collect::<millstream_flow::Result<Vec<_>>>()?;
+    graph
+        .run(async move {
+            for (message, metadata) in messages {
+                sender.send_data(message, metadata)?;
+            }
+            sender.shutdown()?;
+            futures_util::future::try_join_all(receivers).await
+        })
+        .await
+}
+
+fn sorted(received: &[Vec<u32>]) -> Vec<u32> {
+    let mut all = received.concat();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn first_available_delivers_everything_once() {
+    everywhere(3, |context| async move {
+        let numbers: Vec<u32> = (0..500).collect();
+        let received = from_host(&context, first_available(), vec![(numbers.clone(), 0)]).await;
+        let received = received.unwrap();
+        assert_eq!(sorted(&received), numbers);
+        // Assignment is first come first served: each receiver sees ascending items.
+        assert!(received.iter().all(|items| items.is_sorted()));
+    });
+}
+
+#[test]
+fn broadcast_gives_everyone_everything() {
+    everywhere(3, |context| async move {
+        let received =
+            from_host(&context, broadcast(), vec![((0..50).collect(), 0), (vec![99], 0)]).await;
+        let expected: Vec<u32> = (0..50).chain([99]).collect();
+        assert_eq!(received.unwrap(), vec![expected; 3]);
+    });
+}
+
+#[test]
+fn scatter_splits_evenly() {
+    everywhere(3, |context| async move {
+        let received = from_host(&context, scatter(), vec![((0..20).collect(), 0)]).await.unwrap();
+        let lens: Vec<usize> = received.iter().map(Vec::len).collect();
+        assert_eq!(lens, [7, 7, 6]);
+        assert_eq!(received.concat(), (0..20).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn round_robin_takes_turns() {
+    everywhere(3, |context| async move {
+        let messages = (0..7).map(|turn| (vec![turn], 0)).collect();
+        let received = from_host(&context, round_robin(), messages).await.unwrap();
+        assert_eq!(received, [vec![0, 3, 6], vec![1, 4], vec![2, 5]]);
+    });
+}
+
+#[test]
+fn all_to_all_follows_the_metadata() {
+    everywhere(4, |context| async move {
+        let messages = [3, 0, 3, 1].map(|to| (vec![to as u32 * 10; 6], to)).to_vec();
+        let received = from_host(&context, all_to_all(), messages).await.unwrap();
+        assert_eq!(received, [vec![0; 6], vec![10; 6], vec![], vec![30; 12]]);
+    });
+}
+
+#[test]
+fn a_policy_without_an_answer_is_an_error() {
+    everywhere(2, |context| async move {
+        let nowhere = RoutingPolicy::new(|_, _, _| Route::Any(Vec::new()));
+        let error = from_host(&context, nowhere, vec![(vec![1], 0)]).await.unwrap_err();
+        assert!(matches!(error, Error::EmptyRoute { .. }), "{error}");
+        let host = context.host().clone();
+        let to_itself = RoutingPolicy::new(move |_, _, _| Route::All(vec![host.clone()]));
+        let error = from_host(&context, to_itself, vec![(vec![1], 0)]).await.unwrap_err();
+        assert!(matches!(error, Error::UnreachableDestination { .. }), "{error}");
+    });
+}
+
+#[test]
+fn gather_brings_everything_to_the_host() {
+    everywhere(3, |context| async move {
+        let graph = Graph::new(&context);
+        let router = graph.router(gather()).unwrap();
+        let results = router.receiver(context.host(), Buffers::items(3)).unwrap();
+        for (place, device) in context.devices().iter().enumerate() {
+            let mut sender = router.sender(device).unwrap();
+            graph.spawn(async move {
+                sender.send_all(vec![place as u32; 10]).await?;
+                sender.shutdown()
+            });
+        }
+        let items = graph.run(results.collect()).await.unwrap();
+        assert_eq!(sorted(&[items]), [vec![0; 10], vec![1; 10], vec![2; 10]].concat());
+    });
+}
+
+/// Passes what arrives on, with one item more at the end.
+async fn pass_on(
+    mut input: Receiver<u32>,
+    mut output: millstream_flow::Sender<u32>,
+    own: u32,
+) -> millstream_flow::Result<()> {
+    let stream = input.device().stream()?;
+    while let Some(pending) = input.recv().await? {
+        stream.wait(&pending)?;
+        let mut copy = output.buffer(pending.len()).await?;
+        stream.copy(pending.part()?, copy.part_mut()?)?;
+        pending.release_after(&stream)?;
+        output.send(copy, &stream)?;
+    }
+    output.send_all(vec![own]).await?;
+    output.shutdown()
+}
+
+#[test]
+fn a_tree_reduces_to_the_host() {
+    for devices in 1..=8 {
+        everywhere(devices, |context| async move {
+            let graph = Graph::new(&context);
+            let router = graph.router(tree_reduce(context.devices().to_vec())).unwrap();
+            let results = router.receiver(context.host(), Buffers::items(2)).unwrap();
+            for (place, device) in context.devices().iter().enumerate() {
+                let receiver = router.receiver(device, Buffers::items(2)).unwrap();
+                graph.spawn(pass_on(receiver, router.sender(device).unwrap(), place as u32));
+            }
+            let items = graph.run(results.collect()).await.unwrap();
+            assert_eq!(sorted(&[items]), (0..context.devices().len() as u32).collect::<Vec<_>>());
+        });
+    }
+}
+
+#[test]
+fn a_ring_passes_to_the_next() {
+    everywhere(4, |context| async move {
+        let graph = Graph::new(&context);
+        let devices = context.devices();
+        let router = graph.router(ring(devices.to_vec())).unwrap();
+        let ends = devices.iter().map(|device| {
+            let mut sender = router.sender(device)?;
+            let receiver = router.receiver(device, Buffers::items(2))?;
+            let own = device.index().unwrap_or_default() as u32;
+            Ok::<_, Error>(async move {
+                sender.send_all(vec![own; 5]).await?;
+                sender.shutdown()?;
+                drain(receiver).await
+            })
+        });
+        let ends = ends.collect::<Result<Vec<_>, _>>().unwrap();
+        let received = graph.run(futures_util::future::try_join_all(ends)).await.unwrap();
+        assert_eq!(received, [vec![3; 5], vec![0; 5], vec![1; 5], vec![2; 5]]);
+    });
+}
