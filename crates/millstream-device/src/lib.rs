@@ -1,1 +1,40 @@
-//! Devices, streams, events and memory of Millstream, with a driver that needs no GPU.
+//! Devices, streams, events and memory, typed and checked: the lowest layer of
+//! Millstream \[G §4.1\] (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
+//! 2020).
+//!
+//! *Host devices* need no GPU: they have memory of their own, in-order streams
+//! whose operations really run later, and kernels as Rust closures. They run on
+//! threads or, for tests, simulated on one thread in an order that a seed
+//! chooses. Every use of a buffer is checked against the order of streams and
+//! events when it is submitted (`README.md` in the sources).
+
+mod device;
+mod device_list;
+mod device_set;
+mod error;
+mod event;
+mod host;
+mod injection;
+mod kernel;
+mod ledger;
+mod memory;
+mod parameter;
+mod shared;
+mod stream;
+mod topology;
+
+pub use bytemuck::{Pod, Zeroable};
+pub use device::{Device, DeviceId, MemoryUse};
+pub use device_list::DeviceList;
+pub use device_set::{DeviceSet, DeviceSetBuilder};
+pub use error::{Error, Result};
+pub use event::{Awaitable, Completion, Event, EventStatus};
+pub use host::SimulationReport;
+pub use injection::{InjectedFault, Injection};
+pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult};
+pub use ledger::InFlight;
+pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
+pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, Value, Write};
+pub use shared::{AtomicPod, SharedBuffer};
+pub use stream::{Download, HostData, Stream, StreamKind};
+pub use topology::{LinkKind, Topology};

@@ -2,9 +2,7 @@
 
 use std::future::Future;
 
-use millstream_device::{
-    Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology,
-};
+use millstream_device::{Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology};
 
 use crate::Result;
 

@@ -11,7 +11,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, Stream as _};
-use millstream_device::{Device, DeviceId, Pod};
+use millstream_device::{Device, DeviceId};
 use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
@@ -22,7 +22,7 @@ use crate::receiver::Receiver;
 use crate::router::{AnyRouter, Router};
 use crate::sender::Sender;
 use crate::statistics::LinkStatistics;
-use crate::{Error, Result};
+use crate::{Error, Item, Result};
 
 type Task = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -143,7 +143,7 @@ impl Graph {
     ///
     /// # Errors
     /// None while the graph is being built.
-    pub fn router<T: Pod>(&self, policy: RoutingPolicy) -> Result<Router<T>> {
+    pub fn router<T: Item>(&self, policy: RoutingPolicy) -> Result<Router<T>> {
         Router::new(policy, Arc::clone(&self.shared))
     }
 
@@ -152,7 +152,7 @@ impl Graph {
     /// # Errors
     /// A link from an endpoint to itself or a second link between the same two
     /// \[G §3\]; as [`Router::receiver`].
-    pub fn link<T: Pod>(
+    pub fn link<T: Item>(
         &self,
         from: &Device,
         to: &Device,

@@ -35,3 +35,8 @@ pub use router::Router;
 pub use segment::{PendingSegment, Segment, SendBuffer};
 pub use sender::{Counter, Sender, Sent};
 pub use statistics::LinkStatistics;
+
+/// Items that links carry: plain data that any thread may copy.
+pub trait Item: millstream_device::Pod + Send + Sync {}
+
+impl<T: millstream_device::Pod + Send + Sync> Item for T {}

@@ -1,30 +1,30 @@
 //! Messages on their way: what is sent, and how much of it is still to go.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-use millstream_device::{Device, DeviceBuffer, Event, HostData, Pod};
+use millstream_device::{BufferReader, Device, DeviceBuffer, Event, HostData};
 use parking_lot::Mutex;
 
-use crate::Result;
 use crate::failure::{Failure, Interrupt};
 use crate::policy::MessageInfo;
 use crate::port::Port;
 use crate::sender::SenderShared;
+use crate::{Item, Result};
 
 /// Where the items of a message lie.
-pub(crate) enum Payload<T: Pod> {
+pub(crate) enum Payload<T: Item> {
     /// A send buffer of the link; goes back to it when copied.
     Pooled(DeviceBuffer<T>),
     /// A buffer that stays the caller's.
-    Shared(Arc<DeviceBuffer<T>>),
+    Shared(BufferReader<T>),
     /// Host memory.
     Host(HostData<T>),
 }
 
 /// One message, from its offer until its last packet is copied.
-pub(crate) struct Message<T: Pod> {
+pub(crate) struct Message<T: Item> {
     pub(crate) info: MessageInfo,
     pub(crate) source: Device,
     /// The event after which the payload may be read.
@@ -39,7 +39,7 @@ pub(crate) struct Message<T: Pod> {
     completion: Option<Arc<Completion>>,
 }
 
-impl<T: Pod> fmt::Debug for Message<T> {
+impl<T: Item> fmt::Debug for Message<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Message").field("info", &self.info).finish_non_exhaustive()
     }
@@ -95,7 +95,7 @@ impl Interrupt for Completion {
     fn clear(&self) {}
 }
 
-impl<T: Pod> Message<T> {
+impl<T: Item> Message<T> {
     /// A message of `info.items` items that goes out `copies` items in all.
     pub(crate) fn new(
         info: MessageInfo,
@@ -126,7 +126,9 @@ impl<T: Pod> Message<T> {
         free_after: Option<&Event>,
     ) -> Result<Event> {
         let payload = self.payload.lock();
-        let Some(payload) = payload.as_ref() else { return Err(crate::Error::Ended) };
+        let Some(payload) = payload.as_ref() else {
+            return Err(crate::Error::Ended);
+        };
         let lane = match (payload, &self.sender.lane) {
             (Payload::Pooled(_) | Payload::Shared(_), Some(lane)) => lane,
             _ => &port.lane,

@@ -252,7 +252,9 @@ impl<M, B, P> Destination<M, B, P> {
         assign: &mut impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
     ) -> Result<(), E> {
         while !state.buffers.is_empty() {
-            let Some(offer) = state.offers.front().cloned() else { break };
+            let Some(offer) = state.offers.front().cloned() else {
+                break;
+            };
             let Some(range) = offer.claim(self.packet_items) else {
                 if seeded(Fault::StaleOfferKept) {
                     break;
@@ -266,7 +268,9 @@ impl<M, B, P> Destination<M, B, P> {
                     matched.exhausted.push(Arc::clone(&offer));
                 }
             }
-            let Some(buffer) = state.buffers.pop_front() else { break };
+            let Some(buffer) = state.buffers.pop_front() else {
+                break;
+            };
             let (packet, follow_up) = assign(&offer, range, buffer)?;
             state.inbox.push_back(packet);
             matched.assigned.push(follow_up);

@@ -6,22 +6,22 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_device::{Device, DeviceBuffer, DeviceId, Event, Pod, Stream};
+use millstream_device::{Device, DeviceBuffer, DeviceId, Event, Stream};
 use parking_lot::Mutex;
 
 use crate::failure::{Failure, Interrupt};
 use crate::message::Message;
 use crate::multiplexer::{Destination, Matched, Offer};
 use crate::statistics::LinkStatistics;
-use crate::{Error, Result};
+use crate::{Error, Item, Result};
 
 /// What is queued in a multiplexer: a message and everyone it is offered to.
-pub(crate) struct Offered<T: Pod> {
+pub(crate) struct Offered<T: Item> {
     pub(crate) message: Arc<Message<T>>,
     pub(crate) ports: Arc<[Arc<Port<T>>]>,
 }
 
-impl<T: Pod> fmt::Debug for Offered<T> {
+impl<T: Item> fmt::Debug for Offered<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.message, formatter)
     }
@@ -29,14 +29,14 @@ impl<T: Pod> fmt::Debug for Offered<T> {
 
 /// A packet buffer, free once `free_after` is complete (it is, when posted).
 #[derive(Debug)]
-pub(crate) struct PacketBuffer<T: Pod> {
+pub(crate) struct PacketBuffer<T: Item> {
     pub(crate) buffer: DeviceBuffer<T>,
     pub(crate) free_after: Option<Event>,
 }
 
 /// A packet assigned to a receiver; its copy is submitted.
 #[derive(Debug)]
-pub(crate) struct Packet<T: Pod> {
+pub(crate) struct Packet<T: Item> {
     pub(crate) buffer: DeviceBuffer<T>,
     pub(crate) range: Range<usize>,
     pub(crate) message: Arc<Message<T>>,
@@ -46,7 +46,7 @@ pub(crate) struct Packet<T: Pod> {
 type Assigned<T> = (Arc<Message<T>>, usize, Event);
 
 /// A receiver's side of a router.
-pub(crate) struct Port<T: Pod> {
+pub(crate) struct Port<T: Item> {
     pub(crate) device: Device,
     pub(crate) destination: Destination<Offered<T>, PacketBuffer<T>, Packet<T>>,
     /// Copies from the host run here; others on the sender's lane, as the copy
@@ -56,13 +56,13 @@ pub(crate) struct Port<T: Pod> {
     traffic: Mutex<BTreeMap<DeviceId, LinkStatistics>>,
 }
 
-impl<T: Pod> fmt::Debug for Port<T> {
+impl<T: Item> fmt::Debug for Port<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Port").field("device", &self.device).finish_non_exhaustive()
     }
 }
 
-impl<T: Pod> Port<T> {
+impl<T: Item> Port<T> {
     pub(crate) fn new(
         device: Device,
         packet_items: usize,
@@ -75,7 +75,8 @@ impl<T: Pod> Port<T> {
 
     /// Queues an offer here. Failures end the graph.
     pub(crate) fn offer(&self, offer: Arc<Offer<Offered<T>>>) {
-        let matched = self.destination.offer(offer, |offer, range, buffer| self.assign(offer, range, buffer));
+        let matched =
+            self.destination.offer(offer, |offer, range, buffer| self.assign(offer, range, buffer));
         self.follow_up(matched);
     }
 
@@ -84,7 +85,8 @@ impl<T: Pod> Port<T> {
         if self.failure.cause().is_some() {
             return;
         }
-        let matched = self.destination.post(buffer, |offer, range, buffer| self.assign(offer, range, buffer));
+        let matched =
+            self.destination.post(buffer, |offer, range, buffer| self.assign(offer, range, buffer));
         self.follow_up(matched);
     }
 
@@ -142,7 +144,7 @@ impl<T: Pod> Port<T> {
     }
 }
 
-impl<T: Pod> Interrupt for Port<T> {
+impl<T: Item> Interrupt for Port<T> {
     fn interrupt(&self) {
         self.destination.interrupt();
     }

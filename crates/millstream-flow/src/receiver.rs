@@ -4,22 +4,22 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use millstream_device::{Device, Pod};
+use millstream_device::Device;
 
 use crate::port::Port;
 use crate::segment::PendingSegment;
-use crate::{Error, Result};
+use crate::{Error, Item, Result};
 
 /// The receiving end of a link. Its packet buffers are posted ahead, so that
 /// copies overlap with whatever the device computes.
 ///
 /// Dropping it before the end of its stream is an error of the graph.
 #[derive(Debug)]
-pub struct Receiver<T: Pod> {
+pub struct Receiver<T: Item> {
     port: Arc<Port<T>>,
 }
 
-impl<T: Pod> Receiver<T> {
+impl<T: Item> Receiver<T> {
     pub(crate) fn new(port: Arc<Port<T>>) -> Receiver<T> {
         Receiver { port }
     }
@@ -75,14 +75,14 @@ impl<T: Pod> Receiver<T> {
         let mut items = Vec::new();
         while let Some(pending) = self.recv().await? {
             let segment = pending.ready().await?;
-            items.extend_from_slice(&segment.host_view()?);
+            items.extend_from_slice(segment.host_view()?);
             segment.release()?;
         }
         Ok(items)
     }
 }
 
-impl<T: Pod> Drop for Receiver<T> {
+impl<T: Item> Drop for Receiver<T> {
     fn drop(&mut self) {
         if !self.port.destination.has_ended() {
             let to = self.port.device.name();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
-use millstream_device::{Device, Pod, StreamKind};
+use millstream_device::{Device, StreamKind};
 use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
@@ -18,37 +18,37 @@ use crate::receiver::Receiver;
 use crate::segmenter;
 use crate::sender::{Sender, SenderShared};
 use crate::statistics::LinkStatistics;
-use crate::{Error, Result};
+use crate::{Error, Item, Result};
 
 /// A part of a message, and the ports that may take it.
 pub(crate) type Parts<T> = Vec<(Range<usize>, Arc<[Arc<Port<T>>]>)>;
 
 /// What a router's senders share.
-pub(crate) struct RouterShared<T: Pod> {
+pub(crate) struct RouterShared<T: Item> {
     policy: RoutingPolicy,
     members: Mutex<Members<T>>,
     /// Fixed when the graph runs: what each sender can reach.
     reachable: OnceLock<Vec<Reachable<T>>>,
 }
 
-struct Members<T: Pod> {
+struct Members<T: Item> {
     senders: Vec<Device>,
     ports: Vec<Arc<Port<T>>>,
 }
 
-struct Reachable<T: Pod> {
+struct Reachable<T: Item> {
     source: Device,
     devices: Vec<Device>,
     ports: Vec<Arc<Port<T>>>,
 }
 
-impl<T: Pod> fmt::Debug for RouterShared<T> {
+impl<T: Item> fmt::Debug for RouterShared<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("RouterShared")
     }
 }
 
-impl<T: Pod> RouterShared<T> {
+impl<T: Item> RouterShared<T> {
     pub(crate) fn is_sealed(&self) -> bool {
         self.reachable.get().is_some()
     }
@@ -64,10 +64,9 @@ impl<T: Pod> RouterShared<T> {
         let ports = ports.collect::<Result<Vec<_>>>()?;
         Ok(match route {
             Route::Any(_) => vec![(0..message.items, ports.into())],
-            Route::All(_) => ports
-                .into_iter()
-                .map(|port| (0..message.items, Arc::from(vec![port])))
-                .collect(),
+            Route::All(_) => {
+                ports.into_iter().map(|port| (0..message.items, Arc::from(vec![port]))).collect()
+            }
             Route::Parts(_) => segmenter::parts(message.items, ports.len())
                 .zip(ports)
                 .filter(|(range, _)| !range.is_empty())
@@ -99,7 +98,7 @@ impl<T: Pod> RouterShared<T> {
     }
 }
 
-impl<T: Pod> Reachable<T> {
+impl<T: Item> Reachable<T> {
     fn port(&self, to: &Device) -> Result<Arc<Port<T>>> {
         let place = self.devices.iter().position(|device| device == to);
         place.map(|place| Arc::clone(&self.ports[place])).ok_or_else(|| {
@@ -116,7 +115,7 @@ pub(crate) trait AnyRouter: Send + Sync {
     fn traffic(&self) -> Vec<LinkStatistics>;
 }
 
-impl<T: Pod> AnyRouter for RouterShared<T> {
+impl<T: Item> AnyRouter for RouterShared<T> {
     fn seal(&self) {
         let members = self.members.lock();
         let mut ports = members.ports.clone();
@@ -168,18 +167,18 @@ impl<T: Pod> AnyRouter for RouterShared<T> {
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Router<T: Pod> {
+pub struct Router<T: Item> {
     shared: Arc<RouterShared<T>>,
     graph: Arc<GraphShared>,
 }
 
-impl<T: Pod> fmt::Debug for Router<T> {
+impl<T: Item> fmt::Debug for Router<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Router")
     }
 }
 
-impl<T: Pod> Router<T> {
+impl<T: Item> Router<T> {
     pub(crate) fn new(policy: RoutingPolicy, graph: Arc<GraphShared>) -> Result<Router<T>> {
         let members = Mutex::new(Members { senders: Vec::new(), ports: Vec::new() });
         let shared = Arc::new(RouterShared { policy, members, reachable: OnceLock::new() });

@@ -5,18 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use millstream_device::{
-    Accesses, Argument, Awaitable, Device, DeviceBuffer, Event, HostView, HostViewMut, Part, PartMut,
-    Pod, Read, Stream, Write,
+    Accesses, Argument, Awaitable, Device, DeviceBuffer, Event, Part, PartMut, Read, Stream, Write,
 };
 
 use crate::message::Payload;
 use crate::port::{Packet, PacketBuffer, Port};
 use crate::sender::SenderShared;
-use crate::{Error, Result};
+use crate::{Error, Item, Result};
 
 /// A free buffer of a link, on the sender's endpoint: filled by kernels (pass
 /// `&mut buffer`) or by the host, and given to [`Sender::send`](crate::Sender::send).
-pub struct SendBuffer<T: Pod> {
+pub struct SendBuffer<T: Item> {
     /// `None` once sent.
     buffer: Option<DeviceBuffer<T>>,
     len: usize,
@@ -24,13 +23,13 @@ pub struct SendBuffer<T: Pod> {
     sender: Arc<SenderShared<T>>,
 }
 
-impl<T: Pod> fmt::Debug for SendBuffer<T> {
+impl<T: Item> fmt::Debug for SendBuffer<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("SendBuffer").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
-impl<T: Pod> SendBuffer<T> {
+impl<T: Item> SendBuffer<T> {
     pub(crate) fn new(
         buffer: DeviceBuffer<T>,
         len: usize,
@@ -63,9 +62,9 @@ impl<T: Pod> SendBuffer<T> {
     ///
     /// # Errors
     /// A buffer elsewhere; an operation in flight on it.
-    pub fn host_view_mut(&mut self) -> Result<HostViewMut<'_, T>> {
+    pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
         match &mut self.buffer {
-            Some(buffer) => Ok(buffer.host_view_mut()?),
+            Some(buffer) => Ok(&mut buffer.host_view_mut()?[..self.len]),
             None => Err(Error::Ended),
         }
     }
@@ -98,9 +97,11 @@ impl<T: Pod> SendBuffer<T> {
     }
 }
 
-impl<T: Pod> Drop for SendBuffer<T> {
+impl<T: Item> Drop for SendBuffer<T> {
     fn drop(&mut self) {
-        let Some(buffer) = self.buffer.take() else { return };
+        let Some(buffer) = self.buffer.take() else {
+            return;
+        };
         match buffer.in_flight() {
             None => self.sender.return_buffer(Some(buffer)),
             Some(access) => {
@@ -113,7 +114,7 @@ impl<T: Pod> Drop for SendBuffer<T> {
     }
 }
 
-impl<T: Pod> Argument<Read<T>> for &SendBuffer<T> {
+impl<T: Item> Argument<Read<T>> for &SendBuffer<T> {
     fn bind(
         self,
         accesses: &mut Accesses,
@@ -125,7 +126,7 @@ impl<T: Pod> Argument<Read<T>> for &SendBuffer<T> {
     }
 }
 
-impl<T: Pod> Argument<Write<T>> for &mut SendBuffer<T> {
+impl<T: Item> Argument<Write<T>> for &mut SendBuffer<T> {
     fn bind(
         self,
         accesses: &mut Accesses,
@@ -138,15 +139,17 @@ impl<T: Pod> Argument<Write<T>> for &mut SendBuffer<T> {
 }
 
 /// A packet buffer in a receiver's hands; goes back to the link when released.
-struct Held<T: Pod> {
+struct Held<T: Item> {
     /// `None` once released.
     packet: Option<Packet<T>>,
     port: Arc<Port<T>>,
 }
 
-impl<T: Pod> Held<T> {
+impl<T: Item> Held<T> {
     fn release_after(mut self, stream: &Stream) -> Result<()> {
-        let Some(packet) = self.packet.take() else { return Ok(()) };
+        let Some(packet) = self.packet.take() else {
+            return Ok(());
+        };
         let freed = match packet.buffer.covered_by(stream).and_then(|()| stream.record()) {
             Ok(freed) => freed,
             Err(error) => {
@@ -165,7 +168,9 @@ impl<T: Pod> Held<T> {
     }
 
     fn release(&mut self, action: &'static str) -> Result<()> {
-        let Some(packet) = self.packet.take() else { return Ok(()) };
+        let Some(packet) = self.packet.take() else {
+            return Ok(());
+        };
         let Some(access) = packet.buffer.in_flight() else {
             self.port.post(PacketBuffer { buffer: packet.buffer, free_after: None });
             return Ok(());
@@ -175,7 +180,7 @@ impl<T: Pod> Held<T> {
     }
 }
 
-impl<T: Pod> Drop for Held<T> {
+impl<T: Item> Drop for Held<T> {
     fn drop(&mut self) {
         if let Err(error) = self.release("dropped") {
             self.port.failure.suspect(error);
@@ -190,7 +195,7 @@ impl<T: Pod> Drop for Held<T> {
 /// before touching the items, and give the buffer back with
 /// [`release_after`](Self::release_after). Dropping it releases it too, and is
 /// an error of the graph while the copy or a kernel is in flight on it.
-pub struct PendingSegment<T: Pod> {
+pub struct PendingSegment<T: Item> {
     held: Held<T>,
     len: usize,
     arrival: Event,
@@ -275,7 +280,7 @@ macro_rules! describe_segment {
     };
 }
 
-impl<T: Pod> PendingSegment<T> {
+impl<T: Item> PendingSegment<T> {
     pub(crate) fn new(packet: Packet<T>, port: Arc<Port<T>>) -> PendingSegment<T> {
         let info = &packet.message.info;
         let origin = Origin {
@@ -310,28 +315,28 @@ impl<T: Pod> PendingSegment<T> {
 
 /// A packet that has arrived: its items may be used by the host at once, and by
 /// any stream.
-pub struct Segment<T: Pod> {
+pub struct Segment<T: Item> {
     held: Held<T>,
     len: usize,
     origin: Origin,
 }
 
-impl<T: Pod> Segment<T> {
+impl<T: Item> Segment<T> {
     describe_segment!();
 
     /// The items; on the host endpoint only.
     ///
     /// # Errors
     /// A segment elsewhere.
-    pub fn host_view(&self) -> Result<HostView<'_, T>> {
+    pub fn host_view(&self) -> Result<&[T]> {
         match &self.held.packet {
-            Some(packet) => Ok(packet.buffer.part(0..self.len)?.host_view()?),
+            Some(packet) => Ok(&packet.buffer.host_view()?[..self.len]),
             None => Err(Error::Ended),
         }
     }
 }
 
-impl<T: Pod> Awaitable for PendingSegment<T> {
+impl<T: Item> Awaitable for PendingSegment<T> {
     fn event(&self) -> &Event {
         &self.arrival
     }
@@ -339,7 +344,7 @@ impl<T: Pod> Awaitable for PendingSegment<T> {
 
 macro_rules! readable_by_kernels {
     ($segment:ident) => {
-        impl<T: Pod> Argument<Read<T>> for &$segment<T> {
+        impl<T: Item> Argument<Read<T>> for &$segment<T> {
             fn bind(
                 self,
                 accesses: &mut Accesses,
@@ -351,7 +356,7 @@ macro_rules! readable_by_kernels {
             }
         }
 
-        impl<T: Pod> fmt::Debug for $segment<T> {
+        impl<T: Item> fmt::Debug for $segment<T> {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter
                     .debug_struct(stringify!($segment))

@@ -7,9 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use millstream_device::{
-    Awaitable, Device, DeviceBuffer, Event, HostData, Pod, SharedBuffer, Stream,
-};
+use millstream_device::{Awaitable, Device, DeviceBuffer, Event, HostData, SharedBuffer, Stream};
 use parking_lot::Mutex;
 
 use crate::failure::{Failure, Interrupt};
@@ -17,14 +15,14 @@ use crate::message::{Completion, Message, Payload};
 use crate::policy::MessageInfo;
 use crate::router::RouterShared;
 use crate::segment::SendBuffer;
-use crate::{Error, Result};
+use crate::{Error, Item, Result};
 
 /// How many items a kernel produced: one word on the host that kernels write
 /// and [`Sender::send_counted`] reads once they are done.
 pub type Counter = SharedBuffer<u32>;
 
 /// What the sender, its messages and its send buffers share.
-pub(crate) struct SenderShared<T: Pod> {
+pub(crate) struct SenderShared<T: Item> {
     pub(crate) source: Device,
     /// Copies from this sender; `None` on the host, which uses the receivers' lanes.
     pub(crate) lane: Option<Stream>,
@@ -33,7 +31,7 @@ pub(crate) struct SenderShared<T: Pod> {
     state: Mutex<State<T>>,
 }
 
-struct State<T: Pod> {
+struct State<T: Item> {
     /// Messages not offered yet, in the order they were sent.
     outgoing: VecDeque<Outgoing<T>>,
     /// Somebody offers messages from the front of `outgoing`.
@@ -51,7 +49,7 @@ struct State<T: Pod> {
     wakers: Vec<Waker>,
 }
 
-struct Outgoing<T: Pod> {
+struct Outgoing<T: Item> {
     payload: Payload<T>,
     sequence: u64,
     metadata: u64,
@@ -61,13 +59,13 @@ struct Outgoing<T: Pod> {
     completion: Option<Arc<Completion>>,
 }
 
-impl<T: Pod> fmt::Debug for SenderShared<T> {
+impl<T: Item> fmt::Debug for SenderShared<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Sender").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
-impl<T: Pod> SenderShared<T> {
+impl<T: Item> SenderShared<T> {
     pub(crate) fn new(
         source: Device,
         lane: Option<Stream>,
@@ -217,7 +215,7 @@ impl<T: Pod> SenderShared<T> {
     }
 }
 
-impl<T: Pod> Interrupt for SenderShared<T> {
+impl<T: Item> Interrupt for SenderShared<T> {
     fn interrupt(&self) {
         let wakers = std::mem::take(&mut self.state.lock().wakers);
         wakers.into_iter().for_each(Waker::wake);
@@ -242,12 +240,12 @@ impl<T: Pod> Interrupt for SenderShared<T> {
 /// A sender must be [`shutdown`](Sender::shutdown); dropping it before is an
 /// error of the graph.
 #[derive(Debug)]
-pub struct Sender<T: Pod> {
+pub struct Sender<T: Item> {
     shared: Arc<SenderShared<T>>,
     shut_down: bool,
 }
 
-impl<T: Pod> Sender<T> {
+impl<T: Item> Sender<T> {
     pub(crate) fn new(shared: Arc<SenderShared<T>>) -> Sender<T> {
         let port: Weak<SenderShared<T>> = Arc::downgrade(&shared);
         shared.failure.watch(port);
@@ -322,8 +320,7 @@ impl<T: Pod> Sender<T> {
     ) -> Result<()> {
         let (ready, capacity) = (buffer.ordered_event(stream)?, buffer.len());
         let (payload, metadata) = buffer.into_payload();
-        let sequence =
-            self.shared.enqueue(payload, metadata, Some(ready.clone()), None, None)?;
+        let sequence = self.shared.enqueue(payload, metadata, Some(ready.clone()), None, None)?;
         let shared = Arc::clone(&self.shared);
         ready.on_complete(move |result| {
             let counted = result.and_then(|()| count.load(0)).map_err(Error::Device);
@@ -364,9 +361,9 @@ impl<T: Pod> Sender<T> {
     ///
     /// # Errors
     /// As [`Sender::send`].
-    pub fn send_shared(
+    pub fn send_from(
         &mut self,
-        buffer: Arc<DeviceBuffer<T>>,
+        buffer: &DeviceBuffer<T>,
         stream: &Stream,
         metadata: u64,
     ) -> Result<Sent> {
@@ -374,11 +371,9 @@ impl<T: Pod> Sender<T> {
         let ready = stream.record()?;
         let completion = Completion::watched(&self.shared.failure);
         let items = buffer.len();
-        let sent = Sent {
-            completion: Arc::clone(&completion),
-            failure: Arc::clone(&self.shared.failure),
-        };
-        let payload = Payload::Shared(buffer);
+        let sent =
+            Sent { completion: Arc::clone(&completion), failure: Arc::clone(&self.shared.failure) };
+        let payload = Payload::Shared(buffer.reader());
         self.shared.enqueue(payload, metadata, Some(ready), Some(items), Some(completion))?;
         Ok(sent)
     }
@@ -393,7 +388,8 @@ impl<T: Pod> Sender<T> {
     pub async fn flushed(&mut self) -> Result<()> {
         self.shared
             .wait_until(|state| {
-                (state.outgoing.is_empty() && state.unassigned == 0 && !state.offering).then_some(())
+                (state.outgoing.is_empty() && state.unassigned == 0 && !state.offering)
+                    .then_some(())
             })
             .await
     }
@@ -411,7 +407,7 @@ impl<T: Pod> Sender<T> {
     }
 }
 
-impl<T: Pod> Drop for Sender<T> {
+impl<T: Item> Drop for Sender<T> {
     fn drop(&mut self) {
         if !self.shut_down {
             let from = self.shared.source.name();
@@ -420,7 +416,7 @@ impl<T: Pod> Drop for Sender<T> {
     }
 }
 
-/// The copies of a message sent with [`Sender::send_shared`]. As a future it
+/// The copies of a message sent with [`Sender::send_from`]. As a future it
 /// resolves when the buffer may be written again, by the host or any stream.
 #[derive(Debug)]
 #[must_use = "the buffer must not be written before this resolves"]

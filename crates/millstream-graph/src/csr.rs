@@ -100,18 +100,11 @@ impl CsrGraph {
         if offsets.first() != Some(&0) || offsets.last() != Some(&arcs) {
             return Err(GraphError::Offsets { row: 0, arcs });
         }
-        if let Some(row) = offsets
-            .par_windows(2)
-            .position_first(|pair| pair[0] > pair[1])
-        {
-            return Err(GraphError::Offsets {
-                row: row as u64,
-                arcs,
-            });
+        if let Some(row) = offsets.par_windows(2).position_first(|pair| pair[0] > pair[1]) {
+            return Err(GraphError::Offsets { row: row as u64, arcs });
         }
-        if let Some(arc) = targets
-            .par_iter()
-            .position_first(|&target| u64::from(target) >= vertices)
+        if let Some(arc) =
+            targets.par_iter().position_first(|&target| u64::from(target) >= vertices)
         {
             return Err(GraphError::VertexOutOfRange {
                 arc: arc as u64,
@@ -122,16 +115,9 @@ impl CsrGraph {
         if let Some(weights) = &weights
             && weights.len() as u64 != arcs
         {
-            return Err(GraphError::WeightCount {
-                weights: weights.len() as u64,
-                arcs,
-            });
+            return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
         }
-        Ok(CsrGraph {
-            offsets,
-            targets,
-            weights,
-        })
+        Ok(CsrGraph { offsets, targets, weights })
     }
 
     /// Builds rows from arcs `(source, target)`, directed as given; rows keep
@@ -160,11 +146,7 @@ impl CsrGraph {
             offsets[vertex + 1] += offsets[vertex];
         }
         let targets = sorted.into_iter().map(|(_, target)| target).collect();
-        Ok(CsrGraph {
-            offsets,
-            targets,
-            weights: None,
-        })
+        Ok(CsrGraph { offsets, targets, weights: None })
     }
 
     /// Number of vertices.

@@ -1,8 +1,6 @@
 //! Programs that forget an ordering fail the same way every time, naming the
 //! buffer and the event; their correct twins pass.
 
-use std::sync::Arc;
-
 use millstream_flow::{Buffers, Context, Error, Graph, Result};
 
 use crate::common::{ADD, everywhere};
@@ -26,29 +24,32 @@ where
 
 #[test]
 fn no_wait_for_a_packet() {
-    fails_but_twin_passes(&["add", "packet buffer", "copy", "event"], |context, broken| async move {
-        let graph = Graph::new(&context);
-        let device = context.devices()[0].clone();
-        let (mut feed, mut input) =
-            graph.link::<u32>(context.host(), &device, Buffers::items(8)).unwrap();
-        graph.spawn(async move {
-            let stream = device.stream()?;
-            let mut sum = device.buffer::<u32>(8)?;
-            while let Some(pending) = input.recv().await? {
-                if !broken {
-                    stream.wait(&pending)?;
+    fails_but_twin_passes(
+        &["add", "packet buffer", "copy", "event"],
+        |context, broken| async move {
+            let graph = Graph::new(&context);
+            let device = context.devices()[0].clone();
+            let (mut feed, mut input) =
+                graph.link::<u32>(context.host(), &device, Buffers::items(8)).unwrap();
+            graph.spawn(async move {
+                let stream = device.stream()?;
+                let mut sum = device.buffer::<u32>(8)?;
+                while let Some(pending) = input.recv().await? {
+                    if !broken {
+                        stream.wait(&pending)?;
+                    }
+                    ADD.launch(&stream, 8, (&pending, &mut sum, 1))?;
+                    pending.release_after(&stream)?;
                 }
-                ADD.launch(&stream, 8, (&pending, &mut sum, 1))?;
-                pending.release_after(&stream)?;
-            }
-            Ok::<_, Error>(())
-        });
-        let main = async move {
-            feed.send_all(vec![1; 32]).await?;
-            feed.shutdown()
-        };
-        graph.run(main).await
-    });
+                Ok::<_, Error>(())
+            });
+            let main = async move {
+                feed.send_all(vec![1; 32]).await?;
+                feed.shutdown()
+            };
+            graph.run(main).await
+        },
+    );
 }
 
 #[test]
@@ -63,6 +64,7 @@ fn release_before_the_event_of_the_kernel() {
             let mut sum = device.buffer::<u32>(8)?;
             while let Some(pending) = input.recv().await? {
                 stream.wait(&pending)?;
+                other.wait(&pending)?;
                 ADD.launch(&stream, 8, (&pending, &mut sum, 1))?;
                 if !broken {
                     other.wait(&stream.record()?)?;
@@ -89,18 +91,13 @@ fn reuse_of_a_send_buffer_in_flight() {
         let main = async move {
             let send = async move {
                 let stream = device.stream()?;
-                let mut buffer =
-                    Arc::new(device.buffer::<u32>(8)?.with_label("outbox".to_string()));
+                let mut buffer = device.buffer::<u32>(8)?.with_label("outbox");
                 for round in 0..4 {
-                    let sent = output.send_shared(Arc::clone(&buffer), &stream, 0)?;
+                    let sent = output.send_from(&buffer, &stream, 0)?;
                     if !broken {
                         sent.await?;
                     }
-                    // The bytes of the buffer are reached through another handle.
-                    match Arc::get_mut(&mut buffer) {
-                        Some(buffer) => stream.fill(buffer, round)?,
-                        None => stream.fill(buffer.alias_part_mut(0..8)?, round)?,
-                    }
+                    stream.fill(&mut buffer, round)?;
                 }
                 output.shutdown()
             };

@@ -238,8 +238,7 @@ fn dropping_the_run_gives_everything_back() {
     let context = Context::builder().devices(Devices::host(1)).build().unwrap();
     let graph = Graph::new(&context);
     let device = &context.devices()[0];
-    let (mut feed, input) =
-        graph.link::<u32>(context.host(), device, Buffers::items(4)).unwrap();
+    let (mut feed, input) = graph.link::<u32>(context.host(), device, Buffers::items(4)).unwrap();
     {
         let mut run = std::pin::pin!(graph.run(feed.send_all(vec![0; 1000])));
         let mut task = std::task::Context::from_waker(std::task::Waker::noop());

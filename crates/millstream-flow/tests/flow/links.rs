@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use millstream_flow::{Buffers, Context, Counter, Devices, Error, Graph, Receiver, Sender};
 
 use crate::common::{ADD, KEEP_EVEN, assert_nothing_leaked, block_on, everywhere};
@@ -18,7 +16,11 @@ async fn add_one(mut input: Receiver<u32>, mut output: Sender<u32>) -> millstrea
 }
 
 /// host -> device 0 -> device 1 -> host, each device adding one.
-fn pipeline(context: &Context, items: u32, buffers: Buffers) -> (Graph, Sender<u32>, Receiver<u32>) {
+fn pipeline(
+    context: &Context,
+    items: u32,
+    buffers: Buffers,
+) -> (Graph, Sender<u32>, Receiver<u32>) {
     let graph = Graph::new(context);
     let (host, devices) = (context.host(), context.devices());
     let (feed, first) = graph.link(host, &devices[0], buffers).unwrap();
@@ -79,8 +81,7 @@ fn several_graphs_run_at_once_on_one_context() {
             let (graph, feed, results) = pipeline(&context, items, Buffers::items(7));
             feed_and_collect(graph, feed, results, items)
         };
-        let (first, second, third) =
-            futures_util::try_join!(one(100), one(200), one(300)).unwrap();
+        let (first, second, third) = futures_util::try_join!(one(100), one(200), one(300)).unwrap();
         assert_eq!((first.len(), second.len(), third.len()), (100, 200, 300));
     });
 }
@@ -106,7 +107,7 @@ fn counted_messages_go_out_in_order_with_what_the_device_counted() {
         });
         let main = async move {
             feed.send_data(vec![1, 3, 5], 0)?;
-            feed.send_all((0..100).collect::<Vec<u32>>()).await?;
+            feed.send_data((0..100).collect::<Vec<u32>>(), 0)?;
             feed.shutdown()?;
             results.collect().await
         };
@@ -147,13 +148,12 @@ fn a_shared_buffer_may_be_written_again_after_its_copies() {
         let (mut output, results) =
             graph.link::<u32>(device, context.host(), Buffers::items(3)).unwrap();
         let stream = device.stream().unwrap();
-        let mut buffer = Arc::new(stream.uploaded((0..10).collect::<Vec<u32>>()).unwrap());
+        let mut buffer = stream.uploaded((0..10).collect::<Vec<u32>>()).unwrap();
         let main = async move {
             let send = async move {
                 for _ in 0..3 {
-                    output.send_shared(Arc::clone(&buffer), &stream, 0)?.await?;
-                    let sum = Arc::get_mut(&mut buffer).expect("the copies are done");
-                    stream.fill(sum, 5)?;
+                    output.send_from(&buffer, &stream, 0)?.await?;
+                    stream.fill(&mut buffer, 5)?;
                 }
                 output.shutdown()
             };

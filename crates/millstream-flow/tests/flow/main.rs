@@ -1,5 +1,7 @@
 //! Whole programs over links and routers, each on threads and simulated.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod broken;
 mod common;
 mod failure;

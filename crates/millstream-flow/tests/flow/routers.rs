@@ -176,7 +176,7 @@ fn a_ring_passes_to_the_next() {
             let receiver = router.receiver(device, Buffers::items(2))?;
             let own = device.index().unwrap_or_default() as u32;
             Ok::<_, Error>(async move {
-                sender.send_all(vec![own; 5]).await?;
+                sender.send_data(vec![own; 5], 0)?;
                 sender.shutdown()?;
                 drain(receiver).await
             })

@@ -1,0 +1,221 @@
+//! Devices: where memory lies and streams run.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytemuck::Pod;
+use parking_lot::Mutex;
+
+use crate::host::{Faults, Runner};
+use crate::ledger::Ledger;
+use crate::memory::DeviceBuffer;
+use crate::shared::{AtomicPod, SharedBuffer};
+use crate::stream::{Stream, StreamKind};
+use crate::{Error, Result};
+
+/// Number of an endpoint in its device set: devices in order, then the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub(crate) usize);
+
+/// Memory of a device in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// Allocated now; shared by all virtual devices of a physical one.
+    pub in_use: u64,
+    /// The most that was allocated at once.
+    pub peak: u64,
+    /// What may be allocated, if that is limited.
+    pub budget: Option<u64>,
+}
+
+/// Memory of a physical device.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    state: Mutex<MemoryUse>,
+}
+
+impl Memory {
+    pub(crate) fn new(budget: Option<u64>) -> Memory {
+        Memory { state: Mutex::new(MemoryUse { in_use: 0, peak: 0, budget }) }
+    }
+}
+
+/// What all handles of a device share.
+#[derive(Debug)]
+pub(crate) struct DeviceCore {
+    pub(crate) id: DeviceId,
+    /// `None` for the host endpoint.
+    index: Option<usize>,
+    name: Arc<str>,
+    memory: Arc<Memory>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) faults: Arc<Faults>,
+    next_buffer: Arc<AtomicU64>,
+}
+
+impl DeviceCore {
+    pub(crate) fn is_host_endpoint(&self) -> bool {
+        self.index.is_none()
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Takes `bytes` from the budget and numbers the buffer.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.faults.check("allocate", &self.name)?;
+        let mut memory = self.memory.state.lock();
+        let wanted = memory.in_use.saturating_add(bytes);
+        if memory.budget.is_some_and(|budget| wanted > budget) {
+            drop(memory);
+            return Err(self.out_of_memory(bytes));
+        }
+        memory.in_use = wanted;
+        memory.peak = memory.peak.max(wanted);
+        // Relaxed: only a number is needed.
+        Ok(self.next_buffer.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn give_back(&self, bytes: u64) {
+        let mut memory = self.memory.state.lock();
+        memory.in_use = memory.in_use.saturating_sub(bytes);
+    }
+
+    pub(crate) fn out_of_memory(&self, requested: u64) -> Error {
+        let memory = *self.memory.state.lock();
+        Error::OutOfMemory {
+            device: self.name.to_string(),
+            requested,
+            in_use: memory.in_use,
+            budget: memory.budget.unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// A device, or the host as an endpoint. Cheap to clone.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// assert_eq!(set.devices()[1].name(), "host:1");
+/// assert_eq!(set.host().name(), "host");
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device {
+    pub(crate) core: Arc<DeviceCore>,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Device({})", self.core.name)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.core.name)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+}
+
+impl Eq for Device {}
+
+impl Hash for Device {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.core).hash(state);
+    }
+}
+
+/// What the devices of one set have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) faults: Arc<Faults>,
+    pub(crate) next_buffer: Arc<AtomicU64>,
+}
+
+impl Device {
+    pub(crate) fn new(
+        id: DeviceId,
+        index: Option<usize>,
+        name: String,
+        memory: Arc<Memory>,
+        common: &Common,
+    ) -> Device {
+        let Common { ledger, runner, faults, next_buffer } = common.clone();
+        let name = name.into();
+        let core = DeviceCore { id, index, name, memory, ledger, runner, faults, next_buffer };
+        Device { core: Arc::new(core) }
+    }
+
+    /// Number of the endpoint in its device set.
+    pub fn id(&self) -> DeviceId {
+        self.core.id
+    }
+
+    /// Place among the set's devices; `None` for the host endpoint.
+    pub fn index(&self) -> Option<usize> {
+        self.core.index
+    }
+
+    /// Whether this is the host as an endpoint: host code reads and writes its
+    /// buffers, and kernels of every device may use them.
+    pub fn is_host_endpoint(&self) -> bool {
+        self.core.is_host_endpoint()
+    }
+
+    /// The name, as in device lists; `host` for the host endpoint.
+    pub fn name(&self) -> String {
+        self.core.name.to_string()
+    }
+
+    /// A new in-order stream for kernels.
+    ///
+    /// # Errors
+    /// None on host devices.
+    pub fn stream(&self) -> Result<Stream> {
+        self.stream_of(StreamKind::Compute)
+    }
+
+    /// A new in-order stream of this kind.
+    ///
+    /// # Errors
+    /// None on host devices.
+    pub fn stream_of(&self, kind: StreamKind) -> Result<Stream> {
+        Ok(Stream::new(self.clone(), kind))
+    }
+
+    /// A buffer of `len` zeroed items.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        DeviceBuffer::new(self, len)
+    }
+
+    /// A buffer of `len` zeroed items that are only touched atomically.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn shared<T: AtomicPod>(&self, len: usize) -> Result<SharedBuffer<T>> {
+        Ok(SharedBuffer::new(self.buffer(len)?))
+    }
+
+    /// Memory of the physical device.
+    pub fn memory(&self) -> MemoryUse {
+        *self.core.memory.state.lock()
+    }
+}

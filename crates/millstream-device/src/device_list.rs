@@ -1,0 +1,170 @@
+//! Device lists, as written on a command line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// Devices to open: a comma list of `host:4` (four host devices), `host:2x3`
+/// (two, each as three virtual devices), `cuda:0`, `cuda:0-3`, `cuda:0x4` (one
+/// GPU as four virtual devices).
+///
+/// ```
+/// use millstream_device::DeviceList;
+///
+/// let list: DeviceList = "host:2x2".parse()?;
+/// assert_eq!(list.len(), 4);
+/// assert_eq!(list.to_string(), "host:2x2");
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceList {
+    entries: Vec<Entry>,
+}
+
+/// Which driver a device belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    Host,
+    Cuda,
+}
+
+/// Some devices of one driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) driver: Driver,
+    /// First ordinal; always 0 for host devices, whose list gives a count.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    /// Virtual devices on each.
+    pub(crate) virtual_devices: usize,
+}
+
+/// More endpoints than any node has; keeps typing errors from allocating.
+const MOST: usize = 1024;
+
+impl DeviceList {
+    /// `count` host devices.
+    pub fn host(count: usize) -> DeviceList {
+        let entry = Entry { driver: Driver::Host, first: 0, count, virtual_devices: 1 };
+        DeviceList { entries: vec![entry] }
+    }
+
+    /// Devices in the list, virtual ones counted each.
+    pub fn len(&self) -> usize {
+        self.entries.iter().map(|entry| entry.count * entry.virtual_devices).sum()
+    }
+
+    /// Whether the list names no device.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+impl fmt::Display for DeviceList {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, entry) in self.entries.iter().enumerate() {
+            let comma = if position > 0 { "," } else { "" };
+            match entry.driver {
+                Driver::Host => write!(formatter, "{comma}host:{}", entry.count)?,
+                Driver::Cuda => write!(formatter, "{comma}cuda:{}", entry.first)?,
+            }
+            if entry.driver == Driver::Cuda && entry.count > 1 {
+                write!(formatter, "-{}", entry.first + entry.count - 1)?;
+            }
+            if entry.virtual_devices > 1 {
+                write!(formatter, "x{}", entry.virtual_devices)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for DeviceList {
+    type Err = Error;
+
+    fn from_str(list: &str) -> Result<DeviceList, Error> {
+        let fault = |reason: String| Error::DeviceList { list: list.to_string(), reason };
+        let entries = list.split(',').map(|entry| parse_entry(entry.trim()));
+        let entries = entries.collect::<Result<Vec<_>, String>>().map_err(fault)?;
+        let list = DeviceList { entries };
+        match list.len() {
+            0..=MOST => Ok(list),
+            len => Err(fault(format!("{len} devices are more than {MOST}"))),
+        }
+    }
+}
+
+fn parse_entry(entry: &str) -> Result<Entry, String> {
+    let (driver, rest) =
+        entry.split_once(':').ok_or(format!("{entry:?} is not of the form driver:devices"))?;
+    let (devices, virtual_devices) = match rest.split_once('x') {
+        Some((devices, count)) => (devices, number(count)?),
+        None => (rest, 1),
+    };
+    let (driver, first, count) = match driver {
+        "host" => (Driver::Host, 0, number(devices)?),
+        "cuda" => match devices.split_once('-') {
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                let count = last.checked_sub(first).ok_or(format!("{devices:?} is empty"))?;
+                (Driver::Cuda, first, count.saturating_add(1))
+            }
+            None => (Driver::Cuda, number(devices)?, 1),
+        },
+        other => return Err(format!("{other:?} is neither host nor cuda")),
+    };
+    if count == 0 || virtual_devices == 0 {
+        return Err(format!("{entry:?} names no device"));
+    }
+    if count > MOST || virtual_devices > MOST {
+        return Err(format!("{entry:?} names more than {MOST} devices"));
+    }
+    Ok(Entry { driver, first, count, virtual_devices })
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written() {
+        for (list, len) in [
+            ("host:4", 4),
+            ("host:2x3", 6),
+            ("cuda:0", 1),
+            ("cuda:1-3", 3),
+            ("cuda:0x4", 4),
+            ("cuda:0,host:1", 2),
+        ] {
+            let parsed: DeviceList = list.parse().unwrap();
+            assert_eq!((parsed.len(), parsed.to_string().as_str()), (len, list));
+        }
+    }
+
+    #[test]
+    fn bad_lists_say_why() {
+        for (list, reason) in [
+            ("", "form driver:devices"),
+            ("host", "form driver:devices"),
+            ("host:", "not a number"),
+            ("host:0", "no device"),
+            ("host:1x0", "no device"),
+            ("cuda:3-1", "is empty"),
+            ("opencl:0", "neither host nor cuda"),
+            ("host:2000", "more than"),
+            ("host:40x40", "more than"),
+        ] {
+            let error = list.parse::<DeviceList>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{list:?}: {error}");
+        }
+    }
+}

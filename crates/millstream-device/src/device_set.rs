@@ -1,0 +1,243 @@
+//! Devices opened together: one ledger, one runner.
+
+use std::future::Future;
+use std::num::NonZero;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use crate::device::{Common, Device, DeviceId, Memory};
+use crate::device_list::{DeviceList, Driver};
+use crate::host::{Faults, Runner, Simulation, SimulationReport};
+use crate::injection::Injection;
+use crate::ledger::Ledger;
+use crate::topology::Topology;
+use crate::{Error, Result};
+
+/// Describes a [`DeviceSet`].
+#[derive(Debug)]
+pub struct DeviceSetBuilder {
+    devices: DeviceList,
+    memory_budget: Option<u64>,
+    threads: Option<usize>,
+    seed: Option<u64>,
+    injection: Injection,
+    topology: Option<Topology>,
+}
+
+impl DeviceSetBuilder {
+    /// The devices; four host devices unless set.
+    #[must_use]
+    pub fn devices(self, devices: DeviceList) -> DeviceSetBuilder {
+        DeviceSetBuilder { devices, ..self }
+    }
+
+    /// Bytes that each physical device may allocate; unlimited unless set.
+    #[must_use]
+    pub fn memory_budget(self, bytes: u64) -> DeviceSetBuilder {
+        DeviceSetBuilder { memory_budget: Some(bytes), ..self }
+    }
+
+    /// Threads that run host devices; one for each core unless set.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> DeviceSetBuilder {
+        DeviceSetBuilder { threads: Some(threads), ..self }
+    }
+
+    /// Runs host devices on the thread that waits, one operation at a time, in
+    /// an order chosen by `seed`.
+    #[must_use]
+    pub fn simulated(self, seed: u64) -> DeviceSetBuilder {
+        DeviceSetBuilder { seed: Some(seed), ..self }
+    }
+
+    /// Delays, reorders or fails operations.
+    #[must_use]
+    pub fn injection(self, injection: Injection) -> DeviceSetBuilder {
+        DeviceSetBuilder { injection, ..self }
+    }
+
+    /// Uses this topology instead of discovering one.
+    #[must_use]
+    pub fn topology(self, topology: Topology) -> DeviceSetBuilder {
+        DeviceSetBuilder { topology: Some(topology), ..self }
+    }
+
+    /// Opens the devices.
+    ///
+    /// # Errors
+    /// A driver that is not there; threads that cannot be started.
+    pub fn open(self) -> Result<DeviceSet> {
+        let runner = match self.seed {
+            Some(seed) => Runner::simulated(seed, &self.injection),
+            None => Runner::threaded(self.threads, &self.injection)?,
+        };
+        let common = Common {
+            ledger: Arc::new(Ledger::default()),
+            runner: Arc::new(runner),
+            faults: Arc::new(Faults::new(&self.injection)),
+            next_buffer: Arc::new(AtomicU64::new(0)),
+        };
+        let mut devices = Vec::new();
+        let mut ordinal = 0;
+        for entry in self.devices.entries() {
+            if entry.driver == Driver::Cuda {
+                return Err(Error::DriverUnavailable {
+                    device: self.devices.to_string(),
+                    driver: "CUDA",
+                    reason: "this version of Millstream has no CUDA driver yet; use host devices (host:4)",
+                });
+            }
+            for _ in 0..entry.count {
+                let memory = Arc::new(Memory::new(self.memory_budget));
+                for part in 0..entry.virtual_devices {
+                    let name = match entry.virtual_devices {
+                        1 => format!("host:{ordinal}"),
+                        _ => format!("host:{ordinal}.{part}"),
+                    };
+                    let index = devices.len();
+                    let memory = Arc::clone(&memory);
+                    devices.push(Device::new(DeviceId(index), Some(index), name, memory, &common));
+                }
+                ordinal += 1;
+            }
+        }
+        let memory = Arc::new(Memory::new(None));
+        let host = Device::new(DeviceId(devices.len()), None, "host".to_string(), memory, &common);
+        let names = devices.iter().map(Device::name);
+        let topology = self.topology.unwrap_or_else(|| Topology::uniform(names));
+        let set = Shared { devices, host, topology, runner: common.runner };
+        Ok(DeviceSet { shared: Arc::new(set) })
+    }
+}
+
+/// Devices opened together; operations of one set can be ordered against each
+/// other. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct DeviceSet {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    devices: Vec<Device>,
+    host: Device,
+    topology: Topology,
+    runner: Arc<Runner>,
+}
+
+impl DeviceSet {
+    /// Starts to describe a set: four host devices unless told otherwise.
+    pub fn builder() -> DeviceSetBuilder {
+        DeviceSetBuilder {
+            devices: DeviceList::host(4),
+            memory_budget: None,
+            threads: None,
+            seed: None,
+            injection: Injection::default(),
+            topology: None,
+        }
+    }
+
+    /// The devices, in the order of their list.
+    pub fn devices(&self) -> &[Device] {
+        &self.shared.devices
+    }
+
+    /// The host as an endpoint.
+    pub fn host(&self) -> &Device {
+        &self.shared.host
+    }
+
+    /// How the devices are connected.
+    pub fn topology(&self) -> &Topology {
+        &self.shared.topology
+    }
+
+    /// What a simulation has done so far; `None` on threads.
+    pub fn simulation(&self) -> Option<SimulationReport> {
+        match &*self.shared.runner {
+            Runner::Simulated(simulation) => Some(simulation.report()),
+            Runner::Threaded(_) => None,
+        }
+    }
+
+    /// Operations submitted and not over.
+    pub fn outstanding(&self) -> usize {
+        self.shared.runner.outstanding()
+    }
+
+    /// Waits until every operation submitted so far is over. Orders nothing.
+    ///
+    /// # Errors
+    /// Operations of a simulation that cannot run.
+    pub fn quiesce(&self) -> Result<()> {
+        match &*self.shared.runner {
+            Runner::Simulated(simulation) => {
+                while self.outstanding() > 0 {
+                    simulation.step()?;
+                }
+            }
+            Runner::Threaded(threads) => threads.wait_until_idle(),
+        }
+        Ok(())
+    }
+
+    /// Runs a future to its end on this thread. On threaded devices any
+    /// executor will do as well; simulated devices run only in here.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`] in a simulation: the future waits for something and
+    /// no operation can run.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        let mut future = pin!(future);
+        let signal =
+            Arc::new(Signal { woken: AtomicBool::new(true), thread: std::thread::current() });
+        let waker = Waker::from(Arc::clone(&signal));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            // Acquire: pairs with the release in `wake`.
+            let poll_now = match &*self.shared.runner {
+                Runner::Threaded(_) => signal.woken.swap(false, Ordering::Acquire),
+                Runner::Simulated(simulation) => self.turn(simulation, &signal)?,
+            };
+            if poll_now {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return Ok(output);
+                }
+            } else if let Runner::Threaded(_) = &*self.shared.runner {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Either runs an operation or says that it is the future's turn.
+    fn turn(&self, simulation: &Simulation, signal: &Signal) -> Result<bool> {
+        let woken = signal.woken.load(Ordering::Acquire);
+        if woken && (simulation.prefers_task() || !simulation.can_step()) {
+            signal.woken.store(false, Ordering::Release);
+            return Ok(true);
+        }
+        simulation.step()?;
+        Ok(false)
+    }
+}
+
+struct Signal {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        // Release: pairs with the acquire before the next poll.
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+pub(crate) fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}

@@ -1,0 +1,127 @@
+//! What can go wrong with devices.
+
+use std::sync::Arc;
+
+/// The result of a device operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a device refused or failed an operation. Cheap to clone: the first cause
+/// travels to everyone who waits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A device list that cannot be read.
+    #[error("device list {list:?}: {reason}")]
+    DeviceList {
+        /// The list as written.
+        list: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A driver that this build or this machine does not have.
+    #[error("{device} needs the {driver} driver: {reason}")]
+    DriverUnavailable {
+        /// The device asked for.
+        device: String,
+        /// The driver's name.
+        driver: &'static str,
+        /// Why it is not there and what to do.
+        reason: &'static str,
+    },
+    /// The operating system refused something that opening devices needs.
+    #[error("cannot start the host devices: {reason}")]
+    Start {
+        /// Its reason.
+        reason: String,
+    },
+    /// A device's memory budget is used up.
+    #[error("{device}: {requested} bytes requested, {in_use} of {budget} in use")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes requested.
+        requested: u64,
+        /// Bytes in use.
+        in_use: u64,
+        /// Bytes the device may use.
+        budget: u64,
+    },
+    /// A range outside of a buffer.
+    #[error("items {start}..{end} of {buffer}, which holds {len}")]
+    OutOfRange {
+        /// The buffer.
+        buffer: String,
+        /// First item asked for.
+        start: usize,
+        /// One past the last.
+        end: usize,
+        /// Items in the buffer.
+        len: usize,
+    },
+    /// A copy between ranges of different lengths.
+    #[error("{from} items copied into {to}")]
+    LengthMismatch {
+        /// Items at the source.
+        from: usize,
+        /// Items at the destination.
+        to: usize,
+    },
+    /// Host code touched a buffer that is not the host endpoint's.
+    #[error("{buffer} cannot be reached by host code; copy it to the host")]
+    NotHostAccessible {
+        /// The buffer.
+        buffer: String,
+    },
+    /// An access that no event orders after the one it depends on.
+    #[error(
+        "{operation} uses {buffer}, but is not ordered after {conflicting}: wait for {event} first"
+    )]
+    Hazard {
+        /// The operation refused.
+        operation: String,
+        /// The buffer, with its label.
+        buffer: String,
+        /// The operation that it should come after.
+        conflicting: String,
+        /// The earliest event that would order them.
+        event: String,
+    },
+    /// A kernel reported a fault or panicked.
+    #[error("kernel {kernel} failed on {device}: {message}")]
+    KernelFailed {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The device it ran on.
+        device: String,
+        /// Its fault, or what the panic said.
+        message: Arc<str>,
+    },
+    /// A failure asked for by an [`Injection`](crate::Injection).
+    #[error("injected failure of {operation} on {device}")]
+    Injected {
+        /// The operation.
+        operation: String,
+        /// The device.
+        device: String,
+    },
+    /// A simulation in which nothing can run although somebody waits.
+    #[error("deadlock after {steps} steps with seed {seed}: {}", outstanding_text(outstanding))]
+    Deadlock {
+        /// The seed that replays it.
+        seed: u64,
+        /// Operations run before.
+        steps: u64,
+        /// Operations that cannot run, with what they wait for.
+        outstanding: Vec<String>,
+    },
+    /// The object was given up before this call.
+    #[error("the buffer is no longer here")]
+    Closed,
+}
+
+fn outstanding_text(outstanding: &[String]) -> String {
+    match outstanding.is_empty() {
+        true => "a task waits and no operation is outstanding".to_string(),
+        false => outstanding.join("; "),
+    }
+}

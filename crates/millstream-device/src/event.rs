@@ -1,0 +1,227 @@
+//! Events: completions that streams, tasks and host code can wait for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::host::Runner;
+use crate::ledger::{Clock, Ledger};
+use crate::{Error, Result};
+
+/// Something that carries an event, such as a segment on its way.
+pub trait Awaitable {
+    /// The event to wait for.
+    fn event(&self) -> &Event;
+}
+
+impl Awaitable for Event {
+    fn event(&self) -> &Event {
+        self
+    }
+}
+
+impl<A: Awaitable> Awaitable for &A {
+    fn event(&self) -> &Event {
+        (*self).event()
+    }
+}
+
+/// How far an event is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventStatus {
+    /// Operations before it are outstanding.
+    Pending,
+    /// Everything before it is done and visible.
+    Complete,
+    /// An operation before it failed; this is the first cause.
+    Failed(Error),
+}
+
+type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A point in a stream's order \[G §4.1, event futures\]. It exists only once it
+/// is recorded ([`Stream::record`](crate::Stream::record)), so nobody can wait
+/// for one that never comes. Cheap to clone.
+#[derive(Clone)]
+pub struct Event {
+    core: Arc<EventCore>,
+}
+
+struct EventCore {
+    /// "event 17 of host:0 compute 2".
+    name: (u64, Arc<str>),
+    clock: Clock,
+    ledger: Arc<Ledger>,
+    runner: Arc<Runner>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    status: EventStatus,
+    wakers: Vec<Waker>,
+    callbacks: Vec<Callback>,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, place) = &self.core.name;
+        write!(formatter, "event {number} of {place}")
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Event({self}, {:?})", self.status())
+    }
+}
+
+impl Event {
+    pub(crate) fn new(
+        number: u64,
+        place: Arc<str>,
+        clock: Clock,
+        ledger: Arc<Ledger>,
+        runner: Arc<Runner>,
+    ) -> Event {
+        let state =
+            State { status: EventStatus::Pending, wakers: Vec::new(), callbacks: Vec::new() };
+        let name = (number, place);
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Event { core: Arc::new(EventCore { name, clock, ledger, runner, state, changed }) }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.core.clock
+    }
+
+    /// How far the event is. Does not order anything: see [`Event::completed`].
+    pub fn status(&self) -> EventStatus {
+        self.core.state.lock().status.clone()
+    }
+
+    /// Whether everything before the event is done.
+    pub fn is_complete(&self) -> bool {
+        self.status() == EventStatus::Complete
+    }
+
+    /// Waits for the event. When it resolves, what host code does next comes
+    /// after everything before the event.
+    ///
+    /// # Errors
+    /// The first cause, if an operation before the event failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub fn completed(&self) -> Completion {
+        Completion { event: self.clone() }
+    }
+
+    /// As [`Event::completed`], blocking the thread. On simulated devices it
+    /// runs operations until the event is complete.
+    ///
+    /// # Errors
+    /// The first cause, if an operation before the event failed; a deadlock of
+    /// the simulation.
+    pub fn synchronize(&self) -> Result<()> {
+        if let Runner::Simulated(simulation) = &*self.core.runner {
+            while self.status() == EventStatus::Pending {
+                simulation.step()?;
+            }
+        }
+        let mut state = self.core.state.lock();
+        while state.status == EventStatus::Pending {
+            self.core.changed.wait(&mut state);
+        }
+        let result = outcome(&state.status);
+        drop(state);
+        if result.is_ok() {
+            self.merge_into_host();
+        }
+        result
+    }
+
+    /// Calls `callback` when the event is complete, on the thread that completes
+    /// it, or at once. It must be short, and orders nothing.
+    pub fn on_complete(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
+        let result = {
+            let mut state = self.core.state.lock();
+            if state.status == EventStatus::Pending {
+                state.callbacks.push(Box::new(callback));
+                return;
+            }
+            outcome(&state.status)
+        };
+        callback(result);
+    }
+
+    /// States that host code has learnt of the completion in a way of its own:
+    /// what it does next comes after the event. Nothing happens before the
+    /// event is complete.
+    pub fn merge_into_host(&self) {
+        if self.is_complete() {
+            self.core.ledger.host_waited(&self.core.clock);
+        }
+    }
+
+    /// Everything before the event is done, or its first failure.
+    pub(crate) fn complete(&self, result: Result<()>) {
+        let (wakers, callbacks) = {
+            let mut state = self.core.state.lock();
+            state.status = match &result {
+                Ok(()) => EventStatus::Complete,
+                Err(error) => EventStatus::Failed(error.clone()),
+            };
+            (std::mem::take(&mut state.wakers), std::mem::take(&mut state.callbacks))
+        };
+        self.core.changed.notify_all();
+        for callback in callbacks {
+            callback(result.clone());
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
+        let result = {
+            let mut state = self.core.state.lock();
+            if state.status == EventStatus::Pending {
+                if !state.wakers.iter().any(|registered| registered.will_wake(waker)) {
+                    state.wakers.push(waker.clone());
+                }
+                return Poll::Pending;
+            }
+            outcome(&state.status)
+        };
+        if result.is_ok() {
+            self.merge_into_host();
+        }
+        Poll::Ready(result)
+    }
+}
+
+fn outcome(status: &EventStatus) -> Result<()> {
+    match status {
+        EventStatus::Failed(error) => Err(error.clone()),
+        EventStatus::Pending | EventStatus::Complete => Ok(()),
+    }
+}
+
+/// Waits for an event: see [`Event::completed`].
+#[derive(Clone, Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Completion {
+    event: Event,
+}
+
+impl Future for Completion {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.event.poll(context.waker())
+    }
+}

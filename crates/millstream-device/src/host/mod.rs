@@ -1,0 +1,167 @@
+//! The host driver: streams as queues, run on threads or simulated.
+
+mod simulation;
+mod threads;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub(crate) use simulation::Simulation;
+pub use simulation::SimulationReport;
+use threads::Threads;
+
+use crate::event::{Event, EventStatus};
+use crate::injection::{InjectedFault, Injection};
+use crate::ledger::StreamIndex;
+use crate::{Error, Result};
+
+/// What one place in a stream's queue does.
+pub(crate) enum Work {
+    /// A kernel or a copy.
+    Run(Box<dyn FnOnce() -> Result<()> + Send>),
+    /// Completes an event.
+    Record(Event),
+    /// Holds the stream until an event is complete.
+    Wait(Event),
+}
+
+/// An operation in a stream's queue.
+pub(crate) struct Operation {
+    pub(crate) name: Arc<str>,
+    pub(crate) work: Work,
+}
+
+/// A stream as the runner sees it.
+pub(crate) struct StreamQueue {
+    place: Arc<str>,
+    device: Arc<str>,
+    index: StreamIndex,
+    state: Mutex<QueueState>,
+}
+
+struct QueueState {
+    operations: VecDeque<Operation>,
+    /// A thread drains the queue, or an event will resume it; or, simulated,
+    /// the simulation knows the queue.
+    scheduled: bool,
+    failed: Option<Error>,
+}
+
+impl StreamQueue {
+    pub(crate) fn new(place: Arc<str>, device: &Arc<str>, index: StreamIndex) -> Arc<StreamQueue> {
+        let state = QueueState { operations: VecDeque::new(), scheduled: false, failed: None };
+        let (device, state) = (Arc::clone(device), Mutex::new(state));
+        Arc::new(StreamQueue { place, device, index, state })
+    }
+
+    /// The first cause, if an operation has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.state.lock().failed {
+            Some(cause) => Err(cause.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs work that is not held up, and remembers the first failure.
+    fn perform(&self, operation: Operation) {
+        let failed = self.state.lock().failed.clone();
+        match (operation.work, failed) {
+            (Work::Record(event), None) => event.complete(Ok(())),
+            (Work::Record(event), Some(cause)) => event.complete(Err(cause)),
+            (Work::Wait(event), None) => {
+                if let EventStatus::Failed(cause) = event.status() {
+                    self.state.lock().failed = Some(cause);
+                }
+            }
+            (Work::Run(run), None) => {
+                let result = catch_unwind(AssertUnwindSafe(run));
+                let result = result.unwrap_or_else(|panic| {
+                    Err(Error::KernelFailed {
+                        kernel: operation.name,
+                        device: self.device.to_string(),
+                        message: panic_message(panic.as_ref()).into(),
+                    })
+                });
+                if let Err(cause) = result {
+                    self.state.lock().failed = Some(cause);
+                }
+            }
+            // Closing a stream must happen even if it failed.
+            (Work::Run(run), Some(_)) if &*operation.name == "close" => drop(run()),
+            (Work::Wait(_) | Work::Run(_), Some(_)) => {}
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_string())
+}
+
+/// Who runs the operations of host devices.
+#[derive(Debug)]
+pub(crate) enum Runner {
+    /// Threads of a pool, as many streams at once as there are threads.
+    Threaded(Threads),
+    /// The thread that waits, one operation at a time.
+    Simulated(Simulation),
+}
+
+impl Runner {
+    pub(crate) fn threaded(threads: Option<usize>, injection: &Injection) -> Result<Runner> {
+        Threads::new(threads, injection).map(Runner::Threaded)
+    }
+
+    pub(crate) fn simulated(seed: u64, injection: &Injection) -> Runner {
+        Runner::Simulated(Simulation::new(seed, injection))
+    }
+
+    /// Queues an operation.
+    pub(crate) fn submit(&self, queue: &Arc<StreamQueue>, operation: Operation) {
+        match self {
+            Runner::Threaded(threads) => threads.submit(queue, operation),
+            Runner::Simulated(simulation) => simulation.submit(queue, operation),
+        }
+    }
+
+    /// Operations submitted and not over.
+    pub(crate) fn outstanding(&self) -> usize {
+        match self {
+            Runner::Threaded(threads) => threads.outstanding(),
+            Runner::Simulated(simulation) => simulation.outstanding(),
+        }
+    }
+}
+
+/// Operations that are to fail, and how many that match have passed.
+#[derive(Debug)]
+pub(crate) struct Faults(Mutex<Vec<InjectedFault>>);
+
+impl Faults {
+    pub(crate) fn new(injection: &Injection) -> Faults {
+        Faults(Mutex::new(injection.faults.clone()))
+    }
+
+    /// Counts an operation, and fails it if it is its turn.
+    pub(crate) fn check(&self, operation: &str, device: &str) -> Result<()> {
+        let mut faults = self.0.lock();
+        let matching = faults.iter_mut().filter(|fault| {
+            operation.contains(&fault.operation)
+                && fault.device.as_ref().is_none_or(|wanted| wanted == device)
+        });
+        for fault in matching {
+            if fault.occurrence == 0 {
+                // Once only.
+                fault.occurrence = u64::MAX;
+                let (operation, device) = (operation.to_string(), device.to_string());
+                return Err(Error::Injected { operation, device });
+            }
+            fault.occurrence -= 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Devices run by one thread, in an order that a seed chooses.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::{Operation, StreamQueue, Work};
+use crate::event::EventStatus;
+use crate::injection::Injection;
+use crate::{Error, Result};
+
+/// What a simulation has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SimulationReport {
+    /// The seed that replays it.
+    pub seed: u64,
+    /// Operations run.
+    pub steps: u64,
+    /// Virtual time.
+    pub time: Duration,
+    /// A digest of the order in which streams ran.
+    pub schedule: u64,
+}
+
+/// Runs one operation of one stream at a time.
+pub(crate) struct Simulation {
+    state: Mutex<State>,
+}
+
+struct State {
+    report: SimulationReport,
+    random: SmallRng,
+    /// Streams with operations.
+    queues: Vec<Arc<StreamQueue>>,
+    outstanding: usize,
+    delay: RangeInclusive<Duration>,
+    /// Favours some streams for a while, instead of choosing evenly.
+    favour: Option<u64>,
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report().fmt(formatter)
+    }
+}
+
+/// A kernel or a copy takes a microsecond unless delayed.
+const STEP: Duration = Duration::from_micros(1);
+
+impl Simulation {
+    pub(crate) fn new(seed: u64, injection: &Injection) -> Simulation {
+        let report = SimulationReport { seed, steps: 0, time: Duration::ZERO, schedule: 0 };
+        let mut random = SmallRng::seed_from_u64(seed ^ injection.seed.rotate_left(32));
+        let favour = injection.reorder.then(|| random.random());
+        let delay = injection.delay.clone().unwrap_or(STEP..=STEP);
+        let (queues, outstanding) = (Vec::new(), 0);
+        let state = State { report, random, queues, outstanding, delay, favour };
+        Simulation { state: Mutex::new(state) }
+    }
+
+    pub(crate) fn report(&self) -> SimulationReport {
+        self.state.lock().report
+    }
+
+    pub(crate) fn submit(&self, queue: &Arc<StreamQueue>, operation: Operation) {
+        let mut state = self.state.lock();
+        state.outstanding += 1;
+        let mut queued = queue.state.lock();
+        queued.operations.push_back(operation);
+        if !std::mem::replace(&mut queued.scheduled, true) {
+            state.queues.push(Arc::clone(queue));
+        }
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.state.lock().outstanding
+    }
+
+    /// Whether an operation could run now.
+    pub(crate) fn can_step(&self) -> bool {
+        self.state.lock().queues.iter().any(|queue| is_runnable(queue))
+    }
+
+    /// A coin for whoever may run a task or an operation.
+    pub(crate) fn prefers_task(&self) -> bool {
+        self.state.lock().random.random()
+    }
+
+    /// Runs one operation.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`] if none can run.
+    pub(crate) fn step(&self) -> Result<()> {
+        let (queue, operation) = {
+            let mut state = self.state.lock();
+            let Some(place) = state.choose() else {
+                return Err(state.deadlock());
+            };
+            let queue = Arc::clone(&state.queues[place]);
+            let mut queued = queue.state.lock();
+            let operation = queued.operations.pop_front();
+            if queued.operations.is_empty() {
+                queued.scheduled = false;
+                state.queues.swap_remove(place);
+            }
+            drop(queued);
+            state.advance(queue.index as u64);
+            (queue, operation)
+        };
+        // Outside of the lock: whoever waits may submit more.
+        if let Some(operation) = operation {
+            queue.perform(operation);
+        }
+        self.state.lock().outstanding -= 1;
+        Ok(())
+    }
+}
+
+impl State {
+    fn choose(&mut self) -> Option<usize> {
+        let runnable: Vec<usize> =
+            (0..self.queues.len()).filter(|&place| is_runnable(&self.queues[place])).collect();
+        let choice = self.random.random_range(0..runnable.len().max(1));
+        let Some(favour) = self.favour else {
+            return runnable.get(choice).copied();
+        };
+        if self.random.random_ratio(1, 16) {
+            self.favour = Some(self.random.random());
+        }
+        let rank = |place: &usize| {
+            let index = self.queues[*place].index as u64;
+            (index ^ favour).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        };
+        runnable.into_iter().max_by_key(rank)
+    }
+
+    fn advance(&mut self, stream: u64) {
+        self.report.steps += 1;
+        self.report.time += self.random.random_range(self.delay.clone());
+        let digest = (self.report.schedule ^ stream).wrapping_mul(0x0100_0000_01B3);
+        self.report.schedule = digest.rotate_left(17);
+    }
+
+    fn deadlock(&self) -> Error {
+        let head = |queue: &Arc<StreamQueue>| {
+            let queued = queue.state.lock();
+            queued.operations.front().map(|operation| match &operation.work {
+                Work::Wait(event) => format!("{} waits for {event}", queue.place),
+                _ => format!("{} at {}", queue.place, operation.name),
+            })
+        };
+        Error::Deadlock {
+            seed: self.report.seed,
+            steps: self.report.steps,
+            outstanding: self.queues.iter().filter_map(head).collect(),
+        }
+    }
+}
+
+fn is_runnable(queue: &StreamQueue) -> bool {
+    let queued = queue.state.lock();
+    match queued.operations.front() {
+        Some(Operation { work: Work::Wait(event), .. }) => {
+            queued.failed.is_some() || event.status() != EventStatus::Pending
+        }
+        Some(_) => true,
+        None => false,
+    }
+}

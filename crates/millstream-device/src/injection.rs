@@ -1,0 +1,58 @@
+//! Trouble on purpose: delays, reordering and failures of host devices.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// What to inject, the same way for the same seed (on simulated devices).
+///
+/// ```
+/// use millstream_device::{InjectedFault, Injection};
+///
+/// let injection = Injection {
+///     seed: 7,
+///     faults: vec![InjectedFault::new("relax").on("host:1").occurrence(3)],
+///     ..Injection::default()
+/// };
+/// # let _ = injection;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Injection {
+    /// Chooses delays.
+    pub seed: u64,
+    /// How long each operation waits before it runs: real time on threads,
+    /// virtual time in a simulation.
+    pub delay: Option<RangeInclusive<Duration>>,
+    /// Simulated devices favour some streams for a while, instead of choosing
+    /// evenly: schedules that starve somebody.
+    pub reorder: bool,
+    /// Operations that fail.
+    pub faults: Vec<InjectedFault>,
+}
+
+/// An operation that fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InjectedFault {
+    pub(crate) operation: String,
+    pub(crate) device: Option<String>,
+    pub(crate) occurrence: u64,
+}
+
+impl InjectedFault {
+    /// The first operation whose name contains `operation`: a kernel's name,
+    /// `copy`, `upload`, `download`, `fill` or `allocate`.
+    pub fn new(operation: impl Into<String>) -> InjectedFault {
+        InjectedFault { operation: operation.into(), device: None, occurrence: 0 }
+    }
+
+    /// Counts operations of this device only.
+    #[must_use]
+    pub fn on(self, device: impl Into<String>) -> InjectedFault {
+        InjectedFault { device: Some(device.into()), ..self }
+    }
+
+    /// Fails after `occurrence` operations that match.
+    #[must_use]
+    pub fn occurrence(self, occurrence: u64) -> InjectedFault {
+        InjectedFault { occurrence, ..self }
+    }
+}

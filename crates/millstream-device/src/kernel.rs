@@ -1,0 +1,202 @@
+//! Kernels, and their host twins.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::parameter::{Accesses, Argument, Parameter};
+use crate::stream::Stream;
+use crate::{Error, Result};
+
+/// What a twin found wrong; fails its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelFault(String);
+
+impl KernelFault {
+    /// A fault with this message.
+    pub fn new(message: impl Into<String>) -> KernelFault {
+        KernelFault(message.into())
+    }
+}
+
+impl fmt::Display for KernelFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// What a twin returns.
+pub type KernelResult = Result<(), KernelFault>;
+
+/// The work elements of one launch, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    size: usize,
+    block_size: usize,
+}
+
+/// Some consecutive work elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Number of the block.
+    pub index: usize,
+    /// Its work elements.
+    pub range: Range<usize>,
+}
+
+/// Elements of a block on a host device: enough to be worth a task.
+const BLOCK_SIZE: usize = 2048;
+
+impl Grid {
+    fn new(size: usize) -> Grid {
+        Grid { size, block_size: BLOCK_SIZE }
+    }
+
+    /// Work elements.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Blocks.
+    pub fn blocks(&self) -> usize {
+        self.size.div_ceil(self.block_size)
+    }
+
+    /// Runs `work` for every block, side by side; returning is a barrier. A
+    /// block must not wait for another.
+    ///
+    /// # Errors
+    /// A fault of some block.
+    pub fn for_each_block(
+        &self,
+        work: impl Fn(Block) -> KernelResult + Send + Sync,
+    ) -> KernelResult {
+        let block = |index: usize| {
+            let start = index * self.block_size;
+            Block { index, range: start..(start + self.block_size).min(self.size) }
+        };
+        match self.blocks() {
+            0 => Ok(()),
+            1 => work(block(0)),
+            // On a simulated device, or outside of a pool of its own, one by one.
+            blocks if rayon::current_thread_index().is_none() => {
+                (0..blocks).try_for_each(|index| work(block(index)))
+            }
+            blocks => (0..blocks).into_par_iter().try_for_each(|index| work(block(index))),
+        }
+    }
+}
+
+type Function<S> = for<'a> fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult;
+type Closure<S> = dyn for<'a> Fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult + Send + Sync;
+
+enum Twin<S: Parameter> {
+    Function(Function<S>),
+    Closure(Arc<Closure<S>>),
+}
+
+impl<S: Parameter> Clone for Twin<S> {
+    fn clone(&self) -> Twin<S> {
+        match self {
+            Twin::Function(function) => Twin::Function(*function),
+            Twin::Closure(closure) => Twin::Closure(Arc::clone(closure)),
+        }
+    }
+}
+
+/// A kernel with signature `S`. Its host twin is what host devices run:
+/// block-wise, never waiting.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Value, Write};
+///
+/// static SCALE: Kernel<(Read<u32>, Write<u32>, Value<u32>)> =
+///     Kernel::new("scale", |_, (input, output, factor)| {
+///         for (to, from) in output.iter_mut().zip(input) {
+///             *to = from * factor;
+///         }
+///         Ok(())
+///     });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let stream = set.devices()[0].stream()?;
+/// let input = stream.uploaded(vec![1, 2, 3])?;
+/// let mut output = set.devices()[0].buffer(3)?;
+/// SCALE.launch(&stream, 3, (&input, &mut output, 10))?;
+/// assert_eq!(set.block_on(stream.download(&output)?)??, [10, 20, 30]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+pub struct Kernel<S: Parameter> {
+    name: Name,
+    twin: Twin<S>,
+}
+
+enum Name {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl<S: Parameter> fmt::Debug for Kernel<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Kernel({})", self.name())
+    }
+}
+
+impl<S: Parameter> Kernel<S> {
+    /// A kernel with a twin that captures nothing.
+    pub const fn new(name: &'static str, twin: Function<S>) -> Kernel<S> {
+        Kernel { name: Name::Static(name), twin: Twin::Function(twin) }
+    }
+
+    /// A kernel with a twin that holds what it captures.
+    pub fn from_closure(
+        name: impl Into<Arc<str>>,
+        twin: impl for<'a> Fn(&Grid, S::View<'a>) -> KernelResult + Send + Sync + 'static,
+    ) -> Kernel<S> {
+        Kernel { name: Name::Shared(name.into()), twin: Twin::Closure(Arc::new(twin)) }
+    }
+
+    /// The name, as errors give it.
+    pub fn name(&self) -> &str {
+        match &self.name {
+            Name::Static(name) => name,
+            Name::Shared(name) => name,
+        }
+    }
+
+    /// Submits the kernel over `size` work elements.
+    ///
+    /// # Errors
+    /// [`Error::Hazard`] if an argument is not ordered after its earlier uses;
+    /// the first cause on a failed stream.
+    pub fn launch(&self, stream: &Stream, size: usize, arguments: impl Argument<S>) -> Result<()>
+    where
+        S: 'static,
+    {
+        let mut accesses = Accesses::default();
+        let bound = arguments.bind(&mut accesses)?;
+        let name: Arc<str> = match &self.name {
+            Name::Static(name) => Arc::from(*name),
+            Name::Shared(name) => Arc::clone(name),
+        };
+        let (twin, kernel) = (self.twin.clone(), Arc::clone(&name));
+        let device = stream.device().core.name().clone();
+        stream.submit(name, &accesses.list, move || {
+            // SAFETY: the ledger has accepted the accesses declared by `bind`,
+            // and this is their operation.
+            let view = unsafe { S::view(&bound) };
+            let grid = Grid::new(size);
+            let result = match &twin {
+                Twin::Function(twin) => twin(&grid, view),
+                Twin::Closure(twin) => twin(&grid, view),
+            };
+            result.map_err(|fault| Error::KernelFailed {
+                kernel,
+                device: device.to_string(),
+                message: fault.0.into(),
+            })
+        })
+    }
+}

@@ -1,0 +1,252 @@
+//! Who may touch which buffer when: vector clocks of streams, last accesses of
+//! buffers. `README.md` beside this file has the rules.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::memory::Allocation;
+use crate::{Error, Result};
+
+/// Position of a stream in every clock.
+pub(crate) type StreamIndex = usize;
+
+/// For each stream, the last of its operations known to come before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock(Vec<u64>);
+
+impl Clock {
+    fn get(&self, stream: StreamIndex) -> u64 {
+        self.0.get(stream).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, stream: StreamIndex, sequence: u64) {
+        if self.0.len() <= stream {
+            self.0.resize(stream + 1, 0);
+        }
+        self.0[stream] = sequence;
+    }
+
+    fn merge(&mut self, other: &Clock) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            *own = (*own).max(*other);
+        }
+    }
+}
+
+/// How an operation uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessKind {
+    /// Reads it.
+    Read,
+    /// Writes it, alone.
+    Write,
+    /// Uses it through atomics only, beside others that do.
+    Shared,
+}
+
+impl AccessKind {
+    fn conflicts_with(self, other: AccessKind) -> bool {
+        self == AccessKind::Write || self != other
+    }
+}
+
+/// An access that may still be under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    stream: StreamIndex,
+    sequence: u64,
+    kind: AccessKind,
+    operation: Arc<str>,
+    place: Arc<str>,
+}
+
+/// An operation on a buffer that the host has not waited for: names it, and
+/// the event to wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFlight {
+    operation: String,
+    event: String,
+}
+
+impl std::fmt::Display for InFlight {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}; wait for {}", self.operation, self.event)
+    }
+}
+
+impl Access {
+    fn operation(&self) -> String {
+        format!("{} (operation {} of {})", self.operation, self.sequence, self.place)
+    }
+
+    fn event(&self) -> String {
+        format!("an event recorded on {} at or after operation {}", self.place, self.sequence)
+    }
+
+    fn in_flight(&self) -> InFlight {
+        InFlight { operation: self.operation(), event: self.event() }
+    }
+}
+
+/// The clocks of one set of devices.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    clocks: Mutex<Clocks>,
+}
+
+#[derive(Debug, Default)]
+struct Clocks {
+    /// What each stream's next operation comes after, itself included.
+    streams: Vec<Clock>,
+    /// What host code has waited for.
+    host: Clock,
+    /// Indices of streams that are gone. A successor continues the clock: all
+    /// operations of the predecessor are over.
+    unused: Vec<StreamIndex>,
+}
+
+impl Clocks {
+    /// Who of `accesses` is not ordered before an operation of `kind` on `stream`.
+    fn conflict<'a>(
+        &self,
+        stream: Option<StreamIndex>,
+        kind: AccessKind,
+        accesses: &'a [Access],
+    ) -> Option<&'a Access> {
+        let known = stream.map(|stream| &self.streams[stream]);
+        accesses.iter().find(|access| {
+            let seen = known.map_or(0, |clock| clock.get(access.stream));
+            kind.conflicts_with(access.kind)
+                && access.sequence > seen.max(self.host.get(access.stream))
+        })
+    }
+}
+
+impl Ledger {
+    /// A place in the clocks for a new stream.
+    pub(crate) fn open_stream(&self) -> StreamIndex {
+        let mut clocks = self.clocks.lock();
+        clocks.unused.pop().unwrap_or_else(|| {
+            clocks.streams.push(Clock::default());
+            clocks.streams.len() - 1
+        })
+    }
+
+    /// The stream is gone and all its operations are over.
+    pub(crate) fn close_stream(&self, stream: StreamIndex) {
+        self.clocks.lock().unused.push(stream);
+    }
+
+    /// Enters an operation, or refuses it and changes nothing.
+    pub(crate) fn submit(
+        &self,
+        stream: StreamIndex,
+        place: &Arc<str>,
+        operation: &Arc<str>,
+        accesses: &[(Arc<Allocation>, AccessKind)],
+    ) -> Result<()> {
+        let mut clocks = self.clocks.lock();
+        for (position, (allocation, kind)) in accesses.iter().enumerate() {
+            let twice = accesses[..position].iter().any(|(earlier, earlier_kind)| {
+                Arc::ptr_eq(earlier, allocation) && kind.conflicts_with(*earlier_kind)
+            });
+            let record = allocation.record.lock();
+            if let Some(access) = clocks.conflict(Some(stream), *kind, &record) {
+                return Err(hazard(operation, allocation, access));
+            }
+            if twice {
+                return Err(Error::Hazard {
+                    operation: operation.to_string(),
+                    buffer: allocation.to_string(),
+                    conflicting: "another argument of the same operation".to_string(),
+                    event: "nothing".to_string(),
+                });
+            }
+        }
+        let host = clocks.host.clone();
+        let clock = &mut clocks.streams[stream];
+        clock.merge(&host);
+        let sequence = clock.get(stream) + 1;
+        clock.set(stream, sequence);
+        for (allocation, kind) in accesses {
+            let (operation, place) = (Arc::clone(operation), Arc::clone(place));
+            let access = Access { stream, sequence, kind: *kind, operation, place };
+            let mut record = allocation.record.lock();
+            if *kind == AccessKind::Write {
+                // Everything before is ordered before this one.
+                record.clear();
+            } else {
+                record.retain(|old| {
+                    old.sequence > host.get(old.stream)
+                        && (old.stream != stream || old.kind != *kind)
+                });
+            }
+            record.push(access);
+        }
+        Ok(())
+    }
+
+    /// What an event recorded on `stream` now comes after, and its number.
+    pub(crate) fn record(&self, stream: StreamIndex) -> (Clock, u64) {
+        let mut clocks = self.clocks.lock();
+        let clock = &mut clocks.streams[stream];
+        let sequence = clock.get(stream) + 1;
+        clock.set(stream, sequence);
+        (clock.clone(), sequence)
+    }
+
+    /// Orders what `stream` does next after an event.
+    pub(crate) fn wait(&self, stream: StreamIndex, event: &Clock) {
+        self.clocks.lock().streams[stream].merge(event);
+    }
+
+    /// Host code has seen an event complete.
+    pub(crate) fn host_waited(&self, event: &Clock) {
+        self.clocks.lock().host.merge(event);
+    }
+
+    /// Accesses that an event covers are over: drops them from the record.
+    pub(crate) fn retire(&self, allocation: &Allocation, event: &Clock) {
+        allocation.record.lock().retain(|access| access.sequence > event.get(access.stream));
+    }
+
+    /// An access that the host has not waited for.
+    pub(crate) fn in_flight(&self, allocation: &Allocation) -> Option<InFlight> {
+        let clocks = self.clocks.lock();
+        let record = allocation.record.lock();
+        clocks.conflict(None, AccessKind::Write, &record).map(Access::in_flight)
+    }
+
+    /// Whether the host may use `allocation` in this way.
+    pub(crate) fn check_host(&self, allocation: &Allocation, kind: AccessKind) -> Result<()> {
+        let clocks = self.clocks.lock();
+        let record = allocation.record.lock();
+        match clocks.conflict(None, kind, &record) {
+            Some(access) => Err(hazard("host code", allocation, access)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what `stream` does next comes after all accesses so far.
+    pub(crate) fn check_covered(&self, stream: StreamIndex, allocation: &Allocation) -> Result<()> {
+        let clocks = self.clocks.lock();
+        let record = allocation.record.lock();
+        match clocks.conflict(Some(stream), AccessKind::Write, &record) {
+            Some(access) => Err(hazard("an event recorded here", allocation, access)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn hazard(operation: &str, allocation: &Allocation, access: &Access) -> Error {
+    Error::Hazard {
+        operation: operation.to_string(),
+        buffer: allocation.to_string(),
+        conflicting: access.operation(),
+        event: access.event(),
+    }
+}

@@ -1,0 +1,355 @@
+//! Memory of a device: allocations, and the buffers that own them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytemuck::Pod;
+use parking_lot::Mutex;
+
+use crate::device::{Device, DeviceCore};
+use crate::event::Event;
+use crate::ledger::{Access, AccessKind, InFlight};
+use crate::stream::Stream;
+use crate::{Error, Result};
+
+/// A cache line, so that no two buffers share one.
+const ALIGNMENT: usize = 64;
+
+/// Zeroed memory of a device, freed when neither a buffer nor an operation
+/// holds it any more.
+pub(crate) struct Allocation {
+    id: u64,
+    label: Mutex<Option<Arc<str>>>,
+    pub(crate) device: Arc<DeviceCore>,
+    address: NonNull<u8>,
+    layout: Layout,
+    /// Accesses that may be under way; changed by the ledger only.
+    pub(crate) record: Mutex<Vec<Access>>,
+    /// Live [`BufferReader`]s: operations that may still be submitted.
+    readers: AtomicUsize,
+}
+
+// SAFETY: the memory is plain bytes; who may touch it when is decided by the
+// ledger (operations) or by borrows of the owning buffer (host code).
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Allocation({self})")
+    }
+}
+
+impl fmt::Display for Allocation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "buffer {}", self.id)?;
+        if let Some(label) = self.label.lock().as_ref() {
+            write!(formatter, " ({label})")?;
+        }
+        Ok(())
+    }
+}
+
+impl Allocation {
+    fn new(device: &Device, bytes: usize) -> Result<Allocation> {
+        let core = Arc::clone(&device.core);
+        let out_of_memory = |requested| core.out_of_memory(requested);
+        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT)
+            .map_err(|_| out_of_memory(bytes as u64))?;
+        let id = core.reserve(layout.size() as u64)?;
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(address) = NonNull::new(memory) else {
+            core.give_back(layout.size() as u64);
+            return Err(out_of_memory(bytes as u64));
+        };
+        let record = Mutex::new(Vec::new());
+        let readers = AtomicUsize::new(0);
+        Ok(Allocation {
+            id,
+            label: Mutex::new(None),
+            device: core,
+            address,
+            layout,
+            record,
+            readers,
+        })
+    }
+
+    /// The items of `range`, not yet tied to any lifetime.
+    pub(crate) fn items<T: Pod>(&self, range: &Range<usize>) -> *mut T {
+        debug_assert!(range.end * size_of::<T>() <= self.layout.size());
+        self.address.cast::<T>().as_ptr().wrapping_add(range.start)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody holds it any more.
+        unsafe { dealloc(self.address.as_ptr(), self.layout) };
+        self.device.give_back(self.layout.size() as u64);
+    }
+}
+
+/// Items in the memory of a device, used by one writer or many readers at a
+/// time, which the device's ledger checks.
+///
+/// Dropping a buffer in use is safe: the memory is freed when the operations on
+/// it are over.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let stream = set.devices()[0].stream()?;
+/// let buffer = stream.uploaded(vec![1u32, 2, 3])?;
+/// let copy = set.block_on(stream.download(&buffer)?)??;
+/// assert_eq!(copy, [1, 2, 3]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+pub struct DeviceBuffer<T: Pod> {
+    allocation: Arc<Allocation>,
+    len: usize,
+    items: PhantomData<T>,
+}
+
+impl<T: Pod> fmt::Debug for DeviceBuffer<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "DeviceBuffer({self}, {} items)", self.len)
+    }
+}
+
+/// `buffer 12 (its label)`.
+impl<T: Pod> fmt::Display for DeviceBuffer<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.allocation, formatter)
+    }
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
+        let bytes = len.checked_mul(size_of::<T>());
+        let bytes = bytes.ok_or_else(|| device.core.out_of_memory(u64::MAX))?;
+        let allocation = Arc::new(Allocation::new(device, bytes)?);
+        Ok(DeviceBuffer { allocation, len, items: PhantomData })
+    }
+
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        &self.allocation
+    }
+
+    /// Items in the buffer.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the buffer holds no item.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of the buffer, unique in its device set.
+    pub fn id(&self) -> u64 {
+        self.allocation.id
+    }
+
+    /// Names the buffer in errors.
+    #[must_use]
+    pub fn with_label(self, label: impl Into<Arc<str>>) -> DeviceBuffer<T> {
+        *self.allocation.label.lock() = Some(label.into());
+        self
+    }
+
+    /// A part of the buffer, for reading.
+    ///
+    /// # Errors
+    /// A range that does not lie in the buffer.
+    pub fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
+        check_range(&self.allocation, &range, self.len)?;
+        Ok(Part { allocation: &self.allocation, range, items: PhantomData })
+    }
+
+    /// A part of the buffer, for writing.
+    ///
+    /// # Errors
+    /// A range that does not lie in the buffer.
+    pub fn part_mut(&mut self, range: Range<usize>) -> Result<PartMut<'_, T>> {
+        check_range(&self.allocation, &range, self.len)?;
+        Ok(PartMut { allocation: &self.allocation, range, items: PhantomData })
+    }
+
+    /// A handle through which operations may read the buffer later, while it
+    /// stays the caller's. The ledger refuses whichever of a later read and a
+    /// write of the owner is not ordered.
+    pub fn reader(&self) -> BufferReader<T> {
+        // Relaxed: the owner that looks holds the buffer exclusively.
+        self.allocation.readers.fetch_add(1, Ordering::Relaxed);
+        let allocation = Arc::clone(&self.allocation);
+        BufferReader { allocation, len: self.len, items: PhantomData }
+    }
+
+    /// The items, for host code; of the host endpoint's buffers only.
+    ///
+    /// # Errors
+    /// A buffer elsewhere; a write that the host has not waited for.
+    pub fn host_view(&self) -> Result<&[T]> {
+        self.allocation.check_host_endpoint()?;
+        self.allocation.device.ledger.check_host(&self.allocation, AccessKind::Read)?;
+        let items = self.allocation.items::<T>(&(0..self.len));
+        // SAFETY: in range; writes are over, and a new one needs an exclusive
+        // borrow of the buffer, which this shared borrow excludes.
+        Ok(unsafe { std::slice::from_raw_parts(items, self.len) })
+    }
+
+    /// The items, to be written by host code; of the host endpoint's buffers only.
+    ///
+    /// # Errors
+    /// A buffer elsewhere; an access that the host has not waited for; a live
+    /// [`BufferReader`].
+    pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
+        self.allocation.check_host_endpoint()?;
+        self.allocation.device.ledger.check_host(&self.allocation, AccessKind::Write)?;
+        // Acquire: pairs with the reader's drop.
+        if self.allocation.readers.load(Ordering::Acquire) > 0 {
+            return Err(Error::Hazard {
+                operation: "host code".to_string(),
+                buffer: self.to_string(),
+                conflicting: "a reader that may still copy it".to_string(),
+                event: "the end of that reader".to_string(),
+            });
+        }
+        let items = self.allocation.items::<T>(&(0..self.len));
+        // SAFETY: in range; nothing is in flight, nothing can be submitted while
+        // this exclusive borrow lives, and any bytes are a T.
+        Ok(unsafe { std::slice::from_raw_parts_mut(items, self.len) })
+    }
+
+    /// An operation on the buffer that the host has not waited for.
+    pub fn in_flight(&self) -> Option<InFlight> {
+        self.allocation.device.ledger.in_flight(&self.allocation)
+    }
+
+    /// Checks that an event recorded on `stream` now comes after every
+    /// operation on the buffer so far.
+    ///
+    /// # Errors
+    /// [`Error::Hazard`] with the operation that does not.
+    pub fn covered_by(&self, stream: &Stream) -> Result<()> {
+        self.allocation.device.ledger.check_covered(stream.index(), &self.allocation)
+    }
+
+    /// Forgets operations that come before `event`, which is complete: the next
+    /// user of the buffer need not wait for them. Nothing happens if it is not.
+    pub fn retire(&self, event: &Event) {
+        if event.is_complete() {
+            self.allocation.device.ledger.retire(&self.allocation, event.clock());
+        }
+    }
+}
+
+impl Allocation {
+    fn check_host_endpoint(&self) -> Result<()> {
+        match self.device.is_host_endpoint() {
+            true => Ok(()),
+            false => Err(Error::NotHostAccessible { buffer: self.to_string() }),
+        }
+    }
+}
+
+fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {
+    if range.start <= range.end && range.end <= len {
+        return Ok(());
+    }
+    let buffer = allocation.to_string();
+    Err(Error::OutOfRange { buffer, start: range.start, end: range.end, len })
+}
+
+/// A handle that lets operations read a buffer that stays its owner's; see
+/// [`DeviceBuffer::reader`].
+pub struct BufferReader<T: Pod> {
+    allocation: Arc<Allocation>,
+    len: usize,
+    items: PhantomData<T>,
+}
+
+impl<T: Pod> fmt::Debug for BufferReader<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BufferReader({})", self.allocation)
+    }
+}
+
+impl<T: Pod> BufferReader<T> {
+    /// A part of the buffer.
+    ///
+    /// # Errors
+    /// A range that does not lie in the buffer.
+    pub fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
+        check_range(&self.allocation, &range, self.len)?;
+        Ok(Part { allocation: &self.allocation, range, items: PhantomData })
+    }
+}
+
+impl<T: Pod> Drop for BufferReader<T> {
+    fn drop(&mut self) {
+        // Release: pairs with the owner's look.
+        self.allocation.readers.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Some items of a buffer, for reading.
+#[derive(Debug)]
+pub struct Part<'a, T: Pod> {
+    pub(crate) allocation: &'a Arc<Allocation>,
+    pub(crate) range: Range<usize>,
+    pub(crate) items: PhantomData<&'a [T]>,
+}
+
+impl<T: Pod> Part<'_, T> {
+    /// Items in the part.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+}
+
+impl<'a, T: Pod> From<&'a DeviceBuffer<T>> for Part<'a, T> {
+    fn from(buffer: &'a DeviceBuffer<T>) -> Part<'a, T> {
+        Part { allocation: &buffer.allocation, range: 0..buffer.len, items: PhantomData }
+    }
+}
+
+/// Some items of a buffer, for writing.
+#[derive(Debug)]
+pub struct PartMut<'a, T: Pod> {
+    pub(crate) allocation: &'a Arc<Allocation>,
+    pub(crate) range: Range<usize>,
+    pub(crate) items: PhantomData<&'a mut [T]>,
+}
+
+impl<T: Pod> PartMut<'_, T> {
+    /// Items in the part.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+}
+
+impl<'a, T: Pod> From<&'a mut DeviceBuffer<T>> for PartMut<'a, T> {
+    fn from(buffer: &'a mut DeviceBuffer<T>) -> PartMut<'a, T> {
+        PartMut { allocation: &buffer.allocation, range: 0..buffer.len, items: PhantomData }
+    }
+}

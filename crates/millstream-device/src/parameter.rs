@@ -1,0 +1,190 @@
+//! How kernels take buffers: what a signature names, and what a call passes.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::Result;
+use crate::ledger::AccessKind;
+use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
+use crate::shared::{AtomicPod, SharedBuffer};
+use crate::stream::Place;
+
+/// The buffers that one launch uses, collected while its arguments are bound.
+#[derive(Debug, Default)]
+pub struct Accesses {
+    pub(crate) list: Vec<(Arc<Allocation>, AccessKind)>,
+}
+
+impl Accesses {
+    fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
+        // Several parts of one buffer are one access, if they are alike.
+        let known = self.list.iter().any(|(earlier, earlier_kind)| {
+            Arc::ptr_eq(earlier, allocation) && kind == *earlier_kind && kind != AccessKind::Write
+        });
+        if !known {
+            self.list.push((Arc::clone(allocation), kind));
+        }
+    }
+}
+
+/// One parameter of a kernel's signature. [`Read`], [`Write`], [`Shared`],
+/// [`Value`] and tuples of parameters are; a program may combine several under
+/// names of its own.
+pub trait Parameter {
+    /// The argument while the launch is queued.
+    type Bound: Send + 'static;
+    /// What the kernel's host twin sees.
+    type View<'a>;
+
+    /// Gives the twin its view.
+    ///
+    /// # Safety
+    /// The operation whose accesses were declared while binding is running: the
+    /// ledger has ordered it, and nothing that conflicts runs beside it.
+    unsafe fn view(bound: &Self::Bound) -> Self::View<'_>;
+}
+
+/// Something that a call may pass for parameter `P`.
+pub trait Argument<P: Parameter> {
+    /// Declares what the kernel will access, and holds it for the launch.
+    ///
+    /// # Errors
+    /// A range that does not lie in its buffer.
+    fn bind(self, accesses: &mut Accesses) -> Result<P::Bound>;
+}
+
+/// Items that the kernel reads; the twin sees `&[T]`.
+#[derive(Debug)]
+pub struct Read<T>(PhantomData<T>);
+
+/// Items that only this kernel uses; the twin sees `&mut [T]`.
+#[derive(Debug)]
+pub struct Write<T>(PhantomData<T>);
+
+/// Items that many kernels use at once; the twin sees `&[Atomic]`.
+#[derive(Debug)]
+pub struct Shared<T>(PhantomData<T>);
+
+/// A value; the twin sees it.
+#[derive(Debug)]
+pub struct Value<T>(PhantomData<T>);
+
+impl<T: Pod> Parameter for Read<T> {
+    type Bound = Bound;
+    type View<'a> = &'a [T];
+
+    unsafe fn view(bound: &Bound) -> &[T] {
+        // SAFETY: in range; no write runs beside this operation.
+        unsafe { std::slice::from_raw_parts(bound.0.items(), bound.0.len()) }
+    }
+}
+
+impl<T: Pod> Parameter for Write<T> {
+    type Bound = Bound;
+    type View<'a> = &'a mut [T];
+
+    unsafe fn view(bound: &Bound) -> &mut [T] {
+        // SAFETY: in range; nothing else uses the buffer beside this operation,
+        // and a launch that names it twice is refused.
+        unsafe { std::slice::from_raw_parts_mut(bound.0.items(), bound.0.len()) }
+    }
+}
+
+impl<T: AtomicPod> Parameter for Shared<T> {
+    type Bound = Bound;
+    type View<'a> = &'a [T::Atomic];
+
+    unsafe fn view(bound: &Bound) -> &[T::Atomic] {
+        let items = bound.0.items::<T>().cast::<T::Atomic>();
+        // SAFETY: in range and aligned, same size; whatever runs beside this
+        // operation uses the same atomics.
+        unsafe { std::slice::from_raw_parts(items, bound.0.len()) }
+    }
+}
+
+impl<T: Copy + Send + 'static> Parameter for Value<T> {
+    type Bound = T;
+    type View<'a> = T;
+
+    unsafe fn view(bound: &T) -> T {
+        *bound
+    }
+}
+
+/// Items held by a queued launch.
+#[derive(Debug)]
+pub struct Bound(Place);
+
+impl<T: Pod> Argument<Read<T>> for &DeviceBuffer<T> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        Part::from(self).bind(accesses)
+    }
+}
+
+impl<T: Pod> Argument<Read<T>> for Part<'_, T> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        accesses.add(self.allocation, AccessKind::Read);
+        Ok(Bound(Place::new(self.allocation, self.range)))
+    }
+}
+
+impl<T: Pod> Argument<Write<T>> for &mut DeviceBuffer<T> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        PartMut::from(self).bind(accesses)
+    }
+}
+
+impl<T: Pod> Argument<Write<T>> for PartMut<'_, T> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        accesses.add(self.allocation, AccessKind::Write);
+        Ok(Bound(Place::new(self.allocation, self.range)))
+    }
+}
+
+impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        accesses.add(self.allocation(), AccessKind::Shared);
+        Ok(Bound(Place::new(self.allocation(), 0..self.len())))
+    }
+}
+
+impl<T: Copy + Send + 'static> Argument<Value<T>> for T {
+    fn bind(self, _: &mut Accesses) -> Result<T> {
+        Ok(self)
+    }
+}
+
+macro_rules! tuple {
+    ($($parameter:ident $argument:ident $value:ident),+) => {
+        impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {
+            type Bound = ($($parameter::Bound,)+);
+            type View<'a> = ($($parameter::View<'a>,)+);
+
+            unsafe fn view(bound: &Self::Bound) -> Self::View<'_> {
+                let ($($value,)+) = bound;
+                // SAFETY: the caller's promise covers every part.
+                unsafe { ($($parameter::view($value),)+) }
+            }
+        }
+
+        impl<$($parameter: Parameter, $argument: Argument<$parameter>),+>
+            Argument<($($parameter,)+)> for ($($argument,)+)
+        {
+            fn bind(self, accesses: &mut Accesses) -> Result<($($parameter::Bound,)+)> {
+                let ($($value,)+) = self;
+                Ok(($($value.bind(accesses)?,)+))
+            }
+        }
+    };
+}
+
+tuple!(P0 A0 a0);
+tuple!(P0 A0 a0, P1 A1 a1);
+tuple!(P0 A0 a0, P1 A1 a1, P2 A2 a2);
+tuple!(P0 A0 a0, P1 A1 a1, P2 A2 a2, P3 A3 a3);
+tuple!(P0 A0 a0, P1 A1 a1, P2 A2 a2, P3 A3 a3, P4 A4 a4);
+tuple!(P0 A0 a0, P1 A1 a1, P2 A2 a2, P3 A3 a3, P4 A4 a4, P5 A5 a5);
+tuple!(P0 A0 a0, P1 A1 a1, P2 A2 a2, P3 A3 a3, P4 A4 a4, P5 A5 a5, P6 A6 a6);
+tuple!(P0 A0 a0, P1 A1 a1, P2 A2 a2, P3 A3 a3, P4 A4 a4, P5 A5 a5, P6 A6 a6, P7 A7 a7);

@@ -1,0 +1,130 @@
+//! Buffers whose items are only touched atomically, by many kernels at once.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use bytemuck::Pod;
+
+use crate::memory::{Allocation, DeviceBuffer};
+use crate::{Error, Result};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that devices and the host can change atomically.
+pub trait AtomicPod: Pod + Send + Sync + sealed::Sealed {
+    /// The atomic type of the same size.
+    type Atomic: Send + Sync + 'static;
+
+    #[doc(hidden)]
+    fn load(atomic: &Self::Atomic) -> Self;
+    #[doc(hidden)]
+    fn store(atomic: &Self::Atomic, value: Self);
+}
+
+macro_rules! atomic_pod {
+    ($number:ty, $atomic:ty) => {
+        impl sealed::Sealed for $number {}
+
+        impl AtomicPod for $number {
+            type Atomic = $atomic;
+
+            fn load(atomic: &$atomic) -> $number {
+                // Acquire: pairs with whatever release made the value visible.
+                atomic.load(Ordering::Acquire)
+            }
+
+            fn store(atomic: &$atomic, value: $number) {
+                // Release: pairs with a kernel's acquire.
+                atomic.store(value, Ordering::Release);
+            }
+        }
+    };
+}
+
+atomic_pod!(u32, AtomicU32);
+atomic_pod!(i32, AtomicI32);
+atomic_pod!(u64, AtomicU64);
+
+/// Items in the memory of a device that any number of kernels may use at once,
+/// through atomics. Cheap to clone: all clones are the same items.
+///
+/// Copies of it count as plain accesses and must be ordered after the kernels.
+pub struct SharedBuffer<T: AtomicPod> {
+    buffer: Arc<DeviceBuffer<T>>,
+}
+
+impl<T: AtomicPod> Clone for SharedBuffer<T> {
+    fn clone(&self) -> SharedBuffer<T> {
+        SharedBuffer { buffer: Arc::clone(&self.buffer) }
+    }
+}
+
+impl<T: AtomicPod> fmt::Debug for SharedBuffer<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SharedBuffer({}, {} items)", self.buffer, self.len())
+    }
+}
+
+impl<T: AtomicPod> SharedBuffer<T> {
+    pub(crate) fn new(buffer: DeviceBuffer<T>) -> SharedBuffer<T> {
+        SharedBuffer { buffer: Arc::new(buffer) }
+    }
+
+    /// Items in the buffer.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the buffer holds no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The item at `index`, for host code; of the host endpoint's buffers only.
+    /// An acquire load: what a kernel wrote before its release is visible.
+    ///
+    /// # Errors
+    /// A buffer elsewhere; an index out of range.
+    pub fn load(&self, index: usize) -> Result<T> {
+        Ok(T::load(self.host_item(index)?))
+    }
+
+    /// Stores the item at `index`, for host code; of the host endpoint's buffers
+    /// only. A release store.
+    ///
+    /// # Errors
+    /// As [`SharedBuffer::load`].
+    pub fn store(&self, index: usize, value: T) -> Result<()> {
+        T::store(self.host_item(index)?, value);
+        Ok(())
+    }
+
+    fn host_item(&self, index: usize) -> Result<&T::Atomic> {
+        let allocation = self.allocation();
+        if !allocation.device.is_host_endpoint() {
+            return Err(Error::NotHostAccessible { buffer: allocation.to_string() });
+        }
+        let (len, end) = (self.len(), index.saturating_add(1));
+        if index >= len {
+            let buffer = allocation.to_string();
+            return Err(Error::OutOfRange { buffer, start: index, end, len });
+        }
+        let item = allocation.items::<T>(&(index..end)).cast::<T::Atomic>();
+        // SAFETY: in range and aligned; the atomic has the number's size, and
+        // kernels touch the item through the same atomic type only.
+        Ok(unsafe { &*item })
+    }
+
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        self.buffer.allocation()
+    }
+
+    /// The items of `range` for a copy, which the ledger orders after kernels.
+    pub(crate) fn check(&self, range: &Range<usize>) -> Result<()> {
+        self.buffer.part(range.clone()).map(drop)
+    }
+}
