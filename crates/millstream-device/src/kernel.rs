@@ -54,6 +54,12 @@ impl Grid {
         Grid { size, block_size: BLOCK_SIZE }
     }
 
+    /// A grid of its own for `size` elements in blocks of `block_size`, for a
+    /// twin whose work is not known at the launch.
+    pub fn of_blocks(size: usize, block_size: usize) -> Grid {
+        Grid { size, block_size: block_size.max(1) }
+    }
+
     /// Work elements.
     pub fn size(&self) -> usize {
         self.size

@@ -156,6 +156,23 @@ impl<T: Copy + Send + 'static> Argument<Value<T>> for T {
     }
 }
 
+/// Any number of arguments of one kind.
+impl<P: Parameter> Parameter for Vec<P> {
+    type Bound = Vec<P::Bound>;
+    type View<'a> = Vec<P::View<'a>>;
+
+    unsafe fn view(bound: &Vec<P::Bound>) -> Vec<P::View<'_>> {
+        // SAFETY: the caller's promise covers every part.
+        bound.iter().map(|bound| unsafe { P::view(bound) }).collect()
+    }
+}
+
+impl<P: Parameter, A: Argument<P>> Argument<Vec<P>> for Vec<A> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Vec<P::Bound>> {
+        self.into_iter().map(|argument| argument.bind(accesses)).collect()
+    }
+}
+
 macro_rules! tuple {
     ($($parameter:ident $argument:ident $value:ident),+) => {
         impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {

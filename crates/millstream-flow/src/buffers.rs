@@ -39,6 +39,12 @@ impl Buffers {
         Buffers { count, ..self }
     }
 
+    /// Sets the bytes of each.
+    #[must_use]
+    pub const fn with_bytes(self, bytes: usize) -> Buffers {
+        Buffers { size: Size::Bytes(bytes), ..self }
+    }
+
     /// Items in a packet, and number of buffers.
     pub(crate) fn resolve<T>(self) -> Result<(usize, usize)> {
         let item_bytes = size_of::<T>();

@@ -197,4 +197,30 @@ impl CsrGraph {
     pub fn row(&self, vertex: u32) -> std::ops::Range<usize> {
         self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize
     }
+
+    /// The graph with vertex `originals[new]` named `new`; rows stay sorted.
+    pub(crate) fn renumbered(&self, originals: &[u32], renumbered: &[u32]) -> CsrGraph {
+        let mut offsets = vec![0; originals.len() + 1];
+        for (new, &original) in originals.iter().enumerate() {
+            offsets[new + 1] = offsets[new] + self.degree(original);
+        }
+        let row = |&original: &u32| {
+            let arcs = self.row(original);
+            let mut row: Vec<(u32, usize)> =
+                arcs.map(|arc| (renumbered[self.targets[arc] as usize], arc)).collect();
+            row.sort_unstable();
+            row
+        };
+        let arcs: Vec<(u32, usize)> = originals.par_iter().flat_map_iter(row).collect();
+        let targets = arcs.par_iter().map(|(target, _)| *target).collect();
+        let weights = self.weights.as_ref().map(|weights| match weights {
+            Weights::Integer(weights) => {
+                Weights::Integer(arcs.par_iter().map(|(_, arc)| weights[*arc]).collect())
+            }
+            Weights::Real(weights) => {
+                Weights::Real(arcs.par_iter().map(|(_, arc)| weights[*arc]).collect())
+            }
+        });
+        CsrGraph { offsets, targets, weights }
+    }
 }

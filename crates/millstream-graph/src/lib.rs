@@ -1,5 +1,9 @@
 //! CSR graphs: readers, writers, generators, partitioners, references, validators.
 
 mod csr;
+pub mod partition;
+pub mod reference;
+pub mod validate;
 
 pub use csr::{CsrGraph, GraphError, Weights};
+pub use partition::Partition;

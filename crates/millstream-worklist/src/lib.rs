@@ -1,1 +1,26 @@
-//! A distributed worklist over devices: ring and direct routing, soft priority, termination.
+//! A distributed worklist over devices \[G §4.3\]: work-items that make new
+//! work-items, spread over the devices that own them, moved in packets along a
+//! ring or directly, with soft priorities and exact termination (Ben-Nun et al.,
+//! *Groute*, ACM TOPC 7(3), art. 18, 2020).
+//!
+//! This is the host-driven worklist: splitting, packing, filtering and queueing
+//! are kernels on the owning device; the host sees counters and moves packets.
+
+mod coordinator;
+mod error;
+mod kernels;
+mod notify;
+mod program;
+mod queue;
+mod solver;
+mod statistics;
+mod sync;
+mod termination;
+mod worklist;
+
+pub use error::{Error, Result};
+pub use program::{Flags, Here, Program, Routing};
+pub use statistics::{DeviceStatistics, WorklistStatistics};
+#[cfg(feature = "seeded-faults")]
+pub use sync::seed_count_after_publish;
+pub use worklist::DistributedWorklist;

@@ -1,0 +1,47 @@
+//! What can go wrong with a BFS.
+
+/// The result of a BFS.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a BFS refused to start, or failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The worklist or a device failed.
+    #[error(transparent)]
+    Worklist(#[from] millstream_worklist::Error),
+    /// A source that is not a vertex.
+    #[error("source {source_vertex} is not one of the {vertices} vertices")]
+    SourceOutOfRange {
+        /// The source.
+        source_vertex: u32,
+        /// Vertices of the graph.
+        vertices: u32,
+    },
+    /// A partition for another graph or another number of devices.
+    #[error(
+        "a partition of {vertices} vertices into {parts} parts does not fit a graph of {graph_vertices} vertices on {devices} devices"
+    )]
+    Partition {
+        /// Vertices of the partition.
+        vertices: u32,
+        /// Its parts.
+        parts: usize,
+        /// Vertices of the graph.
+        graph_vertices: u32,
+        /// Devices of the context.
+        devices: usize,
+    },
+}
+
+impl From<millstream_device::Error> for Error {
+    fn from(error: millstream_device::Error) -> Error {
+        Error::Worklist(error.into())
+    }
+}
+
+impl From<millstream_flow::Error> for Error {
+    fn from(error: millstream_flow::Error) -> Error {
+        Error::Worklist(error.into())
+    }
+}

@@ -1,0 +1,43 @@
+//! Breadth-first search with a queue.
+
+use std::collections::VecDeque;
+
+use super::UNREACHED;
+use crate::CsrGraph;
+
+/// Levels from several sources (level 0), along arcs, up to `depth_limit`;
+/// [`UNREACHED`] elsewhere.
+///
+/// # Panics
+/// If a source is not a vertex.
+///
+/// ```
+/// use millstream_graph::{CsrGraph, reference::bfs_levels};
+///
+/// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+/// assert_eq!(bfs_levels(&path, &[0], u32::MAX), [0, 1, 2]);
+/// # Ok::<(), millstream_graph::GraphError>(())
+/// ```
+pub fn bfs_levels(graph: &CsrGraph, sources: &[u32], depth_limit: u32) -> Vec<u32> {
+    let mut levels = vec![UNREACHED; graph.vertices() as usize];
+    let mut queue = VecDeque::new();
+    for &source in sources {
+        if levels[source as usize] == UNREACHED {
+            levels[source as usize] = 0;
+            queue.push_back(source);
+        }
+    }
+    while let Some(vertex) = queue.pop_front() {
+        let next = levels[vertex as usize] + 1;
+        if next > depth_limit {
+            continue;
+        }
+        for &target in graph.neighbors(vertex) {
+            if levels[target as usize] == UNREACHED {
+                levels[target as usize] = next;
+                queue.push_back(target);
+            }
+        }
+    }
+    levels
+}

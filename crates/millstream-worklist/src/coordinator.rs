@@ -1,0 +1,122 @@
+//! Decides, on the host, what happens when nothing is ready: raise the priority
+//! threshold or end \[G §4.3, §4.4\].
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::notify::Notify;
+use crate::statistics::{Counter, Counters};
+use crate::termination::nothing_ready;
+
+/// What a device's tasks wait for.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    /// There may be ready items, or deferred ones to bring back.
+    pub(crate) worker: Notify,
+    /// There may be items in the outbox, one for each.
+    pub(crate) outboxes: Vec<Notify>,
+    /// The worker has not brought back its items for the latest threshold.
+    pub(crate) undefer: AtomicBool,
+    /// Lowest priority this device has deferred.
+    pub(crate) lowest_deferred: AtomicU32,
+}
+
+/// The view of all devices that ends a run.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    counters: Vec<Counters>,
+    pub(crate) signals: Vec<Signals>,
+    threshold: AtomicU32,
+    /// Steps of the threshold; `None` runs everything at once.
+    delta: Option<u32>,
+    /// Devices that have not brought back their items yet.
+    undeferring: AtomicUsize,
+    finished: AtomicBool,
+    deciding: Mutex<()>,
+}
+
+impl Coordinator {
+    pub(crate) fn new(counters: Vec<Counters>, outboxes: usize, delta: Option<u32>) -> Coordinator {
+        let signals = counters.iter().map(|_| Signals {
+            worker: Notify::default(),
+            outboxes: (0..outboxes).map(|_| Notify::default()).collect(),
+            undefer: AtomicBool::new(false),
+            lowest_deferred: AtomicU32::new(u32::MAX),
+        });
+        let signals = signals.collect();
+        Coordinator {
+            counters,
+            signals,
+            threshold: AtomicU32::new(delta.map_or(u32::MAX, |delta| delta.max(1) - 1)),
+            delta: delta.map(|delta| delta.max(1)),
+            undeferring: AtomicUsize::new(0),
+            finished: AtomicBool::new(false),
+            deciding: Mutex::new(()),
+        }
+    }
+
+    /// Items of a higher priority value are deferred.
+    pub(crate) fn threshold(&self) -> u32 {
+        self.threshold.load(Ordering::Acquire)
+    }
+
+    /// Whether the run is over.
+    pub(crate) fn is_finished(&self) -> bool {
+        // Acquire: pairs with the release in `check`.
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// A device has brought back its items up to the threshold.
+    pub(crate) fn undeferred(&self) {
+        self.undeferring.fetch_sub(1, Ordering::AcqRel);
+        self.check();
+    }
+
+    /// Looks whether anything is ready anywhere; if not, raises the threshold
+    /// to the next step that has work, or ends the run. Called after every
+    /// kernel that consumes.
+    pub(crate) fn check(&self) {
+        if self.is_finished() || self.undeferring.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        if !nothing_ready(&self.counters) {
+            return;
+        }
+        let _one = self.deciding.lock();
+        // Another task may have raised the threshold in the meantime.
+        if self.undeferring.load(Ordering::Acquire) > 0 || !nothing_ready(&self.counters) {
+            return;
+        }
+        let deferred = |counters: &Counters| {
+            // Only this task moves items out of deferral now.
+            counters.get(Counter::DeferredIn).saturating_sub(counters.get(Counter::DeferredOut))
+        };
+        match self.counters.iter().map(deferred).sum::<u64>() {
+            0 => self.finish(),
+            _ => self.raise_threshold(),
+        }
+    }
+
+    fn finish(&self) {
+        self.finished.store(true, Ordering::Release);
+        for signals in &self.signals {
+            signals.worker.notify();
+            signals.outboxes.iter().for_each(Notify::notify);
+        }
+    }
+
+    fn raise_threshold(&self) {
+        let lowest = |signals: &Signals| signals.lowest_deferred.load(Ordering::Acquire);
+        let lowest = self.signals.iter().map(lowest).min().unwrap_or(u32::MAX);
+        let delta = self.delta.unwrap_or(u32::MAX);
+        // The last priority of the step that `lowest` lies in.
+        let step_end = (lowest / delta).saturating_mul(delta).saturating_add(delta - 1);
+        self.threshold.fetch_max(step_end, Ordering::AcqRel);
+        self.undeferring.store(self.signals.len(), Ordering::Release);
+        for signals in &self.signals {
+            signals.undefer.store(true, Ordering::Release);
+            signals.worker.notify();
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What can go wrong with a distributed worklist.
+
+/// The result of a run.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a distributed worklist refused to start, or failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The dataflow graph below failed; this is its first cause.
+    #[error(transparent)]
+    Flow(#[from] millstream_flow::Error),
+    /// Not one problem for each device.
+    #[error("{problems} problems for {devices} devices")]
+    ProblemCount {
+        /// Problems given.
+        problems: usize,
+        /// Devices of the context.
+        devices: usize,
+    },
+    /// An initial item that does not exist.
+    #[error(
+        "initial item {item} of device {device}: there are {items} items and {devices} devices"
+    )]
+    InitialItem {
+        /// The device it was given to.
+        device: usize,
+        /// The item.
+        item: u32,
+        /// Items of the worklist.
+        items: usize,
+        /// Devices of the context.
+        devices: usize,
+    },
+    /// More items than numbers.
+    #[error("{items} items do not fit 32-bit numbers")]
+    TooManyItems {
+        /// Items asked for.
+        items: usize,
+    },
+    /// Direct routing for a program without owners.
+    #[error("direct routing needs a program that says who owns item {item}")]
+    NoOwner {
+        /// An item without an owner.
+        item: u32,
+    },
+}
+
+impl From<millstream_device::Error> for Error {
+    fn from(error: millstream_device::Error) -> Error {
+        Error::Flow(millstream_flow::Error::Device(error))
+    }
+}

@@ -1,0 +1,386 @@
+//! The worklist's kernels, as host twins: insert, process with split-send,
+//! pack, split-receive and undefer \[G §4.3, Fig. 9\].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use millstream_device::{
+    Accesses, Argument, Bound, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Result,
+    Shared, SharedBuffer, Value, Write,
+};
+
+use crate::program::{Flags, Here, Program};
+use crate::queue::QueueView;
+use crate::statistics::Counter;
+use crate::sync::{Fault, seeded};
+
+/// Place of the queue of ready items.
+const READY: usize = 0;
+/// Place of the queue of deferred items.
+const DEFERRED: usize = 1;
+/// Place of the first outbox.
+pub(crate) const OUTBOXES: usize = 2;
+
+/// Report word: items were queued here, or are left.
+pub(crate) const REPORT_READY: usize = 0;
+/// Report word: the lowest priority deferred since it was last reset.
+pub(crate) const REPORT_DEFERRED: usize = 1;
+/// Report words from here: items were queued in this outbox, or are left.
+pub(crate) const REPORT_OUTBOXES: usize = 2;
+
+/// Bits, entries and control of a queue.
+pub(crate) type QueueParameter = (Shared<u32>, Shared<u32>, Shared<u32>);
+
+/// What every kernel takes: problem, queues, counters, report.
+pub(crate) type Common<P> =
+    (<P as Program>::Signature, Vec<QueueParameter>, Shared<u64>, Shared<u32>);
+
+/// Outbox, send buffer and count beside what every kernel takes.
+type PackKernel<P> = Kernel<(Common<P>, Value<u32>, Write<<P as Program>::Packet>, Shared<u32>)>;
+
+/// What a twin sees of [`Common`].
+type CommonView<'a, P> = <Common<P> as Parameter>::View<'a>;
+
+/// Buffers of one queue.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueBuffers {
+    pub(crate) bits: SharedBuffer<u32>,
+    pub(crate) entries: SharedBuffer<u32>,
+    pub(crate) control: SharedBuffer<u32>,
+}
+
+/// What a launch passes for [`Common`].
+pub(crate) struct CommonArgument<'a, P: Program> {
+    pub(crate) problem: &'a P::Problem,
+    pub(crate) queues: &'a [QueueBuffers],
+    pub(crate) counters: &'a SharedBuffer<u64>,
+    pub(crate) report: &'a SharedBuffer<u32>,
+}
+
+impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
+    fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
+        let problem = P::bind(self.problem, accesses)?;
+        let queues = self.queues.iter().map(|queue| {
+            Argument::<QueueParameter>::bind(
+                (&queue.bits, &queue.entries, &queue.control),
+                accesses,
+            )
+        });
+        let queues = queues.collect::<Result<Vec<(Bound, Bound, Bound)>>>()?;
+        let counters = Argument::<Shared<u64>>::bind(self.counters, accesses)?;
+        let report = Argument::<Shared<u32>>::bind(self.report, accesses)?;
+        Ok((problem, queues, counters, report))
+    }
+}
+
+/// One device's worklist as its kernels see it.
+struct DeviceView<'p, 'a, P: Program> {
+    program: &'p P,
+    here: Here,
+    problem: P::View<'a>,
+    queues: Vec<QueueView<'a>>,
+    counters: &'a [AtomicU64],
+    report: &'a [AtomicU32],
+}
+
+impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
+    fn new(program: &'p P, here: Here, common: CommonView<'a, P>) -> Self {
+        let (problem, queues, counters, report) = common;
+        let view = |(bits, entries, control)| QueueView { bits, entries, control };
+        let queues = queues.into_iter().map(view).collect();
+        DeviceView { program, here, problem: P::view(problem), queues, counters, report }
+    }
+
+    fn raise(&self, counter: Counter, by: u64) {
+        if by > 0 {
+            // Release: pairs with the checker's acquire; what is counted here
+            // comes after what was counted before on this thread.
+            self.counters[counter as usize].fetch_add(by, Ordering::AcqRel);
+        }
+    }
+
+    fn report(&self, word: usize) {
+        self.report[word].store(1, Ordering::Relaxed);
+    }
+
+    fn outboxes(&self) -> &[QueueView<'a>] {
+        &self.queues[OUTBOXES..]
+    }
+
+    /// The outboxes for a flag: the next device's, the owner's or everybody's.
+    fn targets(
+        &self,
+        item: u32,
+        flags: Flags,
+    ) -> std::result::Result<std::ops::Range<usize>, KernelFault> {
+        match flags {
+            Flags::Keep | Flags::Drop => Ok(0..0),
+            Flags::Both if self.outboxes().is_empty() => Ok(0..0),
+            _ if self.outboxes().is_empty() => Err(KernelFault::new(format!(
+                "item {item} is passed on, but there is one device only"
+            ))),
+            _ if self.here.next.is_some() => Ok(0..1),
+            Flags::Both => Ok(0..self.outboxes().len()),
+            Flags::Pass => match self.program.owner(item) {
+                Some(owner) if owner < self.here.devices && owner != self.here.device => {
+                    let outbox = owner - usize::from(owner > self.here.device);
+                    Ok(outbox..outbox + 1)
+                }
+                owner => Err(KernelFault::new(format!(
+                    "device {} passes item {item} on to its owner {owner:?}",
+                    self.here.device
+                ))),
+            },
+        }
+    }
+
+    /// Sends emitted items where their flags say: counted first, then visible.
+    fn split_send(&self, emitted: &[(u32, Flags)]) -> KernelResult {
+        let (mut kept, mut sent) = (0, 0);
+        for &(item, flags) in emitted {
+            kept += u64::from(matches!(flags, Flags::Keep | Flags::Both));
+            sent += self.targets(item, flags)?.len() as u64;
+        }
+        // Only the harness's fault leaves remote items to be counted later.
+        let sent_now = if seeded(Fault::CountAfterPublish) { 0 } else { sent };
+        self.raise(Counter::Produced, kept + sent_now);
+        let mut merged = 0;
+        for &(item, flags) in emitted {
+            if matches!(flags, Flags::Keep | Flags::Both) {
+                self.report(REPORT_READY);
+                merged += u64::from(!self.queues[READY].push(item));
+            }
+            for outbox in self.targets(item, flags)? {
+                self.report(REPORT_OUTBOXES + outbox);
+                let is_new = self.outboxes()[outbox].push(item);
+                merged += u64::from(!is_new && !seeded(Fault::CountAfterPublish));
+            }
+        }
+        self.raise(Counter::Consumed, merged);
+        Ok(())
+    }
+
+    fn process_item(
+        &self,
+        item: u32,
+        threshold: u32,
+        emitted: &mut Vec<(u32, Flags)>,
+    ) -> KernelResult {
+        if !self.queues[READY].claim(item) {
+            return Ok(());
+        }
+        let priority = self.program.priority(&self.problem, item);
+        if priority > threshold {
+            self.report[REPORT_DEFERRED].fetch_min(priority, Ordering::Relaxed);
+            let counter = match self.queues[DEFERRED].push(item) {
+                true => Counter::DeferredIn,
+                false => Counter::Consumed,
+            };
+            self.raise(counter, 1);
+            return Ok(());
+        }
+        // Whatever was deferred of this item is processed with it.
+        let mut consumed = 1;
+        if self.queues[DEFERRED].claim(item) {
+            self.raise(Counter::DeferredOut, 1);
+            consumed += 1;
+        }
+        emitted.clear();
+        let mut filtered = 0;
+        let mut emit = |item| emitted.push((item, Flags::Drop));
+        self.program.process(&self.problem, &self.here, item, &mut emit, &mut filtered);
+        for (item, flags) in emitted.iter_mut() {
+            *flags = self.program.on_send(&self.problem, &self.here, *item);
+        }
+        self.split_send(emitted)?;
+        self.raise(Counter::WorkItems, 1);
+        self.raise(Counter::Filtered, filtered);
+        self.raise(Counter::Consumed, consumed);
+        Ok(())
+    }
+
+    fn receive_packet(&self, packet: &P::Packet, tally: &mut Tally) -> KernelResult {
+        let flags = self.program.on_receive(&self.problem, &self.here, packet);
+        let item = self.program.unpack(&self.problem, &self.here, packet);
+        // Direct: everybody has a copy of its own already.
+        let passes = matches!(flags, Flags::Pass)
+            || (matches!(flags, Flags::Both) && self.here.next.is_some());
+        let keeps = matches!(flags, Flags::Keep | Flags::Both);
+        let targets = if passes { self.targets(item, Flags::Pass)? } else { 0..0 };
+        tally.received += 1;
+        tally.kept += u64::from(keeps);
+        tally.passed += u64::from(passes);
+        tally.dropped += u64::from(!keeps && !passes);
+        // The packet's own count goes on with one of its successors.
+        let successors = u64::from(keeps) + targets.len() as u64;
+        self.raise(Counter::Produced, successors.saturating_sub(1));
+        let mut consumed = u64::from(successors == 0);
+        if keeps {
+            self.report(REPORT_READY);
+            consumed += u64::from(!self.queues[READY].push(item));
+        }
+        for outbox in targets {
+            self.report(REPORT_OUTBOXES + outbox);
+            consumed += u64::from(!self.outboxes()[outbox].push(item));
+        }
+        self.raise(Counter::Consumed, consumed);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    received: u64,
+    kept: u64,
+    passed: u64,
+    dropped: u64,
+}
+
+/// The kernels of one device.
+pub(crate) struct Kernels<P: Program> {
+    /// Queues items that the host gives.
+    pub(crate) insert: Kernel<(Common<P>, Read<u32>)>,
+    /// Processes up to so many ready items up to the threshold, and splits what
+    /// they emit.
+    pub(crate) process: Kernel<(Common<P>, Value<u32>, Value<u32>)>,
+    /// Packs an outbox into a send buffer and counts.
+    pub(crate) pack: PackKernel<P>,
+    /// Splits a packet into what stays, what goes on and what is dropped.
+    pub(crate) split_receive: Kernel<(Common<P>, Read<P::Packet>)>,
+    /// Makes deferred items up to the threshold ready.
+    pub(crate) undefer: Kernel<(Common<P>, Value<u32>)>,
+    /// Counts items already sent: the harness's fault.
+    pub(crate) late_count: Kernel<(Common<P>, Value<u32>)>,
+}
+
+impl<P: Program> std::fmt::Debug for Kernels<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Kernels")
+    }
+}
+
+/// A kernel whose twin is a method of [`DeviceView`].
+macro_rules! kernel {
+    ($program:expr, $here:expr, $name:ident($($argument:ident: $type:ty),+)) => {{
+        let (program, here) = (Arc::clone($program), $here);
+        Kernel::from_closure(
+            stringify!($name),
+            move |_: &Grid, (common, $($argument),+): (CommonView<'_, P>, $($type),+)| {
+                DeviceView::<P>::new(&program, here, common).$name($($argument),+)
+            },
+        )
+    }};
+}
+
+impl<P: Program> Kernels<P> {
+    pub(crate) fn new(program: &Arc<P>, here: Here) -> Kernels<P> {
+        let split_receive = {
+            let program = Arc::clone(program);
+            move |grid: &Grid, (common, packets): (CommonView<'_, P>, &[P::Packet])| {
+                DeviceView::<P>::new(&program, here, common).split_receive(grid, packets)
+            }
+        };
+        Kernels {
+            insert: kernel!(program, here, insert(items: &[u32])),
+            process: kernel!(program, here, process(batch: u32, threshold: u32)),
+            pack: kernel!(
+                program,
+                here,
+                pack(outbox: u32, packets: &mut [P::Packet], count: &[AtomicU32])
+            ),
+            split_receive: Kernel::from_closure("split_receive", split_receive),
+            undefer: kernel!(program, here, undefer(threshold: u32)),
+            late_count: kernel!(program, here, late_count(count: u32)),
+        }
+    }
+}
+
+impl<P: Program> DeviceView<'_, '_, P> {
+    fn insert(&self, items: &[u32]) -> KernelResult {
+        let kept: Vec<_> = items.iter().map(|&item| (item, Flags::Keep)).collect();
+        self.split_send(&kept)
+    }
+
+    fn process(&self, batch: u32, threshold: u32) -> KernelResult {
+        let mut items = Vec::new();
+        let more = self.queues[READY].take(batch as usize, &mut items);
+        Grid::of_blocks(items.len(), ITEMS_IN_BLOCK).for_each_block(|block| {
+            let mut emitted = Vec::new();
+            let mut items = items[block.range].iter();
+            items.try_for_each(|&item| self.process_item(item, threshold, &mut emitted))
+        })?;
+        if more {
+            self.report(REPORT_READY);
+        }
+        Ok(())
+    }
+
+    fn pack(&self, outbox: u32, packets: &mut [P::Packet], count: &[AtomicU32]) -> KernelResult {
+        let queue = &self.outboxes()[outbox as usize];
+        let (mut items, mut packed, mut more) = (Vec::new(), 0, true);
+        while more && packed < packets.len() {
+            items.clear();
+            more = queue.take(packets.len() - packed, &mut items);
+            if items.is_empty() {
+                break;
+            }
+            for &item in &items {
+                if queue.claim(item) {
+                    packets[packed] = self.program.pack(&self.problem, &self.here, item);
+                    packed += 1;
+                }
+            }
+        }
+        if more {
+            self.report(REPORT_OUTBOXES + outbox as usize);
+        }
+        self.raise(Counter::Sent, packed as u64);
+        count[0].store(packed as u32, Ordering::Release);
+        Ok(())
+    }
+
+    fn split_receive(&self, grid: &Grid, packets: &[P::Packet]) -> KernelResult {
+        grid.for_each_block(|block| {
+            let mut tally = Tally::default();
+            for packet in &packets[block.range] {
+                self.receive_packet(packet, &mut tally)?;
+            }
+            self.raise(Counter::Received, tally.received);
+            self.raise(Counter::Kept, tally.kept);
+            self.raise(Counter::Passed, tally.passed);
+            self.raise(Counter::Dropped, tally.dropped);
+            Ok(())
+        })
+    }
+
+    fn undefer(&self, threshold: u32) -> KernelResult {
+        self.report[REPORT_DEFERRED].store(u32::MAX, Ordering::Relaxed);
+        let mut items = Vec::new();
+        while self.queues[DEFERRED].take(usize::MAX, &mut items) {}
+        for item in items {
+            if !self.queues[DEFERRED].claim(item) {
+                continue;
+            }
+            let priority = self.program.priority(&self.problem, item);
+            if priority > threshold {
+                self.report[REPORT_DEFERRED].fetch_min(priority, Ordering::Relaxed);
+                self.queues[DEFERRED].push(item);
+                continue;
+            }
+            self.raise(Counter::DeferredOut, 1);
+            self.report(REPORT_READY);
+            if !self.queues[READY].push(item) {
+                self.raise(Counter::Consumed, 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn late_count(&self, count: u32) -> KernelResult {
+        self.raise(Counter::Produced, u64::from(count));
+        Ok(())
+    }
+}
+
+/// Items a block processes: each may have many neighbours.
+const ITEMS_IN_BLOCK: usize = 64;

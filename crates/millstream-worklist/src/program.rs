@@ -1,0 +1,106 @@
+//! What a programmer gives a distributed worklist \[G §4.3, Fig. 10\].
+
+use millstream_device::{Accesses, Parameter, Result};
+use millstream_flow::Item;
+
+/// What becomes of a work-item \[G §4.3\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// It stays on this device.
+    Keep,
+    /// It goes on: to its owner (direct routing) or to the next device (ring).
+    Pass,
+    /// Both: it stays, and a copy goes to every other device once (direct, when
+    /// sent) or to the next device (ring). A ring program that answers both
+    /// carries the origin in its packets, and keeps when the next device is it.
+    Both,
+    /// It is not needed any more.
+    Drop,
+}
+
+/// How packets travel \[G §4.3\].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routing {
+    /// Every device sends to the next one of the topology's ring.
+    Ring,
+    /// Every device sends to the owner.
+    Direct,
+    /// Direct where all devices are peers, else ring.
+    #[default]
+    Auto,
+}
+
+/// Where a callback runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// This device's place among the context's devices.
+    pub device: usize,
+    /// Devices in all.
+    pub devices: usize,
+    /// The next device of the ring; `None` with direct routing or one device.
+    pub next: Option<usize>,
+}
+
+/// A program on a distributed worklist: five callbacks, an owner, and the work.
+///
+/// A work-item is a number below the worklist's `items`, a vertex for instance;
+/// its value lives in the program's memory on each device, directly indexed
+/// \[G §4.6.1\], and is written (atomically, by an operation that may be applied
+/// in any order) *before* the item is sent on, and read when it is processed or
+/// packed. Queueing an item that is queued already merges the two.
+///
+/// These are the host twins, which run on host devices. They must not wait.
+pub trait Program: Send + Sync + 'static {
+    /// What goes over links for one item.
+    type Packet: Item;
+    /// The program's memory on one device \[G §4.6.3\].
+    type Problem: Send + Sync + 'static;
+    /// How kernels take a problem's buffers. They are used by several kernels
+    /// at once: read only, or [`Shared`](millstream_device::Shared).
+    type Signature: Parameter + 'static;
+    /// What the callbacks see of a problem.
+    type View<'a>: Send + Sync;
+
+    /// Passes a problem's buffers to a kernel.
+    ///
+    /// # Errors
+    /// None, unless a range is wrong.
+    fn bind(
+        problem: &Self::Problem,
+        accesses: &mut Accesses,
+    ) -> Result<<Self::Signature as Parameter>::Bound>;
+
+    /// Gives the parts their names.
+    fn view(parts: <Self::Signature as Parameter>::View<'_>) -> Self::View<'_>;
+
+    /// Makes a packet of an item, with its value as it is now.
+    fn pack(&self, view: &Self::View<'_>, here: &Here, item: u32) -> Self::Packet;
+
+    /// The item of a packet.
+    fn unpack(&self, view: &Self::View<'_>, here: &Here, packet: &Self::Packet) -> u32;
+
+    /// What becomes of an item that [`process`](Program::process) emitted.
+    fn on_send(&self, view: &Self::View<'_>, here: &Here, item: u32) -> Flags;
+
+    /// Applies a packet's value and says what becomes of its item.
+    fn on_receive(&self, view: &Self::View<'_>, here: &Here, packet: &Self::Packet) -> Flags;
+
+    /// Items up to the threshold run first, lower ones first \[G §4.4\].
+    fn priority(&self, view: &Self::View<'_>, item: u32) -> u32;
+
+    /// The device that owns an item; `None` if the program has no owners and
+    /// needs the ring.
+    fn owner(&self, item: u32) -> Option<usize>;
+
+    /// Processes an item: changes values and emits the items whose values
+    /// changed. A change that is not worth sending counts with `filtered`
+    /// \[G §4.5, halo\].
+    fn process(
+        &self,
+        view: &Self::View<'_>,
+        here: &Here,
+        item: u32,
+        emit: &mut impl FnMut(u32),
+        filtered: &mut u64,
+    );
+}

@@ -1,0 +1,147 @@
+//! Queues of work-items whose truth is a bit for each item \[G §4.3\].
+//!
+//! An item is a number below `items`. Its bit says that it is queued; the ring
+//! of entries beside the bits only says where to look. When the ring is full the
+//! bit stays and a mark asks the consumer to sweep the bits: a queue of any
+//! capacity loses nothing. `README.md` beside this file has the races.
+
+use crate::sync::{AtomicU32, Fault, Ordering, seeded};
+
+/// Next entry to take; changed by the consumer only.
+const HEAD: usize = 0;
+/// Next entry to reserve; changed by producers.
+const TAIL: usize = 1;
+/// Some bit has no entry.
+const OVERFLOWED: usize = 2;
+
+/// Words of control that a queue needs.
+pub(crate) const CONTROL_WORDS: usize = 3;
+
+/// Words of bits for `items` items.
+pub(crate) fn bit_words(items: usize) -> usize {
+    items.div_ceil(32).max(1)
+}
+
+/// A queue as a kernel sees it: any number of producers, one consumer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueView<'a> {
+    /// Bit `item % 32` of word `item / 32`: the item is queued.
+    pub(crate) bits: &'a [AtomicU32],
+    /// A ring of items plus one; 0 is an entry reserved and not written yet.
+    pub(crate) entries: &'a [AtomicU32],
+    pub(crate) control: &'a [AtomicU32],
+}
+
+impl QueueView<'_> {
+    /// Queues an item whose value is already written; `false` if it is queued
+    /// already, in which case its consumer will see that value.
+    pub(crate) fn push(&self, item: u32) -> bool {
+        // Release: the value is before the bit. Acquire: pairs with the
+        // consumer's clear, for producers that read values.
+        let before = self.word(item).fetch_or(mask(item), Ordering::AcqRel);
+        if before & mask(item) != 0 {
+            return false;
+        }
+        self.add_entry(item);
+        true
+    }
+
+    /// Takes an item out of the queue: clears its bit, after which its value
+    /// must be read. `false` if the entry is stale.
+    pub(crate) fn claim(&self, item: u32) -> bool {
+        // Acquire: pairs with the release of whoever set the bit; a value
+        // written later sets the bit again.
+        self.word(item).fetch_and(!mask(item), Ordering::AcqRel) & mask(item) != 0
+    }
+
+    /// Collects up to `most` entries, stale ones included: their bits are not
+    /// touched. Says whether there may be more. Consumer only.
+    pub(crate) fn take(&self, most: usize, taken: &mut Vec<u32>) -> bool {
+        // A power of two, so that positions may wrap.
+        let capacity = self.entries.len() as u32;
+        let mut head = self.control[HEAD].load(Ordering::Relaxed);
+        while taken.len() < most {
+            let entry = &self.entries[(head % capacity) as usize];
+            // Acquire: pairs with the release in `add_entry`.
+            match entry.load(Ordering::Acquire) {
+                0 => break,
+                item => taken.push(item - 1),
+            }
+            entry.store(0, Ordering::Relaxed);
+            head = head.wrapping_add(1);
+            // Release: the entry is empty before a producer may reserve it.
+            self.control[HEAD].store(head, Ordering::Release);
+        }
+        if taken.len() < most {
+            self.sweep(most, taken);
+        }
+        self.has_entries()
+    }
+
+    /// Whether entries or unswept bits are left. Consumer only.
+    pub(crate) fn has_entries(&self) -> bool {
+        let head = self.control[HEAD].load(Ordering::Relaxed);
+        self.control[TAIL].load(Ordering::Acquire) != head
+            || self.control[OVERFLOWED].load(Ordering::Acquire) != 0
+    }
+
+    /// Collects items that have a bit and perhaps no entry.
+    fn sweep(&self, most: usize, taken: &mut Vec<u32>) {
+        if self.control[OVERFLOWED].load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if !seeded(Fault::SweepBeforeMark) {
+            // The mark first: a producer sets its bit, then the mark. Acquire
+            // pairs with its release: its bit is visible to the sweep below.
+            self.control[OVERFLOWED].swap(0, Ordering::AcqRel);
+        }
+        'words: for (place, word) in self.bits.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                if taken.len() >= most {
+                    self.control[OVERFLOWED].store(1, Ordering::Release);
+                    break 'words;
+                }
+                taken.push((place * 32) as u32 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        if seeded(Fault::SweepBeforeMark) {
+            self.control[OVERFLOWED].swap(0, Ordering::AcqRel);
+        }
+    }
+
+    fn add_entry(&self, item: u32) {
+        let capacity = self.entries.len() as u32;
+        let mut tail = self.control[TAIL].load(Ordering::Relaxed);
+        loop {
+            // Acquire: pairs with the consumer's release of the head.
+            let head = self.control[HEAD].load(Ordering::Acquire);
+            if tail.wrapping_sub(head) >= capacity {
+                // Release: the bit is set before the mark.
+                self.control[OVERFLOWED].store(1, Ordering::Release);
+                return;
+            }
+            let reserved = self.control[TAIL].compare_exchange_weak(
+                tail,
+                tail.wrapping_add(1),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            match reserved {
+                Ok(_) => break,
+                Err(current) => tail = current,
+            }
+        }
+        // Release: pairs with the acquire in `take`.
+        self.entries[(tail % capacity) as usize].store(item + 1, Ordering::Release);
+    }
+
+    fn word(&self, item: u32) -> &AtomicU32 {
+        &self.bits[(item / 32) as usize]
+    }
+}
+
+fn mask(item: u32) -> u32 {
+    1 << (item % 32)
+}

@@ -1,0 +1,275 @@
+//! The distributed worklist: what is set, and a run from beginning to end
+//! \[G §4.3\].
+
+use std::sync::Arc;
+
+use millstream_device::SharedBuffer;
+use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
+
+use crate::coordinator::Coordinator;
+use crate::kernels::{Kernels, OUTBOXES, QueueBuffers, REPORT_DEFERRED, REPORT_OUTBOXES};
+use crate::program::{Here, Program, Routing};
+use crate::queue::{CONTROL_WORDS, bit_words};
+use crate::solver::Solver;
+use crate::statistics::{COUNTERS, Counters, WorklistStatistics};
+use crate::{Error, Result};
+
+/// Work-items spread over the devices of a context, and how they are run.
+///
+/// ```no_run
+/// # use millstream_worklist::{DistributedWorklist, Program, Routing};
+/// # async fn run<P: Program>(
+/// #     context: millstream_flow::Context,
+/// #     program: std::sync::Arc<P>,
+/// #     problems: Vec<std::sync::Arc<P::Problem>>,
+/// # ) -> millstream_worklist::Result<()> {
+/// let statistics = DistributedWorklist::new(&context, program, problems, 1000)
+///     .routing(Routing::Direct)
+///     .packet_bytes(1 << 16)
+///     .run(&[(0, 17)])
+///     .await?;
+/// println!("{} items processed", statistics.work_items());
+/// # Ok(())
+/// # }
+/// ```
+pub struct DistributedWorklist<P: Program> {
+    context: Context,
+    program: Arc<P>,
+    problems: Vec<Arc<P::Problem>>,
+    items: usize,
+    routing: Routing,
+    buffers: Buffers,
+    packet_bytes: usize,
+    queue_entries: Option<usize>,
+    batch: u32,
+    delta: Option<u32>,
+}
+
+impl<P: Program> std::fmt::Debug for DistributedWorklist<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("DistributedWorklist")
+            .field("items", &self.items)
+            .field("routing", &self.routing)
+            .field("packet_bytes", &self.packet_bytes)
+            .field("queue_entries", &self.queue_entries)
+            .field("batch", &self.batch)
+            .field("delta", &self.delta)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One device of a run.
+pub(crate) struct WorklistDevice<P: Program> {
+    pub(crate) device: millstream_device::Device,
+    pub(crate) problem: Arc<P::Problem>,
+    pub(crate) kernels: Kernels<P>,
+    pub(crate) queues: Vec<QueueBuffers>,
+    pub(crate) counters: Counters,
+}
+
+/// The ends of a device's links: one input from each device that sends to it,
+/// one output for each outbox.
+pub(crate) struct Ends<T: millstream_flow::Item> {
+    pub(crate) inputs: Vec<Receiver<T>>,
+    pub(crate) outputs: Vec<Sender<T>>,
+}
+
+impl<P: Program> DistributedWorklist<P> {
+    /// A worklist of items `0..items`, with one problem for each device of
+    /// `context`.
+    pub fn new(
+        context: &Context,
+        program: Arc<P>,
+        problems: Vec<Arc<P::Problem>>,
+        items: usize,
+    ) -> DistributedWorklist<P> {
+        DistributedWorklist {
+            context: context.clone(),
+            program,
+            problems,
+            items,
+            routing: Routing::Auto,
+            buffers: Buffers::bytes(0),
+            packet_bytes: 1 << 18,
+            queue_entries: None,
+            batch: 1 << 16,
+            delta: None,
+        }
+    }
+
+    /// How packets travel.
+    #[must_use]
+    pub fn routing(self, routing: Routing) -> DistributedWorklist<P> {
+        DistributedWorklist { routing, ..self }
+    }
+
+    /// Bytes of a packet at most; 256 KiB unless set.
+    #[must_use]
+    pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
+        DistributedWorklist { packet_bytes, ..self }
+    }
+
+    /// Packet buffers of each link; two unless set.
+    #[must_use]
+    pub fn buffers(self, count: usize) -> DistributedWorklist<P> {
+        DistributedWorklist { buffers: self.buffers.count(count), ..self }
+    }
+
+    /// Entries of each queue, rounded up to a power of two; a device's share of
+    /// the items unless set. Smaller queues lose nothing: they are swept.
+    #[must_use]
+    pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
+        DistributedWorklist { queue_entries: Some(entries), ..self }
+    }
+
+    /// Items that one kernel processes at most; 65536 unless set.
+    #[must_use]
+    pub fn batch(self, items: u32) -> DistributedWorklist<P> {
+        DistributedWorklist { batch: items.max(1), ..self }
+    }
+
+    /// Steps of the priority threshold \[G §4.4\]; without, everything runs at
+    /// once.
+    #[must_use]
+    pub fn delta(self, delta: Option<u32>) -> DistributedWorklist<P> {
+        DistributedWorklist { delta, ..self }
+    }
+
+    /// Runs to the end: from the initial items `(device, item)`, whose values
+    /// are already in the problems, until no item is left anywhere.
+    ///
+    /// # Errors
+    /// Settings that do not fit together; the first cause of any failure.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops all devices; the problems are then in between.
+    ///
+    /// # Device ordering
+    /// When it resolves, all kernels are over and host code comes after them.
+    pub async fn run(self, initial: &[(usize, u32)]) -> Result<WorklistStatistics> {
+        self.check(initial)?;
+        let is_ring = self.uses_ring();
+        let devices = self.devices(is_ring)?;
+        let counters: Vec<_> = devices.iter().map(|device| device.counters.clone()).collect();
+        let outboxes = devices.first().map_or(0, |device| device.queues.len() - OUTBOXES);
+        let coordinator = Arc::new(Coordinator::new(counters, outboxes, self.delta));
+        let graph = Graph::new(&self.context);
+        let links = graph.statistics();
+        let ends = self.links(&graph, is_ring)?;
+        let packet_items = self.packet_bytes / size_of::<P::Packet>().max(1);
+        let mut solvers = Vec::new();
+        for (place, device) in devices.into_iter().enumerate() {
+            let report = self.report(device.queues.len())?;
+            let count = |_| self.context.host().shared(1);
+            let counts = (0..outboxes).map(count).collect::<Result<_, _>>()?;
+            let (coordinator, batch) = (Arc::clone(&coordinator), self.batch);
+            let solver = Solver { device, report, counts, coordinator, place, packet_items, batch };
+            let own = initial.iter().filter(|(device, _)| *device == place).map(|(_, item)| *item);
+            solver.insert(own.collect()).await?;
+            solvers.push(Arc::new(solver));
+        }
+        for (solver, ends) in solvers.iter().zip(ends) {
+            solver.spawn(&graph, ends)?;
+        }
+        coordinator.check();
+        graph.run(async { Ok::<_, millstream_flow::Error>(()) }).await?;
+        let devices = solvers.iter().map(|solver| solver.device.counters.statistics()).collect();
+        Ok(WorklistStatistics { devices, links: links.links() })
+    }
+
+    fn check(&self, initial: &[(usize, u32)]) -> Result<()> {
+        let (problems, devices) = (self.problems.len(), self.context.devices().len());
+        if problems != devices {
+            return Err(Error::ProblemCount { problems, devices });
+        }
+        let items = self.items;
+        // An entry holds an item plus one.
+        if items >= u32::MAX as usize {
+            return Err(Error::TooManyItems { items });
+        }
+        let wrong = |(device, item): &&(usize, u32)| *device >= devices || *item as usize >= items;
+        if let Some(&(device, item)) = initial.iter().find(wrong) {
+            return Err(Error::InitialItem { device, item, items, devices });
+        }
+        if self.routing == Routing::Direct && items > 0 && self.program.owner(0).is_none() {
+            return Err(Error::NoOwner { item: 0 });
+        }
+        Ok(())
+    }
+
+    fn uses_ring(&self) -> bool {
+        match self.routing {
+            Routing::Ring => true,
+            Routing::Direct => false,
+            Routing::Auto => {
+                !self.context.topology().all_peers()
+                    || (self.items > 0 && self.program.owner(0).is_none())
+            }
+        }
+    }
+
+    fn devices(&self, is_ring: bool) -> Result<Vec<WorklistDevice<P>>> {
+        let order = self.context.topology().ring_order();
+        let count = self.context.devices().len();
+        let host = self.context.host();
+        let outboxes = if is_ring { count.min(2) - count.min(1) } else { count - count.min(1) };
+        let share = self.items / count.max(1);
+        let entries = self.queue_entries.unwrap_or(share.max(1024)).max(1).next_power_of_two();
+        let devices = self.context.devices().iter().zip(&self.problems).enumerate();
+        devices
+            .map(|(place, (device, problem))| {
+                let next = is_ring.then(|| next_in(&order, place)).flatten();
+                let here = Here { device: place, devices: count, next };
+                let queue = || {
+                    Ok(QueueBuffers {
+                        bits: device.shared(bit_words(self.items))?,
+                        entries: device.shared(entries)?,
+                        control: device.shared(CONTROL_WORDS)?,
+                    })
+                };
+                Ok(WorklistDevice {
+                    device: device.clone(),
+                    problem: Arc::clone(problem),
+                    kernels: Kernels::new(&self.program, here),
+                    queues: (0..OUTBOXES + outboxes).map(|_| queue()).collect::<Result<_>>()?,
+                    counters: Counters(host.shared(COUNTERS)?),
+                })
+            })
+            .collect()
+    }
+
+    fn links(&self, graph: &Graph, is_ring: bool) -> Result<Vec<Ends<P::Packet>>> {
+        let devices = self.context.devices();
+        let order = self.context.topology().ring_order();
+        let mut ends: Vec<_> =
+            devices.iter().map(|_| Ends { inputs: Vec::new(), outputs: Vec::new() }).collect();
+        let buffers = self.buffers.with_bytes(self.packet_bytes);
+        for from in 0..devices.len() {
+            let targets: Vec<usize> = match is_ring {
+                true => next_in(&order, from).into_iter().collect(),
+                false => (0..devices.len()).filter(|&to| to != from).collect(),
+            };
+            for to in targets {
+                let (sender, receiver) = graph.link(&devices[from], &devices[to], buffers)?;
+                ends[from].outputs.push(sender);
+                ends[to].inputs.push(receiver);
+            }
+        }
+        Ok(ends)
+    }
+
+    fn report(&self, queues: usize) -> Result<SharedBuffer<u32>> {
+        let words = REPORT_OUTBOXES + queues - OUTBOXES;
+        let report = self.context.host().shared(words)?;
+        report.store(REPORT_DEFERRED, u32::MAX)?;
+        Ok(report)
+    }
+}
+
+/// The device after `place` in the ring, if there is another.
+fn next_in(order: &[usize], place: usize) -> Option<usize> {
+    let position = order.iter().position(|&device| device == place)?;
+    let next = order[(position + 1) % order.len()];
+    (next != place).then_some(next)
+}
