@@ -1,1 +1,1 @@
-//! Whole-system programs of Millstream.
+//! Whole-system tests of Millstream; they are in `tests/`.

@@ -1,2 +1,39 @@
-//! The `millstream` command.
-fn main() {}
+//! The `millstream` command: graph algorithms on one device or many.
+
+mod bfs;
+mod error;
+mod options;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Graph algorithms on asynchronous dataflow, over GPUs or host devices.
+#[derive(Debug, Parser)]
+#[command(name = "millstream", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Breadth-first search: levels and predecessors.
+    Bfs(bfs::Arguments),
+}
+
+fn main() -> ExitCode {
+    // Usage errors end here, with exit code 2.
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Bfs(arguments) => bfs::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millstream: {error}");
+            error.exit_code()
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 mod csr;
 pub mod partition;
+pub mod read;
 pub mod reference;
 pub mod validate;
 

@@ -1,1 +1,35 @@
-//! Asynchronous multi-GPU dataflow: links, routers, distributed worklists and graph algorithms.
+//! Asynchronous multi-GPU dataflow: links, routers, a distributed worklist and
+//! graph algorithms on it (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
+//! 2020). This crate gathers the layers that applications use.
+//!
+//! ```
+//! use millstream::prelude::*;
+//!
+//! let context = Context::builder().devices(Devices::host(2)).build()?;
+//! let graph = CsrGraph::from_edges(4, &[(0, 1), (1, 2)])?;
+//! let result = context.block_on(async {
+//!     let bfs = Bfs::new(&context, &graph).await?;
+//!     bfs.run(&[0]).await
+//! })??;
+//! assert_eq!(result.levels, [0, 1, 2, millstream::bfs::UNREACHED]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub use millstream_bfs as bfs;
+pub use millstream_device as device;
+pub use millstream_flow as flow;
+pub use millstream_graph as graph;
+pub use millstream_worklist as worklist;
+
+/// What most programs need.
+pub mod prelude {
+    pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
+    pub use millstream_device::{
+        Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
+    };
+    pub use millstream_flow::{
+        Buffers, Context, Devices, Graph, PendingSegment, Receiver, Router, RoutingPolicy, Sender,
+    };
+    pub use millstream_graph::CsrGraph;
+    pub use millstream_worklist::{DistributedWorklist, Flags, Here, Program, Routing};
+}

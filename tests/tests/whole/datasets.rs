@@ -1,0 +1,72 @@
+//! The graphs of `datasets/` and, where `MILLSTREAM_DATASETS` is set, the real
+//! ones, against their known answers.
+
+use std::path::{Path, PathBuf};
+
+use millstream::bfs::Bfs;
+use millstream::flow::{Context, Devices};
+use millstream::graph::read::{ReadOptions, read_graph};
+use millstream::graph::{CsrGraph, validate};
+
+/// BFS over `devices` host devices, verified; reached vertices and last level.
+fn answers(graph: &CsrGraph, source: u32, devices: usize) -> (u64, u32) {
+    let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+    let search = async { Bfs::new(&context, graph).await?.run(&[source]).await };
+    let result = context.block_on(search).unwrap().unwrap();
+    validate::bfs_levels(graph, &[source], u32::MAX, &result.levels).unwrap();
+    // Every device that owns reached vertices processed items.
+    let partition = millstream::graph::partition::edge_balanced_blocks(graph, devices);
+    for (device, range) in partition.boundaries().windows(2).enumerate() {
+        let owned = &result.levels[range[0] as usize..range[1] as usize];
+        let reached = owned.iter().any(|&level| level != u32::MAX);
+        let work_items = result.statistics.devices[device].work_items;
+        assert_eq!(reached, work_items > 0, "device {device} of {devices}");
+    }
+    (result.reached(), result.max_level().unwrap())
+}
+
+#[test]
+fn our_graphs_have_their_answers() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets");
+    let cases = [
+        ("karate.mtx", false, 33, (34, 4)),
+        ("florentine.mtx", false, 8, (15, 3)),
+        ("petersen.mtx", false, 0, (10, 2)),
+        ("sluice.el", false, 2, (8, 5)),
+        ("debian-dependencies.el.gz", false, 46_515, (1_234, 9)),
+        ("debian-dependencies.el.gz", true, 16_821, (59_161, 8)),
+    ];
+    for (file, symmetrize, source, expected) in cases {
+        let mut options = ReadOptions::default();
+        options.symmetrize = symmetrize;
+        let graph = read_graph(&folder.join(file), &options).unwrap();
+        for devices in [1, 2, 3, 4, 8] {
+            assert_eq!(answers(&graph, source, devices), expected, "{file} on {devices}");
+        }
+    }
+}
+
+#[test]
+fn real_graphs_have_their_answers() {
+    let Some(folder) = std::env::var_os("MILLSTREAM_DATASETS").map(PathBuf::from) else {
+        println!("skipped: MILLSTREAM_DATASETS is not set");
+        return;
+    };
+    // File, vertices, arcs, source, reached, eccentricity.
+    let cases = [
+        ("chesapeake.mtx", 39, 340, 38, 39, 2),
+        ("luxembourg_osm.mtx.gz", 114_599, 239_332, 6_397, 114_599, 951),
+        ("soc-slashdot0902.mtx.gz", 82_168, 948_464, 2_494, 82_168, 8),
+        ("email-Eu-core.csv", 1_005, 25_571, 160, 965, 4),
+        ("netscience.mtx", 1_589, 5_484, 33, 379, 10),
+    ];
+    for (file, vertices, arcs, source, reached, eccentricity) in cases {
+        let graph = read_graph(&folder.join(file), &ReadOptions::default()).unwrap();
+        assert_eq!((graph.vertices(), graph.arcs()), (vertices, arcs), "{file}");
+        for devices in [1, 4] {
+            let found = answers(&graph, source, devices);
+            assert_eq!(found, (reached, eccentricity), "{file} on {devices} devices");
+        }
+        println!("{file}: verified on 1 and 4 host devices");
+    }
+}

@@ -1,0 +1,6 @@
+//! Whole-system tests, one binary.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod datasets;
+mod delayed_runs;
