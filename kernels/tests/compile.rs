@@ -5,6 +5,8 @@
 //! `/usr/local/cuda/lib64`. Without it the test is skipped and says so, unless
 //! `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 
