@@ -91,6 +91,13 @@ impl<T: AtomicPod> SharedBuffer<T> {
         self.len() == 0
     }
 
+    /// Names the buffer in errors.
+    #[must_use]
+    pub fn with_label(self, label: impl Into<Arc<str>>) -> SharedBuffer<T> {
+        self.allocation().set_label(label.into());
+        self
+    }
+
     /// The item at `index`, for host code; of the host endpoint's buffers only.
     /// An acquire load: what a kernel wrote before its release is visible.
     ///
