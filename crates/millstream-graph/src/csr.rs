@@ -79,6 +79,7 @@ pub struct CsrGraph {
     offsets: Vec<u64>,
     targets: Vec<u32>,
     weights: Option<Weights>,
+    lattice_width: Option<u32>,
 }
 
 impl CsrGraph {
@@ -117,7 +118,16 @@ impl CsrGraph {
         {
             return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
         }
-        Ok(CsrGraph { offsets, targets, weights })
+        Ok(CsrGraph { offsets, targets, weights, lattice_width: None })
+    }
+
+    /// Takes arrays that are known to be a graph.
+    pub(crate) fn from_valid_csr(
+        offsets: Vec<u64>,
+        targets: Vec<u32>,
+        weights: Option<Weights>,
+    ) -> CsrGraph {
+        CsrGraph { offsets, targets, weights, lattice_width: None }
     }
 
     /// Builds rows from arcs `(source, target)`, directed as given; rows keep
@@ -146,7 +156,7 @@ impl CsrGraph {
             offsets[vertex + 1] += offsets[vertex];
         }
         let targets = sorted.into_iter().map(|(_, target)| target).collect();
-        Ok(CsrGraph { offsets, targets, weights: None })
+        Ok(CsrGraph { offsets, targets, weights: None, lattice_width: None })
     }
 
     /// Number of vertices.
@@ -198,29 +208,32 @@ impl CsrGraph {
         self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize
     }
 
-    /// The graph with vertex `originals[new]` named `new`; rows stay sorted.
-    pub(crate) fn renumbered(&self, originals: &[u32], renumbered: &[u32]) -> CsrGraph {
-        let mut offsets = vec![0; originals.len() + 1];
-        for (new, &original) in originals.iter().enumerate() {
-            offsets[new + 1] = offsets[new] + self.degree(original);
+    /// Other weights, or none.
+    ///
+    /// # Errors
+    /// A number of weights that is not the number of arcs.
+    pub fn with_weights(mut self, weights: Option<Weights>) -> Result<CsrGraph, GraphError> {
+        if let Some(weights) = &weights
+            && weights.len() as u64 != self.arcs()
+        {
+            return Err(GraphError::WeightCount {
+                weights: weights.len() as u64,
+                arcs: self.arcs(),
+            });
         }
-        let row = |&original: &u32| {
-            let arcs = self.row(original);
-            let mut row: Vec<(u32, usize)> =
-                arcs.map(|arc| (renumbered[self.targets[arc] as usize], arc)).collect();
-            row.sort_unstable();
-            row
-        };
-        let arcs: Vec<(u32, usize)> = originals.par_iter().flat_map_iter(row).collect();
-        let targets = arcs.par_iter().map(|(target, _)| *target).collect();
-        let weights = self.weights.as_ref().map(|weights| match weights {
-            Weights::Integer(weights) => {
-                Weights::Integer(arcs.par_iter().map(|(_, arc)| weights[*arc]).collect())
-            }
-            Weights::Real(weights) => {
-                Weights::Real(arcs.par_iter().map(|(_, arc)| weights[*arc]).collect())
-            }
-        });
-        CsrGraph { offsets, targets, weights }
+        self.weights = weights;
+        Ok(self)
+    }
+
+    /// Width of the lattice that the graph was generated on, whose vertices are
+    /// numbered row by row; `None` for any other graph.
+    pub fn lattice_width(&self) -> Option<u32> {
+        self.lattice_width
+    }
+
+    /// Records the width of the lattice.
+    pub fn with_lattice_width(mut self, width: u32) -> CsrGraph {
+        self.lattice_width = Some(width);
+        self
     }
 }

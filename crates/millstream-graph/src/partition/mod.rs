@@ -1,43 +1,146 @@
 //! Partitions: each part owns a contiguous range of vertices, renumbered if need
 //! be \[G §4.6.1\].
+//!
+//! | partitioner | parts | for |
+//! |---|---|---|
+//! | [`contiguous_blocks`] | equally many consecutive vertices | graphs whose ids have locality and whose degrees are alike |
+//! | [`edge_balanced_blocks`] | consecutive vertices with equally many arcs | power-law graphs |
+//! | [`random`] | a hash of the vertex | comparison: balanced, and almost everything is cut |
+//! | [`metis`] (feature `metis`) | few arcs between parts | meshes and road maps |
+//! | [`automatic`] | one of the above | everything else |
 
+mod automatic;
 mod blocks;
+#[cfg(feature = "metis")]
+mod metis;
+mod random;
+mod renumber;
 
+pub use automatic::{automatic, is_mesh_like};
 pub use blocks::{contiguous_blocks, edge_balanced_blocks};
+#[cfg(feature = "metis")]
+pub use metis::metis;
+pub use random::random;
+
+use rayon::prelude::*;
 
 use crate::CsrGraph;
 
-/// Vertices spread over parts. Inside the partition a part's vertices are
-/// consecutive; [`to_new`](Partition::to_new) and
-/// [`to_original`](Partition::to_original) translate.
+/// Why there is no such partition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartitionError {
+    /// A vertex was given a part that does not exist.
+    #[error("vertex {vertex} is in part {part}, but there are only {parts} parts")]
+    PartOutOfRange {
+        /// The vertex.
+        vertex: u32,
+        /// Its part.
+        part: u32,
+        /// Number of parts.
+        parts: usize,
+    },
+    /// METIS counts vertices plus arcs, and parts, in 31 bits.
+    #[error(
+        "METIS cannot divide {vertices} vertices and {arcs} arcs into {parts} parts: its numbers have 31 bits"
+    )]
+    TooLargeForMetis {
+        /// Number of vertices.
+        vertices: u32,
+        /// Number of arcs once the graph is symmetric and without self-loops.
+        arcs: u64,
+        /// Number of parts.
+        parts: usize,
+    },
+    /// METIS gave up, most likely for want of memory.
+    #[error("METIS failed: {reason}")]
+    Metis {
+        /// Its reason.
+        reason: String,
+    },
+    /// Memory that is not there.
+    #[error("a table of {bytes} bytes does not fit in memory")]
+    OutOfMemory {
+        /// Size of the table.
+        bytes: u64,
+    },
+}
+
+/// Vertices spread over parts, of which some may be empty. Inside the partition a
+/// part's vertices are consecutive, in the order of their original ids;
+/// [`to_new`](Partition::to_new) and [`to_original`](Partition::to_original)
+/// translate.
+///
+/// ```
+/// use millstream_graph::{CsrGraph, Partition};
+///
+/// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
+/// let odd_and_even = Partition::from_parts(2, &[1, 0, 1, 0])?;
+/// assert_eq!(odd_and_even.boundaries(), [0, 2, 4]);
+/// assert_eq!(odd_and_even.to_original(0), 1);
+/// assert_eq!(odd_and_even.renumber(&path).neighbors(2), [0]);
+/// assert_eq!(odd_and_even.restore(vec!["one", "three", "zero", "two"])[0], "zero");
+/// assert_eq!(odd_and_even.edge_cut(&path), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// First new id of each part, and the number of vertices at the end.
     boundaries: Vec<u32>,
-    /// Original id of each new id; `None` if they are the same.
-    originals: Option<Vec<u32>>,
+    /// `None` if new ids are the original ones.
+    order: Option<Order>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Order {
+    /// Original id of each new id.
+    originals: Vec<u32>,
     /// New id of each original id.
-    renumbered: Option<Vec<u32>>,
+    renumbered: Vec<u32>,
 }
 
 impl Partition {
     /// Parts of consecutive original ids, from their boundaries.
     pub(crate) fn contiguous(boundaries: Vec<u32>) -> Partition {
-        Partition { boundaries, originals: None, renumbered: None }
+        Partition { boundaries, order: None }
     }
 
     /// Parts of whatever vertices `part_of` says, in ascending order of their
-    /// original ids.
-    pub fn from_parts(parts: usize, part_of: &[u32]) -> Partition {
-        let mut originals: Vec<u32> = (0..part_of.len() as u32).collect();
-        originals.sort_by_key(|&vertex| part_of[vertex as usize]);
-        let mut renumbered = vec![0; part_of.len()];
-        for (new, &original) in originals.iter().enumerate() {
-            renumbered[original as usize] = new as u32;
+    /// original ids; 0 parts are taken for 1.
+    ///
+    /// # Errors
+    /// A part that is not below `parts`.
+    pub fn from_parts(parts: usize, part_of: &[u32]) -> Result<Partition, PartitionError> {
+        let parts = parts.max(1);
+        match part_of.iter().position(|&part| part as usize >= parts) {
+            Some(vertex) => Err(PartitionError::PartOutOfRange {
+                vertex: vertex as u32,
+                part: part_of[vertex],
+                parts,
+            }),
+            None => Ok(Partition::from_valid_parts(parts, part_of)),
         }
-        let start = |part| originals.partition_point(|&vertex| part_of[vertex as usize] < part);
-        let boundaries = (0..=parts as u32).map(|part| start(part) as u32).collect();
-        Partition { boundaries, originals: Some(originals), renumbered: Some(renumbered) }
+    }
+
+    /// A counting sort by part, which keeps the order inside each.
+    fn from_valid_parts(parts: usize, part_of: &[u32]) -> Partition {
+        let mut boundaries = vec![0; parts + 1];
+        for &part in part_of {
+            boundaries[part as usize + 1] += 1;
+        }
+        for part in 0..parts {
+            boundaries[part + 1] += boundaries[part];
+        }
+        let mut next_new = boundaries.clone();
+        let mut originals = vec![0; part_of.len()];
+        let mut renumbered = vec![0; part_of.len()];
+        for (original, &part) in part_of.iter().enumerate() {
+            let new = next_new[part as usize];
+            originals[new as usize] = original as u32;
+            renumbered[original] = new;
+            next_new[part as usize] += 1;
+        }
+        Partition { boundaries, order: Some(Order { originals, renumbered }) }
     }
 
     /// Number of parts.
@@ -55,29 +158,102 @@ impl Partition {
         &self.boundaries
     }
 
+    /// New ids that `part` owns.
+    ///
+    /// # Panics
+    /// If there is no such part.
+    pub fn range(&self, part: usize) -> std::ops::Range<u32> {
+        self.boundaries[part]..self.boundaries[part + 1]
+    }
+
+    /// The part that owns a new id.
+    pub fn owner(&self, new: u32) -> usize {
+        self.boundaries.partition_point(|&boundary| boundary <= new) - 1
+    }
+
+    /// Whether a vertex has another id inside the partition than outside.
+    pub fn is_renumbered(&self) -> bool {
+        self.order.is_some()
+    }
+
     /// New id of an original id.
+    ///
+    /// # Panics
+    /// If the vertices were renumbered and it is none of them.
     pub fn to_new(&self, original: u32) -> u32 {
-        self.renumbered.as_ref().map_or(original, |new| new[original as usize])
+        self.order.as_ref().map_or(original, |order| order.renumbered[original as usize])
     }
 
     /// Original id of a new id.
+    ///
+    /// # Panics
+    /// If the vertices were renumbered and it is none of them.
     pub fn to_original(&self, new: u32) -> u32 {
-        self.originals.as_ref().map_or(new, |originals| originals[new as usize])
+        self.order.as_ref().map_or(new, |order| order.originals[new as usize])
     }
 
-    /// The graph with new ids.
+    /// The graph with new ids; rows are sorted.
+    ///
+    /// # Panics
+    /// If the partition is of a graph with another number of vertices.
     pub fn renumber(&self, graph: &CsrGraph) -> CsrGraph {
-        match (&self.originals, &self.renumbered) {
-            (Some(originals), Some(renumbered)) => graph.renumbered(originals, renumbered),
-            _ => graph.clone(),
+        match &self.order {
+            Some(order) => renumber::renumbered(graph, &order.originals, &order.renumbered),
+            None => graph.clone(),
         }
     }
 
     /// Values by new id, in the order of original ids.
-    pub fn restore<T: Copy>(&self, values: Vec<T>) -> Vec<T> {
-        match &self.renumbered {
-            Some(renumbered) => renumbered.iter().map(|&new| values[new as usize]).collect(),
+    ///
+    /// # Panics
+    /// If there are fewer values than vertices.
+    pub fn restore<T: Clone>(&self, values: Vec<T>) -> Vec<T> {
+        match &self.order {
+            Some(order) => {
+                order.renumbered.iter().map(|&new| values[new as usize].clone()).collect()
+            }
             None => values,
         }
     }
+
+    /// Number of arcs between parts of `graph`, given with its original ids.
+    ///
+    /// # Panics
+    /// If the partition is of a graph with another number of vertices.
+    pub fn edge_cut(&self, graph: &CsrGraph) -> u64 {
+        let cut = |vertex: u32| {
+            let own = self.range(self.owner(self.to_new(vertex)));
+            let leaves = |target: &&u32| !own.contains(&self.to_new(**target));
+            graph.neighbors(vertex).iter().filter(leaves).count() as u64
+        };
+        (0..graph.vertices()).into_par_iter().map(cut).sum()
+    }
+
+    /// Vertices of the largest part over those of the mean part; 1 is perfect.
+    pub fn vertex_balance(&self) -> f64 {
+        balance(self.boundaries.windows(2).map(|part| u64::from(part[1] - part[0])))
+    }
+
+    /// Arcs that leave the part where most do over those of the mean part.
+    ///
+    /// # Panics
+    /// If the partition is of a graph with another number of vertices.
+    pub fn arc_balance(&self, graph: &CsrGraph) -> f64 {
+        let degree = |new| graph.degree(self.to_original(new));
+        balance((0..self.parts()).map(|part| self.range(part).map(degree).sum()))
+    }
 }
+
+fn balance(sizes: impl ExactSizeIterator<Item = u64>) -> f64 {
+    let parts = sizes.len();
+    let (mut largest, mut sum) = (0, 0);
+    for size in sizes {
+        largest = largest.max(size);
+        sum += size;
+    }
+    // Nothing is spread evenly.
+    if sum == 0 { 1.0 } else { largest as f64 * parts as f64 / sum as f64 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Graphs of any size from a few numbers: symmetric (both arcs stored), without
+//! self-loops and repeated arcs, rows sorted, the same for a seed whatever the
+//! number of threads.
+//!
+//! ```
+//! use millstream_graph::generate::{self, GenerateOptions};
+//!
+//! let options = GenerateOptions { max_weight: Some(64), ..GenerateOptions::default() };
+//! let graph = generate::kron(10, 16, &options)?;
+//! assert_eq!(graph.vertices(), 1024);
+//! # Ok::<(), millstream_graph::generate::GenerateError>(())
+//! ```
+
+mod grid;
+mod kron;
+mod random;
+mod rmat;
+mod road;
+mod social;
+mod weights;
+
+pub use grid::grid;
+pub use kron::kron;
+pub use random::random;
+pub use road::{KEEP_PERMILLE, road};
+pub use social::social;
+pub use weights::{random_weights, unit_weights};
+
+use crate::symmetric::{EdgeSource, OutOfMemory, symmetric_rows};
+use crate::{CsrGraph, GraphError, Weights};
+
+/// What every generator takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerateOptions {
+    /// Another seed, another graph.
+    pub seed: u64,
+    /// Weights from 1 to this, the same for both arcs of an edge; without it,
+    /// none.
+    pub max_weight: Option<u32>,
+}
+
+/// Why there is no such graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GenerateError {
+    /// More vertices than 32-bit ids can name.
+    #[error("{vertices} vertices do not fit 32-bit ids")]
+    TooManyVertices {
+        /// Number of vertices asked for.
+        vertices: u64,
+    },
+    /// More edges than can be counted.
+    #[error("scale {scale} with edge factor {edge_factor} has more than 2^59 edges")]
+    TooManyEdges {
+        /// Logarithm of the number of vertices.
+        scale: u32,
+        /// Edges drawn for each vertex.
+        edge_factor: u64,
+    },
+    /// More than the whole of the lattice's edges.
+    #[error("cannot keep {permille} of 1000 edges")]
+    Keep {
+        /// Edges to keep of 1000.
+        permille: u32,
+    },
+    /// No weight is between 1 and 0.
+    #[error("the largest weight must be at least 1")]
+    NoWeight,
+    /// Memory that is not there.
+    #[error("a table of {bytes} bytes does not fit in memory")]
+    OutOfMemory {
+        /// Size of the table.
+        bytes: u64,
+    },
+    /// The arrays are no graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+impl From<OutOfMemory> for GenerateError {
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> GenerateError {
+        GenerateError::OutOfMemory { bytes }
+    }
+}
+
+fn build(
+    vertices: u64,
+    source: &impl EdgeSource,
+    options: &GenerateOptions,
+) -> Result<CsrGraph, GenerateError> {
+    // The largest id stands for "none" in answers.
+    let count = u32::try_from(vertices).ok().filter(|&vertices| vertices < u32::MAX);
+    let count = count.ok_or(GenerateError::TooManyVertices { vertices })?;
+    if options.max_weight == Some(0) {
+        return Err(GenerateError::NoWeight);
+    }
+    let rows = symmetric_rows(count, source)?;
+    let weight = |max| weights::hashed(&rows.offsets, &rows.targets, max, options.seed);
+    let weights = options.max_weight.map(weight).map(Weights::Integer);
+    Ok(CsrGraph::from_csr(rows.offsets, rows.targets, weights)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! The partitioner that suits a graph.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rayon::prelude::*;
+
+use super::{Partition, edge_balanced_blocks};
+use crate::CsrGraph;
+
+/// More arcs than this make a vertex a hub. Road maps have 10 at most, and finite
+/// elements seldom more than 30.
+const HUB: u64 = 32;
+
+/// [METIS](super::metis()) for mesh-like graphs, if it is compiled in and can take
+/// the graph, and [`edge_balanced_blocks`] for all others. On a power-law graph
+/// METIS takes many times as long to cut a few percent fewer arcs; on a mesh it
+/// cuts several times fewer than blocks.
+pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
+    #[cfg(feature = "metis")]
+    if parts > 1
+        && is_mesh_like(graph)
+        && let Ok(partition) = super::metis(graph, parts)
+    {
+        return partition;
+    }
+    edge_balanced_blocks(graph, parts)
+}
+
+/// Whether no vertex is a hub: none has more than 32 arcs that leave it, or that
+/// enter it. Power-law graphs of any size worth dividing have vertices with
+/// hundreds.
+pub fn is_mesh_like(graph: &CsrGraph) -> bool {
+    let vertices = graph.vertices();
+    if (0..vertices).into_par_iter().any(|vertex| graph.degree(vertex) > HUB) {
+        return false;
+    }
+    let entering: Vec<AtomicU32> = (0..vertices).map(|_| AtomicU32::new(0)).collect();
+    !graph
+        .targets()
+        .par_iter()
+        .any(|&target| u64::from(entering[target as usize].fetch_add(1, Ordering::Relaxed)) >= HUB)
+}

@@ -1,0 +1,189 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Weights;
+use crate::generate::{self, GenerateOptions};
+
+type Partitioner = fn(&CsrGraph, usize) -> Partition;
+
+fn partitioners() -> Vec<(&'static str, Partitioner)> {
+    vec![
+        ("blocks", contiguous_blocks),
+        ("edges", edge_balanced_blocks),
+        ("random", |graph, parts| random(graph, parts, 7)),
+        #[cfg(feature = "metis")]
+        ("metis", |graph, parts| metis(graph, parts).unwrap()),
+        ("automatic", automatic),
+    ]
+}
+
+fn graphs() -> impl Strategy<Value = CsrGraph> {
+    (0u32..40).prop_flat_map(|vertices| {
+        let end = 0..vertices.max(1);
+        let edges = prop::collection::vec((end.clone(), end, 1u32..9), 0..200);
+        edges.prop_map(move |mut edges| {
+            edges.retain(|_| vertices > 0);
+            edges.sort_unstable();
+            let arcs: Vec<_> = edges.iter().map(|&(from, to, _)| (from, to)).collect();
+            let weights = edges.iter().map(|&(_, _, weight)| weight).collect();
+            let graph = CsrGraph::from_edges(vertices, &arcs).unwrap();
+            graph.with_weights(Some(Weights::Integer(weights))).unwrap()
+        })
+    })
+}
+
+/// Every arc with its weight, under original ids.
+fn arcs(graph: &CsrGraph, original: impl Fn(u32) -> u32) -> Vec<(u32, u32, u32)> {
+    let Some(Weights::Integer(weights)) = graph.weights() else { panic!("no weights") };
+    let arcs =
+        (0..graph.vertices()).flat_map(|vertex| graph.row(vertex).map(move |arc| (vertex, arc)));
+    let mut arcs: Vec<_> = arcs
+        .map(|(from, arc)| (original(from), original(graph.targets()[arc]), weights[arc]))
+        .collect();
+    arcs.sort_unstable();
+    arcs
+}
+
+proptest! {
+    #[test]
+    fn every_vertex_has_one_owner_and_keeps_its_arcs(graph in graphs(), parts in 1usize..60) {
+        for (name, partitioner) in partitioners() {
+            let partition = partitioner(&graph, parts);
+            prop_assert_eq!(partition.parts(), parts, "{}", name);
+            prop_assert_eq!(partition.boundaries()[0], 0);
+            prop_assert!(partition.boundaries().is_sorted());
+            prop_assert_eq!(partition.vertices(), graph.vertices());
+            for vertex in 0..graph.vertices() {
+                prop_assert_eq!(partition.to_original(partition.to_new(vertex)), vertex);
+                prop_assert!(partition.range(partition.owner(vertex)).contains(&vertex));
+            }
+            for part in 0..parts {
+                let mut originals = partition.range(part).map(|new| partition.to_original(new));
+                prop_assert!(originals.by_ref().is_sorted());
+            }
+            let renumbered = partition.renumber(&graph);
+            prop_assert_eq!(
+                arcs(&renumbered, |new| partition.to_original(new)),
+                arcs(&graph, |original| original)
+            );
+            for vertex in 0..graph.vertices() {
+                prop_assert!(renumbered.neighbors(vertex).is_sorted());
+            }
+            let by_new = (0..graph.vertices()).map(|new| partition.to_original(new)).collect();
+            let restored: Vec<u32> = partition.restore(by_new);
+            prop_assert!(restored.into_iter().eq(0..graph.vertices()));
+        }
+    }
+
+    #[test]
+    fn the_cut_is_what_crosses(graph in graphs(), parts in 1usize..10) {
+        for (_, partitioner) in partitioners() {
+            let partition = partitioner(&graph, parts);
+            let renumbered = partition.renumber(&graph);
+            let mut expected = 0;
+            for from in 0..graph.vertices() {
+                for &to in renumbered.neighbors(from) {
+                    expected += u64::from(partition.owner(from) != partition.owner(to));
+                }
+            }
+            prop_assert_eq!(partition.edge_cut(&graph), expected);
+            prop_assert!(partition.vertex_balance() >= 1.0 - 1e-12);
+            prop_assert!(partition.vertex_balance() <= parts as f64 + 1e-12);
+            prop_assert!(partition.arc_balance(&graph) >= 1.0 - 1e-12);
+        }
+    }
+}
+
+#[test]
+fn balance_is_the_largest_part_over_the_mean() {
+    let star = CsrGraph::from_edges(6, &[(0, 1), (0, 2), (0, 3), (4, 5)]).unwrap();
+    let partition = Partition::from_parts(3, &[0, 1, 1, 1, 0, 1]).unwrap();
+    assert_eq!(partition.boundaries(), [0, 2, 6, 6]);
+    assert_eq!(partition.vertex_balance(), 2.0);
+    assert_eq!(partition.arc_balance(&star), 3.0);
+    assert_eq!(partition.edge_cut(&star), 4);
+    let nothing = CsrGraph::from_edges(0, &[]).unwrap();
+    assert_eq!(contiguous_blocks(&nothing, 3).vertex_balance(), 1.0);
+}
+
+#[test]
+fn edge_balanced_blocks_balance_arcs() {
+    let graph = generate::kron(12, 16, &GenerateOptions::default()).unwrap();
+    for parts in [2, 4, 8] {
+        let (edges, blocks) =
+            (edge_balanced_blocks(&graph, parts), contiguous_blocks(&graph, parts));
+        assert!(edges.arc_balance(&graph) < 1.15, "{}", edges.arc_balance(&graph));
+        assert!(blocks.vertex_balance() < 1.001);
+    }
+}
+
+#[test]
+fn random_parts_are_about_equal() {
+    let graph = generate::grid(100, 100, &GenerateOptions::default()).unwrap();
+    let partition = random(&graph, 4, 1);
+    assert!(partition.vertex_balance() < 1.1);
+    assert_ne!(partition, random(&graph, 4, 2));
+    // Three of four arcs.
+    let cut = partition.edge_cut(&graph) as f64 / graph.arcs() as f64;
+    assert!((0.70..0.80).contains(&cut), "{cut}");
+}
+
+#[test]
+fn parts_that_do_not_exist_are_errors() {
+    let error = Partition::from_parts(2, &[0, 1, 2]).unwrap_err();
+    assert_eq!(error, PartitionError::PartOutOfRange { vertex: 2, part: 2, parts: 2 });
+}
+
+#[test]
+fn graphs_with_hubs_are_not_meshes() {
+    let options = GenerateOptions::default();
+    assert!(is_mesh_like(&generate::grid(50, 50, &options).unwrap()));
+    assert!(is_mesh_like(&generate::road(50, 50, 605, &options).unwrap()));
+    let kron = generate::kron(10, 16, &options).unwrap();
+    assert!(!is_mesh_like(&kron));
+    assert_eq!(automatic(&kron, 4), edge_balanced_blocks(&kron, 4));
+    // A hub that arcs only enter.
+    let edges: Vec<_> = (1..=33).map(|leaf| (leaf, 0)).collect();
+    assert!(!is_mesh_like(&CsrGraph::from_edges(34, &edges).unwrap()));
+    assert!(is_mesh_like(&CsrGraph::from_edges(34, &edges[1..]).unwrap()));
+}
+
+#[cfg(feature = "metis")]
+mod with_metis {
+    use super::*;
+
+    #[test]
+    fn metis_cuts_a_mesh_less_than_blocks_and_balances_it() {
+        let graph = generate::grid(120, 120, &GenerateOptions::default()).unwrap();
+        let partition = metis(&graph, 8).unwrap();
+        let (cut, blocks) =
+            (partition.edge_cut(&graph), contiguous_blocks(&graph, 8).edge_cut(&graph));
+        assert!(cut * 5 < blocks * 4, "{cut} {blocks}");
+        assert!(partition.arc_balance(&graph) < 1.05);
+        assert_eq!(automatic(&graph, 8), partition);
+    }
+
+    #[test]
+    fn directions_and_self_loops_do_not_matter_to_metis() {
+        let graph = generate::grid(30, 30, &GenerateOptions::default()).unwrap();
+        let mut edges: Vec<(u32, u32)> = (0..900).map(|vertex| (vertex, vertex)).collect();
+        for from in 0..900 {
+            let later = graph.neighbors(from).iter().filter(|to| **to > from);
+            edges.extend(later.flat_map(|&to| [(from, to), (from, to)]));
+        }
+        let directed = CsrGraph::from_edges(900, &edges).unwrap();
+        assert_eq!(metis(&directed, 4), metis(&graph, 4));
+    }
+
+    #[test]
+    fn calls_at_the_same_time_do_not_disturb_each_other() {
+        let graph = generate::road(60, 60, 700, &GenerateOptions::default()).unwrap();
+        let alone = metis(&graph, 5).unwrap();
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..4).map(|_| scope.spawn(|| metis(&graph, 5))).collect();
+            for call in calls {
+                assert_eq!(call.join().unwrap().unwrap(), alone);
+            }
+        });
+    }
+}
