@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::options::{Input, Spread, run_interruptibly, sources};
-use crate::output::{Link, PerDevice, link_table, links, per_device, write_values};
+use crate::output::{Link, PerDevice, facts, link_table, links, per_device, write_values};
 
 /// Breadth-first search.
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let graph = arguments.input.read()?;
     let sources = sources(&arguments.source, &graph)?;
     let read = clock.lap();
-    let partition = arguments.spread.partition(&graph, context.devices().len());
+    let partition = arguments.spread.partition(&graph, context.devices().len())?;
     let partitioned = clock.lap();
     let search = async {
         let bfs = Bfs::with_partition(&context, &graph, partition).await?.with_options(options);
@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         verified: arguments.verify.then_some(fault.is_none()),
         reached: result.reached(),
         max_level: result.max_level(),
-        links: links(&result.statistics),
+        links: links(&result.statistics.links),
         per_device: per_device(&result.statistics),
     };
     match arguments.json {
@@ -179,18 +179,17 @@ fn verify(
 }
 
 fn print_table(report: &Report) {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
     let useful = report.useful_work_items as f64 / report.work_items.max(1) as f64;
     let max_level = report.max_level.map_or("-".to_string(), |level| level.to_string());
     let size = format!("{} vertices, {} arcs", report.vertices, report.edges);
-    table.add_row(["graph".to_string(), format!("{}, {size}", report.graph)]);
-    table.add_row(["devices".to_string(), report.devices.join(" ")]);
-    table.add_row(["reached".to_string(), format!("{}, last level {max_level}", report.reached)]);
-    table.add_row(["time".to_string(), format!("{:.3} ms", report.time_ms)]);
-    table.add_row(["TEPS".to_string(), format!("{:.3e}", report.teps)]);
-    let items = format!("{} ({:.0} % useful)", report.work_items, useful * 100.0);
-    table.add_row(["work items".to_string(), items]);
+    let table = facts(&[
+        ("graph", format!("{}, {size}", report.graph)),
+        ("devices", report.devices.join(" ")),
+        ("reached", format!("{}, last level {max_level}", report.reached)),
+        ("time", format!("{:.3} ms", report.time_ms)),
+        ("TEPS", format!("{:.3e}", report.teps)),
+        ("work items", format!("{} ({:.0} % useful)", report.work_items, useful * 100.0)),
+    ]);
     println!("{table}");
     if !report.links.is_empty() {
         println!("{}", link_table(&report.links));

@@ -2,8 +2,11 @@
 
 mod bfs;
 mod error;
+mod filter;
 mod options;
 mod output;
+mod partition;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -21,6 +24,12 @@ struct Arguments {
 enum Command {
     /// Breadth-first search: levels and predecessors.
     Bfs(bfs::Arguments),
+    /// Predicate-based filtering of numbers over a scatter and a gather router.
+    Filter(filter::Arguments),
+    /// Divides a graph and says how well.
+    Partition(partition::Arguments),
+    /// Shows the devices and how they are connected.
+    Topology(topology::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -28,6 +37,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
+        Command::Filter(arguments) => filter::run(&arguments),
+        Command::Partition(arguments) => partition::run(&arguments),
+        Command::Topology(arguments) => topology::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use millstream::device::DeviceList;
 use millstream::flow::{Context, Devices};
 use millstream::graph::read::{ReadOptions, read_graph};
-use millstream::graph::{CsrGraph, Partition, partition};
+use millstream::graph::{CsrGraph, Partition, partition, source};
 use millstream::worklist::Routing;
 
 use crate::error::Error;
@@ -47,20 +47,37 @@ pub(crate) struct Spread {
     /// devices each).
     #[arg(long, default_value = "host:4")]
     devices: String,
-    /// How vertices are spread over the devices.
-    #[arg(long, value_enum, default_value_t = Partitioner::Edges)]
-    partitioner: Partitioner,
+    /// How vertices are spread over the devices; METIS for mesh-like graphs and
+    /// edges for all others unless given.
+    #[arg(long, value_enum)]
+    partitioner: Option<Partitioner>,
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
 }
 
+/// Who divides a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Partitioner {
+pub(crate) enum Partitioner {
     /// Equally many consecutive vertices.
     Blocks,
     /// Consecutive vertices with equally many arcs.
     Edges,
+    /// A hash of the vertex.
+    Random,
+    /// Few arcs between parts.
+    Metis,
+}
+
+impl Partitioner {
+    pub(crate) fn divide(self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
+        match self {
+            Partitioner::Blocks => Ok(partition::contiguous_blocks(graph, parts)),
+            Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
+            Partitioner::Random => Ok(partition::random(graph, parts, 0)),
+            Partitioner::Metis => partition::metis(graph, parts).map_err(|error| usage(&error)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,18 +92,13 @@ enum RoutingOption {
 
 impl Spread {
     pub(crate) fn context(&self) -> Result<Context, Error> {
-        if Path::new("/dev/nvidia0").exists() && !self.devices.contains("cuda") {
-            eprintln!("millstream: this build has no GPU support; running on host devices");
-        }
-        let list: DeviceList = self.devices.parse().map_err(|error| usage(&error))?;
-        let context = Context::builder().devices(Devices::List(list)).build();
-        context.map_err(|error| usage(&error))
+        context(&self.devices)
     }
 
-    pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Partition {
+    pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
         match self.partitioner {
-            Partitioner::Blocks => partition::contiguous_blocks(graph, parts),
-            Partitioner::Edges => partition::edge_balanced_blocks(graph, parts),
+            Some(partitioner) => partitioner.divide(graph, parts),
+            None => Ok(partition::automatic(graph, parts)),
         }
     }
 
@@ -99,6 +111,16 @@ impl Spread {
     }
 }
 
+/// Opens the devices of `--devices`.
+pub(crate) fn context(devices: &str) -> Result<Context, Error> {
+    if Path::new("/dev/nvidia0").exists() && !devices.contains("cuda") {
+        eprintln!("millstream: this build has no GPU support; running on host devices");
+    }
+    let list: DeviceList = devices.parse().map_err(|error| usage(&error))?;
+    let context = Context::builder().devices(Devices::List(list)).build();
+    context.map_err(|error| usage(&error))
+}
+
 fn usage(error: &dyn std::error::Error) -> Error {
     Error::Usage(error.to_string())
 }
@@ -108,17 +130,11 @@ pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
     let vertices = graph.vertices();
     match text {
         _ if vertices == 0 => Err(Error::Usage("the graph has no vertex to start from".into())),
-        "max-degree" => {
-            let hub = (0..vertices).rev().max_by_key(|&vertex| graph.degree(vertex));
-            Ok(hub.into_iter().collect())
-        }
-        "center" => {
-            let busy = |vertex: &u32| graph.degree(*vertex) >= 3;
-            let center = (vertices / 2..vertices).find(busy);
-            let center =
-                center.ok_or_else(|| Error::Usage("no vertex of degree 3 in the center".into()))?;
-            Ok(vec![center])
-        }
+        "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
+        "center" => match source::center(graph) {
+            Some(center) => Ok(vec![center]),
+            None => Err(Error::Usage("no vertex of degree 3 in the center".into())),
+        },
         list => list
             .split(',')
             .map(|vertex| match vertex.trim().parse() {

@@ -27,14 +27,14 @@ pub(crate) struct PerDevice {
     pub(crate) filtered: u64,
 }
 
-pub(crate) fn links(statistics: &WorklistStatistics) -> Vec<Link> {
+pub(crate) fn links(statistics: &[millstream::flow::LinkStatistics]) -> Vec<Link> {
     let link = |link: &millstream::flow::LinkStatistics| Link {
         from: link.from.clone(),
         to: link.to.clone(),
         packets: link.packets,
         bytes: link.bytes,
     };
-    statistics.links.iter().map(link).collect()
+    statistics.iter().map(link).collect()
 }
 
 pub(crate) fn per_device(statistics: &WorklistStatistics) -> Vec<PerDevice> {
@@ -45,6 +45,16 @@ pub(crate) fn per_device(statistics: &WorklistStatistics) -> Vec<PerDevice> {
         filtered: device.filtered,
     };
     statistics.devices.iter().map(device).collect()
+}
+
+/// A table of names and values.
+pub(crate) fn facts(rows: &[(&str, String)]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    for (name, value) in rows {
+        table.add_row([(*name).to_string(), value.clone()]);
+    }
+    table
 }
 
 /// A table of the links.

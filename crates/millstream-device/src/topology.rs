@@ -9,8 +9,10 @@ pub enum LinkKind {
     Host,
     /// Peers on one bus.
     Pcie,
-    /// Peers over NVLink, or host devices in one memory.
+    /// Peers over NVLink.
     NvLink,
+    /// One memory: host devices.
+    Memory,
 }
 
 /// Names of the devices, which of them are peers, and the ring over them.
@@ -29,9 +31,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Every pair connected alike.
+    /// Every pair in one memory.
     pub fn uniform(names: impl IntoIterator<Item = impl Into<String>>) -> Topology {
-        Topology::from_links(names, |_, _| LinkKind::NvLink)
+        Topology::from_links(names, |_, _| LinkKind::Memory)
     }
 
     /// Every pair connected as `link` says for their places.
@@ -104,7 +106,7 @@ impl Topology {
         let (mut worst, mut best) = (0, 0);
         for kind in kinds {
             worst += usize::from(kind == LinkKind::Host);
-            best += usize::from(kind == LinkKind::NvLink);
+            best += usize::from(kind >= LinkKind::NvLink);
         }
         (std::cmp::Reverse(worst), best)
     }
