@@ -1,1 +1,1 @@
-//! Whole-system programs of Millstream.
+//! Criterion benches of Millstream: `cargo bench -p millstream-benches`.

@@ -1,1 +1,2 @@
-//! Whole-system programs of Millstream.
+//! Numbered examples of Millstream, in `examples/`:
+//! `cargo run -p millstream-examples --example 01-link`.

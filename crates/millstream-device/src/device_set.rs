@@ -128,6 +128,16 @@ struct Shared {
     runner: Arc<Runner>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Nobody waits any more, but operations hold memory: threads finish them
+        // on their own, a simulation here.
+        if let Runner::Simulated(simulation) = &*self.runner {
+            while simulation.can_step() && simulation.step().is_ok() {}
+        }
+    }
+}
+
 impl DeviceSet {
     /// Starts to describe a set: four host devices unless told otherwise.
     pub fn builder() -> DeviceSetBuilder {

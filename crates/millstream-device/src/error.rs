@@ -86,6 +86,15 @@ pub enum Error {
         /// The earliest event that would order them.
         event: String,
     },
+    /// A buffer or an event of another device set: the sets' orders are not
+    /// comparable.
+    #[error("{operation} on {device} uses something of another device set")]
+    DifferentDeviceSet {
+        /// The operation refused.
+        operation: String,
+        /// The device it was meant for.
+        device: String,
+    },
     /// A kernel reported a fault or panicked.
     #[error("kernel {kernel} failed on {device}: {message}")]
     KernelFailed {

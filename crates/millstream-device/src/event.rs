@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -100,6 +101,10 @@ impl Event {
         &self.core.clock
     }
 
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.core.ledger
+    }
+
     /// How far the event is. Does not order anything: see [`Event::completed`].
     pub fn status(&self) -> EventStatus {
         self.core.state.lock().status.clone()
@@ -140,9 +145,7 @@ impl Event {
         }
         let result = outcome(&state.status);
         drop(state);
-        if result.is_ok() {
-            self.merge_into_host();
-        }
+        self.merge_into_host();
         result
     }
 
@@ -161,10 +164,10 @@ impl Event {
     }
 
     /// States that host code has learnt of the completion in a way of its own:
-    /// what it does next comes after the event. Nothing happens before the
-    /// event is complete.
+    /// what it does next comes after the event. After a failure nothing before
+    /// the event runs any more either. Nothing happens while it is pending.
     pub fn merge_into_host(&self) {
-        if self.is_complete() {
+        if self.status() != EventStatus::Pending {
             self.core.ledger.host_waited(&self.core.clock);
         }
     }
@@ -181,7 +184,9 @@ impl Event {
         };
         self.core.changed.notify_all();
         for callback in callbacks {
-            callback(result.clone());
+            // A panic is the callback's own: the stream goes on.
+            let result = result.clone();
+            let _ = catch_unwind(AssertUnwindSafe(move || callback(result)));
         }
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -197,9 +202,7 @@ impl Event {
             }
             outcome(&state.status)
         };
-        if result.is_ok() {
-            self.merge_into_host();
-        }
+        self.merge_into_host();
         Poll::Ready(result)
     }
 }

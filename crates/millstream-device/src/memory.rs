@@ -82,6 +82,10 @@ impl Allocation {
         })
     }
 
+    pub(crate) fn set_label(&self, label: Arc<str>) {
+        *self.label.lock() = Some(label);
+    }
+
     /// The items of `range`, not yet tied to any lifetime.
     pub(crate) fn items<T: Pod>(&self, range: &Range<usize>) -> *mut T {
         debug_assert!(range.end * size_of::<T>() <= self.layout.size());
@@ -162,7 +166,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Names the buffer in errors.
     #[must_use]
     pub fn with_label(self, label: impl Into<Arc<str>>) -> DeviceBuffer<T> {
-        *self.allocation.label.lock() = Some(label.into());
+        self.allocation.set_label(label.into());
         self
     }
 
@@ -241,6 +245,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::Hazard`] with the operation that does not.
     pub fn covered_by(&self, stream: &Stream) -> Result<()> {
+        stream.check_set("an event", &self.allocation.device.ledger)?;
         self.allocation.device.ledger.check_covered(stream.index(), &self.allocation)
     }
 

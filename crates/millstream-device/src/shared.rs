@@ -23,6 +23,8 @@ pub trait AtomicPod: Pod + Send + Sync + sealed::Sealed {
     fn load(atomic: &Self::Atomic) -> Self;
     #[doc(hidden)]
     fn store(atomic: &Self::Atomic, value: Self);
+    #[doc(hidden)]
+    fn swap(atomic: &Self::Atomic, value: Self) -> Self;
 }
 
 macro_rules! atomic_pod {
@@ -40,6 +42,11 @@ macro_rules! atomic_pod {
             fn store(atomic: &$atomic, value: $number) {
                 // Release: pairs with a kernel's acquire.
                 atomic.store(value, Ordering::Release);
+            }
+
+            fn swap(atomic: &$atomic, value: $number) -> $number {
+                // Both sides of the above.
+                atomic.swap(value, Ordering::AcqRel)
             }
         }
     };
@@ -84,6 +91,13 @@ impl<T: AtomicPod> SharedBuffer<T> {
         self.len() == 0
     }
 
+    /// Names the buffer in errors.
+    #[must_use]
+    pub fn with_label(self, label: impl Into<Arc<str>>) -> SharedBuffer<T> {
+        self.allocation().set_label(label.into());
+        self
+    }
+
     /// The item at `index`, for host code; of the host endpoint's buffers only.
     /// An acquire load: what a kernel wrote before its release is visible.
     ///
@@ -101,6 +115,15 @@ impl<T: AtomicPod> SharedBuffer<T> {
     pub fn store(&self, index: usize, value: T) -> Result<()> {
         T::store(self.host_item(index)?, value);
         Ok(())
+    }
+
+    /// Stores the item at `index` and returns the one before, in one step, for
+    /// host code; of the host endpoint's buffers only.
+    ///
+    /// # Errors
+    /// As [`SharedBuffer::load`].
+    pub fn swap(&self, index: usize, value: T) -> Result<T> {
+        Ok(T::swap(self.host_item(index)?, value))
     }
 
     fn host_item(&self, index: usize) -> Result<&T::Atomic> {

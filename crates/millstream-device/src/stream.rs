@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::device::Device;
 use crate::event::{Awaitable, Completion, Event};
 use crate::host::{Operation, StreamQueue, Work};
-use crate::ledger::{AccessKind, StreamIndex};
+use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::{Error, Result};
@@ -184,6 +184,7 @@ impl Stream {
     pub fn wait(&self, awaitable: &impl Awaitable) -> Result<()> {
         let device = &self.core.device.core;
         let event = awaitable.event().clone();
+        self.check_set("wait", event.ledger())?;
         let _one = self.core.submission.lock();
         self.core.queue.check()?;
         device.ledger.wait(self.core.index, event.clock());
@@ -358,6 +359,14 @@ impl Stream {
         Ok(Download { items, completion: event.completed(), event })
     }
 
+    pub(crate) fn check_set(&self, operation: &str, ledger: &Arc<Ledger>) -> Result<()> {
+        if Arc::ptr_eq(ledger, &self.core.device.core.ledger) {
+            return Ok(());
+        }
+        let (operation, device) = (operation.to_string(), self.core.device.name());
+        Err(Error::DifferentDeviceSet { operation, device })
+    }
+
     /// Enters an operation in the ledger and queues it.
     pub(crate) fn submit(
         &self,
@@ -367,6 +376,9 @@ impl Stream {
     ) -> Result<()> {
         let device = &self.core.device.core;
         let name = name.into();
+        for (allocation, _) in accesses {
+            self.check_set(&name, &allocation.device.ledger)?;
+        }
         let _one = self.core.submission.lock();
         self.core.queue.check()?;
         device.ledger.submit(self.core.index, &self.core.place, &name, accesses)?;

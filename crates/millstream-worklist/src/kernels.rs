@@ -99,8 +99,10 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
+    /// Tells the host of items already queued.
     fn report(&self, word: usize) {
-        self.report[word].store(1, Ordering::Relaxed);
+        // Release: pairs with the host's swap; whoever it wakes finds the items.
+        self.report[word].store(1, Ordering::Release);
     }
 
     fn outboxes(&self) -> &[QueueView<'a>] {
@@ -147,12 +149,12 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let mut merged = 0;
         for &(item, flags) in emitted {
             if matches!(flags, Flags::Keep | Flags::Both) {
-                self.report(REPORT_READY);
                 merged += u64::from(!self.queues[READY].push(item));
+                self.report(REPORT_READY);
             }
             for outbox in self.targets(item, flags)? {
-                self.report(REPORT_OUTBOXES + outbox);
                 let is_new = self.outboxes()[outbox].push(item);
+                self.report(REPORT_OUTBOXES + outbox);
                 merged += u64::from(!is_new && !seeded(Fault::CountAfterPublish));
             }
         }
@@ -216,12 +218,12 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         self.raise(Counter::Produced, successors.saturating_sub(1));
         let mut consumed = u64::from(successors == 0);
         if keeps {
-            self.report(REPORT_READY);
             consumed += u64::from(!self.queues[READY].push(item));
+            self.report(REPORT_READY);
         }
         for outbox in targets {
-            self.report(REPORT_OUTBOXES + outbox);
             consumed += u64::from(!self.outboxes()[outbox].push(item));
+            self.report(REPORT_OUTBOXES + outbox);
         }
         self.raise(Counter::Consumed, consumed);
         Ok(())
@@ -368,10 +370,10 @@ impl<P: Program> DeviceView<'_, '_, P> {
                 continue;
             }
             self.raise(Counter::DeferredOut, 1);
-            self.report(REPORT_READY);
             if !self.queues[READY].push(item) {
                 self.raise(Counter::Consumed, 1);
             }
+            self.report(REPORT_READY);
         }
         Ok(())
     }

@@ -138,11 +138,11 @@ impl<P: Program> Solver<P> {
         let lowest = self.report.load(REPORT_DEFERRED)?;
         signals.lowest_deferred.store(lowest, Ordering::Release);
         for word in [REPORT_READY].into_iter().chain(REPORT_OUTBOXES..self.report.len()) {
-            if self.report.load(word)? == 0 {
+            // In one step: what a kernel raises beside it is seen here or after
+            // that kernel.
+            if self.report.swap(word, 0)? == 0 {
                 continue;
             }
-            // Down before the wake: what is raised later wakes again.
-            self.report.store(word, 0)?;
             match word {
                 REPORT_READY => signals.worker.notify(),
                 outbox => signals.outboxes[outbox - REPORT_OUTBOXES].notify(),

@@ -129,7 +129,7 @@ impl State {
         let Some(favour) = self.favour else {
             return runnable.get(choice).copied();
         };
-        if self.random.random_ratio(1, 16) {
+        if self.random.random_ratio(1, 8) {
             self.favour = Some(self.random.random());
         }
         let rank = |place: &usize| {
@@ -165,9 +165,7 @@ impl State {
 fn is_runnable(queue: &StreamQueue) -> bool {
     let queued = queue.state.lock();
     match queued.operations.front() {
-        Some(Operation { work: Work::Wait(event), .. }) => {
-            queued.failed.is_some() || event.status() != EventStatus::Pending
-        }
+        Some(Operation { work: Work::Wait(event), .. }) => event.status() != EventStatus::Pending,
         Some(_) => true,
         None => false,
     }

@@ -97,9 +97,10 @@ fn drain(shared: &Arc<Shared>, queue: &Arc<StreamQueue>) {
                 }
             }
         };
+        // Also on a failed stream: its later events say that nothing before them
+        // runs, on any stream it waited for.
         if let Work::Wait(event) = &operation.work
             && event.status() == EventStatus::Pending
-            && queue.check().is_ok()
         {
             let (event, shared, queue) = (event.clone(), Arc::clone(shared), Arc::clone(queue));
             event.on_complete(move |_| {

@@ -1,0 +1,21 @@
+//! Reading a graph: bytes of (compressed) edge list a second.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use millstream::graph::read::{ReadOptions, read_graph};
+
+fn reading(criterion: &mut Criterion) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/debian-dependencies.el.gz");
+    let mut group = criterion.benchmark_group("read");
+    group.throughput(Throughput::Bytes(file.metadata().unwrap().len())).sample_size(10);
+    group.bench_function("packages, gzip", |bencher| {
+        bencher.iter(|| read_graph(&file, &ReadOptions::default()).unwrap());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, reading);
+criterion_main!(benches);

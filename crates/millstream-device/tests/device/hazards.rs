@@ -1,0 +1,199 @@
+use millstream_device::{
+    Awaitable, DeviceBuffer, DeviceSet, Error, Event, Kernel, Read, Result, Shared, Stream,
+};
+
+use crate::common::{ADD_ONE, on_both};
+
+static LOOK: Kernel<(Read<u32>,)> = Kernel::new("look", |_, _| Ok(()));
+static TOUCH: Kernel<(Shared<u32>,)> = Kernel::new("touch", |_, _| Ok(()));
+
+/// Submits `first` on one stream and `second` on another one, unordered and then ordered; the first must be the hazard, naming buffer and event.
+fn conflict<B>(
+    set: &DeviceSet,
+    buffer: &mut B,
+    first: impl Fn(&Stream, &mut B) -> Result<()>,
+    second: impl Fn(&Stream, &mut B) -> Result<()>,
+) {
+    let (one, other) = (set.devices()[0].stream().unwrap(), set.devices()[1].stream().unwrap());
+    first(&one, buffer).unwrap();
+    let before = set.devices()[0].memory();
+    assert!(matches!(second(&other, buffer), Err(Error::Hazard { .. })));
+    let event = one.record().unwrap();
+    let error = second(&other, buffer).unwrap_err();
+    let Error::Hazard { buffer: name, event: named, conflicting, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(name.contains("the packet"), "{name}");
+    assert!(named.contains("host:0 compute stream"), "{named}");
+    assert!(conflicting.contains("host:0 compute stream"), "{conflicting}");
+    assert_eq!(set.devices()[0].memory().in_use, before.in_use);
+    other.wait(&event).unwrap();
+    second(&other, buffer).unwrap();
+    let last = other.record().unwrap();
+    set.block_on(last.completed()).unwrap().unwrap();
+}
+
+fn plain(set: &DeviceSet) -> DeviceBuffer<u32> {
+    set.devices()[0].buffer(16).unwrap().with_label("the packet")
+}
+
+fn read(stream: &Stream, buffer: &mut DeviceBuffer<u32>) -> Result<()> {
+    LOOK.launch(stream, 16, (&*buffer,))
+}
+
+fn write(stream: &Stream, buffer: &mut DeviceBuffer<u32>) -> Result<()> {
+    ADD_ONE.launch(stream, 16, (buffer,))
+}
+
+#[test]
+fn read_after_write() {
+    on_both(|set| conflict(set, &mut plain(set), write, read));
+}
+
+#[test]
+fn write_after_read() {
+    on_both(|set| conflict(set, &mut plain(set), read, write));
+}
+
+#[test]
+fn write_after_write() {
+    on_both(|set| conflict(set, &mut plain(set), write, write));
+}
+
+#[test]
+fn copies_are_checked_on_both_sides() {
+    on_both(|set| {
+        let into =
+            |stream: &Stream, buffer: &mut DeviceBuffer<u32>| stream.upload(vec![1; 16], buffer);
+        let out =
+            |stream: &Stream, buffer: &mut DeviceBuffer<u32>| stream.download(&*buffer).map(drop);
+        conflict(set, &mut plain(set), into, out);
+        conflict(set, &mut plain(set), out, into);
+    });
+}
+
+#[test]
+fn plain_and_atomic_accesses_at_once() {
+    on_both(|set| {
+        let mut shared = set.devices()[0].shared::<u32>(16).unwrap().with_label("the packet");
+        conflict(
+            set,
+            &mut shared,
+            |on, shared| TOUCH.launch(on, 1, (&*shared,)),
+            |on, shared| on.fill_shared(shared, 0..16, 1),
+        );
+        conflict(
+            set,
+            &mut shared,
+            |on, shared| on.download_shared(shared, 0..16).map(drop),
+            |on, shared| TOUCH.launch(on, 1, (&*shared,)),
+        );
+    });
+}
+
+#[test]
+fn readers_and_atomic_kernels_go_together() {
+    on_both(|set| {
+        let streams = [set.devices()[0].stream().unwrap(), set.devices()[1].stream().unwrap()];
+        let (buffer, shared) = (plain(set), set.host().shared::<u32>(1).unwrap());
+        for stream in streams.iter().cycle().take(6) {
+            LOOK.launch(stream, 16, (&buffer,)).unwrap();
+            TOUCH.launch(stream, 16, (&shared,)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_host_has_to_wait_before_it_looks() {
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let mut buffer = set.host().buffer::<u32>(16).unwrap();
+        buffer.host_view_mut().unwrap()[3] = 5;
+        LOOK.launch(&stream, 16, (&buffer,)).unwrap();
+        assert_eq!(buffer.host_view().unwrap()[3], 5);
+        assert!(matches!(buffer.host_view_mut(), Err(Error::Hazard { .. })));
+        ADD_ONE.launch(&stream, 16, (&mut buffer,)).unwrap();
+        let event = stream.record().unwrap();
+        // Physical completion is not enough.
+        set.quiesce().unwrap();
+        assert!(event.is_complete());
+        assert!(matches!(buffer.host_view(), Err(Error::Hazard { .. })));
+        assert!(buffer.in_flight().unwrap().to_string().contains("add one"));
+        event.synchronize().unwrap();
+        assert_eq!(buffer.host_view_mut().unwrap()[3], 6);
+        assert!(matches!(plain(set).host_view(), Err(Error::NotHostAccessible { .. })));
+    });
+}
+
+#[test]
+fn waiting_on_the_host_orders_what_it_submits_next() {
+    on_both(|set| {
+        let (one, other) = (set.devices()[0].stream().unwrap(), set.devices()[1].stream().unwrap());
+        let mut buffer = plain(set);
+        write(&one, &mut buffer).unwrap();
+        assert!(buffer.covered_by(&one).is_ok());
+        assert!(matches!(buffer.covered_by(&other), Err(Error::Hazard { .. })));
+        one.record().unwrap().synchronize().unwrap();
+        assert!(buffer.covered_by(&other).is_ok());
+        write(&other, &mut buffer).unwrap();
+    });
+}
+
+#[test]
+fn clocks_travel_through_chains_of_events() {
+    on_both(|set| {
+        let streams = [0, 1, 0].map(|index: usize| set.devices()[index].stream().unwrap());
+        let mut buffer = plain(set);
+        write(&streams[0], &mut buffer).unwrap();
+        for (from, to) in [(0, 1), (1, 2)] {
+            assert!(write(&streams[2], &mut buffer).is_err());
+            streams[to].wait(&streams[from].record().unwrap()).unwrap();
+        }
+        write(&streams[2], &mut buffer).unwrap();
+    });
+}
+
+#[test]
+fn one_launch_must_not_get_a_part_twice() {
+    struct Twice<'a>(&'a mut DeviceBuffer<u32>);
+    type Pair = (millstream_device::Write<u32>, millstream_device::Write<u32>);
+    impl millstream_device::Argument<Pair> for Twice<'_> {
+        fn bind(
+            self,
+            accesses: &mut millstream_device::Accesses,
+        ) -> Result<<Pair as millstream_device::Parameter>::Bound> {
+            let first = <&mut DeviceBuffer<u32> as millstream_device::Argument<
+                millstream_device::Write<u32>,
+            >>::bind(self.0, accesses)?;
+            Ok((
+                first,
+                <&mut DeviceBuffer<u32> as millstream_device::Argument<
+                    millstream_device::Write<u32>,
+                >>::bind(self.0, accesses)?,
+            ))
+        }
+    }
+    static PAIR: Kernel<Pair> = Kernel::new("pair", |_, _| Ok(()));
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let result = PAIR.launch(&stream, 1, Twice(&mut plain(set)));
+        assert!(matches!(result, Err(Error::Hazard { .. })));
+    });
+}
+
+#[test]
+fn what_stands_for_an_event_can_be_waited_for() {
+    struct Pending(Event);
+    impl Awaitable for Pending {
+        fn event(&self) -> &Event {
+            &self.0
+        }
+    }
+    on_both(|set| {
+        let (one, other) = (set.devices()[0].stream().unwrap(), set.devices()[1].stream().unwrap());
+        let mut buffer = plain(set);
+        write(&one, &mut buffer).unwrap();
+        other.wait(&Pending(one.record().unwrap())).unwrap();
+        write(&other, &mut buffer).unwrap();
+    });
+}

@@ -1,0 +1,10 @@
+//! The device layer as its users see it. Cases run threaded and simulated unless they are about one of the two.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+mod failures;
+mod hazards;
+mod opening;
+mod ordering;
+mod simulation;

@@ -1,0 +1,34 @@
+use millstream_device::{DeviceSet, Error};
+
+#[test]
+fn cuda_is_not_there_and_says_so() {
+    let error = DeviceSet::builder().devices("cuda:0".parse().unwrap()).open().unwrap_err();
+    assert!(matches!(error, Error::DriverUnavailable { .. }));
+    assert!(error.to_string().contains("host:4"), "{error}");
+}
+
+#[test]
+fn names_and_endpoints() {
+    let set = DeviceSet::builder().devices("host:1x2,host:1".parse().unwrap()).open().unwrap();
+    let names = set.devices().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(names, ["host:0.0", "host:0.1", "host:1"]);
+    assert_eq!(set.topology().names(), names);
+    assert!(set.host().is_host_endpoint() && set.host().index().is_none());
+    assert_eq!(set.host().to_string(), "host");
+    assert_eq!(set.devices()[2].index(), Some(2));
+}
+
+#[test]
+fn virtual_devices_share_a_budget() {
+    let set = DeviceSet::builder()
+        .devices("host:2x2".parse().unwrap())
+        .memory_budget(100)
+        .open()
+        .unwrap();
+    let _buffer = set.devices()[0].buffer::<u8>(70).unwrap();
+    assert!(matches!(
+        set.devices()[1].buffer::<u8>(31),
+        Err(Error::OutOfMemory { in_use: 70, .. })
+    ));
+    assert!(set.devices()[2].buffer::<u8>(100).is_ok());
+}

@@ -1,0 +1,267 @@
+//! One program for each answer of the callbacks, ring and direct, with exact
+//! counts: items are sent out once, so nothing depends on the order.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use millstream_device::{
+    Accesses, Argument, InjectedFault, Injection, Parameter, Result, Shared, SharedBuffer,
+};
+use millstream_flow::{Context, Devices};
+use millstream_worklist::{
+    DistributedWorklist, Error, Flags, Here, Program, Routing, WorklistStatistics,
+};
+
+/// Parents; each has one child, numbered `PARENTS` higher.
+const PARENTS: u32 = 500;
+
+/// Device 0 processes the parents; their children go where `flags` says.
+struct Children {
+    flags: Flags,
+    devices: usize,
+    has_owners: bool,
+}
+
+struct Visits(SharedBuffer<u32>);
+
+impl Children {
+    fn owner_of(&self, item: u32) -> usize {
+        item as usize % self.devices
+    }
+}
+
+impl Program for Children {
+    type Packet = u32;
+    type Problem = Visits;
+    type Signature = (Shared<u32>,);
+    type View<'a> = &'a [AtomicU32];
+
+    fn bind(
+        problem: &Visits,
+        accesses: &mut Accesses,
+    ) -> Result<<Self::Signature as Parameter>::Bound> {
+        Argument::<Self::Signature>::bind((&problem.0,), accesses)
+    }
+
+    fn view((visits,): <Self::Signature as Parameter>::View<'_>) -> &[AtomicU32] {
+        visits
+    }
+
+    fn pack(&self, _: &&[AtomicU32], _: &Here, item: u32) -> u32 {
+        item
+    }
+
+    fn unpack(&self, _: &&[AtomicU32], _: &Here, packet: &u32) -> u32 {
+        *packet
+    }
+
+    fn on_send(&self, _: &&[AtomicU32], here: &Here, item: u32) -> Flags {
+        match self.flags {
+            Flags::Pass if self.owner_of(item) == here.device => Flags::Keep,
+            flags => flags,
+        }
+    }
+
+    fn on_receive(&self, _: &&[AtomicU32], here: &Here, packet: &u32) -> Flags {
+        match self.flags {
+            // All of them start on device 0.
+            Flags::Both if here.next == Some(0) => Flags::Keep,
+            Flags::Both => Flags::Both,
+            _ if self.owner_of(*packet) == here.device => Flags::Keep,
+            _ => Flags::Pass,
+        }
+    }
+
+    fn priority(&self, _: &&[AtomicU32], item: u32) -> u32 {
+        item
+    }
+
+    fn owner(&self, item: u32) -> Option<usize> {
+        self.has_owners.then(|| self.owner_of(item))
+    }
+
+    fn process(
+        &self,
+        visits: &&[AtomicU32],
+        _: &Here,
+        item: u32,
+        emit: &mut impl FnMut(u32),
+        _: &mut u64,
+    ) {
+        visits[item as usize].fetch_add(1, Ordering::Relaxed);
+        if item < PARENTS {
+            emit(item + PARENTS);
+        }
+    }
+}
+
+/// Visits of each item on each device, and statistics.
+type Outcome = (Vec<Vec<u32>>, WorklistStatistics);
+
+fn outcome(
+    context: &Context,
+    flags: Flags,
+    routing: Routing,
+    set: impl FnOnce(DistributedWorklist<Children>) -> DistributedWorklist<Children>,
+) -> std::result::Result<Outcome, Error> {
+    let items = 2 * PARENTS as usize;
+    let devices = context.devices();
+    let problems: Vec<_> =
+        devices.iter().map(|device| Arc::new(Visits(device.shared(items).unwrap()))).collect();
+    let program = Arc::new(Children { flags, devices: devices.len(), has_owners: true });
+    let worklist = DistributedWorklist::new(context, program, problems.clone(), items);
+    let worklist = set(worklist.routing(routing).packet_bytes(64));
+    let initial: Vec<_> = (0..PARENTS).map(|parent| (0, parent)).collect();
+    context
+        .block_on(async {
+            let statistics = worklist.run(&initial).await?;
+            let mut visits = Vec::new();
+            for (device, problem) in devices.iter().zip(&problems) {
+                let stream = device.stream()?;
+                visits.push(stream.download_shared(&problem.0, 0..items)?.await?);
+            }
+            Ok((visits, statistics))
+        })
+        .map_err(Error::Flow)?
+}
+
+fn everywhere(case: impl Fn(&Context, Routing)) {
+    for devices in [1, 2, 3, 4, 8] {
+        for routing in [Routing::Ring, Routing::Direct] {
+            let builder = || Context::builder().devices(Devices::host(devices));
+            for builder in [builder(), builder().simulated(devices as u64), builder().simulated(99)]
+            {
+                case(&builder.build().unwrap(), routing);
+            }
+        }
+    }
+}
+
+fn total(
+    statistics: &WorklistStatistics,
+    field: fn(&millstream_worklist::DeviceStatistics) -> u64,
+) -> u64 {
+    statistics.devices.iter().map(field).sum()
+}
+
+fn link_bytes(statistics: &WorklistStatistics) -> u64 {
+    statistics.links.iter().map(|link| link.bytes).sum()
+}
+
+#[test]
+fn kept_items_stay() {
+    everywhere(|context, routing| {
+        let (visits, statistics) = outcome(context, Flags::Keep, routing, |w| w).unwrap();
+        assert!(visits[0].iter().all(|&visits| visits == 1));
+        assert!(visits[1..].iter().flatten().all(|&visits| visits == 0));
+        assert_eq!((statistics.work_items(), link_bytes(&statistics)), (2 * u64::from(PARENTS), 0));
+    });
+}
+
+#[test]
+fn dropped_items_are_gone() {
+    everywhere(|context, routing| {
+        let (visits, statistics) = outcome(context, Flags::Drop, routing, |w| w).unwrap();
+        let (parents, children) = visits[0].split_at(PARENTS as usize);
+        assert!(parents.iter().all(|&visits| visits == 1));
+        assert!(children.iter().all(|&visits| visits == 0));
+        assert_eq!((statistics.work_items(), link_bytes(&statistics)), (u64::from(PARENTS), 0));
+    });
+}
+
+#[test]
+fn passed_items_reach_their_owner_and_ring_bytes_are_direct_items_times_hops() {
+    everywhere(|context, routing| {
+        let devices = context.devices().len();
+        let (visits, statistics) = outcome(context, Flags::Pass, routing, |w| w).unwrap();
+        let mut hops = 0;
+        for child in PARENTS..2 * PARENTS {
+            let owner = child as usize % devices;
+            for (device, visits) in visits.iter().enumerate() {
+                assert_eq!(visits[child as usize], u32::from(device == owner), "{child}");
+            }
+            hops += if routing == Routing::Ring { owner as u64 } else { u64::from(owner != 0) };
+        }
+        assert_eq!(link_bytes(&statistics), hops * 4);
+        assert_eq!(total(&statistics, |device| device.sent), hops);
+        assert_eq!(total(&statistics, |device| device.received), hops);
+        for device in &statistics.devices {
+            assert_eq!(device.received, device.kept + device.passed + device.dropped);
+        }
+        assert!(statistics.links.iter().all(|link| link.largest_packet_bytes <= 64));
+    });
+}
+
+#[test]
+fn items_for_both_reach_every_device_once() {
+    everywhere(|context, routing| {
+        let devices = context.devices().len() as u64;
+        let (visits, statistics) = outcome(context, Flags::Both, routing, |w| w).unwrap();
+        for visits in &visits {
+            assert!(visits[PARENTS as usize..].iter().all(|&visits| visits == 1));
+        }
+        let sent = u64::from(PARENTS) * (devices - 1);
+        assert_eq!(total(&statistics, |device| device.sent), sent);
+        assert_eq!(statistics.work_items(), u64::from(PARENTS) * (devices + 1));
+    });
+}
+
+#[test]
+fn queues_a_hundredth_of_the_items_lose_nothing() {
+    everywhere(|context, routing| {
+        let tiny = |worklist: DistributedWorklist<Children>| {
+            worklist.queue_entries(8).batch(3).packet_bytes(8).buffers(1)
+        };
+        let (visits, _) = outcome(context, Flags::Pass, routing, tiny).unwrap();
+        let sum: u32 = visits.iter().flatten().sum();
+        assert_eq!(sum, 2 * PARENTS);
+    });
+}
+
+#[test]
+fn the_threshold_defers_and_brings_back() {
+    everywhere(|context, routing| {
+        let delta = |worklist: DistributedWorklist<Children>| worklist.delta(Some(100));
+        let (visits, statistics) = outcome(context, Flags::Pass, routing, delta).unwrap();
+        assert_eq!(visits.iter().flatten().sum::<u32>(), 2 * PARENTS);
+        // Parents above the first step, at least, had to wait.
+        assert!(total(&statistics, |device| device.deferred) >= 400);
+    });
+}
+
+#[test]
+fn settings_that_do_not_fit_are_refused() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let problem = || Arc::new(Visits(context.devices()[0].shared(4).unwrap()));
+    let program = |has_owners| Arc::new(Children { flags: Flags::Keep, devices: 2, has_owners });
+    let refuse = |worklist: DistributedWorklist<Children>, initial: &[(usize, u32)]| {
+        context.block_on(worklist.run(initial)).unwrap().unwrap_err()
+    };
+    let one = DistributedWorklist::new(&context, program(true), vec![problem()], 4);
+    assert!(matches!(refuse(one, &[]), Error::ProblemCount { problems: 1, devices: 2 }));
+    let two = |has_owners| {
+        DistributedWorklist::new(&context, program(has_owners), vec![problem(), problem()], 4)
+    };
+    assert!(matches!(refuse(two(true), &[(0, 4)]), Error::InitialItem { item: 4, .. }));
+    assert!(matches!(refuse(two(true), &[(2, 0)]), Error::InitialItem { device: 2, .. }));
+    let ownerless = two(false).routing(Routing::Direct);
+    assert!(matches!(refuse(ownerless, &[(0, 0)]), Error::NoOwner { .. }));
+    let small = two(true).packet_bytes(3);
+    assert!(matches!(refuse(small, &[(0, 0)]), Error::Flow(_)));
+}
+
+#[test]
+fn a_kernel_that_fails_ends_the_run_with_its_cause() {
+    for kernel in ["process", "pack", "split_receive"] {
+        let injection =
+            Injection { faults: vec![InjectedFault::new(kernel)], ..Injection::default() };
+        let builder = Context::builder().devices(Devices::host(3)).injection(injection);
+        let context = builder.build().unwrap();
+        let error = outcome(&context, Flags::Pass, Routing::Ring, |w| w).unwrap_err();
+        assert!(error.to_string().contains(kernel), "{error}");
+        context.device_set().quiesce().unwrap();
+        assert!(context.devices().iter().all(|device| device.memory().in_use == 0));
+    }
+}

@@ -1,0 +1,86 @@
+// Scoped atomic operations as inline PTX: what CUDA's own headers offer, without
+// their compile time.
+//
+// Names say <operation>_<order>_<scope>: order is relaxed, acquire, release or
+// acq_rel; scope is gpu (threads of one device) or sys (all devices and the host).
+// Words are unsigned, of 32 or 64 bits.
+#pragma once
+
+namespace millstream {
+
+using u32 = unsigned int;
+using u64 = unsigned long long;
+static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
+
+#define MILLSTREAM_LOAD(order, scope, type, bits, reg)                             \
+    __device__ __forceinline__ type load_##order##_##scope(const type* address) {  \
+        type value;                                                                \
+        asm volatile("ld." #order "." #scope "." #bits " %0, [%1];"                \
+                     : "=" reg(value) : "l"(address) : "memory");                  \
+        return value;                                                              \
+    }
+
+#define MILLSTREAM_STORE(order, scope, type, bits, reg)                            \
+    __device__ __forceinline__ void store_##order##_##scope(type* address,         \
+                                                            type value) {          \
+        asm volatile("st." #order "." #scope "." #bits " [%0], %1;"                \
+                     : : "l"(address), reg(value) : "memory");                     \
+    }
+
+// The value before the operation.
+#define MILLSTREAM_FETCH(name, instruction, order, scope, type, bits, reg)         \
+    __device__ __forceinline__ type fetch_##name##_##order##_##scope(              \
+        type* address, type operand) {                                             \
+        type before;                                                               \
+        asm volatile("atom." #order "." #scope "." #instruction "." #bits          \
+                     " %0, [%1], %2;"                                              \
+                     : "=" reg(before) : "l"(address), reg(operand) : "memory");   \
+        return before;                                                             \
+    }
+
+// The value before the exchange, which happened if that is `expected`.
+#define MILLSTREAM_COMPARE_EXCHANGE(order, scope, type, bits, reg)                 \
+    __device__ __forceinline__ type compare_exchange_##order##_##scope(            \
+        type* address, type expected, type desired) {                              \
+        type before;                                                               \
+        asm volatile("atom." #order "." #scope ".cas." #bits " %0, [%1], %2, %3;"  \
+                     : "=" reg(before)                                             \
+                     : "l"(address), reg(expected), reg(desired) : "memory");      \
+        return before;                                                             \
+    }
+
+#define MILLSTREAM_READ_MODIFY_WRITE(order, scope)                                 \
+    MILLSTREAM_FETCH(add, add, order, scope, u32, u32, "r")                        \
+    MILLSTREAM_FETCH(add, add, order, scope, u64, u64, "l")                        \
+    MILLSTREAM_FETCH(min, min, order, scope, u32, u32, "r")                        \
+    MILLSTREAM_FETCH(min, min, order, scope, u64, u64, "l")                        \
+    MILLSTREAM_FETCH(or, or, order, scope, u32, b32, "r")                          \
+    MILLSTREAM_FETCH(and, and, order, scope, u32, b32, "r")                        \
+    MILLSTREAM_COMPARE_EXCHANGE(order, scope, u32, b32, "r")                       \
+    MILLSTREAM_COMPARE_EXCHANGE(order, scope, u64, b64, "l")
+
+#define MILLSTREAM_SCOPE(scope)                                                    \
+    MILLSTREAM_LOAD(relaxed, scope, u32, u32, "r")                                 \
+    MILLSTREAM_LOAD(relaxed, scope, u64, u64, "l")                                 \
+    MILLSTREAM_LOAD(acquire, scope, u32, u32, "r")                                 \
+    MILLSTREAM_LOAD(acquire, scope, u64, u64, "l")                                 \
+    MILLSTREAM_STORE(relaxed, scope, u32, u32, "r")                                \
+    MILLSTREAM_STORE(relaxed, scope, u64, u64, "l")                                \
+    MILLSTREAM_STORE(release, scope, u32, u32, "r")                                \
+    MILLSTREAM_STORE(release, scope, u64, u64, "l")                                \
+    MILLSTREAM_READ_MODIFY_WRITE(relaxed, scope)                                   \
+    MILLSTREAM_READ_MODIFY_WRITE(acquire, scope)                                   \
+    MILLSTREAM_READ_MODIFY_WRITE(release, scope)                                   \
+    MILLSTREAM_READ_MODIFY_WRITE(acq_rel, scope)
+
+MILLSTREAM_SCOPE(gpu)
+MILLSTREAM_SCOPE(sys)
+
+#undef MILLSTREAM_SCOPE
+#undef MILLSTREAM_READ_MODIFY_WRITE
+#undef MILLSTREAM_COMPARE_EXCHANGE
+#undef MILLSTREAM_FETCH
+#undef MILLSTREAM_STORE
+#undef MILLSTREAM_LOAD
+
+}  // namespace millstream

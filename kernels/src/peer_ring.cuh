@@ -1,0 +1,125 @@
+// The peer ring: fixed-size packet slots in the receiver's memory, filled by peer
+// stores. The protocol core in Rust, its model and the map between both are in
+// crates/millstream-flow/src/peer_ring. Both sides poll their own memory only;
+// nobody makes a remote atomic operation.
+//
+// Slots and words are written while kernels run: never read them through
+// __ldg, ld.global.nc or const __restrict__.
+#pragma once
+
+#include "atomics.cuh"
+
+namespace millstream {
+
+// In the sender's memory.
+struct SenderWords {
+    u32 tail;  // Slots claimed. Written by the sender's blocks.
+    u32 head;  // Slots given back. Written by the receiver.
+};
+
+// In the receiver's memory, written by the block that claimed the slot.
+struct SlotWords {
+    u32 epoch;  // Position of the packet in the slot, plus one; 0 at the start.
+    u32 count;  // Items in the packet.
+};
+
+template <class Item>
+struct PeerRing {
+    SenderWords* sender;
+    SlotWords* slots;
+    Item* payloads;     // capacity * slot_items, in the receiver's memory.
+    u32 capacity;       // A power of two: slots stay when positions wrap around.
+    u32 slot_items;
+
+    __device__ __forceinline__ u32 slot_of(u32 position) const {
+        return position & (capacity - 1);
+    }
+
+    // One thread. True if `position` is claimed; the payload is ready, because a
+    // claimed slot holds up all later ones.
+    __device__ bool try_claim(u32* position) {
+        u32 tail = load_relaxed_gpu(&sender->tail);
+        for (;;) {
+            // Pairs with give_back: the receiver's reads come before our stores.
+            const u32 head = load_acquire_sys(&sender->head);
+            if (tail - head == capacity) return false;
+            // Orders nothing: the slot's epoch publishes the payload.
+            const u32 before = compare_exchange_relaxed_gpu(&sender->tail, tail, tail + 1);
+            if (before == tail) {
+                *position = tail;
+                return true;
+            }
+            tail = before;
+        }
+    }
+
+    // The whole block, with `count` <= slot_items items. False, and nothing sent,
+    // without credit: the caller keeps the items and goes on receiving.
+    __device__ bool try_send(const Item* items, u32 count) {
+        __shared__ u32 position;
+        __shared__ bool claimed;
+        if (threadIdx.x == 0) claimed = try_claim(&position);
+        __syncthreads();
+        const bool sends = claimed;
+        const u32 at = position;
+        if (sends) {
+            Item* payload = payloads + u64(slot_of(at)) * slot_items;
+            for (u32 item = threadIdx.x; item < count; item += blockDim.x)
+                payload[item] = items[item];
+        }
+        // The block's stores come before the leader's release; also, the shared
+        // words are free again.
+        __syncthreads();
+        if (sends && threadIdx.x == 0) publish(at, count);
+        return sends;
+    }
+
+    // One thread, after a barrier of those that filled the slot.
+    __device__ __forceinline__ void publish(u32 position, u32 count) {
+        SlotWords* words = slots + slot_of(position);
+        store_relaxed_sys(&words->count, count);
+        // Pairs with is_ready: payload and count come before the epoch.
+        store_release_sys(&words->epoch, position + 1);
+    }
+
+    // One thread of the receiver: whether the packet at `next`, its own count of
+    // packets taken, is there. Its block needs a barrier before it reads.
+    __device__ __forceinline__ bool is_ready(u32 next, u32* count) const {
+        const SlotWords* words = slots + slot_of(next);
+        // Pairs with publish.
+        if (load_acquire_sys(&words->epoch) != next + 1) return false;
+        *count = load_relaxed_sys(&words->count);
+        return true;
+    }
+
+    // One thread of the receiver, after a barrier of those that read: all packets
+    // before position `next` are read.
+    __device__ __forceinline__ void give_back(u32 next) {
+        // Pairs with try_claim: our reads come before the sender's next stores.
+        store_release_sys(&sender->head, next);
+    }
+
+    // The whole block of the only receiver. Takes the packet at `*next` into
+    // `items` if it is there, and gives its slot back. `*next` is the block's own:
+    // a register that all its threads hold equal.
+    __device__ bool try_receive(u32* next, Item* items, u32* count) {
+        __shared__ u32 arrived;
+        __shared__ bool ready;
+        if (threadIdx.x == 0) ready = is_ready(*next, &arrived);
+        __syncthreads();
+        const bool takes = ready;
+        const u32 length = arrived;
+        if (takes) {
+            const Item* payload = payloads + u64(slot_of(*next)) * slot_items;
+            for (u32 item = threadIdx.x; item < length; item += blockDim.x)
+                items[item] = payload[item];
+            *next += 1;
+            *count = length;
+        }
+        __syncthreads();
+        if (takes && threadIdx.x == 0) give_back(*next);
+        return takes;
+    }
+};
+
+}  // namespace millstream

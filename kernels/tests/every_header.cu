@@ -1,0 +1,49 @@
+// A kernel for each thing that the headers offer, so that each is compiled.
+#include "atomics.cuh"
+#include "filter.cuh"
+#include "grid.cuh"
+#include "peer_ring.cuh"
+
+using namespace millstream;
+
+#define EVERY_OPERATION(scope)                                                     \
+    extern "C" __global__ void atomics_##scope(u32* narrow, u64* wide) {           \
+        const u32 n = load_acquire_##scope(narrow) + load_relaxed_##scope(narrow); \
+        const u64 w = load_acquire_##scope(wide) + load_relaxed_##scope(wide);     \
+        store_relaxed_##scope(narrow, n);                                          \
+        store_release_##scope(narrow, n);                                          \
+        store_relaxed_##scope(wide, w);                                            \
+        store_release_##scope(wide, w);                                            \
+        u32 before = fetch_add_relaxed_##scope(narrow, n);                         \
+        before += fetch_min_acquire_##scope(narrow, n);                            \
+        before += fetch_or_acq_rel_##scope(narrow, n);                             \
+        before += fetch_and_acq_rel_##scope(narrow, n);                            \
+        before += compare_exchange_release_##scope(narrow, n, before);             \
+        u64 wider = fetch_add_release_##scope(wide, w);                            \
+        wider += fetch_min_acq_rel_##scope(wide, before);                          \
+        compare_exchange_acq_rel_##scope(wide, w, wider);                          \
+    }
+
+EVERY_OPERATION(gpu)
+EVERY_OPERATION(sys)
+
+struct AtMost {
+    u32 threshold;
+    __device__ bool operator()(u32 item) const { return item <= threshold; }
+};
+
+extern "C" __global__ void filter_at_most(const u32* input, u64 items, u32* output,
+                                          u32* count, u32 threshold) {
+    filter(input, items, output, count, AtMost{threshold});
+}
+
+extern "C" __global__ void ring_send(PeerRing<u64> ring, const u64* items, u32 count,
+                                     u32* sent) {
+    if (ring.try_send(items, count) && threadIdx.x == 0) fetch_add_relaxed_gpu(sent, 1u);
+}
+
+extern "C" __global__ void ring_receive(PeerRing<u64> ring, u32* taken, u64* items,
+                                        u32* count) {
+    u32 next = *taken;
+    if (ring.try_receive(&next, items, count) && threadIdx.x == 0) *taken = next;
+}

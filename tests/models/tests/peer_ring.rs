@@ -1,0 +1,150 @@
+//! Claim and credit, publishing and taking, positions that wrap around: the
+//! production peer ring under every interleaving.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)]
+#[path = "../../../crates/millstream-flow/src/peer_ring/core.rs"]
+mod core;
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+
+    /// The faults of the production file.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        ClaimByStore,
+        EpochBeforePayload,
+        EpochWithoutRelease,
+        CreditWithoutRelease,
+    }
+
+    pub(crate) fn seeded(fault: Fault) -> bool {
+        millstream_models::is_seeded(fault as usize)
+    }
+}
+
+use core::{PeerRing, RingReceiver};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use millstream_models::{fails_with, holds};
+use sync::Fault;
+
+/// A ring and its payloads, of which loom reports any unordered accesses.
+struct Inbox {
+    ring: PeerRing,
+    payloads: Vec<UnsafeCell<u32>>,
+}
+
+// SAFETY: what the models are about: only holders of a claim or a packet touch a
+// payload, and loom fails where two accesses are not ordered.
+unsafe impl Sync for Inbox {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Inbox {}
+
+impl Inbox {
+    /// Sends what there is credit for; the rest stays with the sender.
+    fn send(&self, values: &[u32]) -> Vec<u32> {
+        let mut sent = Vec::new();
+        for value in values {
+            let Some(claim) = self.ring.try_claim() else { continue };
+            // SAFETY: the slot is ours until it is published.
+            self.payloads[claim.slot].with_mut(|payload| unsafe { *payload = *value });
+            self.ring.publish(claim, *value);
+            sent.push(*value);
+        }
+        sent
+    }
+
+    fn receive(&self, receiver: &mut RingReceiver) -> Option<u32> {
+        let packet = receiver.take(&self.ring)?;
+        // SAFETY: the slot is ours until it is given back.
+        let value = self.payloads[packet.slot].with(|payload| unsafe { *payload });
+        assert_eq!(packet.count, value);
+        receiver.give_back(&self.ring);
+        Some(value)
+    }
+}
+
+/// Each of `senders` tries to send its values while they are received: what was
+/// sent arrives, once, each sender's in its order, and all credit comes back.
+/// Nobody waits, so that loom sees an end of every interleaving.
+fn scenario<const SENDERS: usize>(
+    capacity: u32,
+    first: u32,
+    senders: [&'static [u32]; SENDERS],
+) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let inbox = Arc::new(Inbox {
+            ring: PeerRing::new(capacity, first),
+            payloads: (0..capacity).map(|_| UnsafeCell::new(0)).collect(),
+        });
+        let threads = senders.map(|values| {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || inbox.send(values))
+        });
+        let mut receiver = RingReceiver::new(first);
+        let mut received: Vec<u32> = (0..2).filter_map(|_| inbox.receive(&mut receiver)).collect();
+        let sent = threads.map(|thread| thread.join().unwrap());
+        received.extend(std::iter::from_fn(|| inbox.receive(&mut receiver)));
+
+        assert!(!received.is_empty());
+        assert_eq!(received.len(), sent.iter().map(Vec::len).sum::<usize>());
+        for values in sent {
+            let of_sender: Vec<u32> =
+                received.iter().copied().filter(|value| values.contains(value)).collect();
+            assert_eq!(of_sender, values);
+        }
+        let again = vec![0; capacity as usize + 1];
+        assert_eq!(inbox.send(&again).len(), capacity as usize);
+    }
+}
+
+/// A slot used again needs its credit first.
+fn reuse() -> impl Fn() + Sync + Send + 'static {
+    scenario(1, 0, [&[1, 2]])
+}
+
+/// Two blocks of the sender, one slot.
+fn two_senders() -> impl Fn() + Sync + Send + 'static {
+    scenario(1, 0, [&[1], &[2]])
+}
+
+#[test]
+fn packets_arrive_in_order_and_slots_are_used_again() {
+    holds(reuse());
+    holds(scenario(2, 0, [&[1, 2, 3]]));
+}
+
+#[test]
+fn two_senders_claim_different_slots() {
+    holds(two_senders());
+    holds(scenario(2, 0, [&[1], &[2]]));
+}
+
+#[test]
+fn positions_wrap_around() {
+    holds(scenario(1, u32::MAX, [&[1, 2]]));
+    holds(scenario(2, u32::MAX - 1, [&[1, 2, 3]]));
+    holds(scenario(2, u32::MAX, [&[1], &[2]]));
+}
+
+#[test]
+fn a_claim_that_is_no_exchange_is_caught() {
+    fails_with(Fault::ClaimByStore as usize, two_senders());
+}
+
+#[test]
+fn an_epoch_before_the_payload_is_caught() {
+    fails_with(Fault::EpochBeforePayload as usize, reuse());
+}
+
+#[test]
+fn an_epoch_without_release_is_caught() {
+    fails_with(Fault::EpochWithoutRelease as usize, reuse());
+}
+
+#[test]
+fn credit_without_release_is_caught() {
+    fails_with(Fault::CreditWithoutRelease as usize, reuse());
+}
