@@ -1,0 +1,180 @@
+//! PageRank by power iteration.
+
+use crate::{CsrGraph, Weights};
+
+/// What is computed, and how closely.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PageRankOptions {
+    /// Probability to follow an arc, from 0 up to but not including 1.
+    pub damping: f64,
+    /// Iteration ends when the L1 norm of one sweep's change is at most this.
+    pub tolerance: f64,
+    /// Iteration ends after so many sweeps, converged or not.
+    pub max_iterations: u32,
+    /// Where a step leads that follows no arc, each as likely (twice as likely if
+    /// named twice); any vertex if empty.
+    pub personalization: Vec<u32>,
+    /// Whether arcs are followed in proportion to their weight, not each as likely.
+    pub weighted: bool,
+}
+
+impl Default for PageRankOptions {
+    fn default() -> PageRankOptions {
+        PageRankOptions {
+            damping: 0.85,
+            tolerance: 1e-6,
+            max_iterations: 1000,
+            personalization: Vec::new(),
+            weighted: false,
+        }
+    }
+}
+
+/// Ranks, and how they came about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageRank {
+    /// One rank for each vertex; they sum to 1.
+    pub ranks: Vec<f64>,
+    /// Sweeps made.
+    pub iterations: u32,
+    /// L1 norm of the last sweep's change.
+    pub delta: f64,
+    /// Whether that is at most the tolerance.
+    pub converged: bool,
+}
+
+/// Why there are no ranks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PageRankError {
+    /// Damping outside of its range.
+    #[error("damping {damping} is not at least 0 and less than 1")]
+    Damping {
+        /// The damping asked for.
+        damping: f64,
+    },
+    /// A personalization that is not a vertex.
+    #[error("personalization names {vertex}, which is not one of {vertices} vertices")]
+    Personalization {
+        /// The id named.
+        vertex: u32,
+        /// Number of vertices.
+        vertices: u32,
+    },
+    /// A weighted rank of a graph without weights.
+    #[error("the graph has no weights")]
+    NoWeights,
+    /// A weight that is negative, infinite or not a number.
+    #[error("arc {arc} weighs {weight}; weights must be finite and not negative")]
+    Weight {
+        /// Position of the arc.
+        arc: u64,
+        /// Its weight.
+        weight: f32,
+    },
+}
+
+/// Ranks of all vertices: the chance to be there after many steps, each along any
+/// arc with probability `damping`, else to a vertex of the personalization. From a
+/// vertex that no arc leaves (or no weight, if weighted) a step leads to any vertex.
+/// Parallel arcs count each.
+///
+/// # Errors
+/// Options or weights that have no meaning.
+///
+/// ```
+/// use millstream_graph::CsrGraph;
+/// use millstream_graph::reference::{PageRankOptions, pagerank};
+///
+/// let cycle = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3), (3, 0)])?;
+/// assert_eq!(pagerank(&cycle, &PageRankOptions::default())?.ranks, [0.25; 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pagerank(graph: &CsrGraph, options: &PageRankOptions) -> Result<PageRank, PageRankError> {
+    let sweep = Sweep::new(graph, options)?;
+    let vertices = graph.vertices() as usize;
+    let mut ranks = vec![1.0 / vertices as f64; vertices];
+    let (mut iterations, mut delta) = (0, if vertices == 0 { 0.0 } else { f64::INFINITY });
+    while delta > options.tolerance && iterations < options.max_iterations {
+        let next = sweep.apply(&ranks);
+        delta = next.iter().zip(&ranks).map(|(next, rank)| (next - rank).abs()).sum();
+        ranks = next;
+        iterations += 1;
+    }
+    Ok(PageRank { ranks, iterations, delta, converged: delta <= options.tolerance })
+}
+
+/// One step, under which the ranks are a fixed point. It brings any two vectors
+/// closer by the factor `damping`, in the L1 norm.
+#[derive(Debug)]
+pub(crate) struct Sweep<'a> {
+    graph: &'a CsrGraph,
+    options: &'a PageRankOptions,
+    /// Sum of the weights of each row, or its length.
+    row_weights: Vec<f64>,
+}
+
+impl<'a> Sweep<'a> {
+    pub(crate) fn new(
+        graph: &'a CsrGraph,
+        options: &'a PageRankOptions,
+    ) -> Result<Sweep<'a>, PageRankError> {
+        let (vertices, damping) = (graph.vertices(), options.damping);
+        if !(0.0..1.0).contains(&damping) {
+            return Err(PageRankError::Damping { damping });
+        }
+        if let Some(&vertex) = options.personalization.iter().find(|&&v| v >= vertices) {
+            return Err(PageRankError::Personalization { vertex, vertices });
+        }
+        match graph.weights() {
+            _ if !options.weighted => {}
+            None => return Err(PageRankError::NoWeights),
+            Some(Weights::Integer(_)) => {}
+            Some(Weights::Real(weights)) => {
+                let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
+                if let Some(arc) = weights.iter().position(|weight| !is_weight(weight)) {
+                    return Err(PageRankError::Weight { arc: arc as u64, weight: weights[arc] });
+                }
+            }
+        }
+        let mut sweep = Sweep { graph, options, row_weights: Vec::new() };
+        let row_weight = |vertex| graph.row(vertex).map(|arc| sweep.weight(arc)).sum();
+        sweep.row_weights = (0..vertices).map(row_weight).collect();
+        Ok(sweep)
+    }
+
+    fn weight(&self, arc: usize) -> f64 {
+        match self.graph.weights() {
+            Some(Weights::Integer(weights)) if self.options.weighted => f64::from(weights[arc]),
+            Some(Weights::Real(weights)) if self.options.weighted => f64::from(weights[arc]),
+            _ => 1.0,
+        }
+    }
+
+    /// The ranks after a step from `ranks`, of which there is one for each vertex.
+    pub(crate) fn apply(&self, ranks: &[f64]) -> Vec<f64> {
+        let PageRankOptions { damping, personalization, .. } = self.options;
+        let is_dangling = |&(_, weight): &(&f64, &f64)| *weight == 0.0;
+        let dangling: f64 =
+            ranks.iter().zip(&self.row_weights).filter(is_dangling).map(|(rank, _)| rank).sum();
+        let mut to_any = damping * dangling;
+        if personalization.is_empty() {
+            to_any += 1.0 - damping;
+        }
+        let mut next = vec![to_any / ranks.len() as f64; ranks.len()];
+        for &vertex in personalization {
+            next[vertex as usize] += (1.0 - damping) / personalization.len() as f64;
+        }
+        for (vertex, (&rank, &row_weight)) in ranks.iter().zip(&self.row_weights).enumerate() {
+            if row_weight == 0.0 {
+                continue;
+            }
+            let share = damping * rank / row_weight;
+            for arc in self.graph.row(vertex as u32) {
+                next[self.graph.targets()[arc] as usize] += share * self.weight(arc);
+            }
+        }
+        next
+    }
+}

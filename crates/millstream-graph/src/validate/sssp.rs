@@ -1,0 +1,329 @@
+//! Are these the shortest distances?
+
+use rayon::prelude::*;
+
+use crate::reference::{Distances, SsspError};
+use crate::{CsrGraph, Weights};
+
+/// What is wrong with distances or predecessors.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SsspFault {
+    /// The question has no answer: no weights, a wrong weight or source.
+    #[error(transparent)]
+    Question(#[from] SsspError),
+    /// Distances that are not of the weights' type.
+    #[error("distances and weights are of different types")]
+    Type,
+    /// Not one value for each vertex.
+    #[error("{values} values for {vertices} vertices")]
+    Length {
+        /// Values given.
+        values: usize,
+        /// Vertices of the graph.
+        vertices: usize,
+    },
+    /// A source that is not at distance 0.
+    #[error("source {vertex} is at distance {distance}")]
+    Source {
+        /// The source.
+        vertex: u32,
+        /// Its distance.
+        distance: f64,
+    },
+    /// Negative, or not a number.
+    #[error("vertex {vertex} is at distance {distance}")]
+    NotADistance {
+        /// The vertex.
+        vertex: u32,
+        /// Its distance.
+        distance: f64,
+    },
+    /// An arc that makes the distance of its target smaller, or finite.
+    #[error("arc {from} -> {to} relaxes distance {distance} of vertex {to}")]
+    Relaxable {
+        /// Source of the arc.
+        from: u32,
+        /// Target of the arc.
+        to: u32,
+        /// The target's distance.
+        distance: f64,
+    },
+    /// A finite distance that is no path's length.
+    #[error("no path from the source is as long as distance {distance} of vertex {vertex}")]
+    Unsupported {
+        /// The vertex.
+        vertex: u32,
+        /// Its distance.
+        distance: f64,
+    },
+    /// A predecessor without a tight arc, one where none belongs, or none where one
+    /// belongs.
+    #[error("vertex {predecessor} is not a predecessor of vertex {vertex}")]
+    Predecessor {
+        /// The vertex.
+        vertex: u32,
+        /// What was said to precede it.
+        predecessor: u32,
+    },
+    /// Predecessors that lead back to where they start.
+    #[error("the predecessors of vertex {vertex} form a cycle")]
+    Cycle {
+        /// A vertex of the cycle.
+        vertex: u32,
+    },
+}
+
+/// Checks distances from the nearest of several sources: sources are at 0, no arc
+/// can be relaxed, and every finite vertex is reached from a source by a walk over
+/// tight arcs (those that give their target exactly its distance, in the arithmetic
+/// of its type). Zero weights are allowed.
+///
+/// # Errors
+/// A fault found.
+pub fn sssp_distances(
+    graph: &CsrGraph,
+    sources: &[u32],
+    distances: &Distances,
+) -> Result<(), SsspFault> {
+    match (graph.weights().ok_or(SsspError::NoWeights)?, distances) {
+        (Weights::Integer(weights), Distances::Integer(distances)) => {
+            Paths::new(graph, sources, weights, distances)?.check(sources)
+        }
+        (Weights::Real(weights), Distances::Real(distances)) => {
+            Paths::new(graph, sources, weights, distances)?.check(sources)
+        }
+        _ => Err(SsspFault::Type),
+    }
+}
+
+/// The arithmetic of a type of weights and distances.
+pub(super) trait Distance: Copy + PartialOrd + Default + Into<f64> + Send + Sync {
+    const UNREACHED: Self;
+
+    /// Whether an arc may weigh this, or a vertex be at this distance.
+    fn is_valid(self) -> bool;
+
+    /// The distance at the end of an arc; `None` if it overflows.
+    fn extended(self, weight: Self) -> Option<Self>;
+}
+
+impl Distance for u32 {
+    const UNREACHED: u32 = u32::MAX;
+
+    fn is_valid(self) -> bool {
+        true
+    }
+
+    fn extended(self, weight: u32) -> Option<u32> {
+        self.checked_add(weight).filter(|&sum| sum != u32::UNREACHED)
+    }
+}
+
+impl Distance for f32 {
+    const UNREACHED: f32 = f32::INFINITY;
+
+    fn is_valid(self) -> bool {
+        self >= 0.0
+    }
+
+    fn extended(self, weight: f32) -> Option<f32> {
+        Some(self + weight).filter(|sum| sum.is_finite())
+    }
+}
+
+/// A graph with distances of the type of its weights, all of them valid.
+pub(super) struct Paths<'a, D> {
+    pub(super) graph: &'a CsrGraph,
+    weights: &'a [D],
+    distances: &'a [D],
+}
+
+impl<'a, D: Distance> Paths<'a, D> {
+    pub(super) fn new(
+        graph: &'a CsrGraph,
+        sources: &[u32],
+        weights: &'a [D],
+        distances: &'a [D],
+    ) -> Result<Paths<'a, D>, SsspFault> {
+        let vertices = graph.vertices();
+        if distances.len() != vertices as usize {
+            let (values, vertices) = (distances.len(), vertices as usize);
+            return Err(SsspFault::Length { values, vertices });
+        }
+        if let Some(&source_vertex) = sources.iter().find(|&&source| source >= vertices) {
+            return Err(SsspError::Source { source_vertex, vertices }.into());
+        }
+        let is_weight = |weight: D| weight.is_valid() && weight.into().is_finite();
+        if let Some(arc) = weights.par_iter().position_first(|&weight| !is_weight(weight)) {
+            let weight: f64 = weights[arc].into();
+            return Err(SsspError::Weight { arc: arc as u64, weight: weight as f32 }.into());
+        }
+        if let Some(vertex) = distances.par_iter().position_first(|distance| !distance.is_valid()) {
+            let (vertex, distance) = (vertex as u32, distances[vertex].into());
+            return Err(SsspFault::NotADistance { vertex, distance });
+        }
+        Ok(Paths { graph, weights, distances })
+    }
+
+    fn check(&self, sources: &[u32]) -> Result<(), SsspFault> {
+        if let Some(&vertex) = sources.iter().find(|&&v| self.distance(v) != D::default()) {
+            return Err(SsspFault::Source { vertex, distance: self.distance(vertex).into() });
+        }
+        (0..self.graph.vertices()).into_par_iter().try_for_each(|from| {
+            let mut row = if self.is_reached(from) { self.graph.row(from) } else { 0..0 };
+            match row.find(|&arc| self.is_relaxable(from, arc)) {
+                Some(arc) => {
+                    let to = self.graph.targets()[arc];
+                    Err(SsspFault::Relaxable { from, to, distance: self.distance(to).into() })
+                }
+                None => Ok(()),
+            }
+        })?;
+        let walked = self.walk_tight_arcs(sources);
+        let unsupported = |&vertex: &u32| self.is_reached(vertex) && !walked[vertex as usize];
+        match (0..self.graph.vertices()).find(unsupported) {
+            Some(vertex) => {
+                Err(SsspFault::Unsupported { vertex, distance: self.distance(vertex).into() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn distance(&self, vertex: u32) -> D {
+        self.distances[vertex as usize]
+    }
+
+    pub(super) fn is_reached(&self, vertex: u32) -> bool {
+        self.distance(vertex) != D::UNREACHED
+    }
+
+    /// For an arc that leaves a vertex that is reached.
+    fn is_relaxable(&self, from: u32, arc: usize) -> bool {
+        let to = self.graph.targets()[arc];
+        let through = self.distance(from).extended(self.weights[arc]);
+        !self.is_reached(to) || through.is_some_and(|through| through < self.distance(to))
+    }
+
+    pub(super) fn is_tight(&self, from: u32, arc: usize) -> bool {
+        let to = self.graph.targets()[arc];
+        self.is_reached(from)
+            && self.distance(from).extended(self.weights[arc]) == Some(self.distance(to))
+    }
+
+    fn walk_tight_arcs(&self, sources: &[u32]) -> Vec<bool> {
+        let mut walked = vec![false; self.distances.len()];
+        sources.iter().for_each(|&source| walked[source as usize] = true);
+        let mut ahead = sources.to_vec();
+        while let Some(from) = ahead.pop() {
+            for arc in self.graph.row(from) {
+                let to = self.graph.targets()[arc];
+                if !walked[to as usize] && self.is_tight(from, arc) {
+                    walked[to as usize] = true;
+                    ahead.push(to);
+                }
+            }
+        }
+        walked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+
+    /// 0 -2-> 1 -3-> 2, 0 -9-> 2, 2 -0-> 3 -0-> 2, and 4 -0-> 5 -0-> 4 apart.
+    fn graph() -> CsrGraph {
+        let arcs = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 2), (4, 5), (5, 4)];
+        let weights = Weights::Integer(vec![2, 9, 3, 0, 0, 0, 0]);
+        CsrGraph::from_edges(6, &arcs).unwrap().with_weights(Some(weights)).unwrap()
+    }
+
+    fn real_graph() -> CsrGraph {
+        let weights = Weights::Real(vec![0.1, 9.0, 0.2, 0.0, 0.0, 0.0, 0.0]);
+        graph().with_weights(Some(weights)).unwrap()
+    }
+
+    const UN: u32 = u32::MAX;
+
+    fn check(distances: [u32; 6]) -> Result<(), SsspFault> {
+        sssp_distances(&graph(), &[0], &Distances::Integer(distances.to_vec()))
+    }
+
+    #[test]
+    fn the_reference_is_valid() {
+        assert_eq!(check([0, 2, 5, 5, UN, UN]), Ok(()));
+        for graph in [graph(), real_graph()] {
+            for sources in [&[0][..], &[1], &[0, 4], &[]] {
+                let distances = reference::dijkstra(&graph, sources).unwrap();
+                assert_eq!(sssp_distances(&graph, sources, &distances), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn planted_faults_are_found() {
+        use SsspFault::*;
+        assert_eq!(check([1, 2, 5, 5, UN, UN]), Err(Source { vertex: 0, distance: 1.0 }));
+        let longer = check([0, 2, 9, 9, UN, UN]);
+        assert_eq!(longer, Err(Relaxable { from: 1, to: 2, distance: 9.0 }));
+        assert!(matches!(check([0, 2, 5, UN, UN, UN]), Err(Relaxable { from: 2, to: 3, .. })));
+        assert_eq!(check([0, 1, 4, 4, UN, UN]), Err(Unsupported { vertex: 1, distance: 1.0 }));
+        // Vertices 2 and 3 support each other, by arcs of weight 0.
+        assert_eq!(check([0, 2, 4, 4, UN, UN]), Err(Unsupported { vertex: 2, distance: 4.0 }));
+        // So do 4 and 5, which no path reaches.
+        assert_eq!(check([0, 2, 5, 5, 7, 7]), Err(Unsupported { vertex: 4, distance: 7.0 }));
+        assert_eq!(check([0, 2, 5, 5, 0, 0]), Err(Unsupported { vertex: 4, distance: 0.0 }));
+        let short = sssp_distances(&graph(), &[0], &Distances::Integer(vec![0]));
+        assert_eq!(short, Err(Length { values: 1, vertices: 6 }));
+        assert_eq!(sssp_distances(&graph(), &[0], &Distances::Real(vec![0.0; 6])), Err(Type));
+        let source = sssp_distances(&graph(), &[6], &Distances::Integer(vec![UN; 6]));
+        let expected = SsspError::Source { source_vertex: 6, vertices: 6 };
+        assert_eq!(source, Err(Question(expected)));
+        let weights = graph().with_weights(None).unwrap();
+        let unweighted = sssp_distances(&weights, &[0], &Distances::Integer(vec![0; 6]));
+        assert_eq!(unweighted, Err(Question(SsspError::NoWeights)));
+    }
+
+    #[test]
+    fn reals_are_tight_as_they_are_rounded() {
+        let far = f32::INFINITY;
+        let check = |distances: [f32; 6]| {
+            sssp_distances(&real_graph(), &[0], &Distances::Real(distances.to_vec()))
+        };
+        let sum = 0.1f32 + 0.2;
+        assert_eq!(check([0.0, 0.1, sum, sum, far, far]), Ok(()));
+        let less = sum.next_down();
+        let below = check([0.0, 0.1, less, less, far, far]);
+        assert!(matches!(below, Err(SsspFault::Unsupported { vertex: 2, .. })));
+        let more = sum.next_up();
+        let above = check([0.0, 0.1, more, more, far, far]);
+        assert!(matches!(above, Err(SsspFault::Relaxable { from: 1, to: 2, .. })));
+        for wrong in [f32::NAN, -1.0] {
+            let fault = check([0.0, 0.1, sum, wrong, far, far]);
+            assert!(matches!(fault, Err(SsspFault::NotADistance { vertex: 3, .. })));
+        }
+        for wrong in [f32::NAN, -1.0, f32::INFINITY] {
+            let weights = Weights::Real(vec![0.1, 9.0, 0.2, 0.0, 0.0, 0.0, wrong]);
+            let graph = graph().with_weights(Some(weights)).unwrap();
+            let fault = sssp_distances(&graph, &[0], &Distances::Real(vec![far; 6]));
+            let expected =
+                |fault| matches!(fault, SsspFault::Question(SsspError::Weight { arc: 6, .. }));
+            assert!(expected(fault.unwrap_err()));
+        }
+    }
+
+    #[test]
+    fn overflow_does_not_hide_a_path() {
+        let weights = Some(Weights::Integer(vec![u32::MAX - 1, 1]));
+        let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)]).unwrap().with_weights(weights);
+        let path = path.unwrap();
+        let overflow = reference::dijkstra(&path, &[0]);
+        assert_eq!(overflow, Err(SsspError::Overflow { vertex: 2 }));
+        for wrong in [0, UN] {
+            let distances = Distances::Integer(vec![0, u32::MAX - 1, wrong]);
+            assert!(sssp_distances(&path, &[0], &distances).is_err());
+        }
+    }
+}
