@@ -2,6 +2,9 @@
 
 use rayon::prelude::*;
 
+use crate::build::{self, ArcSource, ArcWeight, Duplicates};
+use crate::storage::Storage;
+
 /// Arc weights, as the file or the generator gave them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Weights {
@@ -56,6 +59,29 @@ pub enum GraphError {
         /// Number of arcs.
         arcs: u64,
     },
+    /// A weight is infinite or not a number.
+    #[error("the weight of arc {arc} is not a finite number")]
+    WeightNotFinite {
+        /// Position of the arc in its row order.
+        arc: u64,
+    },
+    /// There are more or fewer original ids than vertices.
+    #[error("{ids} original ids for {vertices} vertices")]
+    OriginalIdCount {
+        /// Number of ids.
+        ids: u64,
+        /// Number of vertices.
+        vertices: u64,
+    },
+    /// Arcs that are gone through twice were not the same both times.
+    #[error("the source of arcs gave other arcs when it was gone through again")]
+    ArcsChanged,
+    /// Memory that is not there.
+    #[error("a table of {bytes} bytes does not fit in memory")]
+    OutOfMemory {
+        /// Size of the table.
+        bytes: u64,
+    },
     /// More vertices than 32-bit ids can name.
     #[error("{vertices} vertices do not fit 32-bit ids")]
     TooManyVertices {
@@ -76,10 +102,11 @@ pub enum GraphError {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CsrGraph {
-    offsets: Vec<u64>,
-    targets: Vec<u32>,
+    offsets: Storage<u64>,
+    targets: Storage<u32>,
     weights: Option<Weights>,
     lattice_width: Option<u32>,
+    original_ids: Option<Vec<u64>>,
 }
 
 impl CsrGraph {
@@ -87,10 +114,19 @@ impl CsrGraph {
     /// vertices and ends at `targets.len()`.
     ///
     /// # Errors
-    /// Offsets that are no row index, targets out of range, a wrong number of weights.
+    /// Offsets that are no row index, targets out of range, a wrong number of
+    /// weights, a weight that is not finite.
     pub fn from_csr(
         offsets: Vec<u64>,
         targets: Vec<u32>,
+        weights: Option<Weights>,
+    ) -> Result<CsrGraph, GraphError> {
+        CsrGraph::from_storage(Storage::Owned(offsets), Storage::Owned(targets), weights)
+    }
+
+    pub(crate) fn from_storage(
+        offsets: Storage<u64>,
+        targets: Storage<u32>,
         weights: Option<Weights>,
     ) -> Result<CsrGraph, GraphError> {
         let arcs = targets.len() as u64;
@@ -98,27 +134,31 @@ impl CsrGraph {
         if vertices > u64::from(u32::MAX) {
             return Err(GraphError::TooManyVertices { vertices });
         }
-        if offsets.first() != Some(&0) || offsets.last() != Some(&arcs) {
+        if offsets.first() != Some(&0) {
             return Err(GraphError::Offsets { row: 0, arcs });
         }
         if let Some(row) = offsets.par_windows(2).position_first(|pair| pair[0] > pair[1]) {
             return Err(GraphError::Offsets { row: row as u64, arcs });
         }
-        if let Some(arc) =
-            targets.par_iter().position_first(|&target| u64::from(target) >= vertices)
-        {
-            return Err(GraphError::VertexOutOfRange {
-                arc: arc as u64,
-                vertex: targets[arc],
-                vertices,
-            });
+        if offsets.last() != Some(&arcs) {
+            return Err(GraphError::Offsets { row: vertices.saturating_sub(1), arcs });
+        }
+        let is_fault = |&target: &u32| u64::from(target) >= vertices;
+        if let Some(arc) = targets.par_iter().position_first(is_fault) {
+            let (arc, vertex) = (arc as u64, targets[arc]);
+            return Err(GraphError::VertexOutOfRange { arc, vertex, vertices });
         }
         if let Some(weights) = &weights
             && weights.len() as u64 != arcs
         {
             return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
         }
-        Ok(CsrGraph { offsets, targets, weights, lattice_width: None })
+        if let Some(Weights::Real(weights)) = &weights
+            && let Some(arc) = weights.par_iter().position_first(|weight| !weight.is_finite())
+        {
+            return Err(GraphError::WeightNotFinite { arc: arc as u64 });
+        }
+        Ok(CsrGraph { offsets, targets, weights, lattice_width: None, original_ids: None })
     }
 
     /// Takes arrays that are known to be a graph.
@@ -127,7 +167,13 @@ impl CsrGraph {
         targets: Vec<u32>,
         weights: Option<Weights>,
     ) -> CsrGraph {
-        CsrGraph { offsets, targets, weights, lattice_width: None }
+        CsrGraph {
+            offsets: Storage::Owned(offsets),
+            targets: Storage::Owned(targets),
+            weights,
+            lattice_width: None,
+            original_ids: None,
+        }
     }
 
     /// Builds rows from arcs `(source, target)`, directed as given; rows keep
@@ -136,27 +182,61 @@ impl CsrGraph {
     /// # Errors
     /// An arc that names a vertex of `vertices` or more.
     pub fn from_edges(vertices: u32, edges: &[(u32, u32)]) -> Result<CsrGraph, GraphError> {
-        let check = |&(source, target): &(u32, u32)| source.max(target) >= vertices;
-        if let Some(arc) = edges.par_iter().position_first(check) {
-            let (source, target) = edges[arc];
-            let vertex = source.max(target);
-            return Err(GraphError::VertexOutOfRange {
-                arc: arc as u64,
-                vertex,
-                vertices: u64::from(vertices),
-            });
+        build::from_arcs(vertices, &EdgeSlice(edges), Duplicates::Keep)
+    }
+
+    /// Builds rows from arcs `(source, target, weight)`, directed as given; rows
+    /// are in ascending order of target, then weight.
+    ///
+    /// # Errors
+    /// An arc that names a vertex of `vertices` or more, or a weight that is not
+    /// finite.
+    pub fn from_weighted_edges<W: ArcWeight>(
+        vertices: u32,
+        edges: &[(u32, u32, W)],
+    ) -> Result<CsrGraph, GraphError> {
+        build::from_arcs(vertices, &EdgeSlice(edges), Duplicates::Keep)
+    }
+
+    /// The graph, known to be a lattice whose rows are `width` vertices wide.
+    #[must_use]
+    pub fn with_lattice_width(mut self, width: Option<u32>) -> CsrGraph {
+        self.lattice_width = width;
+        self
+    }
+
+    /// The graph, with the ids that its vertices had where it came from, in
+    /// ascending order of the present ids.
+    ///
+    /// # Errors
+    /// A number of ids that is not the number of vertices.
+    pub fn with_original_ids(mut self, ids: Vec<u64>) -> Result<CsrGraph, GraphError> {
+        if ids.len() as u64 != u64::from(self.vertices()) {
+            let vertices = u64::from(self.vertices());
+            return Err(GraphError::OriginalIdCount { ids: ids.len() as u64, vertices });
         }
-        let mut sorted = edges.to_vec();
-        sorted.par_sort_unstable();
-        let mut offsets = vec![0u64; vertices as usize + 1];
-        for &(source, _) in &sorted {
-            offsets[source as usize + 1] += 1;
-        }
-        for vertex in 0..vertices as usize {
-            offsets[vertex + 1] += offsets[vertex];
-        }
-        let targets = sorted.into_iter().map(|(_, target)| target).collect();
-        Ok(CsrGraph { offsets, targets, weights: None, lattice_width: None })
+        self.original_ids = Some(ids);
+        Ok(self)
+    }
+
+    /// Replaces the weights.
+    ///
+    /// # Errors
+    /// A wrong number of weights, or one that is not finite.
+    pub fn with_weights(self, weights: Option<Weights>) -> Result<CsrGraph, GraphError> {
+        let CsrGraph { offsets, targets, lattice_width, original_ids, .. } = self;
+        let graph = CsrGraph::from_storage(offsets, targets, weights)?;
+        Ok(CsrGraph { lattice_width, original_ids, ..graph })
+    }
+
+    /// Width of the lattice, if the graph's generator said that it is one.
+    pub fn lattice_width(&self) -> Option<u32> {
+        self.lattice_width
+    }
+
+    /// Ids that the vertices had in the file, if they were renumbered.
+    pub fn original_ids(&self) -> Option<&[u64]> {
+        self.original_ids.as_deref()
     }
 
     /// Number of vertices.
@@ -207,33 +287,36 @@ impl CsrGraph {
     pub fn row(&self, vertex: u32) -> std::ops::Range<usize> {
         self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize
     }
+}
 
-    /// Other weights, or none.
-    ///
-    /// # Errors
-    /// A number of weights that is not the number of arcs.
-    pub fn with_weights(mut self, weights: Option<Weights>) -> Result<CsrGraph, GraphError> {
-        if let Some(weights) = &weights
-            && weights.len() as u64 != self.arcs()
-        {
-            return Err(GraphError::WeightCount {
-                weights: weights.len() as u64,
-                arcs: self.arcs(),
-            });
-        }
-        self.weights = weights;
-        Ok(self)
+/// Arcs in memory.
+struct EdgeSlice<'a, E>(&'a [E]);
+
+/// Arcs a chunk of a slice has.
+const SLICE_CHUNK: usize = 1 << 14;
+
+impl ArcSource for EdgeSlice<'_, (u32, u32)> {
+    type Weight = ();
+
+    fn chunks(&self) -> usize {
+        self.0.len().div_ceil(SLICE_CHUNK)
     }
 
-    /// Width of the lattice that the graph was generated on, whose vertices are
-    /// numbered row by row; `None` for any other graph.
-    pub fn lattice_width(&self) -> Option<u32> {
-        self.lattice_width
+    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, ())) {
+        let rest = &self.0[chunk * SLICE_CHUNK..];
+        rest.iter().take(SLICE_CHUNK).for_each(|&(source, target)| emit(source, target, ()));
+    }
+}
+
+impl<W: ArcWeight> ArcSource for EdgeSlice<'_, (u32, u32, W)> {
+    type Weight = W;
+
+    fn chunks(&self) -> usize {
+        self.0.len().div_ceil(SLICE_CHUNK)
     }
 
-    /// Records the width of the lattice.
-    pub fn with_lattice_width(mut self, width: u32) -> CsrGraph {
-        self.lattice_width = Some(width);
-        self
+    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, W)) {
+        let rest = &self.0[chunk * SLICE_CHUNK..];
+        rest.iter().take(SLICE_CHUNK).for_each(|&(from, to, weight)| emit(from, to, weight));
     }
 }

@@ -1,12 +1,15 @@
 //! CSR graphs: readers, writers, generators, partitioners, references, validators.
 
+pub mod build;
 mod csr;
 pub mod generate;
 pub mod partition;
 mod random;
 pub mod read;
 pub mod reference;
+mod rows;
 pub mod source;
+mod storage;
 mod symmetric;
 pub mod validate;
 

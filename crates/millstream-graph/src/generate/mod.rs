@@ -26,7 +26,7 @@ pub use road::{KEEP_PERMILLE, road};
 pub use social::social;
 pub use weights::{random_weights, unit_weights};
 
-use crate::symmetric::{EdgeSource, OutOfMemory, symmetric_rows};
+use crate::symmetric::{EdgeSource, symmetric_graph};
 use crate::{CsrGraph, GraphError, Weights};
 
 /// What every generator takes.
@@ -66,21 +66,9 @@ pub enum GenerateError {
     /// No weight is between 1 and 0.
     #[error("the largest weight must be at least 1")]
     NoWeight,
-    /// Memory that is not there.
-    #[error("a table of {bytes} bytes does not fit in memory")]
-    OutOfMemory {
-        /// Size of the table.
-        bytes: u64,
-    },
-    /// The arrays are no graph.
+    /// Too large a graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
-}
-
-impl From<OutOfMemory> for GenerateError {
-    fn from(OutOfMemory { bytes }: OutOfMemory) -> GenerateError {
-        GenerateError::OutOfMemory { bytes }
-    }
 }
 
 fn build(
@@ -94,10 +82,10 @@ fn build(
     if options.max_weight == Some(0) {
         return Err(GenerateError::NoWeight);
     }
-    let rows = symmetric_rows(count, source)?;
-    let weight = |max| weights::hashed(&rows.offsets, &rows.targets, max, options.seed);
+    let graph = symmetric_graph(count, source)?;
+    let weight = |max| weights::hashed(graph.offsets(), graph.targets(), max, options.seed);
     let weights = options.max_weight.map(weight).map(Weights::Integer);
-    Ok(CsrGraph::from_csr(rows.offsets, rows.targets, weights)?)
+    Ok(graph.with_weights(weights)?)
 }
 
 #[cfg(test)]

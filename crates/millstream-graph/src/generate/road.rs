@@ -34,7 +34,7 @@ pub fn road(
     }
     let random = CounterRandom::new(options.seed, Purpose::Edges);
     let lattice = Lattice { width, height, keep_permille, random };
-    Ok(build(lattice.items(), &lattice, options)?.with_lattice_width(width))
+    Ok(build(lattice.items(), &lattice, options)?.with_lattice_width(Some(width)))
 }
 
 impl EdgeSource for Lattice {

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::random::{CounterRandom, Purpose};
-use crate::symmetric::row_blocks;
+use crate::rows::row_blocks;
 use crate::{CsrGraph, Weights};
 
 /// A weight of 1 for every arc.

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 
 use super::{Partition, PartitionError, contiguous_blocks};
 use crate::CsrGraph;
-use crate::symmetric::{EdgeSource, OutOfMemory, Rows, symmetric_rows};
+use crate::symmetric::{EdgeSource, symmetric_graph};
 
 /// METIS draws from the C library's generator, which it seeds at the start of a
 /// call: calls at the same time would draw from each other's numbers.
@@ -23,16 +23,16 @@ pub fn metis(graph: &CsrGraph, parts: usize) -> Result<Partition, PartitionError
     if parts <= 1 || parts >= graph.vertices() as usize {
         return Ok(contiguous_blocks(graph, parts));
     }
-    let Rows { offsets, targets } = symmetric_rows(graph.vertices(), &Arcs(graph))?;
-    let (vertices, arcs) = (graph.vertices(), targets.len() as u64);
+    let undirected = symmetric_graph(graph.vertices(), &Arcs(graph))?;
+    let (vertices, arcs) = (graph.vertices(), undirected.arcs());
     let too_large = || PartitionError::TooLargeForMetis { vertices, arcs, parts };
     // The sum of all weights bounds every other number.
     let total_weight = arcs + u64::from(vertices);
     i32::try_from(total_weight).map_err(|_| too_large())?;
     let metis_parts = i32::try_from(parts).map_err(|_| too_large())?;
 
-    let index: Vec<i32> = offsets.iter().map(|&offset| offset as i32).collect();
-    let neighbors: Vec<i32> = targets.into_iter().map(|target| target as i32).collect();
+    let index: Vec<i32> = undirected.offsets().iter().map(|&offset| offset as i32).collect();
+    let neighbors: Vec<i32> = undirected.targets().iter().map(|&target| target as i32).collect();
     let weights: Vec<i32> = index.windows(2).map(|row| row[1] - row[0] + 1).collect();
     let mut part_of = vec![0; vertices as usize];
     let _guard = ONE_AT_A_TIME.lock();
@@ -56,11 +56,5 @@ impl EdgeSource for Arcs<'_> {
     fn edges(&self, vertex: u64, mut emit: impl FnMut(u32, u32)) {
         let vertex = vertex as u32;
         self.0.neighbors(vertex).iter().for_each(|&target| emit(vertex, target));
-    }
-}
-
-impl From<OutOfMemory> for PartitionError {
-    fn from(OutOfMemory { bytes }: OutOfMemory) -> PartitionError {
-        PartitionError::OutOfMemory { bytes }
     }
 }

@@ -24,7 +24,7 @@ pub use random::random;
 
 use rayon::prelude::*;
 
-use crate::CsrGraph;
+use crate::{CsrGraph, GraphError};
 
 /// Why there is no such partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,12 +58,9 @@ pub enum PartitionError {
         /// Its reason.
         reason: String,
     },
-    /// Memory that is not there.
-    #[error("a table of {bytes} bytes does not fit in memory")]
-    OutOfMemory {
-        /// Size of the table.
-        bytes: u64,
-    },
+    /// The graph without directions is too large.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
 }
 
 /// Vertices spread over parts, of which some may be empty. Inside the partition a

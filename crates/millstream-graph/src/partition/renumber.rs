@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::symmetric::{offsets, row_blocks};
+use crate::rows::{offsets, row_blocks};
 use crate::{CsrGraph, Weights};
 
 /// The graph with vertex `originals[new]` named `new`; rows are sorted, and

@@ -304,14 +304,12 @@ mod tests {
             let fault = check([0.0, 0.1, sum, wrong, far, far]);
             assert!(matches!(fault, Err(SsspFault::NotADistance { vertex: 3, .. })));
         }
-        for wrong in [f32::NAN, -1.0, f32::INFINITY] {
-            let weights = Weights::Real(vec![0.1, 9.0, 0.2, 0.0, 0.0, 0.0, wrong]);
-            let graph = graph().with_weights(Some(weights)).unwrap();
-            let fault = sssp_distances(&graph, &[0], &Distances::Real(vec![far; 6]));
-            let expected =
-                |fault| matches!(fault, SsspFault::Question(SsspError::Weight { arc: 6, .. }));
-            assert!(expected(fault.unwrap_err()));
-        }
+        let weights = Weights::Real(vec![0.1, 9.0, 0.2, 0.0, 0.0, 0.0, -1.0]);
+        let graph = graph().with_weights(Some(weights)).unwrap();
+        let fault = sssp_distances(&graph, &[0], &Distances::Real(vec![far; 6]));
+        let expected =
+            |fault| matches!(fault, SsspFault::Question(SsspError::Weight { arc: 6, .. }));
+        assert!(expected(fault.unwrap_err()));
     }
 
     #[test]

@@ -1,0 +1,134 @@
+//! Work on all rows at once, on slices, while a graph is built.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+/// Rows of fewer arcs than this in all are one thread's work.
+const GRAIN: u64 = 1 << 16;
+
+/// Sorts each row by target, then by weight key. `keys` is empty or has one key
+/// for each target.
+pub(crate) fn sort_rows(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) {
+    let vertices = offsets.len() - 1;
+    let arcs = offsets[vertices] - offsets[0];
+    if vertices > 1 && arcs > GRAIN {
+        // Split where half of the arcs are, with a row on either side.
+        let half = offsets[0] + arcs / 2;
+        let middle = offsets.partition_point(|&offset| offset < half).clamp(1, vertices - 1);
+        let split = (offsets[middle] - offsets[0]) as usize;
+        let (left, right) = targets.split_at_mut(split);
+        let (left_keys, right_keys) = keys.split_at_mut(split.min(keys.len()));
+        rayon::join(
+            || sort_rows(&offsets[..=middle], left, left_keys),
+            || sort_rows(&offsets[middle..], right, right_keys),
+        );
+        return;
+    }
+    let mut scratch = Vec::new();
+    for pair in offsets.windows(2) {
+        let row = (pair[0] - offsets[0]) as usize..(pair[1] - offsets[0]) as usize;
+        let keys = if keys.is_empty() { &mut [][..] } else { &mut keys[row.clone()] };
+        sort_row(&mut targets[row], keys, &mut scratch);
+    }
+}
+
+fn sort_row(targets: &mut [u32], keys: &mut [u32], scratch: &mut Vec<u64>) {
+    if keys.is_empty() {
+        return if targets.len() as u64 > GRAIN {
+            targets.par_sort_unstable();
+        } else {
+            targets.sort_unstable();
+        };
+    }
+    if targets.len() < 2 {
+        return;
+    }
+    let packed = |(&target, &key): (&u32, &u32)| u64::from(target) << 32 | u64::from(key);
+    scratch.clear();
+    scratch.extend(targets.iter().zip(&*keys).map(packed));
+    match scratch.len() as u64 > GRAIN {
+        true => scratch.par_sort_unstable(),
+        false => scratch.sort_unstable(),
+    }
+    for ((target, key), arc) in targets.iter_mut().zip(keys).zip(&*scratch) {
+        (*target, *key) = ((arc >> 32) as u32, *arc as u32);
+    }
+}
+
+/// Keeps the first arc to each target in rows that are sorted, and gives back
+/// the memory of the others.
+pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, keys: &mut Vec<u32>) {
+    let (mut start, mut kept) = (0, 0);
+    for offset in &mut offsets[1..] {
+        let row = start..*offset as usize;
+        start = row.end;
+        let first = kept;
+        for arc in row {
+            if kept == first || targets[kept - 1] != targets[arc] {
+                targets[kept] = targets[arc];
+                if !keys.is_empty() {
+                    keys[kept] = keys[arc];
+                }
+                kept += 1;
+            }
+        }
+        *offset = kept as u64;
+    }
+    targets.truncate(kept);
+    targets.shrink_to_fit();
+    keys.truncate(kept);
+    keys.shrink_to_fit();
+}
+
+/// Row index from the length of each row.
+pub(crate) fn offsets(vertices: u32, lengths: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut offsets = Vec::with_capacity(vertices as usize + 1);
+    let mut sum = 0;
+    offsets.push(sum);
+    offsets.extend(lengths.map(|length| {
+        sum += length;
+        sum
+    }));
+    offsets
+}
+
+/// Cuts `values`, one for each arc, into blocks of whole rows that can be worked
+/// on in parallel.
+pub(crate) fn row_blocks<'a, T>(
+    offsets: &[u64],
+    mut values: &'a mut [T],
+) -> Vec<(Range<usize>, &'a mut [T])> {
+    const ARCS: u64 = 1 << 16;
+    const ROWS: usize = 1 << 14;
+    let (mut blocks, mut first) = (Vec::new(), 0);
+    for row in 1..offsets.len() {
+        let arcs = offsets[row] - offsets[first];
+        if arcs >= ARCS || row - first >= ROWS || row + 1 == offsets.len() {
+            let (block, rest) = values.split_at_mut(arcs as usize);
+            blocks.push((first..row, block));
+            (values, first) = (rest, row);
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_cover_all_rows() {
+        let offsets = offsets(40_000, (0..40_000).map(|row| row % 7));
+        let mut values = vec![0u32; offsets[40_000] as usize];
+        let blocks = row_blocks(&offsets, &mut values);
+        assert!(blocks.len() > 2);
+        let mut next = 0;
+        for (rows, block) in &blocks {
+            assert_eq!(rows.start, next);
+            assert_eq!(block.len() as u64, offsets[rows.end] - offsets[rows.start]);
+            next = rows.end;
+        }
+        assert_eq!(next, 40_000);
+    }
+}
