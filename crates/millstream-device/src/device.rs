@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
+use crate::gpus::Gpus;
 use crate::host::{Faults, Runner};
 use crate::ledger::Ledger;
-use crate::memory::DeviceBuffer;
+use crate::memory::{Allocation, DeviceBuffer, HostMemory};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream::{Stream, StreamKind};
+use crate::task::Task;
 use crate::{Error, Result};
 
 /// Number of an endpoint in its device set: devices in order, then the host.
@@ -54,7 +56,21 @@ pub(crate) struct DeviceCore {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) runner: Arc<Runner>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) host_memory: Arc<HostMemory>,
+    pub(crate) place: DevicePlace,
+    /// Keeps watching the GPUs' streams.
+    _gpus: Gpus,
     next_buffer: Arc<AtomicU64>,
+}
+
+/// Whose memory and streams a device's are.
+#[derive(Debug)]
+pub(crate) enum DevicePlace {
+    /// The host's.
+    Host,
+    /// A GPU's, or a share of one.
+    #[cfg(feature = "cuda")]
+    Gpu(Arc<crate::cuda::Gpu>),
 }
 
 impl DeviceCore {
@@ -62,13 +78,22 @@ impl DeviceCore {
         self.index.is_none()
     }
 
+    #[cfg(feature = "cuda")]
+    pub(crate) fn gpu_ordinal(&self) -> Option<usize> {
+        match &self.place {
+            DevicePlace::Host => None,
+            DevicePlace::Gpu(gpu) => Some(gpu.ordinal()),
+        }
+    }
+
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Takes `bytes` from the budget and numbers the buffer.
+    /// Takes `bytes` from the budget, and says how many were taken.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<u64> {
-        self.faults.check("allocate", &self.name)?;
+        // An empty buffer counts too: it is the device's own memory.
+        let bytes = bytes.max(1);
         let mut memory = self.memory.state.lock();
         let wanted = memory.in_use.saturating_add(bytes);
         if memory.budget.is_some_and(|budget| wanted > budget) {
@@ -77,8 +102,31 @@ impl DeviceCore {
         }
         memory.in_use = wanted;
         memory.peak = memory.peak.max(wanted);
+        Ok(bytes)
+    }
+
+    pub(crate) fn number_buffer(&self) -> u64 {
         // Relaxed: only a number is needed.
-        Ok(self.next_buffer.fetch_add(1, Ordering::Relaxed))
+        self.next_buffer.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether operations of this device may touch `allocation` in this way.
+    pub(crate) fn check_reach(&self, task: &Task, allocation: &Allocation) -> Result<()> {
+        let reaches = match (&self.place, task) {
+            // Copies go through the driver.
+            (_, Task::Copy { .. }) => true,
+            (DevicePlace::Host, _) => allocation.is_host_memory(),
+            #[cfg(feature = "cuda")]
+            (DevicePlace::Gpu(gpu), _) => allocation.gpu().is_none_or(|other| gpu.reaches(other)),
+        };
+        match reaches {
+            true => Ok(()),
+            false => Err(Error::OutOfReach {
+                buffer: allocation.to_string(),
+                owner: allocation.device.name.to_string(),
+                device: self.name.to_string(),
+            }),
+        }
     }
 
     pub(crate) fn give_back(&self, bytes: u64) {
@@ -144,6 +192,8 @@ pub(crate) struct Common {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) runner: Arc<Runner>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) host_memory: Arc<HostMemory>,
+    pub(crate) gpus: Gpus,
     pub(crate) next_buffer: Arc<AtomicU64>,
 }
 
@@ -152,12 +202,25 @@ impl Device {
         id: DeviceId,
         index: Option<usize>,
         name: String,
+        place: DevicePlace,
         memory: Arc<Memory>,
         common: &Common,
     ) -> Device {
-        let Common { ledger, runner, faults, next_buffer } = common.clone();
+        let Common { ledger, runner, faults, host_memory, gpus, next_buffer } = common.clone();
         let name = name.into();
-        let core = DeviceCore { id, index, name, memory, ledger, runner, faults, next_buffer };
+        let core = DeviceCore {
+            id,
+            index,
+            name,
+            memory,
+            ledger,
+            runner,
+            faults,
+            host_memory,
+            place,
+            _gpus: gpus,
+            next_buffer,
+        };
         Device { core: Arc::new(core) }
     }
 
@@ -195,7 +258,7 @@ impl Device {
     /// # Errors
     /// None on host devices.
     pub fn stream_of(&self, kind: StreamKind) -> Result<Stream> {
-        Ok(Stream::new(self.clone(), kind))
+        Stream::new(self.clone(), kind)
     }
 
     /// A buffer of `len` zeroed items.

@@ -8,21 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use crate::device::{Common, Device, DeviceId, Memory};
+use crate::Result;
+use crate::device::{Common, Device, DeviceId, DevicePlace, Memory};
 use crate::device_list::{DeviceList, Driver};
+use crate::gpus::Gpus;
 use crate::host::{Faults, Runner, Simulation, SimulationReport};
 use crate::injection::Injection;
 use crate::ledger::Ledger;
 use crate::topology::Topology;
-use crate::{Error, Result};
 
 /// Describes a [`DeviceSet`].
 #[derive(Debug)]
 pub struct DeviceSetBuilder {
-    devices: DeviceList,
+    pub(crate) devices: DeviceList,
     memory_budget: Option<u64>,
     threads: Option<usize>,
-    seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     injection: Injection,
     topology: Option<Topology>,
 }
@@ -68,47 +69,59 @@ impl DeviceSetBuilder {
     /// Opens the devices.
     ///
     /// # Errors
-    /// A driver that is not there; threads that cannot be started.
+    /// A driver or a GPU that is not there, with what to do about it; GPUs in a
+    /// simulation; threads that cannot be started.
     pub fn open(self) -> Result<DeviceSet> {
         let runner = match self.seed {
             Some(seed) => Runner::simulated(seed, &self.injection),
             None => Runner::threaded(self.threads, &self.injection)?,
         };
+        let gpus = Gpus::open(&self)?;
         let common = Common {
             ledger: Arc::new(Ledger::default()),
             runner: Arc::new(runner),
             faults: Arc::new(Faults::new(&self.injection)),
+            host_memory: Arc::new(gpus.host_memory()),
+            gpus: gpus.clone(),
             next_buffer: Arc::new(AtomicU64::new(0)),
         };
         let mut devices = Vec::new();
-        let mut ordinal = 0;
+        let mut hosts = 0;
         for entry in self.devices.entries() {
-            if entry.driver == Driver::Cuda {
-                return Err(Error::DriverUnavailable {
-                    device: self.devices.to_string(),
-                    driver: "CUDA",
-                    reason: "this version of Millstream has no CUDA driver yet; use host devices (host:4)",
-                });
-            }
-            for _ in 0..entry.count {
-                let memory = Arc::new(Memory::new(self.memory_budget));
+            for place in 0..entry.count {
+                let (prefix, ordinal) = match entry.driver {
+                    Driver::Host => ("host", hosts),
+                    Driver::Cuda => ("cuda", entry.first + place),
+                };
+                hosts += usize::from(entry.driver == Driver::Host);
+                let memory = match entry.driver {
+                    Driver::Host => Memory::new(self.memory_budget),
+                    Driver::Cuda => gpus.memory(ordinal, self.memory_budget)?,
+                };
+                let memory = Arc::new(memory);
                 for part in 0..entry.virtual_devices {
                     let name = match entry.virtual_devices {
-                        1 => format!("host:{ordinal}"),
-                        _ => format!("host:{ordinal}.{part}"),
+                        1 => format!("{prefix}:{ordinal}"),
+                        _ => format!("{prefix}:{ordinal}.{part}"),
                     };
+                    let place = gpus.place(entry.driver, ordinal)?;
                     let index = devices.len();
-                    let memory = Arc::clone(&memory);
-                    devices.push(Device::new(DeviceId(index), Some(index), name, memory, &common));
+                    let (id, memory) = (DeviceId(index), Arc::clone(&memory));
+                    devices.push(Device::new(id, Some(index), name, place, memory, &common));
                 }
-                ordinal += 1;
             }
         }
         let memory = Arc::new(Memory::new(None));
-        let host = Device::new(DeviceId(devices.len()), None, "host".to_string(), memory, &common);
-        let names = devices.iter().map(Device::name);
-        let topology = self.topology.unwrap_or_else(|| Topology::uniform(names));
-        let set = Shared { devices, host, topology, runner: common.runner };
+        let host = Device::new(
+            DeviceId(devices.len()),
+            None,
+            "host".to_string(),
+            DevicePlace::Host,
+            memory,
+            &common,
+        );
+        let topology = self.topology.unwrap_or_else(|| gpus.topology(&devices));
+        let set = Shared { devices, host, topology, runner: common.runner, gpus };
         Ok(DeviceSet { shared: Arc::new(set) })
     }
 }
@@ -126,6 +139,7 @@ struct Shared {
     host: Device,
     topology: Topology,
     runner: Arc<Runner>,
+    gpus: Gpus,
 }
 
 impl Drop for Shared {
@@ -176,7 +190,7 @@ impl DeviceSet {
 
     /// Operations submitted and not over.
     pub fn outstanding(&self) -> usize {
-        self.shared.runner.outstanding()
+        self.shared.runner.outstanding() + self.shared.gpus.outstanding()
     }
 
     /// Waits until every operation submitted so far is over. Orders nothing.
@@ -186,13 +200,13 @@ impl DeviceSet {
     pub fn quiesce(&self) -> Result<()> {
         match &*self.shared.runner {
             Runner::Simulated(simulation) => {
-                while self.outstanding() > 0 {
+                while self.shared.runner.outstanding() > 0 {
                     simulation.step()?;
                 }
             }
             Runner::Threaded(threads) => threads.wait_until_idle(),
         }
-        Ok(())
+        self.shared.gpus.quiesce()
     }
 
     /// Runs a future to its end on this thread. On threaded devices any

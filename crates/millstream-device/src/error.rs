@@ -26,7 +26,7 @@ pub enum Error {
         /// The driver's name.
         driver: &'static str,
         /// Why it is not there and what to do.
-        reason: &'static str,
+        reason: String,
     },
     /// The operating system refused something that opening devices needs.
     #[error("cannot start the host devices: {reason}")]
@@ -71,6 +71,52 @@ pub enum Error {
     NotHostAccessible {
         /// The buffer.
         buffer: String,
+    },
+    /// A kernel's argument in memory that its device cannot reach.
+    #[error("{device} does not reach {buffer} of {owner}; copy it, or use a link")]
+    OutOfReach {
+        /// The buffer.
+        buffer: String,
+        /// The device whose memory it is.
+        owner: String,
+        /// The device of the kernel.
+        device: String,
+    },
+    /// A call of the CUDA driver failed.
+    #[error("{device}: {call} failed with {reason}")]
+    Cuda {
+        /// The device.
+        device: String,
+        /// The driver's function.
+        call: &'static str,
+        /// The driver's name for it.
+        reason: String,
+    },
+    /// A kernel without device code was launched on a GPU.
+    #[error("kernel {kernel} has no CUDA source and cannot run on {device}")]
+    NoDeviceCode {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+    },
+    /// CUDA source that does not compile.
+    #[error("{file} does not compile for {architecture}:\n{log}")]
+    Compile {
+        /// Name of the source.
+        file: String,
+        /// The architecture, such as `sm_90`.
+        architecture: String,
+        /// What the compiler said.
+        log: Arc<str>,
+    },
+    /// A kernel whose parameters are not what its signature says.
+    #[error("kernel {kernel}: {reason}")]
+    Signature {
+        /// The kernel.
+        kernel: String,
+        /// How they differ.
+        reason: String,
     },
     /// An access that no event orders after the one it depends on.
     #[error(

@@ -61,6 +61,9 @@ struct EventCore {
     runner: Arc<Runner>,
     state: Mutex<State>,
     changed: Condvar,
+    /// The driver's event, for streams of GPUs.
+    #[cfg(feature = "cuda")]
+    native: std::sync::OnceLock<crate::cuda::NativeEvent>,
 }
 
 struct State {
@@ -94,7 +97,29 @@ impl Event {
             State { status: EventStatus::Pending, wakers: Vec::new(), callbacks: Vec::new() };
         let name = (number, place);
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Event { core: Arc::new(EventCore { name, clock, ledger, runner, state, changed }) }
+        Event {
+            core: Arc::new(EventCore {
+                name,
+                clock,
+                ledger,
+                runner,
+                state,
+                changed,
+                #[cfg(feature = "cuda")]
+                native: std::sync::OnceLock::new(),
+            }),
+        }
+    }
+
+    /// The driver's event: on a GPU's stream only, set before anybody sees this.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn set_native(&self, native: crate::cuda::NativeEvent) {
+        let _ = self.core.native.set(native);
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn native(&self) -> Option<&crate::cuda::NativeEvent> {
+        self.core.native.get()
     }
 
     pub(crate) fn clock(&self) -> &Clock {

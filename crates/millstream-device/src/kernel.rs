@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
+use crate::cuda_source::CudaSource;
+#[cfg(feature = "cuda")]
+use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter};
 use crate::stream::Stream;
+use crate::task::{Launch, Task};
 use crate::{Error, Result};
 
 /// What a twin found wrong; fails its stream.
@@ -137,6 +141,15 @@ impl<S: Parameter> Clone for Twin<S> {
 pub struct Kernel<S: Parameter> {
     name: Name,
     twin: Twin<S>,
+    source: Option<CudaSource>,
+    loaded: OnceLock<Arc<Loaded>>,
+}
+
+/// What has become of a kernel's source on the GPUs it has run on.
+#[derive(Default)]
+struct Loaded {
+    #[cfg(feature = "cuda")]
+    functions: parking_lot::Mutex<Vec<(u64, crate::cuda::Function)>>,
 }
 
 enum Name {
@@ -153,7 +166,8 @@ impl<S: Parameter> fmt::Debug for Kernel<S> {
 impl<S: Parameter> Kernel<S> {
     /// A kernel with a twin that captures nothing.
     pub const fn new(name: &'static str, twin: Function<S>) -> Kernel<S> {
-        Kernel { name: Name::Static(name), twin: Twin::Function(twin) }
+        let (name, twin) = (Name::Static(name), Twin::Function(twin));
+        Kernel { name, twin, source: None, loaded: OnceLock::new() }
     }
 
     /// A kernel with a twin that holds what it captures.
@@ -161,7 +175,19 @@ impl<S: Parameter> Kernel<S> {
         name: impl Into<Arc<str>>,
         twin: impl for<'a> Fn(&Grid, S::View<'a>) -> KernelResult + Send + Sync + 'static,
     ) -> Kernel<S> {
-        Kernel { name: Name::Shared(name.into()), twin: Twin::Closure(Arc::new(twin)) }
+        let (name, twin) = (Name::Shared(name.into()), Twin::Closure(Arc::new(twin)));
+        Kernel { name, twin, source: None, loaded: OnceLock::new() }
+    }
+
+    /// Adds the code that GPUs run.
+    ///
+    /// The source must do what the twin does, and touch nothing but its
+    /// arguments, as the signature says: read what is [`Read`](crate::Read),
+    /// and use atomics on what is [`Shared`](crate::Shared). Whoever writes it
+    /// promises that, as with any foreign code.
+    #[must_use]
+    pub fn with_cuda(self, source: CudaSource) -> Kernel<S> {
+        Kernel { source: Some(source), ..self }
     }
 
     /// The name, as errors give it.
@@ -183,26 +209,68 @@ impl<S: Parameter> Kernel<S> {
     {
         let mut accesses = Accesses::default();
         let bound = arguments.bind(&mut accesses)?;
-        let name: Arc<str> = match &self.name {
+        let kernel: Arc<str> = match &self.name {
             Name::Static(name) => Arc::from(*name),
             Name::Shared(name) => Arc::clone(name),
         };
-        let (twin, kernel) = (self.twin.clone(), Arc::clone(&name));
-        let device = stream.device().core.name().clone();
-        stream.submit(name, &accesses.list, move || {
-            // SAFETY: the ledger has accepted the accesses declared by `bind`,
-            // and this is their operation.
-            let view = unsafe { S::view(&bound) };
-            let grid = Grid::new(size);
-            let result = match &twin {
-                Twin::Function(twin) => twin(&grid, view),
-                Twin::Closure(twin) => twin(&grid, view),
-            };
-            result.map_err(|fault| Error::KernelFailed {
-                kernel,
-                device: device.to_string(),
-                message: fault.0.into(),
-            })
+        let device = Arc::clone(stream.device().core.name());
+        let (twin, name) = (self.twin.clone(), Arc::clone(&kernel));
+        let source = self.source.clone();
+        let loaded = Arc::clone(self.loaded.get_or_init(Arc::default));
+        let launch = BoundLaunch::<S> { twin, bound, size, kernel, device, source, loaded };
+        stream.submit(name, &accesses.list, Task::Launch(Box::new(launch)))
+    }
+}
+
+/// A kernel with its arguments.
+struct BoundLaunch<S: Parameter> {
+    twin: Twin<S>,
+    bound: S::Bound,
+    size: usize,
+    kernel: Arc<str>,
+    device: Arc<str>,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
+    source: Option<CudaSource>,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
+    loaded: Arc<Loaded>,
+}
+
+impl<S: Parameter> Launch for BoundLaunch<S> {
+    fn run_twin(&self) -> Result<()> {
+        // SAFETY: the ledger has accepted the accesses declared by `bind`, and
+        // this is their operation.
+        let view = unsafe { S::view(&self.bound) };
+        let grid = Grid::new(self.size);
+        let result = match &self.twin {
+            Twin::Function(twin) => twin(&grid, view),
+            Twin::Closure(twin) => twin(&grid, view),
+        };
+        result.map_err(|fault| Error::KernelFailed {
+            kernel: Arc::clone(&self.kernel),
+            device: self.device.to_string(),
+            message: fault.0.into(),
         })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
+        let Some(source) = &self.source else {
+            let (kernel, device) = (self.kernel.to_string(), self.device.to_string());
+            return Err(Error::NoDeviceCode { kernel, device });
+        };
+        let mut arguments = ArgumentWriter::default();
+        S::write(&self.bound, &mut arguments);
+        let mut functions = self.loaded.functions.lock();
+        let known = functions.iter().find(|(gpu, _)| *gpu == lane.gpu());
+        let function = match known {
+            Some((_, function)) => *function,
+            None => {
+                let function = lane.load(&self.kernel, source, arguments.parameters())?;
+                functions.push((lane.gpu(), function));
+                function
+            }
+        };
+        drop(functions);
+        lane.launch(function, source, self.size, arguments)
     }
 }

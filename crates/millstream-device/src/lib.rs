@@ -8,30 +8,43 @@
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
 
+#[cfg(feature = "cuda")]
+mod cuda;
+mod cuda_source;
 mod device;
 mod device_list;
 mod device_set;
 mod error;
 mod event;
+mod gpus;
 mod host;
 mod injection;
 mod kernel;
+mod layout;
 mod ledger;
 mod memory;
 mod parameter;
+#[cfg(feature = "cuda")]
+mod reactor;
 mod shared;
 mod stream;
+#[cfg(feature = "cuda")]
+mod sync;
+mod task;
 mod topology;
 
 pub use bytemuck::{Pod, Zeroable};
+pub use cuda_source::CudaSource;
 pub use device::{Device, DeviceId, MemoryUse};
 pub use device_list::DeviceList;
 pub use device_set::{DeviceSet, DeviceSetBuilder};
 pub use error::{Error, Result};
 pub use event::{Awaitable, Completion, Event, EventStatus};
+pub use gpus::gpu_count;
 pub use host::SimulationReport;
 pub use injection::{InjectedFault, Injection};
 pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult};
+pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, Value, Write};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::device::{Device, DeviceCore};
+use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
 use crate::stream::Stream;
@@ -20,14 +20,57 @@ use crate::{Error, Result};
 /// A cache line, so that no two buffers share one.
 const ALIGNMENT: usize = 64;
 
+/// Where an allocation's bytes are.
+enum Block {
+    /// Memory of the program.
+    Heap { address: NonNull<u8>, layout: Layout },
+    /// Pinned memory of the host, which GPUs reach.
+    #[cfg(feature = "cuda")]
+    Pinned(crate::cuda::Pinned),
+    /// Memory of a GPU.
+    #[cfg(feature = "cuda")]
+    Gpu(crate::cuda::GpuMemory),
+}
+
+impl Block {
+    fn heap(bytes: usize) -> Option<Block> {
+        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        NonNull::new(memory).map(|address| Block::Heap { address, layout })
+    }
+
+    fn address(&self) -> *mut u8 {
+        match self {
+            Block::Heap { address, .. } => address.as_ptr(),
+            #[cfg(feature = "cuda")]
+            Block::Pinned(memory) => memory.address(),
+            #[cfg(feature = "cuda")]
+            Block::Gpu(memory) => memory.address(),
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        match self {
+            // SAFETY: allocated with this layout, and nobody holds it any more.
+            Block::Heap { address, layout } => unsafe { dealloc(address.as_ptr(), *layout) },
+            #[cfg(feature = "cuda")]
+            Block::Pinned(_) | Block::Gpu(_) => {}
+        }
+    }
+}
+
 /// Zeroed memory of a device, freed when neither a buffer nor an operation
 /// holds it any more.
 pub(crate) struct Allocation {
     id: u64,
     label: Mutex<Option<Arc<str>>>,
     pub(crate) device: Arc<DeviceCore>,
-    address: NonNull<u8>,
-    layout: Layout,
+    block: Block,
+    /// Bytes counted against the device's budget; 0 for staging memory.
+    counted: u64,
     /// Accesses that may be under way; changed by the ledger only.
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
@@ -58,28 +101,69 @@ impl fmt::Display for Allocation {
 
 impl Allocation {
     fn new(device: &Device, bytes: usize) -> Result<Allocation> {
-        let core = Arc::clone(&device.core);
-        let out_of_memory = |requested| core.out_of_memory(requested);
-        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT)
-            .map_err(|_| out_of_memory(bytes as u64))?;
-        let id = core.reserve(layout.size() as u64)?;
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(address) = NonNull::new(memory) else {
-            core.give_back(layout.size() as u64);
-            return Err(out_of_memory(bytes as u64));
+        let core = &device.core;
+        core.faults.check("allocate", core.name())?;
+        let counted = core.reserve(bytes as u64)?;
+        let block = match &core.place {
+            DevicePlace::Host => core.host_memory.allocate(bytes),
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => match gpu.allocate(bytes) {
+                Ok(memory) => memory.map(Block::Gpu),
+                Err(error) => {
+                    core.give_back(counted);
+                    return Err(error);
+                }
+            },
         };
-        let record = Mutex::new(Vec::new());
-        let readers = AtomicUsize::new(0);
-        Ok(Allocation {
-            id,
+        let out_of_memory = || {
+            core.give_back(counted);
+            core.out_of_memory(bytes as u64)
+        };
+        Ok(Allocation::of(core, block.ok_or_else(out_of_memory)?, counted))
+    }
+
+    /// Memory of the host beside a device's own: neither counted nor failed on
+    /// purpose.
+    fn staging(device: &Device, bytes: usize) -> Result<Allocation> {
+        let core = &device.core;
+        let block = core.host_memory.allocate(bytes);
+        Ok(Allocation::of(core, block.ok_or_else(|| core.out_of_memory(bytes as u64))?, 0))
+    }
+
+    fn of(core: &Arc<DeviceCore>, block: Block, counted: u64) -> Allocation {
+        Allocation {
+            id: core.number_buffer(),
             label: Mutex::new(None),
-            device: core,
-            address,
-            layout,
-            record,
-            readers,
-        })
+            device: Arc::clone(core),
+            block,
+            counted,
+            record: Mutex::new(Vec::new()),
+            readers: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.block.address()
+    }
+
+    /// Whether threads of the host may touch the bytes.
+    pub(crate) fn is_host_memory(&self) -> bool {
+        match &self.block {
+            Block::Heap { .. } => true,
+            #[cfg(feature = "cuda")]
+            Block::Pinned(_) => true,
+            #[cfg(feature = "cuda")]
+            Block::Gpu(_) => false,
+        }
+    }
+
+    /// The GPU whose memory it is; `None` for the host's.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn gpu(&self) -> Option<&Arc<crate::cuda::GpuContext>> {
+        match &self.block {
+            Block::Gpu(memory) => Some(memory.context()),
+            Block::Heap { .. } | Block::Pinned(_) => None,
+        }
     }
 
     pub(crate) fn set_label(&self, label: Arc<str>) {
@@ -88,16 +172,33 @@ impl Allocation {
 
     /// The items of `range`, not yet tied to any lifetime.
     pub(crate) fn items<T: Pod>(&self, range: &Range<usize>) -> *mut T {
-        debug_assert!(range.end * size_of::<T>() <= self.layout.size());
-        self.address.cast::<T>().as_ptr().wrapping_add(range.start)
+        self.address().cast::<T>().wrapping_add(range.start)
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody holds it any more.
-        unsafe { dealloc(self.address.as_ptr(), self.layout) };
-        self.device.give_back(self.layout.size() as u64);
+        self.device.give_back(self.counted);
+    }
+}
+
+/// Where host memory comes from.
+#[derive(Debug)]
+pub(crate) enum HostMemory {
+    /// The program's allocator.
+    Heap,
+    /// Pinned, so that GPUs reach it.
+    #[cfg(feature = "cuda")]
+    Pinned(Arc<crate::cuda::PinnedPool>),
+}
+
+impl HostMemory {
+    fn allocate(&self, bytes: usize) -> Option<Block> {
+        match self {
+            HostMemory::Heap => Block::heap(bytes),
+            #[cfg(feature = "cuda")]
+            HostMemory::Pinned(pool) => pool.allocate(bytes).map(Block::Pinned),
+        }
     }
 }
 
@@ -138,9 +239,13 @@ impl<T: Pod> fmt::Display for DeviceBuffer<T> {
 
 impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let bytes = len.checked_mul(size_of::<T>());
-        let bytes = bytes.ok_or_else(|| device.core.out_of_memory(u64::MAX))?;
-        let allocation = Arc::new(Allocation::new(device, bytes)?);
+        let allocation = Arc::new(Allocation::new(device, bytes_of::<T>(device, len)?)?);
+        Ok(DeviceBuffer { allocation, len, items: PhantomData })
+    }
+
+    /// Memory of the host for what `device` copies there.
+    pub(crate) fn new_in_host_memory(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
+        let allocation = Arc::new(Allocation::staging(device, bytes_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
     }
 
@@ -260,11 +365,15 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl Allocation {
     fn check_host_endpoint(&self) -> Result<()> {
-        match self.device.is_host_endpoint() {
+        match self.device.is_host_endpoint() || self.counted == 0 {
             true => Ok(()),
             false => Err(Error::NotHostAccessible { buffer: self.to_string() }),
         }
     }
+}
+
+fn bytes_of<T>(device: &Device, len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>()).ok_or_else(|| device.core.out_of_memory(u64::MAX))
 }
 
 fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::Result;
+use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
 use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
-use crate::stream::Place;
+use crate::task::Place;
 
 /// The buffers that one launch uses, collected while its arguments are bound.
 #[derive(Debug, Default)]
@@ -37,6 +38,9 @@ pub trait Parameter {
     type Bound: Send + 'static;
     /// What the kernel's host twin sees.
     type View<'a>;
+
+    /// Writes the argument as a GPU's kernel takes it: see [`ArgumentWriter`].
+    fn write(bound: &Self::Bound, to: &mut ArgumentWriter);
 
     /// Gives the twin its view.
     ///
@@ -75,9 +79,13 @@ impl<T: Pod> Parameter for Read<T> {
     type Bound = Bound;
     type View<'a> = &'a [T];
 
+    fn write(bound: &Bound, to: &mut ArgumentWriter) {
+        to.span(bound.0.address(), bound.0.len::<T>());
+    }
+
     unsafe fn view(bound: &Bound) -> &[T] {
         // SAFETY: in range; no write runs beside this operation.
-        unsafe { std::slice::from_raw_parts(bound.0.items(), bound.0.len()) }
+        unsafe { std::slice::from_raw_parts(bound.0.items(), bound.0.len::<T>()) }
     }
 }
 
@@ -85,10 +93,14 @@ impl<T: Pod> Parameter for Write<T> {
     type Bound = Bound;
     type View<'a> = &'a mut [T];
 
+    fn write(bound: &Bound, to: &mut ArgumentWriter) {
+        to.span(bound.0.address(), bound.0.len::<T>());
+    }
+
     unsafe fn view(bound: &Bound) -> &mut [T] {
         // SAFETY: in range; nothing else uses the buffer beside this operation,
         // and a launch that names it twice is refused.
-        unsafe { std::slice::from_raw_parts_mut(bound.0.items(), bound.0.len()) }
+        unsafe { std::slice::from_raw_parts_mut(bound.0.items(), bound.0.len::<T>()) }
     }
 }
 
@@ -96,17 +108,25 @@ impl<T: AtomicPod> Parameter for Shared<T> {
     type Bound = Bound;
     type View<'a> = &'a [T::Atomic];
 
+    fn write(bound: &Bound, to: &mut ArgumentWriter) {
+        to.span(bound.0.address(), bound.0.len::<T>());
+    }
+
     unsafe fn view(bound: &Bound) -> &[T::Atomic] {
         let items = bound.0.items::<T>().cast::<T::Atomic>();
         // SAFETY: in range and aligned, same size; whatever runs beside this
         // operation uses the same atomics.
-        unsafe { std::slice::from_raw_parts(items, bound.0.len()) }
+        unsafe { std::slice::from_raw_parts(items, bound.0.len::<T>()) }
     }
 }
 
-impl<T: Copy + Send + 'static> Parameter for Value<T> {
+impl<T: Pod + Send> Parameter for Value<T> {
     type Bound = T;
     type View<'a> = T;
+
+    fn write(bound: &T, to: &mut ArgumentWriter) {
+        to.value(bound);
+    }
 
     unsafe fn view(bound: &T) -> T {
         *bound
@@ -126,7 +146,7 @@ impl<T: Pod> Argument<Read<T>> for &DeviceBuffer<T> {
 impl<T: Pod> Argument<Read<T>> for Part<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation, AccessKind::Read);
-        Ok(Bound(Place::new(self.allocation, self.range)))
+        Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }
 }
 
@@ -139,37 +159,20 @@ impl<T: Pod> Argument<Write<T>> for &mut DeviceBuffer<T> {
 impl<T: Pod> Argument<Write<T>> for PartMut<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation, AccessKind::Write);
-        Ok(Bound(Place::new(self.allocation, self.range)))
+        Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }
 }
 
 impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation(), AccessKind::Shared);
-        Ok(Bound(Place::new(self.allocation(), 0..self.len())))
+        Ok(Bound(Place::new::<T>(self.allocation(), &(0..self.len()))))
     }
 }
 
-impl<T: Copy + Send + 'static> Argument<Value<T>> for T {
+impl<T: Pod + Send> Argument<Value<T>> for T {
     fn bind(self, _: &mut Accesses) -> Result<T> {
         Ok(self)
-    }
-}
-
-/// Any number of arguments of one kind.
-impl<P: Parameter> Parameter for Vec<P> {
-    type Bound = Vec<P::Bound>;
-    type View<'a> = Vec<P::View<'a>>;
-
-    unsafe fn view(bound: &Vec<P::Bound>) -> Vec<P::View<'_>> {
-        // SAFETY: the caller's promise covers every part.
-        bound.iter().map(|bound| unsafe { P::view(bound) }).collect()
-    }
-}
-
-impl<P: Parameter, A: Argument<P>> Argument<Vec<P>> for Vec<A> {
-    fn bind(self, accesses: &mut Accesses) -> Result<Vec<P::Bound>> {
-        self.into_iter().map(|argument| argument.bind(accesses)).collect()
     }
 }
 
@@ -178,6 +181,13 @@ macro_rules! tuple {
         impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {
             type Bound = ($($parameter::Bound,)+);
             type View<'a> = ($($parameter::View<'a>,)+);
+
+            fn write(bound: &Self::Bound, to: &mut ArgumentWriter) {
+                let ($($value,)+) = bound;
+                to.structure(|to| {
+                    $($parameter::write($value, to);)+
+                });
+            }
 
             unsafe fn view(bound: &Self::Bound) -> Self::View<'_> {
                 let ($($value,)+) = bound;

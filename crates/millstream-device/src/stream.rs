@@ -10,12 +10,13 @@ use std::task::{Context, Poll};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::device::Device;
+use crate::device::{Device, DevicePlace};
 use crate::event::{Awaitable, Completion, Event};
 use crate::host::{Operation, StreamQueue, Work};
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
+use crate::task::{Place, Task};
 use crate::{Error, Result};
 
 /// What a stream is for.
@@ -65,6 +66,10 @@ impl<T> HostData<T> {
         self.range.is_empty()
     }
 
+    pub(crate) fn items(&self) -> &[T] {
+        &self.items[self.range.clone()]
+    }
+
     /// Some of the items; no copy is made.
     ///
     /// # Errors
@@ -111,23 +116,54 @@ struct StreamCore {
     kind: StreamKind,
     index: StreamIndex,
     place: Arc<str>,
-    queue: Arc<StreamQueue>,
+    backend: Backend,
     /// Submissions happen one at a time: entered in the ledger and queued in
     /// the same order.
     submission: Mutex<()>,
 }
 
+/// Who runs a stream's operations.
+enum Backend {
+    Host(Arc<StreamQueue>),
+    #[cfg(feature = "cuda")]
+    Cuda(crate::cuda::CudaStream),
+}
+
+impl Backend {
+    /// The first cause, if an operation has failed.
+    fn check(&self) -> Result<()> {
+        match self {
+            Backend::Host(queue) => queue.check(),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.check(),
+        }
+    }
+}
+
+/// A stream's place in the clocks, free for others when dropped.
+pub(crate) struct OpenStream {
+    ledger: Arc<Ledger>,
+    index: StreamIndex,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.ledger.close_stream(self.index);
+    }
+}
+
 impl Drop for StreamCore {
     fn drop(&mut self) {
-        let ledger = Arc::clone(&self.device.core.ledger);
-        let index = self.index;
         // The place in the clocks is free when the operations are over.
-        let closing = Work::Run(Box::new(move || {
-            ledger.close_stream(index);
-            Ok(())
-        }));
-        let name = Arc::from("close");
-        self.device.core.runner.submit(&self.queue, Operation { name, work: closing });
+        let open = OpenStream { ledger: Arc::clone(&self.device.core.ledger), index: self.index };
+        match &self.backend {
+            Backend::Host(queue) => {
+                let operation = Operation { name: Arc::from("close"), work: Work::Close(open) };
+                self.device.core.runner.submit(queue, operation);
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.close(Box::new(open)),
+        }
     }
 }
 
@@ -138,12 +174,26 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(device: Device, kind: StreamKind) -> Stream {
+    pub(crate) fn new(device: Device, kind: StreamKind) -> Result<Stream> {
         let index = device.core.ledger.open_stream();
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
-        let queue = StreamQueue::new(Arc::clone(&place), device.core.name(), index);
+        let backend = match &device.core.place {
+            DevicePlace::Host => {
+                Backend::Host(StreamQueue::new(Arc::clone(&place), device.core.name(), index))
+            }
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => match gpu.stream(kind) {
+                Ok(stream) => Backend::Cuda(stream),
+                Err(error) => {
+                    device.core.ledger.close_stream(index);
+                    return Err(error);
+                }
+            },
+        };
         let submission = Mutex::new(());
-        Stream { core: Arc::new(StreamCore { device, kind, index, place, queue, submission }) }
+        Ok(Stream {
+            core: Arc::new(StreamCore { device, kind, index, place, backend, submission }),
+        })
     }
 
     /// The device whose operations these are.
@@ -167,12 +217,18 @@ impl Stream {
     pub fn record(&self) -> Result<Event> {
         let device = &self.core.device.core;
         let _one = self.core.submission.lock();
-        self.core.queue.check()?;
+        self.core.backend.check()?;
         let (clock, number) = device.ledger.record(self.core.index);
         let (ledger, runner) = (Arc::clone(&device.ledger), Arc::clone(&device.runner));
         let event = Event::new(number, Arc::clone(&self.core.place), clock, ledger, runner);
-        let work = Work::Record(event.clone());
-        device.runner.submit(&self.core.queue, Operation { name: Arc::from("record"), work });
+        match &self.core.backend {
+            Backend::Host(queue) => {
+                let work = Work::Record(event.clone());
+                device.runner.submit(queue, Operation { name: Arc::from("record"), work });
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.record(&event)?,
+        }
         Ok(event)
     }
 
@@ -186,11 +242,17 @@ impl Stream {
         let event = awaitable.event().clone();
         self.check_set("wait", event.ledger())?;
         let _one = self.core.submission.lock();
-        self.core.queue.check()?;
+        self.core.backend.check()?;
         device.ledger.wait(self.core.index, event.clock());
-        let name = Arc::from("wait");
-        device.runner.submit(&self.core.queue, Operation { name, work: Work::Wait(event) });
-        Ok(())
+        match &self.core.backend {
+            Backend::Host(queue) => {
+                let name = Arc::from("wait");
+                device.runner.submit(queue, Operation { name, work: Work::Wait(event) });
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.wait(&event),
+        }
     }
 
     /// Copies items between buffers of any two devices.
@@ -204,21 +266,13 @@ impl Stream {
     ) -> Result<()> {
         let (source, destination) = (source.into(), destination.into());
         same_length(source.len(), destination.len())?;
-        let from = Place::of_part(&source);
-        let to = Place::of_part_mut(&destination);
         let accesses = [
             (Arc::clone(source.allocation), AccessKind::Read),
             (Arc::clone(destination.allocation), AccessKind::Write),
         ];
-        self.submit("copy", &accesses, move || {
-            // SAFETY: the ledger has ordered this operation alone on the
-            // destination and after all writes of the source; lengths are equal
-            // and the allocations differ (one write conflicts with any other use).
-            unsafe {
-                std::ptr::copy_nonoverlapping(from.items::<T>(), to.items::<T>(), from.len())
-            };
-            Ok(())
-        })
+        let from = Place::new::<T>(source.allocation, &source.range);
+        let to = Place::new::<T>(destination.allocation, &destination.range);
+        self.submit("copy", &accesses, Task::Copy { from, to })
     }
 
     /// Copies items from the host into a buffer.
@@ -232,14 +286,13 @@ impl Stream {
     ) -> Result<()> {
         let (data, destination) = (data.into(), destination.into());
         same_length(data.len(), destination.len())?;
-        let to = Place::of_part_mut(&destination);
-        let accesses = [(Arc::clone(destination.allocation), AccessKind::Write)];
-        self.submit("upload", &accesses, move || {
-            let items = &data.items[data.range.clone()];
-            // SAFETY: ordered alone on the destination, which is as long as `items`.
-            unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), to.items::<T>(), items.len()) };
-            Ok(())
-        })
+        let to = Place::new::<T>(destination.allocation, &destination.range);
+        self.upload_place(data, to)
+    }
+
+    fn upload_place<T: Pod + Send + Sync>(&self, data: HostData<T>, to: Place) -> Result<()> {
+        let accesses = [(Arc::clone(to.allocation()), AccessKind::Write)];
+        self.submit("upload", &accesses, Task::Upload { from: Box::new(data), to })
     }
 
     /// A new buffer of this stream's device with these items.
@@ -265,7 +318,7 @@ impl Stream {
         source: impl Into<Part<'a, T>>,
     ) -> Result<Download<T>> {
         let source = source.into();
-        self.download_place(source.allocation, source.range.clone(), AccessKind::Read)
+        self.download_place(source.allocation, &source.range)
     }
 
     /// Copies items of a shared buffer to the host.
@@ -279,7 +332,7 @@ impl Stream {
         range: Range<usize>,
     ) -> Result<Download<T>> {
         source.check(&range)?;
-        self.download_place(source.allocation(), range, AccessKind::Read)
+        self.download_place(source.allocation(), &range)
     }
 
     /// Copies items from the host into a shared buffer.
@@ -295,13 +348,7 @@ impl Stream {
         destination.check(&range)?;
         let data = data.into();
         same_length(data.len(), range.len())?;
-        let to = Place { allocation: Arc::clone(destination.allocation()), range };
-        self.submit("upload", &[(to.allocation.clone(), AccessKind::Write)], move || {
-            let items = &data.items[data.range.clone()];
-            // SAFETY: ordered alone on the destination, which is as long as `items`.
-            unsafe { std::ptr::copy_nonoverlapping(items.as_ptr(), to.items::<T>(), items.len()) };
-            Ok(())
-        })
+        self.upload_place(data, Place::new::<T>(destination.allocation(), &range))
     }
 
     /// Sets every item of a part.
@@ -313,7 +360,8 @@ impl Stream {
         destination: impl Into<PartMut<'b, T>>,
         value: T,
     ) -> Result<()> {
-        self.fill_place(Place::of_part_mut(&destination.into()), value)
+        let destination = destination.into();
+        self.fill_place(Place::new::<T>(destination.allocation, &destination.range), value)
     }
 
     /// Sets items of a shared buffer.
@@ -327,36 +375,30 @@ impl Stream {
         value: T,
     ) -> Result<()> {
         destination.check(&range)?;
-        self.fill_place(Place { allocation: Arc::clone(destination.allocation()), range }, value)
+        self.fill_place(Place::new::<T>(destination.allocation(), &range), value)
     }
 
     fn fill_place<T: Pod + Send>(&self, to: Place, value: T) -> Result<()> {
-        let accesses = [(Arc::clone(&to.allocation), AccessKind::Write)];
-        self.submit("fill", &accesses, move || {
-            // SAFETY: ordered alone on the destination, in range.
-            let items = unsafe { std::slice::from_raw_parts_mut(to.items::<T>(), to.len()) };
-            items.fill(value);
-            Ok(())
-        })
+        let accesses = [(Arc::clone(to.allocation()), AccessKind::Write)];
+        let pattern = bytemuck::bytes_of(&value).to_vec();
+        self.submit("fill", &accesses, Task::Fill { to, pattern })
     }
 
     fn download_place<T: Pod + Send>(
         &self,
         allocation: &Arc<Allocation>,
-        range: Range<usize>,
-        kind: AccessKind,
+        range: &Range<usize>,
     ) -> Result<Download<T>> {
-        let from = Place { allocation: Arc::clone(allocation), range };
-        let items = Arc::new(Mutex::new(Vec::new()));
-        let received = Arc::clone(&items);
-        self.submit("download", &[(Arc::clone(allocation), kind)], move || {
-            // SAFETY: ordered after all writes, in range.
-            let source = unsafe { std::slice::from_raw_parts(from.items::<T>(), from.len()) };
-            *received.lock() = source.to_vec();
-            Ok(())
-        })?;
+        let staging = DeviceBuffer::new_in_host_memory(&self.core.device, range.len())?;
+        let from = Place::new::<T>(allocation, range);
+        let to = Place::new::<T>(staging.allocation(), &(0..range.len()));
+        let accesses = [
+            (Arc::clone(allocation), AccessKind::Read),
+            (Arc::clone(staging.allocation()), AccessKind::Write),
+        ];
+        self.submit("download", &accesses, Task::Copy { from, to })?;
         let event = self.record()?;
-        Ok(Download { items, completion: event.completed(), event })
+        Ok(Download { staging, completion: event.completed(), event })
     }
 
     pub(crate) fn check_set(&self, operation: &str, ledger: &Arc<Ledger>) -> Result<()> {
@@ -372,24 +414,39 @@ impl Stream {
         &self,
         name: impl Into<Arc<str>>,
         accesses: &[(Arc<Allocation>, AccessKind)],
-        run: impl FnOnce() -> Result<()> + Send + 'static,
+        task: Task,
     ) -> Result<()> {
         let device = &self.core.device.core;
         let name = name.into();
         for (allocation, _) in accesses {
             self.check_set(&name, &allocation.device.ledger)?;
+            device.check_reach(&task, allocation)?;
         }
         let _one = self.core.submission.lock();
-        self.core.queue.check()?;
+        self.core.backend.check()?;
         device.ledger.submit(self.core.index, &self.core.place, &name, accesses)?;
-        let (faults, place) = (Arc::clone(&device.faults), Arc::clone(device.name()));
-        let operation = Arc::clone(&name);
-        let run = Box::new(move || {
-            faults.check(&operation, &place)?;
-            run()
-        });
-        device.runner.submit(&self.core.queue, Operation { name, work: Work::Run(run) });
-        Ok(())
+        match &self.core.backend {
+            Backend::Host(queue) => {
+                let (faults, place) = (Arc::clone(&device.faults), Arc::clone(device.name()));
+                let operation = Arc::clone(&name);
+                let run = Box::new(move || {
+                    faults.check(&operation, &place)?;
+                    // SAFETY: the ledger has accepted the operation, and its stream
+                    // runs it in its order.
+                    unsafe { task.run() }
+                });
+                device.runner.submit(queue, Operation { name, work: Work::Run(run) });
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => match device.faults.check(&name, device.name()) {
+                Ok(()) => stream.submit(task),
+                Err(fault) => {
+                    stream.fail(fault);
+                    Ok(())
+                }
+            },
+        }
     }
 }
 
@@ -397,50 +454,21 @@ fn same_length(from: usize, to: usize) -> Result<()> {
     if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
 }
 
-/// Some items of an allocation, held by an operation.
-#[derive(Debug)]
-pub(crate) struct Place {
-    allocation: Arc<Allocation>,
-    range: Range<usize>,
-}
-
-impl Place {
-    pub(crate) fn new(allocation: &Arc<Allocation>, range: Range<usize>) -> Place {
-        Place { allocation: Arc::clone(allocation), range }
-    }
-
-    fn of_part<T: Pod>(part: &Part<'_, T>) -> Place {
-        Place::new(part.allocation, part.range.clone())
-    }
-
-    fn of_part_mut<T: Pod>(part: &PartMut<'_, T>) -> Place {
-        Place::new(part.allocation, part.range.clone())
-    }
-
-    pub(crate) fn items<T: Pod>(&self) -> *mut T {
-        self.allocation.items(&self.range)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.range.len()
-    }
-}
-
 /// Items on their way to the host: a future of them.
 #[must_use = "futures do nothing unless polled"]
-pub struct Download<T> {
-    items: Arc<Mutex<Vec<T>>>,
+pub struct Download<T: Pod> {
+    staging: DeviceBuffer<T>,
     event: Event,
     completion: Completion,
 }
 
-impl<T> fmt::Debug for Download<T> {
+impl<T: Pod> fmt::Debug for Download<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Download({})", self.event)
     }
 }
 
-impl<T> Download<T> {
+impl<T: Pod> Download<T> {
     /// The event after which the items are here.
     pub fn event(&self) -> &Event {
         &self.event
@@ -452,15 +480,20 @@ impl<T> Download<T> {
     /// The first cause, if an operation before failed.
     pub fn wait(self) -> Result<Vec<T>> {
         self.event.synchronize()?;
-        Ok(std::mem::take(&mut *self.items.lock()))
+        Ok(self.staging.host_view()?.to_vec())
     }
 }
 
-impl<T> Future for Download<T> {
+impl<T: Pod> Unpin for Download<T> {}
+
+impl<T: Pod> Future for Download<T> {
     type Output = Result<Vec<T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
-        let completed = Pin::new(&mut self.completion).poll(context);
-        completed.map_ok(|()| std::mem::take(&mut *self.items.lock()))
+        match Pin::new(&mut self.completion).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(cause)) => Poll::Ready(Err(cause)),
+            Poll::Ready(Ok(())) => Poll::Ready(self.staging.host_view().map(<[T]>::to_vec)),
+        }
     }
 }

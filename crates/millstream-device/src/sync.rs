@@ -3,7 +3,7 @@
 //! and bring their own `sync`).
 
 pub(crate) use parking_lot::Mutex;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::thread::{Thread, park};
 
 /// Faults that the models seed to show that they would be caught.
@@ -11,9 +11,7 @@ pub(crate) use std::thread::{Thread, park};
 pub(crate) enum Fault {
     /// A word that wrapped around counts as not reached.
     PlainCompare,
-    /// A waiter does not look again after it has registered.
-    RegisterWithoutRecheck,
-    /// The reactor parks without looking for waiters that came meanwhile.
+    /// The reactor parks without looking for what came meanwhile.
     ParkWithoutRecheck,
 }
 

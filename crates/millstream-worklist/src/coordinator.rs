@@ -1,7 +1,7 @@
 //! Decides, on the host, what happens when nothing is ready: raise the priority
 //! threshold or end \[G §4.3, §4.4\].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -25,8 +25,10 @@ pub(crate) struct Signals {
 /// The view of all devices that ends a run.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
-    counters: Vec<Counters>,
+    /// As of the reports that the host has read, device by device.
+    pub(crate) counters: Vec<Counters>,
     pub(crate) signals: Vec<Signals>,
+    launches: Launches,
     threshold: AtomicU32,
     /// Steps of the threshold; `None` runs everything at once.
     delta: Option<u32>,
@@ -36,9 +38,27 @@ pub(crate) struct Coordinator {
     deciding: Mutex<()>,
 }
 
+/// Kernels launched, and kernels whose reports the host has read.
+#[derive(Debug, Default)]
+struct Launches {
+    begun: AtomicU64,
+    over: AtomicU64,
+}
+
+/// A kernel whose report the host has not read.
+#[derive(Debug)]
+pub(crate) struct Launch<'a>(&'a Launches);
+
+impl Drop for Launch<'_> {
+    fn drop(&mut self) {
+        // Release: the report is taken in before.
+        self.0.over.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 impl Coordinator {
-    pub(crate) fn new(counters: Vec<Counters>, outboxes: usize, delta: Option<u32>) -> Coordinator {
-        let signals = counters.iter().map(|_| Signals {
+    pub(crate) fn new(devices: usize, outboxes: usize, delta: Option<u32>) -> Coordinator {
+        let signals = (0..devices).map(|_| Signals {
             worker: Notify::default(),
             outboxes: (0..outboxes).map(|_| Notify::default()).collect(),
             undefer: AtomicBool::new(false),
@@ -46,8 +66,9 @@ impl Coordinator {
         });
         let signals = signals.collect();
         Coordinator {
-            counters,
+            counters: (0..devices).map(|_| Counters::default()).collect(),
             signals,
+            launches: Launches::default(),
             threshold: AtomicU32::new(delta.map_or(u32::MAX, |delta| delta.max(1) - 1)),
             delta: delta.map(|delta| delta.max(1)),
             undeferring: AtomicUsize::new(0),
@@ -67,6 +88,20 @@ impl Coordinator {
         self.finished.load(Ordering::Acquire)
     }
 
+    /// Says that a kernel is about to be launched.
+    pub(crate) fn launch(&self) -> Launch<'_> {
+        self.launches.begun.fetch_add(1, Ordering::AcqRel);
+        Launch(&self.launches)
+    }
+
+    /// Whether nothing is ready anywhere. The counters are those of the devices
+    /// only while no kernel runs: as many are over before they are read as have
+    /// begun after.
+    fn nothing_ready(&self) -> bool {
+        let over = self.launches.over.load(Ordering::Acquire);
+        nothing_ready(&self.counters) && self.launches.begun.load(Ordering::Acquire) == over
+    }
+
     /// A device has brought back its items up to the threshold.
     pub(crate) fn undeferred(&self) {
         self.undeferring.fetch_sub(1, Ordering::AcqRel);
@@ -80,12 +115,12 @@ impl Coordinator {
         if self.is_finished() || self.undeferring.load(Ordering::Acquire) > 0 {
             return;
         }
-        if !nothing_ready(&self.counters) {
+        if !self.nothing_ready() {
             return;
         }
         let _one = self.deciding.lock();
         // Another task may have raised the threshold in the meantime.
-        if self.undeferring.load(Ordering::Acquire) > 0 || !nothing_ready(&self.counters) {
+        if self.undeferring.load(Ordering::Acquire) > 0 || !self.nothing_ready() {
             return;
         }
         let deferred = |counters: &Counters| {

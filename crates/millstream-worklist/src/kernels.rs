@@ -2,16 +2,18 @@
 //! pack, split-receive and undefer \[G §4.3, Fig. 9\].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Accesses, Argument, Bound, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Result,
-    Shared, SharedBuffer, Value, Write,
+    Accesses, Argument, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Result, Shared,
+    SharedBuffer, Value, Write,
 };
 
 use crate::program::{Flags, Here, Program};
-use crate::queue::QueueView;
+use crate::queue::{CONTROL_WORDS, QueueView};
 use crate::statistics::Counter;
+use crate::status::{self, LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
 use crate::sync::{Fault, seeded};
 
 /// Place of the queue of ready items.
@@ -21,27 +23,39 @@ const DEFERRED: usize = 1;
 /// Place of the first outbox.
 pub(crate) const OUTBOXES: usize = 2;
 
-/// Report word: items were queued here, or are left.
-pub(crate) const REPORT_READY: usize = 0;
-/// Report word: the lowest priority deferred since it was last reset.
-pub(crate) const REPORT_DEFERRED: usize = 1;
-/// Report words from here: items were queued in this outbox, or are left.
-pub(crate) const REPORT_OUTBOXES: usize = 2;
-
-/// Bits, entries and control of a queue.
-pub(crate) type QueueParameter = (Shared<u32>, Shared<u32>, Shared<u32>);
-
-/// What every kernel takes: problem, queues, counters, report.
-pub(crate) type Common<P> =
-    (<P as Program>::Signature, Vec<QueueParameter>, Shared<u64>, Shared<u32>);
-
-/// Outbox, send buffer and count beside what every kernel takes.
-type PackKernel<P> = Kernel<(Common<P>, Value<u32>, Write<<P as Program>::Packet>, Shared<u32>)>;
+/// What every kernel takes: problem; bits, entries and control of all queues,
+/// one after the other; status; scratch memory and report of the task; where it
+/// runs.
+pub(crate) type Common<P> = (
+    <P as Program>::Signature,
+    (Shared<u32>, Shared<u32>, Shared<u32>),
+    Shared<u64>,
+    Shared<u64>,
+    Shared<u64>,
+    Value<Place>,
+);
 
 /// What a twin sees of [`Common`].
 type CommonView<'a, P> = <Common<P> as Parameter>::View<'a>;
 
-/// Buffers of one queue.
+/// [`Here`] as kernels take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Place {
+    device: u32,
+    devices: u32,
+    /// `u32::MAX` without a ring.
+    next: u32,
+}
+
+impl Place {
+    pub(crate) fn new(here: &Here) -> Place {
+        let next = here.next.map_or(u32::MAX, |next| next as u32);
+        Place { device: here.device as u32, devices: here.devices as u32, next }
+    }
+}
+
+/// All queues of one device, each as long as the others.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueBuffers {
     pub(crate) bits: SharedBuffer<u32>,
@@ -49,27 +63,27 @@ pub(crate) struct QueueBuffers {
     pub(crate) control: SharedBuffer<u32>,
 }
 
+/// Words that a task's kernels use among themselves; zero between launches.
+pub(crate) const SCRATCH_WORDS: usize = 4;
+
 /// What a launch passes for [`Common`].
 pub(crate) struct CommonArgument<'a, P: Program> {
     pub(crate) problem: &'a P::Problem,
-    pub(crate) queues: &'a [QueueBuffers],
-    pub(crate) counters: &'a SharedBuffer<u64>,
-    pub(crate) report: &'a SharedBuffer<u32>,
+    pub(crate) queues: &'a QueueBuffers,
+    pub(crate) status: &'a SharedBuffer<u64>,
+    pub(crate) scratch: &'a SharedBuffer<u64>,
+    pub(crate) report: &'a SharedBuffer<u64>,
+    pub(crate) place: Place,
 }
 
 impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
     fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
         let problem = P::bind(self.problem, accesses)?;
-        let queues = self.queues.iter().map(|queue| {
-            Argument::<QueueParameter>::bind(
-                (&queue.bits, &queue.entries, &queue.control),
-                accesses,
-            )
-        });
-        let queues = queues.collect::<Result<Vec<(Bound, Bound, Bound)>>>()?;
-        let counters = Argument::<Shared<u64>>::bind(self.counters, accesses)?;
-        let report = Argument::<Shared<u32>>::bind(self.report, accesses)?;
-        Ok((problem, queues, counters, report))
+        let queues = (&self.queues.bits, &self.queues.entries, &self.queues.control);
+        let queues = Argument::<(Shared<u32>, Shared<u32>, Shared<u32>)>::bind(queues, accesses)?;
+        let mut words = |words| Argument::<Shared<u64>>::bind(words, accesses);
+        let (status, scratch) = (words(self.status)?, words(self.scratch)?);
+        Ok((problem, queues, status, scratch, words(self.report)?, self.place))
     }
 }
 
@@ -79,30 +93,40 @@ struct DeviceView<'p, 'a, P: Program> {
     here: Here,
     problem: P::View<'a>,
     queues: Vec<QueueView<'a>>,
-    counters: &'a [AtomicU64],
-    report: &'a [AtomicU32],
+    status: &'a [AtomicU64],
+    report: &'a [AtomicU64],
 }
 
 impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
     fn new(program: &'p P, here: Here, common: CommonView<'a, P>) -> Self {
-        let (problem, queues, counters, report) = common;
-        let view = |(bits, entries, control)| QueueView { bits, entries, control };
-        let queues = queues.into_iter().map(view).collect();
-        DeviceView { program, here, problem: P::view(problem), queues, counters, report }
+        let (problem, (bits, entries, control), status, _, report, _) = common;
+        let count = control.len() / CONTROL_WORDS;
+        let bits = bits.chunks_exact(bits.len() / count);
+        let entries = entries.chunks_exact(entries.len() / count);
+        let queues = bits.zip(entries).zip(control.chunks_exact(CONTROL_WORDS));
+        let view = |((bits, entries), control)| QueueView { bits, entries, control };
+        let queues = queues.map(view).collect();
+        DeviceView { program, here, problem: P::view(problem), queues, status, report }
     }
 
     fn raise(&self, counter: Counter, by: u64) {
         if by > 0 {
             // Release: pairs with the checker's acquire; what is counted here
             // comes after what was counted before on this thread.
-            self.counters[counter as usize].fetch_add(by, Ordering::AcqRel);
+            self.status[counter as usize].fetch_add(by, Ordering::AcqRel);
         }
     }
 
     /// Tells the host of items already queued.
-    fn report(&self, word: usize) {
-        // Release: pairs with the host's swap; whoever it wakes finds the items.
-        self.report[word].store(1, Ordering::Release);
+    fn announce(&self, news: usize) {
+        // Release: pairs with the swap of whoever publishes it; whom the host then
+        // wakes finds the items.
+        self.status[news].store(1, Ordering::Release);
+    }
+
+    /// Ends a kernel: with what it packed, if it packs.
+    fn publish(&self, packed: usize) {
+        status::publish(self.status, self.report, packed as u64);
     }
 
     fn outboxes(&self) -> &[QueueView<'a>] {
@@ -150,11 +174,11 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         for &(item, flags) in emitted {
             if matches!(flags, Flags::Keep | Flags::Both) {
                 merged += u64::from(!self.queues[READY].push(item));
-                self.report(REPORT_READY);
+                self.announce(READY_NEWS);
             }
             for outbox in self.targets(item, flags)? {
                 let is_new = self.outboxes()[outbox].push(item);
-                self.report(REPORT_OUTBOXES + outbox);
+                self.announce(OUTBOX_NEWS + outbox);
                 merged += u64::from(!is_new && !seeded(Fault::CountAfterPublish));
             }
         }
@@ -173,7 +197,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
         let priority = self.program.priority(&self.problem, item);
         if priority > threshold {
-            self.report[REPORT_DEFERRED].fetch_min(priority, Ordering::Relaxed);
+            self.status[LOWEST_DEFERRED].fetch_min(priority.into(), Ordering::Relaxed);
             let counter = match self.queues[DEFERRED].push(item) {
                 true => Counter::DeferredIn,
                 false => Counter::Consumed,
@@ -219,11 +243,11 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let mut consumed = u64::from(successors == 0);
         if keeps {
             consumed += u64::from(!self.queues[READY].push(item));
-            self.report(REPORT_READY);
+            self.announce(READY_NEWS);
         }
         for outbox in targets {
             consumed += u64::from(!self.outboxes()[outbox].push(item));
-            self.report(REPORT_OUTBOXES + outbox);
+            self.announce(OUTBOX_NEWS + outbox);
         }
         self.raise(Counter::Consumed, consumed);
         Ok(())
@@ -246,7 +270,7 @@ pub(crate) struct Kernels<P: Program> {
     /// they emit.
     pub(crate) process: Kernel<(Common<P>, Value<u32>, Value<u32>)>,
     /// Packs an outbox into a send buffer and counts.
-    pub(crate) pack: PackKernel<P>,
+    pub(crate) pack: Kernel<(Common<P>, Value<u32>, Write<P::Packet>)>,
     /// Splits a packet into what stays, what goes on and what is dropped.
     pub(crate) split_receive: Kernel<(Common<P>, Read<P::Packet>)>,
     /// Makes deferred items up to the threshold ready.
@@ -288,7 +312,7 @@ impl<P: Program> Kernels<P> {
             pack: kernel!(
                 program,
                 here,
-                pack(outbox: u32, packets: &mut [P::Packet], count: &[AtomicU32])
+                pack(outbox: u32, packets: &mut [P::Packet])
             ),
             split_receive: Kernel::from_closure("split_receive", split_receive),
             undefer: kernel!(program, here, undefer(threshold: u32)),
@@ -300,7 +324,9 @@ impl<P: Program> Kernels<P> {
 impl<P: Program> DeviceView<'_, '_, P> {
     fn insert(&self, items: &[u32]) -> KernelResult {
         let kept: Vec<_> = items.iter().map(|&item| (item, Flags::Keep)).collect();
-        self.split_send(&kept)
+        self.split_send(&kept)?;
+        self.publish(0);
+        Ok(())
     }
 
     fn process(&self, batch: u32, threshold: u32) -> KernelResult {
@@ -312,12 +338,13 @@ impl<P: Program> DeviceView<'_, '_, P> {
             items.try_for_each(|&item| self.process_item(item, threshold, &mut emitted))
         })?;
         if more {
-            self.report(REPORT_READY);
+            self.announce(READY_NEWS);
         }
+        self.publish(0);
         Ok(())
     }
 
-    fn pack(&self, outbox: u32, packets: &mut [P::Packet], count: &[AtomicU32]) -> KernelResult {
+    fn pack(&self, outbox: u32, packets: &mut [P::Packet]) -> KernelResult {
         let queue = &self.outboxes()[outbox as usize];
         let (mut items, mut packed, mut more) = (Vec::new(), 0, true);
         while more && packed < packets.len() {
@@ -334,10 +361,10 @@ impl<P: Program> DeviceView<'_, '_, P> {
             }
         }
         if more {
-            self.report(REPORT_OUTBOXES + outbox as usize);
+            self.announce(OUTBOX_NEWS + outbox as usize);
         }
         self.raise(Counter::Sent, packed as u64);
-        count[0].store(packed as u32, Ordering::Release);
+        self.publish(packed);
         Ok(())
     }
 
@@ -352,11 +379,13 @@ impl<P: Program> DeviceView<'_, '_, P> {
             self.raise(Counter::Passed, tally.passed);
             self.raise(Counter::Dropped, tally.dropped);
             Ok(())
-        })
+        })?;
+        self.publish(0);
+        Ok(())
     }
 
     fn undefer(&self, threshold: u32) -> KernelResult {
-        self.report[REPORT_DEFERRED].store(u32::MAX, Ordering::Relaxed);
+        self.status[LOWEST_DEFERRED].store(u32::MAX.into(), Ordering::Relaxed);
         let mut items = Vec::new();
         while self.queues[DEFERRED].take(usize::MAX, &mut items) {}
         for item in items {
@@ -365,7 +394,7 @@ impl<P: Program> DeviceView<'_, '_, P> {
             }
             let priority = self.program.priority(&self.problem, item);
             if priority > threshold {
-                self.report[REPORT_DEFERRED].fetch_min(priority, Ordering::Relaxed);
+                self.status[LOWEST_DEFERRED].fetch_min(priority.into(), Ordering::Relaxed);
                 self.queues[DEFERRED].push(item);
                 continue;
             }
@@ -373,13 +402,15 @@ impl<P: Program> DeviceView<'_, '_, P> {
             if !self.queues[READY].push(item) {
                 self.raise(Counter::Consumed, 1);
             }
-            self.report(REPORT_READY);
+            self.announce(READY_NEWS);
         }
+        self.publish(0);
         Ok(())
     }
 
     fn late_count(&self, count: u32) -> KernelResult {
         self.raise(Counter::Produced, u64::from(count));
+        self.publish(0);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod program;
 mod queue;
 mod solver;
 mod statistics;
+mod status;
 mod sync;
 mod termination;
 mod worklist;

@@ -2,7 +2,7 @@
 //!
 //! An item is a number below `items`. Its bit says that it is queued; the ring
 //! of entries beside the bits only says where to look. When the ring is full the
-//! bit stays and a mark asks the consumer to sweep the bits: a queue of any
+//! bit stays and a count asks the consumer to sweep the bits: a queue of any
 //! capacity loses nothing. `README.md` beside this file has the races.
 
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
@@ -11,11 +11,14 @@ use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 const HEAD: usize = 0;
 /// Next entry to reserve; changed by producers.
 const TAIL: usize = 1;
-/// Some bit has no entry.
+/// How often a bit was set without room for an entry; wraps around.
 const OVERFLOWED: usize = 2;
+/// How far the bits have been swept: [`OVERFLOWED`] before the last whole sweep;
+/// changed by the consumer only.
+const SWEPT: usize = 3;
 
 /// Words of control that a queue needs.
-pub(crate) const CONTROL_WORDS: usize = 3;
+pub(crate) const CONTROL_WORDS: usize = 4;
 
 /// Words of bits for `items` items.
 pub(crate) fn bit_words(items: usize) -> usize {
@@ -82,33 +85,32 @@ impl QueueView<'_> {
     pub(crate) fn has_entries(&self) -> bool {
         let head = self.control[HEAD].load(Ordering::Relaxed);
         self.control[TAIL].load(Ordering::Acquire) != head
-            || self.control[OVERFLOWED].load(Ordering::Acquire) != 0
+            || self.control[OVERFLOWED].load(Ordering::Acquire)
+                != self.control[SWEPT].load(Ordering::Relaxed)
     }
 
     /// Collects items that have a bit and perhaps no entry.
     fn sweep(&self, most: usize, taken: &mut Vec<u32>) {
-        if self.control[OVERFLOWED].load(Ordering::Relaxed) == 0 {
+        // Before the bits: a producer sets its bit, then counts. Acquire pairs with
+        // its release: its bit is visible to the sweep below.
+        let mut overflowed = self.control[OVERFLOWED].load(Ordering::Acquire);
+        if overflowed == self.control[SWEPT].load(Ordering::Relaxed) {
             return;
         }
-        if !seeded(Fault::SweepBeforeMark) {
-            // The mark first: a producer sets its bit, then the mark. Acquire
-            // pairs with its release: its bit is visible to the sweep below.
-            self.control[OVERFLOWED].swap(0, Ordering::AcqRel);
-        }
-        'words: for (place, word) in self.bits.iter().enumerate() {
+        for (place, word) in self.bits.iter().enumerate() {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 if taken.len() >= most {
-                    self.control[OVERFLOWED].store(1, Ordering::Release);
-                    break 'words;
+                    return;
                 }
                 taken.push((place * 32) as u32 + bits.trailing_zeros());
                 bits &= bits - 1;
             }
         }
-        if seeded(Fault::SweepBeforeMark) {
-            self.control[OVERFLOWED].swap(0, Ordering::AcqRel);
+        if seeded(Fault::CountAfterSweep) {
+            overflowed = self.control[OVERFLOWED].load(Ordering::Acquire);
         }
+        self.control[SWEPT].store(overflowed, Ordering::Relaxed);
     }
 
     fn add_entry(&self, item: u32) {
@@ -118,8 +120,8 @@ impl QueueView<'_> {
             // Acquire: pairs with the consumer's release of the head.
             let head = self.control[HEAD].load(Ordering::Acquire);
             if tail.wrapping_sub(head) >= capacity {
-                // Release: the bit is set before the mark.
-                self.control[OVERFLOWED].store(1, Ordering::Release);
+                // Release: the bit is set before the count.
+                self.control[OVERFLOWED].fetch_add(1, Ordering::Release);
                 return;
             }
             let reserved = self.control[TAIL].compare_exchange_weak(

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_device::{SharedBuffer, Stream, StreamKind};
-use millstream_flow::{Counter, Graph, Receiver, Result, Sender};
+use millstream_device::{Device, SharedBuffer, Stream, StreamKind};
+use millstream_flow::{Error, Graph, Receiver, Result, Sender};
 
-use crate::coordinator::{Coordinator, Signals};
-use crate::kernels::{CommonArgument, REPORT_DEFERRED, REPORT_OUTBOXES, REPORT_READY};
+use crate::coordinator::{Coordinator, Launch, Signals};
+use crate::kernels::{CommonArgument, Place, SCRATCH_WORDS};
 use crate::program::Program;
+use crate::statistics::COUNTERS;
+use crate::status::{FAULT, LOWEST_DEFERRED, OUTBOX_NEWS, PACKED, READY_NEWS, fault_text};
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
@@ -17,50 +19,54 @@ use crate::worklist::{Ends, WorklistDevice};
 /// outbox \[G Fig. 9\], as tasks that wait for each other's signals.
 pub(crate) struct Solver<P: Program> {
     pub(crate) device: WorklistDevice<P>,
-    /// Words that kernels raise and the host takes down.
-    pub(crate) report: SharedBuffer<u32>,
-    /// How many items were packed, for each outbox.
-    pub(crate) counts: Vec<Counter>,
+    pub(crate) host: Device,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) place: usize,
     pub(crate) packet_items: usize,
     pub(crate) batch: u32,
 }
 
+/// What the kernels of one task have to themselves: a stream, words on the
+/// device and a report on the host.
+struct Task {
+    stream: Stream,
+    scratch: SharedBuffer<u64>,
+    report: SharedBuffer<u64>,
+}
+
 impl<P: Program> Solver<P> {
     /// Queues the initial items and waits for that.
     pub(crate) async fn insert(&self, items: Vec<u32>) -> Result<()> {
-        if items.is_empty() {
-            return Ok(());
-        }
-        let stream = self.device.device.stream()?;
-        let buffer = stream.uploaded(items)?;
-        self.device.kernels.insert.launch(&stream, buffer.len(), (self.common(), &buffer))?;
-        stream.record()?.completed().await?;
-        self.spread_the_news()
+        let task = self.task(StreamKind::Compute)?;
+        let lowest = LOWEST_DEFERRED..LOWEST_DEFERRED + 1;
+        task.stream.fill_shared(&self.device.status, lowest, u64::from(u32::MAX))?;
+        let buffer = task.stream.uploaded(items)?;
+        let launch = self.coordinator.launch();
+        let arguments = (self.common(&task), &buffer);
+        self.device.kernels.insert.launch(&task.stream, buffer.len(), arguments)?;
+        self.over(&task, launch).await
     }
 
     /// Adds this device's tasks to the graph.
     pub(crate) fn spawn(self: &Arc<Self>, graph: &Graph, ends: Ends<P::Packet>) -> Result<()> {
-        let device = &self.device.device;
-        let stream = device.stream()?;
+        let task = self.task(StreamKind::Compute)?;
         let solver = Arc::clone(self);
-        graph.spawn(async move { solver.work(stream).await });
+        graph.spawn(async move { solver.work(task).await });
         for input in ends.inputs {
-            let stream = device.stream_of(StreamKind::HighPriority)?;
+            let task = self.task(StreamKind::HighPriority)?;
             let solver = Arc::clone(self);
-            graph.spawn(async move { solver.receive(input, stream).await });
+            graph.spawn(async move { solver.receive(input, task).await });
         }
         for (outbox, output) in ends.outputs.into_iter().enumerate() {
-            let stream = device.stream()?;
+            let task = self.task(StreamKind::Compute)?;
             let solver = Arc::clone(self);
-            graph.spawn(async move { solver.send(outbox, output, stream).await });
+            graph.spawn(async move { solver.send(outbox, output, task).await });
         }
         Ok(())
     }
 
     /// Processes ready items until the run is over.
-    async fn work(&self, stream: Stream) -> Result<()> {
+    async fn work(&self, task: Task) -> Result<()> {
         let kernels = &self.device.kernels;
         loop {
             self.signals().worker.notified().await;
@@ -69,29 +75,33 @@ impl<P: Program> Solver<P> {
             }
             let threshold = self.coordinator.threshold();
             if self.signals().undefer.swap(false, Ordering::AcqRel) {
-                kernels.undefer.launch(&stream, 1, (self.common(), threshold))?;
-                stream.record()?.completed().await?;
-                self.spread_the_news()?;
+                let launch = self.coordinator.launch();
+                let arguments = (self.common(&task), threshold);
+                kernels.undefer.launch(&task.stream, self.batch as usize, arguments)?;
+                self.over(&task, launch).await?;
+                self.signals()
+                    .lowest_deferred
+                    .store(self.lowest_deferred(&task)?, Ordering::Release);
                 self.coordinator.undeferred();
             }
-            let size = self.batch as usize;
-            kernels.process.launch(&stream, size, (self.common(), self.batch, threshold))?;
-            stream.record()?.completed().await?;
-            self.spread_the_news()?;
+            let launch = self.coordinator.launch();
+            let arguments = (self.common(&task), self.batch, threshold);
+            kernels.process.launch(&task.stream, self.batch as usize, arguments)?;
+            self.over(&task, launch).await?;
+            self.signals().lowest_deferred.store(self.lowest_deferred(&task)?, Ordering::Release);
             self.coordinator.check();
         }
     }
 
     /// Splits what arrives until every sender has shut down.
-    async fn receive(&self, mut input: Receiver<P::Packet>, stream: Stream) -> Result<()> {
+    async fn receive(&self, mut input: Receiver<P::Packet>, task: Task) -> Result<()> {
         while let Some(pending) = input.recv().await? {
-            stream.wait(&pending)?;
-            let arguments = (self.common(), &pending);
-            self.device.kernels.split_receive.launch(&stream, pending.len(), arguments)?;
-            let done = stream.record()?;
-            pending.release_after(&stream)?;
-            done.completed().await?;
-            self.spread_the_news()?;
+            let launch = self.coordinator.launch();
+            task.stream.wait(&pending)?;
+            let arguments = (self.common(&task), &pending);
+            self.device.kernels.split_receive.launch(&task.stream, pending.len(), arguments)?;
+            pending.release_after(&task.stream)?;
+            self.over(&task, launch).await?;
             self.coordinator.check();
         }
         Ok(())
@@ -100,67 +110,85 @@ impl<P: Program> Solver<P> {
     /// Packs and sends what is in an outbox until the run is over. A link
     /// without credit holds up this task alone: items stay in the outbox and
     /// later ones merge with them.
-    async fn send(
-        &self,
-        outbox: usize,
-        mut output: Sender<P::Packet>,
-        stream: Stream,
-    ) -> Result<()> {
-        let host_word = Counter::clone(&self.counts[outbox]);
+    async fn send(&self, outbox: usize, mut output: Sender<P::Packet>, task: Task) -> Result<()> {
         loop {
             self.signals().outboxes[outbox].notified().await;
             if self.coordinator.is_finished() {
                 return output.shutdown();
             }
             let mut packets = output.buffer(self.packet_items).await?;
-            let arguments = (self.common(), outbox as u32, &mut packets, &host_word);
-            self.device.kernels.pack.launch(&stream, self.packet_items, arguments)?;
-            stream.record()?.completed().await?;
-            let count = host_word.load(0)?;
-            self.spread_the_news()?;
+            let launch = self.coordinator.launch();
+            let arguments = (self.common(&task), outbox as u32, &mut packets);
+            self.device.kernels.pack.launch(&task.stream, self.packet_items, arguments)?;
+            self.over(&task, launch).await?;
+            let count = task.report.load(PACKED)? as usize;
             if count == 0 {
+                self.coordinator.check();
                 continue;
             }
-            packets.truncate(count as usize);
-            output.send(packets, &stream)?;
+            packets.truncate(count);
+            output.send(packets, &task.stream)?;
             if seeded(Fault::CountAfterPublish) {
-                self.device.kernels.late_count.launch(&stream, 1, (self.common(), count))?;
-                stream.record()?.completed().await?;
-                self.coordinator.check();
+                let arguments = (self.common(&task), count as u32);
+                let launch = self.coordinator.launch();
+                self.device.kernels.late_count.launch(&task.stream, 1, arguments)?;
+                self.over(&task, launch).await?;
             }
+            self.coordinator.check();
         }
     }
 
-    /// Takes the report down and wakes whom it concerns. Every kernel that
-    /// queues items is followed by this, so no item waits unnoticed.
-    fn spread_the_news(&self) -> Result<()> {
+    /// Waits for a task's kernel, takes its report in, and wakes whom its news
+    /// concerns. Every kernel that queues items is followed by this, so no item
+    /// waits unnoticed.
+    async fn over(&self, task: &Task, launch: Launch<'_>) -> Result<()> {
+        task.stream.record()?.completed().await?;
+        let word = |place| task.report.load(place).unwrap_or(0);
+        if let Some(message) = fault_text(word(FAULT)) {
+            return Err(Error::Device(millstream_device::Error::KernelFailed {
+                kernel: "the worklist's".into(),
+                device: self.device.device.name(),
+                message: message.into(),
+            }));
+        }
+        self.coordinator.counters[self.place].update((0..COUNTERS).map(word));
         let signals = self.signals();
-        let lowest = self.report.load(REPORT_DEFERRED)?;
-        signals.lowest_deferred.store(lowest, Ordering::Release);
-        for word in [REPORT_READY].into_iter().chain(REPORT_OUTBOXES..self.report.len()) {
-            // In one step: what a kernel raises beside it is seen here or after
-            // that kernel.
-            if self.report.swap(word, 0)? == 0 {
-                continue;
-            }
-            match word {
-                REPORT_READY => signals.worker.notify(),
-                outbox => signals.outboxes[outbox - REPORT_OUTBOXES].notify(),
+        if word(READY_NEWS) != 0 {
+            signals.worker.notify();
+        }
+        for (outbox, signal) in signals.outboxes.iter().enumerate() {
+            if word(OUTBOX_NEWS + outbox) != 0 {
+                signal.notify();
             }
         }
+        // Only now may the coordinator believe the counters.
+        drop(launch);
         Ok(())
+    }
+
+    fn lowest_deferred(&self, task: &Task) -> Result<u32> {
+        Ok(task.report.load(LOWEST_DEFERRED)? as u32)
     }
 
     fn signals(&self) -> &Signals {
         &self.coordinator.signals[self.place]
     }
 
-    fn common(&self) -> CommonArgument<'_, P> {
+    fn task(&self, kind: StreamKind) -> Result<Task> {
+        let device = &self.device.device;
+        let report = self.host.shared(self.device.status.len())?;
+        let scratch = device.shared(SCRATCH_WORDS)?;
+        Ok(Task { stream: device.stream_of(kind)?, scratch, report })
+    }
+
+    fn common<'a>(&'a self, task: &'a Task) -> CommonArgument<'a, P> {
         CommonArgument {
             problem: &self.device.problem,
             queues: &self.device.queues,
-            counters: &self.device.counters.0,
-            report: &self.report,
+            status: &self.device.status,
+            scratch: &task.scratch,
+            report: &task.report,
+            place: Place::new(&self.device.here),
         }
     }
 }

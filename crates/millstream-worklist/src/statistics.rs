@@ -1,6 +1,7 @@
 //! What a run counted.
 
-use millstream_device::SharedBuffer;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use millstream_flow::LinkStatistics;
 
 use crate::termination::WorkCounters;
@@ -63,14 +64,24 @@ impl WorklistStatistics {
     }
 }
 
-/// The counters of one device, in memory that the host reads too.
-#[derive(Clone, Debug)]
-pub(crate) struct Counters(pub(crate) SharedBuffer<u64>);
+/// What the host knows of one device's counters: as they were after the last
+/// kernels whose reports it has read.
+#[derive(Debug, Default)]
+pub(crate) struct Counters([AtomicU64; COUNTERS]);
 
 impl Counters {
     pub(crate) fn get(&self, counter: Counter) -> u64 {
-        // An acquire load; the buffer is the host endpoint's, so it cannot fail.
-        self.0.load(counter as usize).unwrap_or(u64::MAX)
+        // Acquire: pairs with the release in `update`.
+        self.0[counter as usize].load(Ordering::Acquire)
+    }
+
+    /// Takes in a report. Reports of several kernels may come in any order:
+    /// counters only grow.
+    pub(crate) fn update(&self, report: impl Iterator<Item = u64>) {
+        for (counter, value) in self.0.iter().zip(report) {
+            // Release: pairs with `get`.
+            counter.fetch_max(value, Ordering::AcqRel);
+        }
     }
 
     pub(crate) fn statistics(&self) -> DeviceStatistics {

@@ -6,8 +6,8 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 /// Faults that models and test harnesses seed to show that they are caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The consumer sweeps before it takes the overflow mark down.
-    SweepBeforeMark,
+    /// The consumer reads how often the ring was full after it has swept.
+    CountAfterSweep,
     /// Items are counted after others can see them.
     CountAfterPublish,
     /// The checker reads what was produced before what was consumed.

@@ -7,11 +7,12 @@ use millstream_device::SharedBuffer;
 use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::coordinator::Coordinator;
-use crate::kernels::{Kernels, OUTBOXES, QueueBuffers, REPORT_DEFERRED, REPORT_OUTBOXES};
+use crate::kernels::{Kernels, OUTBOXES, QueueBuffers};
 use crate::program::{Here, Program, Routing};
 use crate::queue::{CONTROL_WORDS, bit_words};
 use crate::solver::Solver;
-use crate::statistics::{COUNTERS, Counters, WorklistStatistics};
+use crate::statistics::{Counters, WorklistStatistics};
+use crate::status;
 use crate::{Error, Result};
 
 /// Work-items spread over the devices of a context, and how they are run.
@@ -64,8 +65,9 @@ pub(crate) struct WorklistDevice<P: Program> {
     pub(crate) device: millstream_device::Device,
     pub(crate) problem: Arc<P::Problem>,
     pub(crate) kernels: Kernels<P>,
-    pub(crate) queues: Vec<QueueBuffers>,
-    pub(crate) counters: Counters,
+    pub(crate) here: Here,
+    pub(crate) queues: QueueBuffers,
+    pub(crate) status: SharedBuffer<u64>,
 }
 
 /// The ends of a device's links: one input from each device that sends to it,
@@ -151,20 +153,17 @@ impl<P: Program> DistributedWorklist<P> {
         self.check(initial)?;
         let is_ring = self.uses_ring();
         let devices = self.devices(is_ring)?;
-        let counters: Vec<_> = devices.iter().map(|device| device.counters.clone()).collect();
-        let outboxes = devices.first().map_or(0, |device| device.queues.len() - OUTBOXES);
-        let coordinator = Arc::new(Coordinator::new(counters, outboxes, self.delta));
+        let outboxes = self.outboxes(is_ring);
+        let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, self.delta));
         let graph = Graph::new(&self.context);
         let links = graph.statistics();
         let ends = self.links(&graph, is_ring)?;
         let packet_items = self.packet_bytes / size_of::<P::Packet>().max(1);
         let mut solvers = Vec::new();
         for (place, device) in devices.into_iter().enumerate() {
-            let report = self.report(device.queues.len())?;
-            let count = |_| self.context.host().shared(1);
-            let counts = (0..outboxes).map(count).collect::<Result<_, _>>()?;
-            let (coordinator, batch) = (Arc::clone(&coordinator), self.batch);
-            let solver = Solver { device, report, counts, coordinator, place, packet_items, batch };
+            let (coordinator, host) = (Arc::clone(&coordinator), self.context.host().clone());
+            let solver =
+                Solver { device, host, coordinator, place, packet_items, batch: self.batch };
             let own = initial.iter().filter(|(device, _)| *device == place).map(|(_, item)| *item);
             solver.insert(own.collect()).await?;
             solvers.push(Arc::new(solver));
@@ -174,7 +173,7 @@ impl<P: Program> DistributedWorklist<P> {
         }
         coordinator.check();
         graph.run(async { Ok::<_, millstream_flow::Error>(()) }).await?;
-        let devices = solvers.iter().map(|solver| solver.device.counters.statistics()).collect();
+        let devices = coordinator.counters.iter().map(Counters::statistics).collect();
         Ok(WorklistStatistics { devices, links: links.links() })
     }
 
@@ -209,31 +208,35 @@ impl<P: Program> DistributedWorklist<P> {
         }
     }
 
+    fn outboxes(&self, is_ring: bool) -> usize {
+        let others = self.context.devices().len().saturating_sub(1);
+        if is_ring { others.min(1) } else { others }
+    }
+
     fn devices(&self, is_ring: bool) -> Result<Vec<WorklistDevice<P>>> {
         let order = self.context.topology().ring_order();
         let count = self.context.devices().len();
-        let host = self.context.host();
-        let outboxes = if is_ring { count.min(2) - count.min(1) } else { count - count.min(1) };
         let share = self.items / count.max(1);
         let entries = self.queue_entries.unwrap_or(share.max(1024)).max(1).next_power_of_two();
+        let outboxes = self.outboxes(is_ring);
+        let queues = OUTBOXES + outboxes;
         let devices = self.context.devices().iter().zip(&self.problems).enumerate();
         devices
             .map(|(place, (device, problem))| {
                 let next = is_ring.then(|| next_in(&order, place)).flatten();
-                let here = Here { device: place, devices: count, next };
-                let queue = || {
-                    Ok(QueueBuffers {
-                        bits: device.shared(bit_words(self.items))?,
-                        entries: device.shared(entries)?,
-                        control: device.shared(CONTROL_WORDS)?,
-                    })
+                let queues = QueueBuffers {
+                    bits: device.shared(queues * bit_words(self.items))?,
+                    entries: device.shared(queues * entries)?,
+                    control: device.shared(queues * CONTROL_WORDS)?,
                 };
+                let here = Here { device: place, devices: count, next };
                 Ok(WorklistDevice {
                     device: device.clone(),
                     problem: Arc::clone(problem),
                     kernels: Kernels::new(&self.program, here),
-                    queues: (0..OUTBOXES + outboxes).map(|_| queue()).collect::<Result<_>>()?,
-                    counters: Counters(host.shared(COUNTERS)?),
+                    here,
+                    queues,
+                    status: device.shared(status::words(outboxes))?,
                 })
             })
             .collect()
@@ -257,13 +260,6 @@ impl<P: Program> DistributedWorklist<P> {
             }
         }
         Ok(ends)
-    }
-
-    fn report(&self, queues: usize) -> Result<SharedBuffer<u32>> {
-        let words = REPORT_OUTBOXES + queues - OUTBOXES;
-        let report = self.context.host().shared(words)?;
-        report.store(REPORT_DEFERRED, u32::MAX)?;
-        Ok(report)
     }
 }
 

@@ -11,7 +11,7 @@ mod sync {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
-        SweepBeforeMark,
+        CountAfterSweep,
         ReadBeforeClear,
         SetBeforeValue,
         DeferredNotCleared,
@@ -190,8 +190,8 @@ fn an_overflowed_queue_loses_nothing() {
 }
 
 #[test]
-fn sweeping_before_the_mark_is_caught() {
-    fails_with(Fault::SweepBeforeMark as usize, sweeping);
+fn counting_after_the_sweep_is_caught() {
+    fails_with(Fault::CountAfterSweep as usize, sweeping);
 }
 
 /// Settling a deferral after the value is read drops an update between the two.

@@ -16,6 +16,7 @@ use threads::Threads;
 use crate::event::{Event, EventStatus};
 use crate::injection::{InjectedFault, Injection};
 use crate::ledger::StreamIndex;
+use crate::stream::OpenStream;
 use crate::{Error, Result};
 
 /// What one place in a stream's queue does.
@@ -26,6 +27,8 @@ pub(crate) enum Work {
     Record(Event),
     /// Holds the stream until an event is complete.
     Wait(Event),
+    /// The stream is gone: gives back its place in the clocks.
+    Close(OpenStream),
 }
 
 /// An operation in a stream's queue.
@@ -89,8 +92,7 @@ impl StreamQueue {
                     self.state.lock().failed = Some(cause);
                 }
             }
-            // Closing a stream must happen even if it failed.
-            (Work::Run(run), Some(_)) if &*operation.name == "close" => drop(run()),
+            (Work::Close(open), _) => drop(open),
             (Work::Wait(_) | Work::Run(_), Some(_)) => {}
         }
     }

@@ -1,9 +1,9 @@
-//! Completion words without their devices: who is woken, and when the reactor
-//! may park. States and orderings are in `README.md`.
+//! Completion words without their devices: what waits for a stream's word, and
+//! when the reactor may park. States and orderings are in `README.md`.
 
-use std::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
 
-use crate::sync::{AtomicBool, AtomicU32, Fault, Mutex, Ordering, Thread, park, seeded};
+use crate::sync::{AtomicBool, Fault, Mutex, Ordering, Thread, park, seeded};
 
 /// Whether a word that shows `value` has come to `target`. Words only grow, and
 /// wrap around; at most 2^31 - 1 operations of a stream are outstanding.
@@ -14,69 +14,49 @@ pub(crate) fn reached(value: u32, target: u32) -> bool {
     value.wrapping_sub(target) as i32 >= 0
 }
 
+/// What waits for one stream's completion word, in the order of the targets.
 #[derive(Debug)]
-struct Waiter {
-    target: u32,
-    waker: Waker,
+pub(crate) struct Waiting<T> {
+    queue: Mutex<VecDeque<(u32, T)>>,
 }
 
-/// The completion word of a stream: how many of its operations are done.
-#[derive(Debug)]
-pub(crate) struct Word {
-    value: AtomicU32,
-    waiters: Mutex<Vec<Waiter>>,
-}
-
-impl Word {
-    /// A word that shows `value`.
-    pub(crate) fn new(value: u32) -> Word {
-        Word { value: AtomicU32::new(value), waiters: Mutex::new(Vec::new()) }
+impl<T> Waiting<T> {
+    /// Nothing.
+    pub(crate) fn new() -> Waiting<T> {
+        Waiting { queue: Mutex::new(VecDeque::new()) }
     }
 
-    /// What the device does: operations up to `value` are done, and all they
-    /// wrote is visible to whoever sees it.
-    pub(crate) fn complete(&self, value: u32) {
-        // Pairs with `is_done`.
-        self.value.store(value, Ordering::Release);
+    /// Adds what waits for `target`, which is no less than the targets before.
+    /// [`Parking::notify`] must follow.
+    pub(crate) fn push(&self, target: u32, item: T) {
+        self.queue.lock().push_back((target, item));
     }
 
-    /// Whether operation `target` is done.
-    pub(crate) fn is_done(&self, target: u32) -> bool {
-        reached(self.value.load(Ordering::Acquire), target)
-    }
-
-    /// Ready once `target` is done; else the task is woken when `sweep` sees it.
-    pub(crate) fn poll(&self, target: u32, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_done(target) {
-            return Poll::Ready(());
+    /// Takes out, from the front, what the word has reached and `is_ready`.
+    pub(crate) fn take_done(&self, value: u32, is_ready: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut queue = self.queue.lock();
+        let mut done = Vec::new();
+        while let Some((target, item)) = queue.front() {
+            if !reached(value, *target) || !is_ready(item) {
+                break;
+            }
+            done.extend(queue.pop_front().map(|(_, item)| item));
         }
-        let waker = context.waker();
-        let mut waiters = self.waiters.lock();
-        if !waiters.iter().any(|other| other.target == target && other.waker.will_wake(waker)) {
-            waiters.push(Waiter { target, waker: waker.clone() });
-        }
-        drop(waiters);
-        // A sweep may have passed between the check and the registration, and it
-        // may have been the last.
-        if !seeded(Fault::RegisterWithoutRecheck) && self.is_done(target) {
-            return Poll::Ready(());
-        }
-        Poll::Pending
+        done
     }
 
-    /// Wakes the tasks whose operations are done. True if others still wait.
-    pub(crate) fn sweep(&self) -> bool {
-        let mut waiters = self.waiters.lock();
-        let done: Vec<Waiter> =
-            waiters.extract_if(.., |waiter| self.is_done(waiter.target)).collect();
-        let armed = !waiters.is_empty();
-        drop(waiters);
-        done.into_iter().for_each(|waiter| waiter.waker.wake());
-        armed
+    /// Takes out everything.
+    pub(crate) fn take_all(&self) -> Vec<T> {
+        self.queue.lock().drain(..).map(|(_, item)| item).collect()
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
     }
 }
 
-/// Lets the reactor's thread sleep while no word is armed.
+/// Lets the reactor's thread sleep while nothing waits.
 #[derive(Debug)]
 pub(crate) struct Parking {
     parked: AtomicBool,
@@ -88,24 +68,24 @@ impl Parking {
         Parking { parked: AtomicBool::new(false) }
     }
 
-    /// What a waiter calls after it has registered.
+    /// What whoever has pushed calls next.
     pub(crate) fn notify(&self, reactor: &Thread) {
         if self.parked.swap(false, Ordering::AcqRel) {
             reactor.unpark();
         }
     }
 
-    /// What the reactor calls when a sweep left nothing armed: parks until
-    /// notified, unless something has been armed since. May return early.
-    pub(crate) fn park_unless(&self, armed: impl FnOnce() -> bool) {
+    /// What the reactor calls when a sweep left nothing: parks until notified,
+    /// unless something waits by now. May return early.
+    pub(crate) fn park_unless(&self, something_waits: impl FnOnce() -> bool) {
         if seeded(Fault::ParkWithoutRecheck) {
             self.parked.store(true, Ordering::Release);
             return park();
         }
-        // A waiter that registers after the check finds the mark: the lock of the
-        // waiters orders the mark before its `notify`.
+        // Whoever pushes after the check finds the mark: the queue's lock orders
+        // the mark before its `notify`.
         self.parked.store(true, Ordering::Release);
-        if !armed() {
+        if !something_waits() {
             park();
         }
         self.parked.store(false, Ordering::Relaxed);

@@ -1,0 +1,209 @@
+//! CUDA C++ to a GPU's code: NVRTC, and a cache on disk.
+//!
+//! A cached file holds the whole key (source, headers, options, the compiler's
+//! version) before the code, and is used only if the key is equal.
+
+use std::ffi::{CString, c_char};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use cudarc::nvrtc::{result, sys};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use millstream_kernels::HEADERS;
+
+use crate::cuda_source::CudaSource;
+use crate::{Error, Result};
+
+/// The compiler's libraries, in the order in which they must be loaded.
+const LIBRARIES: [&[&str]; 2] = [
+    &["libnvrtc-builtins.so.13.0", "libnvrtc-builtins.so.13", "libnvrtc-builtins.so"],
+    &["libnvrtc.so.13", "libnvrtc.so"],
+];
+
+/// The code of `source` for an architecture such as 90, compiled or cached.
+///
+/// # Errors
+/// No compiler; source that does not compile, with the compiler's log.
+pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>> {
+    let version = compiler()?;
+    let options = [
+        format!("--gpu-architecture=sm_{architecture}"),
+        "--std=c++17".to_string(),
+        "--default-device".to_string(),
+    ];
+    let key = key(source, &options, version);
+    let cached = cache_file(&key);
+    if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, &key)) {
+        return Ok(code);
+    }
+    let code = run_compiler(source, &options)?;
+    if let Some(file) = cached {
+        // A cache that cannot be written costs time only.
+        let _ = write_cached(&file, &key, &code);
+    }
+    Ok(code)
+}
+
+/// The compiler's version, once it is loaded.
+fn compiler() -> Result<(i32, i32)> {
+    static LOADED: OnceLock<std::result::Result<(i32, i32), String>> = OnceLock::new();
+    LOADED.get_or_init(load).clone().map_err(|reason| Error::DriverUnavailable {
+        device: "a kernel".to_string(),
+        driver: "NVRTC",
+        reason,
+    })
+}
+
+fn load() -> std::result::Result<(i32, i32), String> {
+    if let Some(folder) = folders().into_iter().find(|folder| find(folder, LIBRARIES[1]).is_some())
+    {
+        for names in LIBRARIES {
+            let Some(file) = find(&folder, names) else { continue };
+            // SAFETY: NVIDIA's libraries run nothing of consequence when loaded.
+            let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) };
+            // Stays open: the loader below then finds it by its name.
+            std::mem::forget(library.map_err(|error| error.to_string())?);
+        }
+    }
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        let places: Vec<String> =
+            folders().iter().map(|folder| folder.display().to_string()).collect();
+        return Err(format!(
+            "libnvrtc.so.13 is not in {}; install CUDA's NVRTC or set MILLSTREAM_NVRTC to its folder",
+            places.join(", ")
+        ));
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the library is there, and stores two numbers.
+    let answer = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    answer.result().map(|()| (major, minor)).map_err(|error| format!("nvrtcVersion: {error}"))
+}
+
+fn folders() -> Vec<PathBuf> {
+    let named = std::env::var_os("MILLSTREAM_NVRTC").map(PathBuf::from);
+    let toolkit = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
+    let toolkits = toolkit.map(|home| Path::new(&home).join("lib64"));
+    named.into_iter().chain(toolkits).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
+}
+
+fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
+    names.iter().map(|name| folder.join(name)).find(|file| file.exists())
+}
+
+fn key(source: &CudaSource, options: &[String], version: (i32, i32)) -> String {
+    let mut key = format!("NVRTC {}.{} {}\n", version.0, version.1, options.join(" "));
+    for header in HEADERS {
+        key.extend([header.name, "\n", header.text, "\n"]);
+    }
+    key.extend([source.file(), "\n", source.text()]);
+    key
+}
+
+fn cache_file(key: &str) -> Option<PathBuf> {
+    let folder = match std::env::var_os("MILLSTREAM_CACHE") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+            cache.or_else(home)?.join("millstream")
+        }
+    };
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    Some(folder.join(format!("{:016x}.cubin", hasher.finish())))
+}
+
+fn read_cached(file: &Path, key: &str) -> Option<Vec<u8>> {
+    let mut bytes = std::fs::read(file).ok()?;
+    let prefix = key.len() + size_of::<u64>();
+    let length = u64::from_le_bytes(*bytes.first_chunk()?);
+    let is_ours = length == key.len() as u64 && bytes.get(8..prefix)? == key.as_bytes();
+    is_ours.then(|| bytes.split_off(prefix))
+}
+
+fn write_cached(file: &Path, key: &str, code: &[u8]) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    temporary.write_all(&(key.len() as u64).to_le_bytes())?;
+    temporary.write_all(key.as_bytes())?;
+    temporary.write_all(code)?;
+    temporary.persist(file)?;
+    Ok(())
+}
+
+/// A program of the compiler, destroyed when dropped.
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: made by the compiler, and not used any more.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+fn run_compiler(source: &CudaSource, options: &[String]) -> Result<Vec<u8>> {
+    let failed = |log: String| Error::Compile {
+        file: source.file().to_string(),
+        architecture: options[0].trim_start_matches("--gpu-architecture=").to_string(),
+        log: log.into(),
+    };
+    let string = |text: &str| CString::new(text).map_err(|error| failed(error.to_string()));
+    let names = HEADERS.iter().map(|header| string(header.name)).collect::<Result<Vec<_>>>()?;
+    let texts = HEADERS.iter().map(|header| string(header.text)).collect::<Result<Vec<_>>>()?;
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).collect()
+    };
+    let (text, file) = (string(source.text())?, string(source.file())?);
+    let mut program = std::ptr::null_mut();
+    // SAFETY: all strings end in NUL and outlive the call, which copies them.
+    let created = unsafe {
+        sys::nvrtcCreateProgram(
+            &mut program,
+            text.as_ptr(),
+            file.as_ptr(),
+            HEADERS.len() as i32,
+            pointers(&texts).as_ptr(),
+            pointers(&names).as_ptr(),
+        )
+    };
+    created.result().map_err(|error| failed(error.to_string()))?;
+    let program = Program(program);
+    // SAFETY: the program lives, here and below.
+    let compiled = unsafe { result::compile_program(program.0, options) };
+    if let Err(error) = compiled {
+        // SAFETY: as above.
+        let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
+        let log: Vec<u8> = log.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+        return Err(failed(format!("{error}\n{}", String::from_utf8_lossy(&log))));
+    }
+    let mut bytes = 0;
+    // SAFETY: as above.
+    let sized = unsafe { sys::nvrtcGetCUBINSize(program.0, &mut bytes) };
+    sized.result().map_err(|error| failed(error.to_string()))?;
+    let mut code = vec![0u8; bytes];
+    // SAFETY: as above, and the code has this size.
+    let copied = unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) };
+    copied.result().map_err(|error| failed(error.to_string()))?;
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_code_is_used_for_an_equal_key_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("new").join("code");
+        write_cached(&file, "key", b"code").unwrap();
+        assert_eq!(read_cached(&file, "key").as_deref(), Some(&b"code"[..]));
+        assert_eq!(read_cached(&file, "kez"), None);
+        assert_eq!(read_cached(&file, "keyc"), None);
+        std::fs::write(&file, b"short").unwrap();
+        assert_eq!(read_cached(&file, "key"), None);
+    }
+}

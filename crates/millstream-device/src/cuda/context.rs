@@ -1,0 +1,249 @@
+//! One GPU's context: what every call on it needs.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUevent, CUresult,
+};
+use parking_lot::Mutex;
+
+use super::driver::check;
+use super::module::Modules;
+use crate::{Error, Result};
+
+/// The failure after which nothing runs on any GPU of the process any more.
+pub(super) type Poison = Arc<OnceLock<Error>>;
+
+/// The primary context of a GPU.
+pub(crate) struct GpuContext {
+    /// Unlike those of all other contexts of the process, earlier ones included.
+    pub(super) id: u64,
+    pub(super) ordinal: usize,
+    pub(super) name: String,
+    device: CUdevice,
+    context: CUcontext,
+    /// Such as 90 for `sm_90`.
+    pub(super) architecture: u32,
+    pub(super) multiprocessors: u32,
+    pub(super) poison: Poison,
+    /// Events that nobody uses.
+    events: Mutex<Vec<NativeHandle>>,
+    pub(super) modules: Modules,
+}
+
+/// A driver's event.
+#[derive(Clone, Copy)]
+struct NativeHandle(CUevent);
+
+// SAFETY: driver handles may be used from any thread.
+unsafe impl Send for NativeHandle {}
+// SAFETY: driver handles may be used from any thread; a context's are.
+unsafe impl Send for GpuContext {}
+// SAFETY: as above; what changes is behind locks.
+unsafe impl Sync for GpuContext {}
+
+impl std::fmt::Debug for GpuContext {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "GpuContext({})", self.name)
+    }
+}
+
+impl GpuContext {
+    pub(super) fn new(ordinal: usize, poison: &Poison) -> Result<Arc<GpuContext>> {
+        let name = format!("cuda:{ordinal}");
+        let (mut device, mut context) = (0, std::ptr::null_mut());
+        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: the driver runs, and stores a device.
+        match unsafe { sys::cuDeviceGet(&mut device, number) } {
+            CUresult::CUDA_ERROR_INVALID_DEVICE => {
+                let reason = format!("there are only {} GPUs here", super::driver::count());
+                return Err(Error::DriverUnavailable { device: name, driver: "CUDA", reason });
+            }
+            answer => check(answer, "cuDeviceGet", &name)?,
+        }
+        let attribute = |attribute| -> Result<u32> {
+            let mut value = 0;
+            // SAFETY: the device was just given by the driver.
+            let answer = unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) };
+            check(answer, "cuDeviceGetAttribute", &name)?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        let architecture = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? * 10
+            + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // SAFETY: as above; released when this is dropped.
+        let answer = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
+        check(answer, "cuDevicePrimaryCtxRetain", &name)?;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Ok(Arc::new(GpuContext {
+            // Relaxed: only a number is needed.
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            ordinal,
+            name,
+            device,
+            context,
+            architecture,
+            multiprocessors,
+            poison: Arc::clone(poison),
+            events: Mutex::new(Vec::new()),
+            modules: Modules::default(),
+        }))
+    }
+
+    /// Makes this the calling thread's context.
+    ///
+    /// # Errors
+    /// The failure that poisoned the process.
+    pub(super) fn bind(&self) -> Result<()> {
+        if let Some(cause) = self.poison.get() {
+            return Err(cause.clone());
+        }
+        // SAFETY: retained until this is dropped.
+        self.check(unsafe { sys::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
+    }
+
+    /// Turns an answer of the driver into an error; a device's fault is
+    /// remembered.
+    pub(super) fn check(&self, answer: CUresult, call: &'static str) -> Result<()> {
+        let result = check(answer, call, &self.name);
+        if let Err(cause) = &result
+            && is_fault(answer)
+        {
+            let _ = self.poison.set(cause.clone());
+        }
+        result
+    }
+
+    pub(super) fn total_memory(&self) -> Result<u64> {
+        let mut bytes = 0;
+        // SAFETY: the device was given by the driver.
+        self.check(
+            unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.device) },
+            "cuDeviceTotalMem",
+        )?;
+        Ok(bytes as u64)
+    }
+
+    /// Whether this GPU can reach the other's memory, and if so, by NVLink.
+    pub(super) fn peer(&self, other: &GpuContext) -> Result<Option<Peer>> {
+        let (mut can, mut atomics) = (0, 0);
+        let native = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+        // SAFETY: both devices were given by the driver.
+        let answer = unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.device, other.device) };
+        self.check(answer, "cuDeviceCanAccessPeer")?;
+        if can == 0 {
+            return Ok(None);
+        }
+        // SAFETY: as above.
+        let answer = unsafe {
+            sys::cuDeviceGetP2PAttribute(&mut atomics, native, self.device, other.device)
+        };
+        self.check(answer, "cuDeviceGetP2PAttribute")?;
+        Ok(Some(if atomics == 0 { Peer::Bus } else { Peer::NvLink }))
+    }
+
+    /// Lets kernels of this GPU touch the other's memory.
+    pub(super) fn enable_peer(&self, other: &GpuContext) -> Result<()> {
+        self.bind()?;
+        // SAFETY: both contexts are retained; the flags must be 0.
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
+            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            answer => self.check(answer, "cuCtxEnablePeerAccess"),
+        }
+    }
+
+    /// An event that nobody uses.
+    fn event(&self) -> Result<NativeHandle> {
+        if let Some(event) = self.events.lock().pop() {
+            return Ok(event);
+        }
+        let mut event = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: the context is current; destroyed with it.
+        self.check(unsafe { sys::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
+        Ok(NativeHandle(event))
+    }
+}
+
+/// How one GPU reaches another's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Over the bus.
+    Bus,
+    /// With atomics, over NVLink.
+    NvLink,
+}
+
+/// Answers after which the driver refuses everything else.
+fn is_fault(answer: CUresult) -> bool {
+    matches!(
+        answer,
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_UNKNOWN
+    )
+}
+
+impl Drop for GpuContext {
+    fn drop(&mut self) {
+        for event in std::mem::take(self.events.get_mut()) {
+            // SAFETY: made by this context, and nobody uses it. A failure leaves
+            // nothing to do.
+            let _ = unsafe { sys::cuEventDestroy_v2(event.0) };
+        }
+        self.modules.unload();
+        // SAFETY: retained once by this.
+        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// A recorded driver's event, other streams' way to wait; returns to its
+/// context's pool when dropped.
+pub(crate) struct NativeEvent {
+    handle: NativeHandle,
+    context: Arc<GpuContext>,
+    /// Identifies the stream that it was recorded on.
+    pub(super) lane: usize,
+}
+
+// SAFETY: driver handles may be used from any thread at once.
+unsafe impl Sync for NativeEvent {}
+
+impl NativeEvent {
+    /// Records an event on `stream`, whose context is current.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`.
+    pub(super) unsafe fn record(
+        context: &Arc<GpuContext>,
+        stream: sys::CUstream,
+        lane: usize,
+    ) -> Result<NativeEvent> {
+        let handle = context.event()?;
+        let event = NativeEvent { handle, context: Arc::clone(context), lane };
+        // SAFETY: both belong to the context.
+        context.check(unsafe { sys::cuEventRecord(handle.0, stream) }, "cuEventRecord")?;
+        Ok(event)
+    }
+
+    pub(super) fn handle(&self) -> CUevent {
+        self.handle.0
+    }
+}
+
+impl Drop for NativeEvent {
+    fn drop(&mut self) {
+        self.context.events.lock().push(self.handle);
+    }
+}

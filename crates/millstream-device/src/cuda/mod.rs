@@ -1,0 +1,237 @@
+//! The CUDA driver's side of the device layer.
+//!
+//! | file | what |
+//! |---|---|
+//! | `driver` | whether the driver is there, its errors |
+//! | `context` | a GPU's context, peers, events |
+//! | `pool` | memory of GPUs, pinned memory of the host |
+//! | `words` | words that streams write or wait for |
+//! | `lane` | the driver's streams, and ours on them |
+//! | `reactor` | who sees that streams have come to their points |
+//! | `compile`, `module` | kernels from source to launch |
+
+mod compile;
+mod context;
+mod driver;
+mod lane;
+mod module;
+mod pool;
+mod reactor;
+mod words;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys;
+
+pub(crate) use context::{GpuContext, NativeEvent};
+pub(crate) use driver::count;
+pub(crate) use lane::{CudaStream, LaneStream};
+pub(crate) use module::Function;
+pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
+
+use context::{Peer, Poison};
+use lane::Lane;
+use pool::GpuPool;
+use reactor::{Reactor, ReactorHandle};
+use words::Words;
+
+use crate::stream::StreamKind;
+use crate::task::Place;
+use crate::topology::LinkKind;
+use crate::{Error, Result};
+
+/// Lanes of each kind: together no more than run side by side.
+const COMPUTE: usize = 4;
+const HIGH_PRIORITY: usize = 2;
+const COPY: usize = 4;
+
+/// A GPU in use.
+pub(crate) struct Gpu {
+    context: Arc<GpuContext>,
+    pool: Arc<GpuPool>,
+    compute: Vec<Arc<Lane>>,
+    high_priority: Vec<Arc<Lane>>,
+    copy: Vec<Arc<Lane>>,
+    next: AtomicUsize,
+    /// GPUs whose memory its kernels reach.
+    peers: OnceLock<Vec<usize>>,
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Gpu({})", self.context.name)
+    }
+}
+
+impl Gpu {
+    /// A stream of its own order.
+    pub(crate) fn stream(&self, kind: StreamKind) -> Result<CudaStream> {
+        let lanes = match kind {
+            StreamKind::Compute => &self.compute,
+            StreamKind::HighPriority => &self.high_priority,
+            StreamKind::Copy => &self.copy,
+        };
+        // Relaxed: any lane will do.
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]));
+        stream.check().map(|()| stream)
+    }
+
+    pub(crate) fn ordinal(&self) -> usize {
+        self.context.ordinal
+    }
+
+    /// Zeroed memory; `None` if there is not enough.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<Option<GpuMemory>> {
+        self.pool.allocate(bytes)
+    }
+
+    /// Bytes that the GPU has.
+    pub(crate) fn total_memory(&self) -> Result<u64> {
+        self.context.total_memory()
+    }
+
+    /// Whether kernels of this GPU may touch memory of `owner`.
+    pub(crate) fn reaches(&self, owner: &GpuContext) -> bool {
+        owner.ordinal == self.context.ordinal
+            || self.peers.get().is_some_and(|peers| peers.contains(&owner.ordinal))
+    }
+}
+
+/// The GPUs of one device set, and who watches them.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    gpus: Vec<Arc<Gpu>>,
+    pinned: Arc<PinnedPool>,
+    poison: Poison,
+    links: Vec<Vec<LinkKind>>,
+    // Last: ends when everything above is finished.
+    _reactor: Reactor,
+}
+
+impl Runtime {
+    /// Opens these GPUs, each once.
+    ///
+    /// # Errors
+    /// What [`driver::start`] says; a GPU that is not there.
+    pub(crate) fn open(ordinals: &[usize]) -> Result<Arc<Runtime>> {
+        let first = ordinals.first().copied().unwrap_or(0);
+        driver::start(&format!("cuda:{first}"))?;
+        let poison = Poison::default();
+        let contexts = ordinals.iter().map(|&ordinal| GpuContext::new(ordinal, &poison));
+        let contexts = contexts.collect::<Result<Vec<_>>>()?;
+        let Some(first) = contexts.first() else {
+            return Err(Error::Start { reason: "no GPU is asked for".to_string() });
+        };
+        let pinned = PinnedPool::new(first);
+        let words = Words::new(&pinned);
+        let reactor = ReactorHandle::new(&poison);
+        let gpus = contexts.iter().map(|context| open_gpu(context, &words, &reactor));
+        let gpus = gpus.collect::<Result<Vec<_>>>()?;
+        let links = connect(&gpus)?;
+        let lanes = gpus.iter().flat_map(|gpu| {
+            [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten().cloned()
+        });
+        let reactor = reactor.start(lanes.collect())?;
+        Ok(Arc::new(Runtime { gpus, pinned, poison, links, _reactor: reactor }))
+    }
+
+    pub(crate) fn gpu(&self, ordinal: usize) -> Option<&Arc<Gpu>> {
+        self.gpus.iter().find(|gpu| gpu.context.ordinal == ordinal)
+    }
+
+    pub(crate) fn pinned(&self) -> &Arc<PinnedPool> {
+        &self.pinned
+    }
+
+    /// How two GPUs are connected.
+    pub(crate) fn link(&self, from: usize, to: usize) -> LinkKind {
+        let place = |ordinal| self.gpus.iter().position(|gpu| gpu.context.ordinal == ordinal);
+        match (place(from), place(to)) {
+            (Some(from), Some(to)) => self.links[from][to],
+            _ => LinkKind::Host,
+        }
+    }
+
+    /// Waits until everything submitted so far is over.
+    pub(crate) fn quiesce(&self) -> Result<()> {
+        for gpu in &self.gpus {
+            for lane in [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten() {
+                lane.synchronize()?;
+                while !lane.is_idle() && self.poison.get().is_none() {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Points that streams have not come to.
+    pub(crate) fn outstanding(&self) -> usize {
+        let lanes = self
+            .gpus
+            .iter()
+            .flat_map(|gpu| [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten());
+        lanes.filter(|lane| !lane.is_idle()).count()
+    }
+}
+
+fn open_gpu(
+    context: &Arc<GpuContext>,
+    words: &Arc<Words>,
+    reactor: &ReactorHandle,
+) -> Result<Arc<Gpu>> {
+    let lanes = |kind, first: usize, count: usize| -> Result<Vec<Arc<Lane>>> {
+        // Numbers are unique among all GPUs.
+        let number = |place| context.ordinal << 8 | (first + place);
+        let lane = |place| Lane::new(context, number(place), kind, words, reactor.clone());
+        (0..count).map(lane).collect()
+    };
+    Ok(Arc::new(Gpu {
+        context: Arc::clone(context),
+        pool: GpuPool::new(context)?,
+        compute: lanes(StreamKind::Compute, 0, COMPUTE)?,
+        high_priority: lanes(StreamKind::HighPriority, COMPUTE, HIGH_PRIORITY)?,
+        copy: lanes(StreamKind::Copy, COMPUTE + HIGH_PRIORITY, COPY)?,
+        next: AtomicUsize::new(0),
+        peers: OnceLock::new(),
+    }))
+}
+
+/// Enables peer access wherever it is possible.
+fn connect(gpus: &[Arc<Gpu>]) -> Result<Vec<Vec<LinkKind>>> {
+    let mut links = Vec::new();
+    for from in gpus {
+        let (mut row, mut peers) = (Vec::new(), Vec::new());
+        for to in gpus {
+            row.push(match from.context.ordinal == to.context.ordinal {
+                true => LinkKind::Memory,
+                false => match from.context.peer(&to.context)? {
+                    None => LinkKind::Host,
+                    Some(peer) => {
+                        from.context.enable_peer(&to.context)?;
+                        peers.push(to.context.ordinal);
+                        if peer == Peer::NvLink { LinkKind::NvLink } else { LinkKind::Pcie }
+                    }
+                },
+            });
+        }
+        links.push(row);
+        let _ = from.peers.set(peers);
+    }
+    Ok(links)
+}
+
+/// Copies on the calling thread, for a host device's stream.
+pub(crate) fn copy_now(from: &Place, to: &Place) -> Result<()> {
+    let owner = from.allocation().gpu().or_else(|| to.allocation().gpu());
+    let Some(context) = owner else {
+        return Ok(());
+    };
+    context.bind()?;
+    let (target, source) = (to.address() as u64, from.address() as u64);
+    // SAFETY: the ledger has ordered the copy, and the caller holds both places.
+    let answer = unsafe { sys::cuMemcpy(target, source, from.bytes()) };
+    context.check(answer, "cuMemcpy")
+}

@@ -1,0 +1,165 @@
+//! Compiled kernels on a GPU.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
+use parking_lot::Mutex;
+
+use super::compile::compile;
+use super::lane::LaneStream;
+use crate::cuda_source::CudaSource;
+use crate::layout::ArgumentWriter;
+use crate::{Error, Result};
+
+/// The modules of one context, by source text.
+#[derive(Default)]
+pub(super) struct Modules {
+    loaded: Mutex<HashMap<Arc<str>, Module>>,
+}
+
+struct Module(CUmodule);
+
+// SAFETY: driver handles may be used from any thread.
+unsafe impl Send for Module {}
+
+impl Modules {
+    /// Unloads everything; the context is about to go.
+    pub(super) fn unload(&mut self) {
+        for (_, module) in self.loaded.get_mut().drain() {
+            // SAFETY: loaded by this context; no kernel of it is used any more.
+            let _ = unsafe { sys::cuModuleUnload(module.0) };
+        }
+    }
+}
+
+/// A kernel of a loaded module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function {
+    function: CUfunction,
+    /// Blocks that fill the GPU.
+    full: u32,
+}
+
+// SAFETY: driver handles may be used from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl LaneStream<'_> {
+    /// Identifies the GPU among all contexts of the process.
+    pub(crate) fn gpu(&self) -> u64 {
+        self.context.id
+    }
+
+    /// The kernel, compiled and loaded, with the sizes of its parameters checked.
+    pub(crate) fn load(
+        &self,
+        kernel: &str,
+        source: &CudaSource,
+        arguments: &[(usize, usize)],
+    ) -> Result<Function> {
+        let context = self.context;
+        let module = self.module(source)?;
+        let mut function = std::ptr::null_mut();
+        let signature = |reason: String| Error::Signature { kernel: kernel.to_string(), reason };
+        let entry = CString::new(source.entry()).map_err(|error| signature(error.to_string()))?;
+        // SAFETY: the module is loaded until its context goes.
+        match unsafe { sys::cuModuleGetFunction(&mut function, module, entry.as_ptr()) } {
+            CUresult::CUDA_ERROR_NOT_FOUND => {
+                let (file, entry) = (source.file(), source.entry());
+                return Err(signature(format!("{file} has no kernel extern \"C\" {entry}")));
+            }
+            answer => context.check(answer, "cuModuleGetFunction")?,
+        }
+        check_parameters(function, arguments).map_err(signature)?;
+        let mut blocks = 0;
+        let threads = source.dimensions(1, 1).1 as i32;
+        // SAFETY: a function of this context.
+        let answer = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads, 0)
+        };
+        context.check(answer, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
+        let full = u32::try_from(blocks).unwrap_or(1).max(1) * context.multiprocessors;
+        Ok(Function { function, full })
+    }
+
+    fn module(&self, source: &CudaSource) -> Result<CUmodule> {
+        let mut loaded = self.context.modules.loaded.lock();
+        if let Some(module) = loaded.get(source.text()) {
+            return Ok(module.0);
+        }
+        let code = compile(source, self.context.architecture)?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the context is current; the code is whole.
+        let answer = unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };
+        self.context.check(answer, "cuModuleLoadData")?;
+        loaded.insert(Arc::from(source.text()), Module(module));
+        Ok(module)
+    }
+
+    /// Launches a kernel over `size` work elements.
+    pub(crate) fn launch(
+        &self,
+        function: Function,
+        source: &CudaSource,
+        size: usize,
+        arguments: ArgumentWriter,
+    ) -> Result<()> {
+        let (mut bytes, places) = arguments.into_parts();
+        let base = bytes.as_mut_ptr();
+        let mut pointers: Vec<*mut c_void> =
+            places.iter().map(|(start, _)| base.wrapping_add(*start).cast()).collect();
+        let (blocks, threads) = source.dimensions(size, function.full);
+        // SAFETY: the function's parameters have the sizes of the arguments, which
+        // the call copies; what they point to is held until the stream has passed,
+        // and the ledger has ordered its uses. What the kernel does with it is the
+        // promise of whoever wrote its source.
+        let answer = unsafe {
+            sys::cuLaunchKernel(
+                function.function,
+                blocks,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                0,
+                self.stream,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.context.check(answer, "cuLaunchKernel")
+    }
+}
+
+fn check_parameters(
+    function: CUfunction,
+    arguments: &[(usize, usize)],
+) -> std::result::Result<(), String> {
+    let (mut offset, mut size) = (0, 0);
+    for (place, &(_, expected)) in arguments.iter().enumerate() {
+        // SAFETY: the function is loaded; the driver refuses what is not there.
+        let answer = unsafe { sys::cuFuncGetParamInfo(function, place, &mut offset, &mut size) };
+        if answer != CUresult::CUDA_SUCCESS {
+            let count = arguments.len();
+            return Err(format!("its CUDA source takes {place} parameters, not {count}"));
+        }
+        if size != expected {
+            return Err(format!(
+                "parameter {place} of its CUDA source has {size} bytes, not {expected}"
+            ));
+        }
+    }
+    // SAFETY: as above.
+    let more =
+        unsafe { sys::cuFuncGetParamInfo(function, arguments.len(), &mut offset, &mut size) };
+    match more {
+        CUresult::CUDA_SUCCESS => {
+            Err(format!("its CUDA source takes more than {} parameters", arguments.len()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,265 @@
+//! Memory of GPUs and pinned memory of the host, kept for the next user: both
+//! are slow to get, and freeing either waits for the whole device.
+//!
+//! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it.
+//! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and keeps
+//! nothing, for memory checkers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUresult};
+use parking_lot::Mutex;
+
+use super::context::{GpuContext, Poison};
+use crate::Result;
+
+const SMALLEST: usize = 512;
+const LARGE: usize = 1 << 20;
+const PAGE: usize = 2 << 20;
+
+/// Blocks that nobody uses, by size.
+#[derive(Debug, Default)]
+struct FreeBlocks {
+    blocks: BTreeMap<usize, Vec<u64>>,
+}
+
+impl FreeBlocks {
+    fn take(&mut self, bytes: usize) -> Option<u64> {
+        self.blocks.get_mut(&bytes)?.pop()
+    }
+
+    fn put(&mut self, bytes: usize, address: u64) {
+        self.blocks.entry(bytes).or_default().push(address);
+    }
+
+    fn take_all(&mut self) -> impl Iterator<Item = u64> + use<> {
+        std::mem::take(&mut self.blocks).into_values().flatten()
+    }
+}
+
+fn is_exact() -> bool {
+    std::env::var_os("MILLSTREAM_EXACT_ALLOCATIONS").is_some_and(|value| value == "1")
+}
+
+/// Sizes that blocks come in.
+fn rounded(bytes: usize, exact: bool) -> usize {
+    match bytes.max(1) {
+        bytes if exact => bytes,
+        bytes if bytes <= LARGE => bytes.next_power_of_two().max(SMALLEST),
+        bytes => bytes.next_multiple_of(PAGE),
+    }
+}
+
+/// Memory of one GPU.
+pub(crate) struct GpuPool {
+    context: Arc<GpuContext>,
+    exact: bool,
+    state: Mutex<GpuPoolState>,
+}
+
+struct GpuPoolState {
+    free: FreeBlocks,
+    /// Where blocks are zeroed.
+    stream: sys::CUstream,
+}
+
+// SAFETY: driver handles may be used from any thread, here behind the lock.
+unsafe impl Send for GpuPoolState {}
+
+impl GpuPool {
+    pub(super) fn new(context: &Arc<GpuContext>) -> Result<Arc<GpuPool>> {
+        context.bind()?;
+        let mut stream = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current; destroyed with the pool.
+        context.check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
+        let state = Mutex::new(GpuPoolState { free: FreeBlocks::default(), stream });
+        Ok(Arc::new(GpuPool { context: Arc::clone(context), exact: is_exact(), state }))
+    }
+
+    /// Zeroed memory; `None` if there is not enough.
+    pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<GpuMemory>> {
+        let bytes = rounded(bytes, self.exact);
+        self.context.bind()?;
+        let mut state = self.state.lock();
+        let address = match state.free.take(bytes) {
+            Some(address) => Some(address),
+            None => match self.take_from_driver(bytes)? {
+                Some(address) => Some(address),
+                None => {
+                    for address in state.free.take_all() {
+                        self.give_to_driver(address);
+                    }
+                    self.take_from_driver(bytes)?
+                }
+            },
+        };
+        let Some(address) = address else {
+            return Ok(None);
+        };
+        let memory = GpuMemory { pool: Arc::clone(self), address, bytes };
+        // SAFETY: the block is this long, and nothing uses it.
+        let answer = unsafe { sys::cuMemsetD8Async(address, 0, bytes, state.stream) };
+        self.context.check(answer, "cuMemsetD8Async")?;
+        // SAFETY: a stream of this context.
+        let answer = unsafe { sys::cuStreamSynchronize(state.stream) };
+        drop(state);
+        self.context.check(answer, "cuStreamSynchronize")?;
+        Ok(Some(memory))
+    }
+
+    fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {
+        let mut address = 0;
+        // SAFETY: the context is current.
+        match unsafe { sys::cuMemAlloc_v2(&mut address, bytes) } {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            answer => self.context.check(answer, "cuMemAlloc").map(|()| Some(address)),
+        }
+    }
+
+    fn give_to_driver(&self, address: u64) {
+        // SAFETY: allocated by this context; nobody uses it. A failure leaves
+        // nothing to do.
+        let _ = unsafe { sys::cuMemFree_v2(address) };
+    }
+}
+
+impl Drop for GpuPool {
+    fn drop(&mut self) {
+        if self.context.bind().is_err() {
+            return;
+        }
+        let state = self.state.get_mut();
+        let (stream, blocks) = (state.stream, state.free.take_all());
+        blocks.for_each(|address| self.give_to_driver(address));
+        // SAFETY: a stream of this context, which nothing uses any more.
+        let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
+    }
+}
+
+/// A block of a GPU's memory, back in its pool when dropped.
+pub(crate) struct GpuMemory {
+    pool: Arc<GpuPool>,
+    address: u64,
+    bytes: usize,
+}
+
+impl GpuMemory {
+    pub(crate) fn address(&self) -> *mut u8 {
+        std::ptr::without_provenance_mut(self.address as usize)
+    }
+
+    pub(crate) fn context(&self) -> &Arc<GpuContext> {
+        &self.pool.context
+    }
+}
+
+impl Drop for GpuMemory {
+    fn drop(&mut self) {
+        if !self.pool.exact {
+            self.pool.state.lock().free.put(self.bytes, self.address);
+        } else if self.pool.context.bind().is_ok() {
+            self.pool.give_to_driver(self.address);
+        }
+    }
+}
+
+/// Pinned memory of the host, which every GPU reaches.
+#[derive(Debug)]
+pub(crate) struct PinnedPool {
+    /// Whoever pins must have a context.
+    context: Arc<GpuContext>,
+    poison: Poison,
+    exact: bool,
+    free: Mutex<FreeBlocks>,
+}
+
+impl PinnedPool {
+    pub(super) fn new(context: &Arc<GpuContext>) -> Arc<PinnedPool> {
+        let poison = Arc::clone(&context.poison);
+        let free = Mutex::new(FreeBlocks::default());
+        Arc::new(PinnedPool { context: Arc::clone(context), poison, exact: is_exact(), free })
+    }
+
+    /// Zeroed memory; `None` if there is not enough, or the GPUs have failed.
+    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Option<Pinned> {
+        let bytes = rounded(bytes, self.exact);
+        let known = self.free.lock().take(bytes);
+        let address = known.or_else(|| self.take_from_driver(bytes))?;
+        let memory = Pinned { pool: Arc::clone(self), address, bytes };
+        // SAFETY: the block is this long, and nothing uses it.
+        unsafe { std::ptr::write_bytes(memory.address(), 0, bytes) };
+        Some(memory)
+    }
+
+    fn take_from_driver(&self, bytes: usize) -> Option<u64> {
+        self.context.bind().ok()?;
+        let mut address = std::ptr::null_mut();
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: a context is current.
+        let answer = unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) };
+        (answer == CUresult::CUDA_SUCCESS).then(|| address.expose_provenance() as u64)
+    }
+
+    fn give_to_driver(&self, address: u64) {
+        // A GPU that has failed may still write there: leaked.
+        if self.poison.get().is_none() && self.context.bind().is_ok() {
+            let address = std::ptr::with_exposed_provenance_mut(address as usize);
+            // SAFETY: allocated by the driver; nobody uses it.
+            let _ = unsafe { sys::cuMemFreeHost(address) };
+        }
+    }
+}
+
+impl Drop for PinnedPool {
+    fn drop(&mut self) {
+        let blocks = self.free.get_mut().take_all();
+        blocks.for_each(|address| self.give_to_driver(address));
+    }
+}
+
+/// A block of pinned memory, back in its pool when dropped.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    pool: Arc<PinnedPool>,
+    address: u64,
+    bytes: usize,
+}
+
+impl Pinned {
+    pub(crate) fn address(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.address as usize)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        match self.pool.exact {
+            true => self.pool.give_to_driver(self.address),
+            false => self.pool.free.lock().put(self.bytes, self.address),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_in_few_sizes() {
+        let sizes = [0, 1, 512, 513, LARGE, LARGE + 1, 5 << 20];
+        let expected = [512, 512, 512, 1024, LARGE, PAGE, 6 << 20];
+        assert_eq!(sizes.map(|bytes| rounded(bytes, false)), expected);
+        assert_eq!([0, 3, LARGE + 1].map(|bytes| rounded(bytes, true)), [1, 3, LARGE + 1]);
+    }
+
+    #[test]
+    fn free_blocks_are_used_again() {
+        let mut free = FreeBlocks::default();
+        free.put(512, 1);
+        free.put(1024, 2);
+        assert_eq!((free.take(2048), free.take(512), free.take(512)), (None, Some(1), None));
+        assert_eq!(free.take_all().collect::<Vec<_>>(), [2]);
+    }
+}

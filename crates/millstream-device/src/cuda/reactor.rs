@@ -1,0 +1,130 @@
+//! The thread that sees streams come to their points, and wakes whoever waits.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use super::context::Poison;
+use super::lane::Lane;
+use crate::reactor::Parking;
+use crate::{Error, Result};
+
+/// How long it looks without a pause after something has happened.
+const SPIN: Duration = Duration::from_micros(200);
+/// How long it only yields after that.
+const YIELD: Duration = Duration::from_millis(2);
+/// How long it sleeps between looks when nothing has happened for long.
+const SLEEP: Duration = Duration::from_micros(20);
+/// How often streams are asked whether they are alive: a faulted one never
+/// writes its word.
+const PROBE: Duration = Duration::from_millis(2);
+
+/// What submitting threads see of the reactor.
+#[derive(Clone, Debug)]
+pub(super) struct ReactorHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    parking: Parking,
+    thread: OnceLock<Thread>,
+    stop: AtomicBool,
+    poison: Poison,
+}
+
+impl ReactorHandle {
+    pub(super) fn new(poison: &Poison) -> ReactorHandle {
+        ReactorHandle(Arc::new(Shared {
+            parking: Parking::new(),
+            thread: OnceLock::new(),
+            stop: AtomicBool::new(false),
+            poison: Arc::clone(poison),
+        }))
+    }
+
+    /// Something waits.
+    pub(super) fn notify(&self) {
+        if let Some(thread) = self.0.thread.get() {
+            self.0.parking.notify(thread);
+        }
+    }
+
+    /// Starts the thread over all lanes.
+    pub(super) fn start(&self, lanes: Vec<Arc<Lane>>) -> Result<Reactor> {
+        let shared = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new()
+            .name("millstream reactor".to_string())
+            .spawn(move || run(&shared, &lanes))
+            .map_err(|error| Error::Start { reason: error.to_string() })?;
+        // Lanes are submitted to only after this.
+        let _ = self.0.thread.set(thread.thread().clone());
+        Ok(Reactor { handle: self.clone(), thread: Some(thread) })
+    }
+}
+
+/// The thread; ended when dropped.
+#[derive(Debug)]
+pub(super) struct Reactor {
+    handle: ReactorHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.handle.0.stop.store(true, Ordering::Release);
+        let Some(thread) = self.thread.take() else { return };
+        thread.thread().unpark();
+        // The last user may have been a callback of the reactor's own.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
+    let mut progress = Instant::now();
+    let mut probed = progress;
+    loop {
+        if sweep(shared, lanes) {
+            progress = Instant::now();
+            continue;
+        }
+        if lanes.iter().all(|lane| lane.is_idle()) {
+            // Acquire: pairs with the release in `drop`.
+            if shared.stop.load(Ordering::Acquire) {
+                return;
+            }
+            shared.parking.park_unless(|| {
+                shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
+            });
+            progress = Instant::now();
+            continue;
+        }
+        let now = Instant::now();
+        if now - probed > PROBE {
+            probed = now;
+            let alive = |lane: &&Arc<Lane>| lane.is_idle() || lane.probe().is_ok();
+            let _ = lanes.iter().all(|lane| alive(&lane));
+        }
+        match now - progress {
+            pause if pause < SPIN => std::hint::spin_loop(),
+            pause if pause < YIELD => std::thread::yield_now(),
+            _ => std::thread::sleep(SLEEP),
+        }
+    }
+}
+
+/// Finishes the points that are reached; whether there was one.
+fn sweep(shared: &Shared, lanes: &[Arc<Lane>]) -> bool {
+    let poison = shared.poison.get();
+    let mut found = false;
+    for lane in lanes {
+        let points = match poison {
+            None => lane.take_done(),
+            Some(_) => lane.take_all(),
+        };
+        found |= !points.is_empty();
+        points.into_iter().for_each(|point| point.finish(poison));
+    }
+    found
+}

@@ -1,0 +1,77 @@
+//! Words of pinned memory that streams write or wait for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::pool::{Pinned, PinnedPool};
+
+/// Bytes from one word to the next: a cache line each.
+const STRIDE: usize = 64;
+const WORDS: usize = 64;
+
+/// Words that nobody uses.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pool: Arc<PinnedPool>,
+    free: Mutex<Vec<(Arc<Pinned>, usize)>>,
+}
+
+impl Words {
+    pub(super) fn new(pool: &Arc<PinnedPool>) -> Arc<Words> {
+        Arc::new(Words { pool: Arc::clone(pool), free: Mutex::new(Vec::new()) })
+    }
+
+    /// A word that shows 0; `None` without memory.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Word> {
+        let mut free = self.free.lock();
+        if free.is_empty() {
+            let page = Arc::new(self.pool.allocate(WORDS * STRIDE)?);
+            free.extend((0..WORDS).map(|place| (Arc::clone(&page), place * STRIDE)));
+        }
+        let (page, offset) = free.pop()?;
+        drop(free);
+        let word = Word { page, offset, words: Arc::clone(self) };
+        word.store(0);
+        Some(word)
+    }
+}
+
+/// A word of pinned memory.
+#[derive(Debug)]
+pub(crate) struct Word {
+    page: Arc<Pinned>,
+    offset: usize,
+    words: Arc<Words>,
+}
+
+impl Word {
+    fn atomic(&self) -> &AtomicU32 {
+        // SAFETY: in the page, aligned, and touched by atomic stores of devices
+        // and through this reference only.
+        unsafe { &*self.page.address().wrapping_add(self.offset).cast() }
+    }
+
+    /// Where devices find it.
+    pub(super) fn address(&self) -> u64 {
+        self.page.address() as u64 + self.offset as u64
+    }
+
+    pub(super) fn load(&self) -> u32 {
+        // Acquire: pairs with the device's write of the word, which comes after
+        // what its stream did before.
+        self.atomic().load(Ordering::Acquire)
+    }
+
+    pub(super) fn store(&self, value: u32) {
+        // Release: pairs with the stream that waits for it.
+        self.atomic().store(value, Ordering::Release);
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        self.words.free.lock().push((Arc::clone(&self.page), self.offset));
+    }
+}

@@ -1,0 +1,130 @@
+//! Device code of kernels.
+
+use std::sync::Arc;
+
+/// CUDA C++ with a kernel in it, compiled for a GPU when it first runs there.
+///
+/// The text may include Millstream's headers by name (`#include "span.cuh"`) and
+/// nothing else. The kernel is `extern "C" __global__`, and takes one parameter
+/// for each part of the signature: see
+/// [`ArgumentWriter`](crate::ArgumentWriter). It is launched with one thread for
+/// each work element, or fewer if that is more than fill the GPU, so it goes
+/// through its elements in steps of `millstream::threads_in_grid()`.
+///
+/// ```
+/// use millstream_device::CudaSource;
+///
+/// const SCALE: CudaSource = CudaSource::new(
+///     "scale.cu",
+///     "scale",
+///     r#"
+///     #include "span.cuh"
+///     using namespace millstream;
+///     extern "C" __global__ void scale(Span<const u32> input, Span<u32> output, u32 factor) {
+///         for (u64 at = thread_in_grid(); at < input.len; at += threads_in_grid())
+///             output[at] = input[at] * factor;
+///     }
+///     "#,
+/// );
+/// assert_eq!(SCALE.entry(), "scale");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaSource {
+    file: Text,
+    entry: Text,
+    text: Text,
+    threads: u32,
+    blocks: Option<u32>,
+}
+
+/// Text that is cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl std::ops::Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Text::Static(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+impl CudaSource {
+    /// Kernel `entry` of `text`, which the compiler's messages call `file`.
+    pub const fn new(file: &'static str, entry: &'static str, text: &'static str) -> CudaSource {
+        CudaSource {
+            file: Text::Static(file),
+            entry: Text::Static(entry),
+            text: Text::Static(text),
+            threads: 256,
+            blocks: None,
+        }
+    }
+
+    /// The same with text made at run time.
+    pub fn generated(
+        file: impl Into<Arc<str>>,
+        entry: impl Into<Arc<str>>,
+        text: impl Into<Arc<str>>,
+    ) -> CudaSource {
+        let (file, entry) = (Text::Shared(file.into()), Text::Shared(entry.into()));
+        let text = Text::Shared(text.into());
+        CudaSource { file, entry, text, threads: 256, blocks: None }
+    }
+
+    /// Threads of a block; 256 unless set.
+    #[must_use]
+    pub const fn threads(mut self, threads: u32) -> CudaSource {
+        self.threads = if threads == 0 { 1 } else { threads };
+        self
+    }
+
+    /// Launches this many blocks whatever the number of work elements.
+    #[must_use]
+    pub const fn blocks(mut self, blocks: u32) -> CudaSource {
+        self.blocks = Some(blocks);
+        self
+    }
+
+    /// Name of the source in messages.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Name of the kernel.
+    pub fn entry(&self) -> &str {
+        &self.entry
+    }
+
+    /// The CUDA C++.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Blocks and threads for `size` work elements when `full` blocks fill the GPU.
+    #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
+    pub(crate) fn dimensions(&self, size: usize, full: u32) -> (u32, u32) {
+        let wanted = size.div_ceil(self.threads as usize).clamp(1, full.max(1) as usize) as u32;
+        (self.blocks.unwrap_or(wanted).max(1), self.threads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_fill_the_gpu_and_no_more() {
+        let source = CudaSource::new("file", "entry", "text").threads(128);
+        assert_eq!(source.dimensions(0, 100), (1, 128));
+        assert_eq!(source.dimensions(129, 100), (2, 128));
+        assert_eq!(source.dimensions(1 << 40, 100), (100, 128));
+        assert_eq!(source.blocks(7).dimensions(1, 100), (7, 128));
+    }
+}

@@ -1,0 +1,142 @@
+//! The GPUs of a device set, if it has any and this build can use them.
+
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
+
+use crate::device::{Device, DevicePlace, Memory};
+use crate::device_list::Driver;
+use crate::device_set::DeviceSetBuilder;
+use crate::memory::HostMemory;
+use crate::topology::Topology;
+use crate::{Error, Result};
+
+/// The driver's side of a device set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gpus {
+    #[cfg(feature = "cuda")]
+    runtime: Option<Arc<crate::cuda::Runtime>>,
+}
+
+fn unavailable(builder: &DeviceSetBuilder, reason: &str) -> Error {
+    let (device, reason) = (builder.devices.to_string(), reason.to_string());
+    Error::DriverUnavailable { device, driver: "CUDA", reason }
+}
+
+/// How many GPUs [`DeviceSet`](crate::DeviceSet)s may use here: none without a
+/// driver, or in a build without the feature `cuda`.
+pub fn gpu_count() -> usize {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::count();
+    #[cfg(not(feature = "cuda"))]
+    return 0;
+}
+
+#[cfg(not(feature = "cuda"))]
+impl Gpus {
+    pub(crate) fn open(builder: &DeviceSetBuilder) -> Result<Gpus> {
+        match builder.devices.entries().iter().any(|entry| entry.driver == Driver::Cuda) {
+            true => Err(unavailable(
+                builder,
+                "this build has no GPU support (feature cuda); use host devices (host:4)",
+            )),
+            false => Ok(Gpus::default()),
+        }
+    }
+
+    pub(crate) fn host_memory(&self) -> HostMemory {
+        HostMemory::Heap
+    }
+
+    pub(crate) fn memory(&self, _: usize, budget: Option<u64>) -> Result<Memory> {
+        Ok(Memory::new(budget))
+    }
+
+    pub(crate) fn place(&self, _: Driver, _: usize) -> Result<DevicePlace> {
+        Ok(DevicePlace::Host)
+    }
+
+    pub(crate) fn topology(&self, devices: &[Device]) -> Topology {
+        Topology::uniform(devices.iter().map(Device::name))
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn quiesce(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl Gpus {
+    /// Opens the GPUs that the list names, each once.
+    pub(crate) fn open(builder: &DeviceSetBuilder) -> Result<Gpus> {
+        let mut ordinals: Vec<usize> = Vec::new();
+        for entry in builder.devices.entries() {
+            if entry.driver == Driver::Cuda {
+                ordinals.extend(entry.first..entry.first + entry.count);
+            }
+        }
+        ordinals.sort_unstable();
+        ordinals.dedup();
+        if ordinals.is_empty() {
+            return Ok(Gpus::default());
+        }
+        if builder.seed.is_some() {
+            return Err(unavailable(builder, "only host devices can be simulated"));
+        }
+        Ok(Gpus { runtime: Some(crate::cuda::Runtime::open(&ordinals)?) })
+    }
+
+    /// Where host memory comes from: GPUs must reach it.
+    pub(crate) fn host_memory(&self) -> HostMemory {
+        match &self.runtime {
+            Some(runtime) => HostMemory::Pinned(Arc::clone(runtime.pinned())),
+            None => HostMemory::Heap,
+        }
+    }
+
+    /// Memory of a GPU, as much as it has unless there is a budget.
+    pub(crate) fn memory(&self, ordinal: usize, budget: Option<u64>) -> Result<Memory> {
+        match (budget, self.gpu(ordinal)) {
+            (None, Some(gpu)) => Ok(Memory::new(Some(gpu.total_memory()?))),
+            _ => Ok(Memory::new(budget)),
+        }
+    }
+
+    pub(crate) fn place(&self, driver: Driver, ordinal: usize) -> Result<DevicePlace> {
+        match (driver, self.gpu(ordinal)) {
+            (Driver::Host, _) => Ok(DevicePlace::Host),
+            (Driver::Cuda, Some(gpu)) => Ok(DevicePlace::Gpu(Arc::clone(gpu))),
+            (Driver::Cuda, None) => {
+                Err(Error::Start { reason: format!("cuda:{ordinal} was not opened") })
+            }
+        }
+    }
+
+    pub(crate) fn topology(&self, devices: &[Device]) -> Topology {
+        let names = devices.iter().map(Device::name);
+        let Some(runtime) = &self.runtime else {
+            return Topology::uniform(names);
+        };
+        let ordinals: Vec<_> = devices.iter().map(|device| device.core.gpu_ordinal()).collect();
+        Topology::from_links(names, |from, to| match (ordinals[from], ordinals[to]) {
+            (Some(from), Some(to)) => runtime.link(from, to),
+            (None, None) => crate::LinkKind::Memory,
+            _ => crate::LinkKind::Host,
+        })
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.runtime.as_ref().map_or(0, |runtime| runtime.outstanding())
+    }
+
+    pub(crate) fn quiesce(&self) -> Result<()> {
+        self.runtime.as_ref().map_or(Ok(()), |runtime| runtime.quiesce())
+    }
+
+    fn gpu(&self, ordinal: usize) -> Option<&Arc<crate::cuda::Gpu>> {
+        self.runtime.as_ref()?.gpu(ordinal)
+    }
+}

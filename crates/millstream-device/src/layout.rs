@@ -1,0 +1,105 @@
+//! How arguments lie in memory for a GPU's kernel.
+
+use bytemuck::Pod;
+
+/// Writes arguments as C++ lays them out: each part of a kernel's signature is a
+/// parameter of its own.
+///
+/// | signature | parameter of the CUDA kernel |
+/// |---|---|
+/// | `Read<T>` | `millstream::Span<const T>`: a pointer and a 64-bit length |
+/// | `Write<T>`, `Shared<T>` | `millstream::Span<T>` |
+/// | `Value<T>` | `T`, with the layout of `repr(C)` |
+/// | a tuple inside the signature | a struct of its parts |
+///
+/// A [`Parameter`](crate::Parameter) of a program's own writes what it consists of.
+#[derive(Debug, Default)]
+pub struct ArgumentWriter {
+    bytes: Vec<u8>,
+    alignment: usize,
+    /// Parameters of the kernel: where they start, and their sizes.
+    parameters: Vec<(usize, usize)>,
+    depth: usize,
+}
+
+impl ArgumentWriter {
+    /// A pointer and a length.
+    pub(crate) fn span(&mut self, address: *mut u8, len: usize) {
+        let (address, len) = (address as u64, len as u64);
+        self.part(8, bytemuck::cast_slice(&[address, len]));
+    }
+
+    pub(crate) fn value<T: Pod>(&mut self, value: &T) {
+        self.part(align_of::<T>(), bytemuck::bytes_of(value));
+    }
+
+    /// What `write` writes, as one struct; the outermost one is the kernel's
+    /// parameter list.
+    pub(crate) fn structure(&mut self, write: impl FnOnce(&mut ArgumentWriter)) {
+        if self.depth == 0 {
+            self.depth = 1;
+            write(self);
+            return;
+        }
+        let mut inner = ArgumentWriter { depth: self.depth + 1, ..ArgumentWriter::default() };
+        write(&mut inner);
+        inner.pad(inner.alignment.max(1));
+        self.part(inner.alignment.max(1), &inner.bytes);
+    }
+
+    fn part(&mut self, alignment: usize, bytes: &[u8]) {
+        self.pad(alignment);
+        if self.depth <= 1 {
+            self.parameters.push((self.bytes.len(), bytes.len()));
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.alignment = self.alignment.max(alignment);
+    }
+
+    fn pad(&mut self, alignment: usize) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(alignment), 0);
+    }
+
+    /// Where each parameter starts, and its size.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parameters(&self) -> &[(usize, usize)] {
+        &self.parameters
+    }
+
+    /// Bytes of all parameters, and where each is.
+    #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<(usize, usize)>) {
+        (self.bytes, self.parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_as_in_c() {
+        let mut writer = ArgumentWriter::default();
+        writer.structure(|to| {
+            to.value(&7u32);
+            to.structure(|to| {
+                to.value(&1u8);
+                to.value(&2u64);
+                to.value(&3u16);
+            });
+            to.span(std::ptr::without_provenance_mut(16), 5);
+            to.value(&9u8);
+        });
+        let (bytes, parameters) = writer.into_parts();
+        assert_eq!(parameters, [(0, 4), (8, 24), (32, 16), (48, 1)]);
+        assert_eq!(bytes[8..26], [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0]);
+        assert_eq!(bytes[32..48], [16, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn one_part_is_one_parameter() {
+        let mut writer = ArgumentWriter::default();
+        writer.value(&3u64);
+        assert_eq!(writer.into_parts().1, [(0, 8)]);
+    }
+}
