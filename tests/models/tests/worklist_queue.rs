@@ -158,7 +158,7 @@ fn a_deferred_item_is_dropped_only_when_processed() {
     holds(deferral);
 }
 
-/// Two items, one entry: the second is found by a sweep.
+/// Three items, one entry: the others are found by sweeps.
 fn sweeping() {
     let memory = Arc::new(Memory::new(1));
     let producer = {
@@ -166,6 +166,7 @@ fn sweeping() {
         thread::spawn(move || {
             memory.view().push(0);
             memory.view().push(1);
+            memory.view().push(2);
         })
     };
     let mut found = 0;
@@ -181,7 +182,7 @@ fn sweeping() {
     collect();
     producer.join().unwrap();
     collect();
-    assert_eq!(found, 3, "an item of an overflowed queue is lost");
+    assert_eq!(found, 7, "an item of an overflowed queue is lost");
 }
 
 #[test]
