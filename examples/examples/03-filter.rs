@@ -1,17 +1,34 @@
 //! Predicate-based filtering \[G §3, Fig. 5 and 6\]: segments of a large array go
 //! to free devices, what satisfies a predicate comes back.
 
+use std::sync::atomic::Ordering;
+
 use futures_util::try_join;
+use millstream::device::CudaSource;
 use millstream::flow::{Counter, Error, first_available};
 use millstream::prelude::*;
 
-static FILTER: Kernel<(Read<u32>, Write<u32>, Shared<u32>, Value<u32>)> =
-    Kernel::new("filter", |_, (input, kept, count, divisor)| {
+type FilterSignature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);
+
+const SOURCE: &str = r#"
+#include "filter.cuh"
+using namespace millstream;
+extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
+                                  Span<u32> count, u32 divisor) {
+    filter(input, kept, scratch, count, [=](u32 item) { return item % divisor == 0; });
+}
+"#;
+
+static FILTER: Kernel<FilterSignature> = Kernel::with_source(
+    "filter",
+    CudaSource::new("filter.cu", "filter", SOURCE),
+    |_, (input, kept, _, count, divisor)| {
         let matching = input.iter().filter(|item| *item % divisor == 0);
         let number = kept.iter_mut().zip(matching).map(|(to, item)| *to = *item).count();
-        count[0].store(number as u32, std::sync::atomic::Ordering::Release);
+        count[0].store(number as u32, Ordering::Release);
         Ok(())
-    });
+    },
+);
 
 async fn worker(
     host: Device,
@@ -19,11 +36,12 @@ async fn worker(
     mut output: Sender<u32>,
 ) -> Result<(), Error> {
     let stream = input.device().stream()?;
+    let scratch = input.device().shared(2)?;
     while let Some(pending) = input.recv().await? {
         stream.wait(&pending)?;
         let mut kept = output.buffer(pending.len()).await?; // back-pressure
         let count: Counter = host.shared(1)?;
-        FILTER.launch(&stream, pending.len(), (&pending, &mut kept, &count, 7))?;
+        FILTER.launch(&stream, pending.len(), (&pending, &mut kept, &scratch, &count, 7))?;
         pending.release_after(&stream)?;
         output.send_counted(kept, count, &stream)?; // goes out when the device has counted
     }

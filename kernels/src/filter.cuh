@@ -2,21 +2,30 @@
 // figure 6): items for which `keeps(item)` holds are appended to the output.
 #pragma once
 
-#include "grid.cuh"
+#include "span.cuh"
 
 namespace millstream {
 
-// Appends the kept items of `input` to `output`, in no order, and adds their
-// number to `count`, which starts at zero. `output` has room for `items`.
+// Appends the kept items of `input` to `output`, in no order, and stores their
+// number in `count`, a word of the host. `output` has room for all of them.
+// `scratch` has two words of the device that are 0 between kernels.
 template <class Item, class Predicate>
-__device__ void filter(const Item* input, u64 items, Item* output, u32* count,
-                       Predicate keeps) {
-    const u64 rounds = (items + threads_in_grid() - 1) / threads_in_grid();
+__device__ void filter(Span<const Item> input, Span<Item> output, Span<u32> scratch,
+                       Span<u32> count, Predicate keeps) {
+    const u64 rounds = (input.len + threads_in_grid() - 1) / threads_in_grid();
     u64 at = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
-        const bool selected = at < items && keeps(input[at]);
-        const u32 place = append_place(count, selected);
+        const bool selected = at < input.len && keeps(input[at]);
+        const u32 place = append_place(&scratch[0], selected);
         if (selected) output[place] = input[at];
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    // The last block to arrive has seen all that the others appended.
+    if (fetch_add_acq_rel_gpu(&scratch[1], 1) == gridDim.x - 1) {
+        store_release_sys(&count[0], load_relaxed_gpu(&scratch[0]));
+        scratch[0] = 0;
+        scratch[1] = 0;
     }
 }
 

@@ -29,6 +29,12 @@ macro_rules! source {
 pub const ATOMICS: Source = source!("atomics.cuh");
 /// Where a thread stands, and appending once for a warp.
 pub const GRID: Source = source!("grid.cuh");
+/// What kernels take for a buffer.
+pub const SPAN: Source = source!("span.cuh");
+/// Queues of work-items whose truth is a bit for each item.
+pub const QUEUE: Source = source!("queue.cuh");
+/// The host-driven worklist's kernels (Ben-Nun et al., *Groute*, section 4.3).
+pub const WORKLIST: Source = source!("worklist.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
 /// 2020, figure 6).
 pub const FILTER: Source = source!("filter.cuh");
@@ -36,4 +42,4 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
-pub const HEADERS: &[Source] = &[ATOMICS, GRID, FILTER, PEER_RING];
+pub const HEADERS: &[Source] = &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, FILTER, PEER_RING];

@@ -3,6 +3,7 @@
 #include "filter.cuh"
 #include "grid.cuh"
 #include "peer_ring.cuh"
+#include "worklist.cuh"
 
 using namespace millstream;
 
@@ -32,10 +33,48 @@ struct AtMost {
     __device__ bool operator()(u32 item) const { return item <= threshold; }
 };
 
-extern "C" __global__ void filter_at_most(const u32* input, u64 items, u32* output,
-                                          u32* count, u32 threshold) {
-    filter(input, items, output, count, AtMost{threshold});
+extern "C" __global__ void filter_at_most(Span<const u32> input, Span<u32> output,
+                                          Span<u32> scratch, Span<u32> count,
+                                          u32 threshold) {
+    filter(input, output, scratch, count, AtMost{threshold});
 }
+
+// The least program: items are numbers that count down to 0.
+struct Countdown {
+    using State = u32;
+    struct Problem {
+        Span<u32> values;
+    };
+    struct Packet {
+        u32 item;
+    };
+    __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
+        return packet.item;
+    }
+    __device__ static Packet pack(const Problem&, const Here&, u32 item) { return {item}; }
+    __device__ static Flags on_send(const Problem&, const Here&, u32 item) {
+        return item % 2 == 0 ? Flags::both : Flags::keep;
+    }
+    __device__ static Flags on_receive(const Problem& problem, const Here&,
+                                       const Packet& packet) {
+        return fetch_max_relaxed_gpu(&problem.values[0], packet.item) == 0 ? Flags::keep
+                                                                           : Flags::drop;
+    }
+    __device__ static u32 priority(const Problem&, u32 item) { return item; }
+    __device__ static u32 owner(const Problem&, u32) { return nobody; }
+    __device__ static State begin(const Problem&, const Here&, u32 item, u64* first, u64* last) {
+        *first = 0;
+        *last = item > 0;
+        return item;
+    }
+    __device__ static bool visit(const Problem&, const Here&, State item, u64, u32* target,
+                                 u32*) {
+        *target = item - 1;
+        return true;
+    }
+};
+
+MILLSTREAM_WORKLIST(Countdown)
 
 extern "C" __global__ void ring_send(PeerRing<u64> ring, const u64* items, u32 count,
                                      u32* sent) {

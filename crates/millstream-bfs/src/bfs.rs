@@ -193,7 +193,7 @@ impl Bfs {
         let program = Arc::new(program);
         let sources: Vec<u32> =
             sources.iter().map(|&source| self.partition.to_new(source)).collect();
-        let problems = self.problems::<V>(&sources).await?;
+        let problems = self.problems(&program, &sources).await?;
         let initial: Vec<(usize, u32)> =
             sources.iter().map(|&source| (program.owner_of(source), source)).collect();
         let worklist = DistributedWorklist::new(
@@ -230,7 +230,11 @@ impl Bfs {
     }
 
     /// Values on every device: nobody reached but the sources.
-    async fn problems<V: Value>(&self, sources: &[u32]) -> Result<Vec<Arc<Problem<V>>>> {
+    async fn problems<V: Value>(
+        &self,
+        program: &BfsProgram<V>,
+        sources: &[u32],
+    ) -> Result<Vec<Arc<Problem<V>>>> {
         let mut values = vec![V::UNREACHED; self.vertices() as usize];
         for &source in sources {
             values[source as usize] = V::new(0, UNREACHED);
@@ -241,9 +245,12 @@ impl Bfs {
             let stream = device.stream()?;
             let values: SharedBuffer<V> = device.shared(initial.len())?;
             stream.upload_shared(Arc::clone(&initial), &values, 0..initial.len())?;
+            let boundaries = stream.uploaded(program.boundaries().to_vec())?;
             stream.record()?.completed().await?;
             let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
-            problems.push(Arc::new(Problem { offsets, targets, values }));
+            let settings = program.settings();
+            let problem = Problem { offsets, targets, values, boundaries, settings };
+            problems.push(Arc::new(problem));
         }
         Ok(problems)
     }

@@ -8,4 +8,4 @@ mod program;
 
 pub use bfs::{Bfs, BfsOptions, BfsResult};
 pub use error::{Error, Result};
-pub use program::UNREACHED;
+pub use program::{UNREACHED, cuda_sources};

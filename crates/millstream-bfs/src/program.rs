@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{
-    Accesses, Argument, AtomicPod, DeviceBuffer, Parameter, Pod, Read, Result, Shared,
+    Accesses, Argument, AtomicPod, CudaSource, DeviceBuffer, Parameter, Pod, Read, Result, Shared,
     SharedBuffer, Zeroable,
 };
-use millstream_worklist::{Flags, Here, Program};
+use millstream_worklist::{CudaProgram, Flags, Here, Program};
 
 /// The level of a vertex nobody has reached.
 pub const UNREACHED: u32 = u32::MAX;
@@ -20,6 +20,8 @@ pub trait Value: AtomicPod + Ord {
 
     /// A vertex nobody has reached.
     const UNREACHED: Self;
+    /// The class of a BFS over such values in CUDA C++.
+    const CUDA_CLASS: &'static str;
 
     /// A vertex at `level`, reached from `predecessor`.
     fn new(level: u32, predecessor: u32) -> Self;
@@ -34,11 +36,12 @@ pub trait Value: AtomicPod + Ord {
 }
 
 macro_rules! value {
-    ($value:ty, $atomic:ty, $padding:ty, $new:expr, $level:expr, $predecessor:expr) => {
+    ($value:ty, $atomic:ty, $padding:ty, $class:literal, $new:expr, $level:expr, $predecessor:expr) => {
         impl Value for $value {
             type Padding = $padding;
 
             const UNREACHED: $value = <$value>::MAX;
+            const CUDA_CLASS: &'static str = $class;
 
             fn new(level: u32, predecessor: u32) -> $value {
                 $new(level, predecessor)
@@ -66,11 +69,20 @@ macro_rules! value {
     };
 }
 
-value!(u32, AtomicU32, [u32; 0], |level, _| level, |value| value, |_| UNREACHED);
+value!(
+    u32,
+    AtomicU32,
+    [u32; 0],
+    "millstream::Bfs<unsigned int>",
+    |level, _| level,
+    |value| value,
+    |_| UNREACHED
+);
 value!(
     u64,
     AtomicU64,
     [u32; 1],
+    "millstream::Bfs<unsigned long long>",
     |level, predecessor| u64::from(level) << 32 | u64::from(predecessor),
     |value| (value >> 32) as u32,
     |value| value as u32
@@ -100,7 +112,23 @@ pub struct Problem<V: Value> {
     /// Targets of their arcs.
     pub(crate) targets: std::sync::Arc<DeviceBuffer<u32>>,
     pub(crate) values: SharedBuffer<V>,
+    pub(crate) boundaries: DeviceBuffer<u32>,
+    pub(crate) settings: Settings,
 }
+
+/// How a search goes, as kernels take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Settings {
+    pub(crate) depth_limit: u32,
+    /// 0 or 1.
+    pub(crate) halo_filter: u32,
+}
+
+// SAFETY: plain numbers.
+unsafe impl Zeroable for Settings {}
+// SAFETY: plain numbers without padding.
+unsafe impl Pod for Settings {}
 
 /// What the callbacks see of a [`Problem`].
 #[derive(Debug)]
@@ -125,6 +153,14 @@ impl<V> BfsProgram<V> {
         BfsProgram { boundaries, depth_limit, halo_filter, value: PhantomData }
     }
 
+    pub(crate) fn boundaries(&self) -> &[u32] {
+        &self.boundaries
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { depth_limit: self.depth_limit, halo_filter: self.halo_filter.into() }
+    }
+
     pub(crate) fn owner_of(&self, vertex: u32) -> usize {
         // Empty parts have equal boundaries: the last that starts here owns it.
         self.boundaries.partition_point(|&start| start <= vertex).saturating_sub(1)
@@ -134,18 +170,22 @@ impl<V> BfsProgram<V> {
 impl<V: Value> Program for BfsProgram<V> {
     type Packet = Packet<V>;
     type Problem = Problem<V>;
-    type Signature = (Read<u64>, Read<u32>, Shared<V>);
+    type Signature =
+        (Read<u64>, Read<u32>, Shared<V>, Read<u32>, millstream_device::Value<Settings>);
     type View<'a> = View<'a, V>;
 
     fn bind(
         problem: &Problem<V>,
         accesses: &mut Accesses,
     ) -> Result<<Self::Signature as Parameter>::Bound> {
-        let arguments = (&*problem.offsets, &*problem.targets, &problem.values);
+        let Problem { offsets, targets, values, boundaries, settings } = problem;
+        let arguments = (&**offsets, &**targets, values, boundaries, *settings);
         Argument::<Self::Signature>::bind(arguments, accesses)
     }
 
-    fn view((offsets, targets, values): <Self::Signature as Parameter>::View<'_>) -> View<'_, V> {
+    fn view(
+        (offsets, targets, values, ..): <Self::Signature as Parameter>::View<'_>,
+    ) -> View<'_, V> {
         View { offsets, targets, values }
     }
 
@@ -175,6 +215,11 @@ impl<V: Value> Program for BfsProgram<V> {
 
     fn priority(&self, view: &View<'_, V>, vertex: u32) -> u32 {
         V::get(&view.values[vertex as usize]).level()
+    }
+
+    fn cuda() -> Option<CudaProgram> {
+        let text = include_str!("bfs.cuh");
+        Some(CudaProgram { file: "bfs.cuh", text, class: V::CUDA_CLASS })
     }
 
     fn owner(&self, vertex: u32) -> Option<usize> {
@@ -210,4 +255,12 @@ impl<V: Value> Program for BfsProgram<V> {
             }
         }
     }
+}
+
+/// The CUDA C++ of every kind of search, to be compiled without running it.
+pub fn cuda_sources() -> Vec<CudaSource> {
+    fn source<V: Value>() -> Option<CudaSource> {
+        BfsProgram::<V>::cuda().map(|cuda| cuda.kernel::<BfsProgram<V>>("process"))
+    }
+    source::<u32>().into_iter().chain(source::<u64>()).collect()
 }

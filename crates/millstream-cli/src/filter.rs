@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use futures_util::try_join;
+use millstream::device::CudaSource;
 use millstream::flow::{Counter, Error as FlowError, GraphStatistics, first_available, scatter};
 use millstream::prelude::*;
 use serde::Serialize;
@@ -62,13 +63,27 @@ struct Report {
     links: Vec<Link>,
 }
 
-static FILTER: Kernel<(Read<u32>, Write<u32>, Shared<u32>, Value<u32>)> =
-    Kernel::new("filter", |_, (input, kept, count, divisor)| {
+type FilterSignature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);
+
+const SOURCE: &str = r#"
+#include "filter.cuh"
+using namespace millstream;
+extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
+                                  Span<u32> count, u32 divisor) {
+    filter(input, kept, scratch, count, [=](u32 item) { return item % divisor == 0; });
+}
+"#;
+
+static FILTER: Kernel<FilterSignature> = Kernel::with_source(
+    "filter",
+    CudaSource::new("filter.cu", "filter", SOURCE),
+    |_, (input, kept, _, count, divisor)| {
         let matching = input.iter().filter(|item| *item % divisor == 0);
         let number = kept.iter_mut().zip(matching).map(|(to, item)| *to = *item).count();
         count[0].store(number as u32, Ordering::Release);
         Ok(())
-    });
+    },
+);
 
 /// Filters, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
@@ -138,11 +153,12 @@ async fn worker(
     divisor: u32,
 ) -> Result<(), FlowError> {
     let stream = input.device().stream()?;
+    let scratch = input.device().shared(2)?;
     while let Some(pending) = input.recv().await? {
         stream.wait(&pending)?;
         let mut kept = output.buffer(pending.len()).await?;
         let count: Counter = host.shared(1)?;
-        FILTER.launch(&stream, pending.len(), (&pending, &mut kept, &count, divisor))?;
+        FILTER.launch(&stream, pending.len(), (&pending, &mut kept, &scratch, &count, divisor))?;
         pending.release_after(&stream)?;
         output.send_counted(kept, count, &stream)?;
     }

@@ -107,6 +107,17 @@ impl CudaSource {
         &self.text
     }
 
+    /// Compiles the text for an architecture, such as 90 for `sm_90`; no GPU is
+    /// needed. Returns the device code, and what the compiler says of registers
+    /// and spills.
+    ///
+    /// # Errors
+    /// No compiler (NVRTC); text that does not compile, with the log.
+    #[cfg(feature = "cuda")]
+    pub fn compile(&self, architecture: u32) -> crate::Result<(Vec<u8>, String)> {
+        crate::cuda::compile_with_log(self, architecture)
+    }
+
     /// Blocks and threads for `size` work elements when `full` blocks fill the GPU.
     #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
     pub(crate) fn dimensions(&self, size: usize, full: u32) -> (u32, u32) {

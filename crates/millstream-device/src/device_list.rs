@@ -50,6 +50,27 @@ impl DeviceList {
         DeviceList { entries: vec![entry] }
     }
 
+    /// The first `count` GPUs.
+    pub fn cuda(count: usize) -> DeviceList {
+        let entry = Entry { driver: Driver::Cuda, first: 0, count, virtual_devices: 1 };
+        DeviceList { entries: vec![entry] }
+    }
+
+    /// What `MILLSTREAM_DEVICES` names; else every GPU, or four host devices
+    /// where there is none.
+    ///
+    /// # Errors
+    /// A value of `MILLSTREAM_DEVICES` that cannot be read.
+    pub fn available() -> Result<DeviceList, Error> {
+        if let Ok(list) = std::env::var("MILLSTREAM_DEVICES") {
+            return list.parse();
+        }
+        Ok(match crate::gpu_count() {
+            0 => DeviceList::host(4),
+            count => DeviceList::cuda(count),
+        })
+    }
+
     /// Devices in the list, virtual ones counted each.
     pub fn len(&self) -> usize {
         self.entries.iter().map(|entry| entry.count * entry.virtual_devices).sum()

@@ -170,6 +170,17 @@ impl<S: Parameter> Kernel<S> {
         Kernel { name, twin, source: None, loaded: OnceLock::new() }
     }
 
+    /// A kernel with the code that GPUs run, and a twin that captures nothing: see
+    /// [`Kernel::with_cuda`].
+    pub const fn with_source(
+        name: &'static str,
+        source: CudaSource,
+        twin: Function<S>,
+    ) -> Kernel<S> {
+        let (name, twin) = (Name::Static(name), Twin::Function(twin));
+        Kernel { name, twin, source: Some(source), loaded: OnceLock::new() }
+    }
+
     /// A kernel with a twin that holds what it captures.
     pub fn from_closure(
         name: impl Into<Arc<str>>,

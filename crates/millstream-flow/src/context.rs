@@ -9,7 +9,8 @@ use crate::Result;
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
 pub enum Devices {
-    /// Every GPU, or four host devices where there is none.
+    /// What the environment variable `MILLSTREAM_DEVICES` names; else every GPU,
+    /// or four host devices where there is none.
     #[default]
     All,
     /// These, as written on a command line.
@@ -41,7 +42,7 @@ pub struct Context {
 impl Context {
     /// Starts to describe a context.
     pub fn builder() -> ContextBuilder {
-        ContextBuilder { devices: DeviceSet::builder() }
+        ContextBuilder { devices: DeviceSet::builder(), list: None }
     }
 
     /// The devices, in the order they were given.
@@ -84,15 +85,17 @@ impl Context {
 #[derive(Debug)]
 pub struct ContextBuilder {
     devices: DeviceSetBuilder,
+    list: Option<DeviceList>,
 }
 
 impl ContextBuilder {
     /// The devices to manage.
     #[must_use]
     pub fn devices(mut self, devices: Devices) -> ContextBuilder {
-        if let Devices::List(list) = devices {
-            self.devices = self.devices.devices(list);
-        }
+        self.list = match devices {
+            Devices::All => None,
+            Devices::List(list) => Some(list),
+        };
         self
     }
 
@@ -114,6 +117,7 @@ impl ContextBuilder {
     #[must_use]
     pub fn simulated(mut self, seed: u64) -> ContextBuilder {
         self.devices = self.devices.simulated(seed);
+        self.list.get_or_insert_with(|| DeviceList::host(4));
         self
     }
 
@@ -134,8 +138,10 @@ impl ContextBuilder {
     /// Opens the devices.
     ///
     /// # Errors
-    /// A device that cannot be opened, or a driver that is not there.
+    /// A device that cannot be opened, or a driver that is not there; a value of
+    /// `MILLSTREAM_DEVICES` that cannot be read.
     pub fn build(self) -> Result<Context> {
-        Ok(Context { devices: self.devices.open()? })
+        let list = self.list.map_or_else(DeviceList::available, Ok)?;
+        Ok(Context { devices: self.devices.devices(list).open()? })
     }
 }

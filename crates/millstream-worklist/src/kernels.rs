@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Accesses, Argument, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Result, Shared,
-    SharedBuffer, Value, Write,
+    Accesses, Argument, CudaSource, Grid, Kernel, KernelFault, KernelResult, Parameter, Read,
+    Result, Shared, SharedBuffer, Value, Write,
 };
 
 use crate::program::{Flags, Here, Program};
@@ -306,17 +306,38 @@ impl<P: Program> Kernels<P> {
                 DeviceView::<P>::new(&program, here, common).split_receive(grid, packets)
             }
         };
+        let source = P::cuda().map(|cuda| Arc::<str>::from(cuda.source(size_of::<P::Packet>())));
+        let cuda = CudaText { file: P::cuda().map_or("", |cuda| cuda.file), text: source };
         Kernels {
-            insert: kernel!(program, here, insert(items: &[u32])),
-            process: kernel!(program, here, process(batch: u32, threshold: u32)),
-            pack: kernel!(
+            insert: cuda.add(kernel!(program, here, insert(items: &[u32]))),
+            process: cuda.add(kernel!(program, here, process(batch: u32, threshold: u32))),
+            pack: cuda.add(kernel!(
                 program,
                 here,
                 pack(outbox: u32, packets: &mut [P::Packet])
-            ),
-            split_receive: Kernel::from_closure("split_receive", split_receive),
-            undefer: kernel!(program, here, undefer(threshold: u32)),
+            )),
+            split_receive: cuda.add(Kernel::from_closure("split_receive", split_receive)),
+            undefer: cuda.add(kernel!(program, here, undefer(threshold: u32))),
             late_count: kernel!(program, here, late_count(count: u32)),
+        }
+    }
+}
+
+/// A program's CUDA source, if it has one.
+struct CudaText {
+    file: &'static str,
+    text: Option<Arc<str>>,
+}
+
+impl CudaText {
+    /// Adds the kernel's code, which has its name.
+    fn add<S: Parameter>(&self, kernel: Kernel<S>) -> Kernel<S> {
+        match &self.text {
+            None => kernel,
+            Some(text) => {
+                let entry: Arc<str> = kernel.name().into();
+                kernel.with_cuda(CudaSource::generated(self.file, entry, Arc::clone(text)))
+            }
         }
     }
 }

@@ -20,7 +20,7 @@ mod termination;
 mod worklist;
 
 pub use error::{Error, Result};
-pub use program::{Flags, Here, Program, Routing};
+pub use program::{CudaProgram, Flags, Here, Program, Routing};
 pub use statistics::{DeviceStatistics, WorklistStatistics};
 #[cfg(feature = "seeded-faults")]
 pub use sync::seed_count_after_publish;

@@ -1,6 +1,6 @@
 //! What a programmer gives a distributed worklist \[G §4.3, Fig. 10\].
 
-use millstream_device::{Accesses, Parameter, Result};
+use millstream_device::{Accesses, CudaSource, Parameter, Result};
 use millstream_flow::Item;
 
 /// What becomes of a work-item \[G §4.3\].
@@ -41,6 +41,37 @@ pub struct Here {
     pub next: Option<usize>,
 }
 
+/// A program's callbacks in CUDA C++: a class with what `worklist.cuh` asks for,
+/// whose `Problem` has the members of the program's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CudaProgram {
+    /// What the compiler's messages call the text.
+    pub file: &'static str,
+    /// Includes `worklist.cuh`.
+    pub text: &'static str,
+    /// The class, such as `millstream::Bfs<unsigned int>`.
+    pub class: &'static str,
+}
+
+impl CudaProgram {
+    /// The source of all kernels; `packet_bytes` is the size of a packet in Rust.
+    pub(crate) fn source(&self, packet_bytes: usize) -> String {
+        let CudaProgram { file, text, class } = self;
+        format!(
+            "#line 1 \"{file}\"\n{text}\n#line 1 \"worklist.cu\"\n\
+             using TheProgram = {class};\n\
+             static_assert(sizeof(TheProgram::Packet) == {packet_bytes}, \
+             \"a packet in CUDA C++ and in Rust\");\n\
+             MILLSTREAM_WORKLIST(TheProgram)\n"
+        )
+    }
+
+    /// Kernel `entry` of a program, to be compiled without running it.
+    pub fn kernel<P: Program>(&self, entry: &'static str) -> CudaSource {
+        CudaSource::generated(self.file, entry, self.source(size_of::<P::Packet>()))
+    }
+}
+
 /// A program on a distributed worklist: five callbacks, an owner, and the work.
 ///
 /// A work-item is a number below the worklist's `items`, a vertex for instance;
@@ -50,6 +81,7 @@ pub struct Here {
 /// packed. Queueing an item that is queued already merges the two.
 ///
 /// These are the host twins, which run on host devices. They must not wait.
+/// GPUs run [`cuda`](Program::cuda).
 pub trait Program: Send + Sync + 'static {
     /// What goes over links for one item.
     type Packet: Item;
@@ -91,6 +123,12 @@ pub trait Program: Send + Sync + 'static {
     /// The device that owns an item; `None` if the program has no owners and
     /// needs the ring.
     fn owner(&self, item: u32) -> Option<usize>;
+
+    /// The same callbacks in CUDA C++; `None` for a program that runs on host
+    /// devices only.
+    fn cuda() -> Option<CudaProgram> {
+        None
+    }
 
     /// Processes an item: changes values and emits the items whose values
     /// changed. A change that is not worth sending counts with `filtered`

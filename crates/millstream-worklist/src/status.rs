@@ -36,7 +36,8 @@ pub(crate) fn fault_text(word: u64) -> Option<String> {
     match word >> 32 {
         0 => None,
         PASSED_ALONE => Some(format!("item {item} is passed on, but there is one device only")),
-        _ => Some(format!("item {item} is passed on, but another device does not own it")),
+        PASSED_TO_NOBODY => Some(format!("item {item} is passed on, but no other device owns it")),
+        fault => Some(format!("fault {fault} at item {item}")),
     }
 }
 

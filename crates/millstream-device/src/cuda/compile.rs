@@ -28,22 +28,37 @@ const LIBRARIES: [&[&str]; 2] = [
 /// No compiler; source that does not compile, with the compiler's log.
 pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>> {
     let version = compiler()?;
-    let options = [
-        format!("--gpu-architecture=sm_{architecture}"),
-        "--std=c++17".to_string(),
-        "--default-device".to_string(),
-    ];
+    let options = options(architecture);
     let key = key(source, &options, version);
     let cached = cache_file(&key);
     if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, &key)) {
         return Ok(code);
     }
-    let code = run_compiler(source, &options)?;
+    let (code, _) = run_compiler(source, &options)?;
     if let Some(file) = cached {
         // A cache that cannot be written costs time only.
         let _ = write_cached(&file, &key, &code);
     }
     Ok(code)
+}
+
+/// The code of `source` and what the compiler says of its registers.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn compile_with_log(
+    source: &CudaSource,
+    architecture: u32,
+) -> Result<(Vec<u8>, String)> {
+    compiler()?;
+    let report = ["--ptxas-options=-v", "--ptxas-options=--warn-on-spills"];
+    let options: Vec<String> =
+        options(architecture).into_iter().chain(report.map(String::from)).collect();
+    run_compiler(source, &options)
+}
+
+fn options(architecture: u32) -> [String; 2] {
+    [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".to_string()]
 }
 
 /// The compiler's version, once it is loaded.
@@ -145,7 +160,7 @@ impl Drop for Program {
     }
 }
 
-fn run_compiler(source: &CudaSource, options: &[String]) -> Result<Vec<u8>> {
+fn run_compiler(source: &CudaSource, options: &[String]) -> Result<(Vec<u8>, String)> {
     let failed = |log: String| Error::Compile {
         file: source.file().to_string(),
         architecture: options[0].trim_start_matches("--gpu-architecture=").to_string(),
@@ -174,11 +189,12 @@ fn run_compiler(source: &CudaSource, options: &[String]) -> Result<Vec<u8>> {
     let program = Program(program);
     // SAFETY: the program lives, here and below.
     let compiled = unsafe { result::compile_program(program.0, options) };
+    // SAFETY: as above.
+    let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
+    let log: Vec<u8> = log.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    let log = String::from_utf8_lossy(&log).into_owned();
     if let Err(error) = compiled {
-        // SAFETY: as above.
-        let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
-        let log: Vec<u8> = log.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
-        return Err(failed(format!("{error}\n{}", String::from_utf8_lossy(&log))));
+        return Err(failed(format!("{error}\n{log}")));
     }
     let mut bytes = 0;
     // SAFETY: as above.
@@ -188,7 +204,7 @@ fn run_compiler(source: &CudaSource, options: &[String]) -> Result<Vec<u8>> {
     // SAFETY: as above, and the code has this size.
     let copied = unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) };
     copied.result().map_err(|error| failed(error.to_string()))?;
-    Ok(code)
+    Ok((code, log))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
 
+pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
 pub(crate) use driver::count;
 pub(crate) use lane::{CudaStream, LaneStream};

@@ -1,0 +1,177 @@
+// Queues of work-items whose truth is a bit for each item; the twin of
+// `queue.rs` in the worklist, whose README has the protocol and its races.
+#pragma once
+
+#include "span.cuh"
+
+namespace millstream {
+
+// Any number of producers, one consuming kernel at a time.
+struct Queue {
+    // Words of control. The consumer alone changes head and swept.
+    enum Control { head, tail, overflowed, swept, control_words };
+
+    u32* bits;
+    u64 words;
+    // A ring of items plus one; 0 is an entry reserved and not written yet.
+    u32* entries;
+    u32 capacity;
+    u32* control;
+
+    // Queues an item whose value is already written. False if it is queued
+    // already, in which case its consumer will see that value. The lanes of
+    // `group` call this together, each with an item of its own.
+    __device__ bool push(u32 group, u32 item) const {
+        const u32 mask = 1u << (item & 31);
+        // Release: the value is before the bit. Acquire: pairs with `claim`.
+        const bool is_new = !(fetch_or_acq_rel_gpu(bits + item / 32, mask) & mask);
+        const u32 news = __ballot_sync(group, is_new);
+        if (news == 0) return false;
+        const u32 leader = __ffs(news) - 1;
+        const u32 count = __popc(news);
+        u32 base = 0;
+        u32 room = 0;
+        if (lane() == leader) room = reserve(count, &base);
+        base = __shfl_sync(group, base, leader);
+        room = __shfl_sync(group, room, leader);
+        const u32 place = __popc(news & ((1u << lane()) - 1));
+        // Release: pairs with the acquire in `entry`.
+        if (is_new && place < room) {
+            store_release_gpu(entries + (base + place) % capacity, item + 1);
+        }
+        return is_new;
+    }
+
+    // Takes an item out of the queue: clears its bit, after which its value must
+    // be read. False if the entry is stale.
+    __device__ bool claim(u32 item) const {
+        const u32 mask = 1u << (item & 31);
+        // Acquire: pairs with the release of whoever set the bit; a value written
+        // later sets the bit again.
+        return fetch_and_acq_rel_gpu(bits + item / 32, ~mask) & mask;
+    }
+
+    // Puts a claimed item back for a later sweep.
+    __device__ void put_back(u32 item) const {
+        fetch_or_acq_rel_gpu(bits + item / 32, 1u << (item & 31));
+    }
+
+    // Empties the entry at a position and returns its item. Whoever reserved it is
+    // about to write it.
+    __device__ u32 entry(u32 position) const {
+        u32* const place = entries + position % capacity;
+        u32 item;
+        while ((item = load_acquire_gpu(place)) == 0) {
+        }
+        store_relaxed_gpu(place, u32(0));
+        return item - 1;
+    }
+
+   private:
+    // Reserves up to `count` entries from `*base` on; the rest is counted as an
+    // overflow, after their bits are set.
+    __device__ u32 reserve(u32 count, u32* base) const {
+        u32 from = load_relaxed_gpu(control + tail);
+        for (;;) {
+            // Acquire: pairs with the release of the head.
+            const u32 used = from - load_acquire_gpu(control + head);
+            // The tail may be older than the head.
+            const u32 left = used > capacity ? 0 : capacity - used;
+            const u32 room = left < count ? left : count;
+            if (room == 0) {
+                const u32 now = load_relaxed_gpu(control + tail);
+                if (now != from) {
+                    from = now;
+                    continue;
+                }
+            } else {
+                const u32 before = compare_exchange_acq_rel_gpu(control + tail, from, from + room);
+                if (before != from) {
+                    from = before;
+                    continue;
+                }
+            }
+            if (room < count) fetch_add_acq_rel_gpu(control + overflowed, count - room);
+            *base = from;
+            return room;
+        }
+    }
+};
+
+// What one kernel consumes of a queue: the same for all of its blocks.
+struct Snapshot {
+    u32 head;
+    u32 count;
+    u32 overflowed;
+    bool sweeps;
+
+    static constexpr u32 mask = 0x7fffffff;
+    static constexpr u64 taken = u64(1) << 63;
+
+    // The first block decides; `word` is 0 between kernels. At most `most` entries
+    // are consumed.
+    __device__ static Snapshot take(const Queue& queue, u64* word, u64 most) {
+        __shared__ u64 agreed;
+        if (threadIdx.x == 0) {
+            u64 known = load_acquire_gpu(word);
+            if (known == 0) {
+                // Before any bit is looked at: a producer sets its bit, then counts.
+                const u32 overflows = load_acquire_gpu(queue.control + Queue::overflowed);
+                const u32 tail = load_acquire_gpu(queue.control + Queue::tail);
+                const u64 mine = taken | u64(overflows & mask) << 32 | tail;
+                known = compare_exchange_acq_rel_gpu(word, u64(0), mine);
+                if (known == 0) known = mine;
+            }
+            agreed = known;
+        }
+        __syncthreads();
+        Snapshot snapshot;
+        snapshot.head = load_relaxed_gpu(queue.control + Queue::head);
+        snapshot.overflowed = u32(agreed >> 32) & mask;
+        const u32 count = u32(agreed) - snapshot.head;
+        snapshot.count = count < most ? count : u32(most);
+        snapshot.sweeps =
+            snapshot.overflowed != load_relaxed_gpu(queue.control + Queue::swept);
+        return snapshot;
+    }
+
+    // What the last thread of the last block does. `whole`: a sweep has seen
+    // everything. True if something is left or has come meanwhile.
+    __device__ bool finish(const Queue& queue, u64* word, bool whole) const {
+        // Release: the entries are empty before a producer may reserve them.
+        store_release_gpu(queue.control + Queue::head, head + count);
+        u32 swept = load_relaxed_gpu(queue.control + Queue::swept);
+        if (sweeps && whole) {
+            swept = overflowed;
+            store_relaxed_gpu(queue.control + Queue::swept, swept);
+        }
+        store_relaxed_gpu(word, u64(0));
+        return load_acquire_gpu(queue.control + Queue::tail) != head + count ||
+               (load_acquire_gpu(queue.control + Queue::overflowed) & mask) != swept;
+    }
+
+    // Calls `use(is_item, item)` for everything to consume, all lanes of a warp
+    // together.
+    template <class Use>
+    __device__ void for_each(const Queue& queue, Use use) const {
+        const u64 rounds = (count + threads_in_grid() - 1) / threads_in_grid();
+        u64 at = thread_in_grid();
+        for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
+            const bool is_item = at < count;
+            use(is_item, is_item ? queue.entry(head + u32(at)) : 0);
+        }
+        if (!sweeps) return;
+        const u64 sweeps_rounds = (queue.words + threads_in_grid() - 1) / threads_in_grid();
+        at = thread_in_grid();
+        for (u64 round = 0; round < sweeps_rounds; ++round, at += threads_in_grid()) {
+            u32 set = at < queue.words ? load_relaxed_gpu(queue.bits + at) : 0;
+            while (__any_sync(~0u, set != 0)) {
+                const bool is_item = set != 0;
+                use(is_item, is_item ? u32(at * 32) + __ffs(set) - 1 : 0);
+                set &= set - 1;
+            }
+        }
+    }
+};
+
+}  // namespace millstream

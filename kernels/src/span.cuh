@@ -1,0 +1,17 @@
+// What kernels take for a buffer: where it lies and how long it is.
+#pragma once
+
+#include "grid.cuh"
+
+namespace millstream {
+
+template <class T>
+struct Span {
+    T* items;
+    u64 len;
+
+    __device__ __forceinline__ T& operator[](u64 at) const { return items[at]; }
+};
+static_assert(sizeof(Span<u32>) == 16, "as Rust writes it");
+
+}  // namespace millstream

@@ -1,0 +1,455 @@
+// The host-driven worklist's kernels (Ben-Nun et al., Groute, ACM TOPC 7(3), art.
+// 18, 2020, section 4.3, figure 9): insert, process with split-send, pack,
+// split-receive and undefer; the twins of `kernels.rs` in the worklist.
+//
+// A program is a class with what `Bfs` has: types Problem (as the signature
+// lays it out), Packet and State (a word that goes to all who visit an item's
+// arcs), and static functions
+//   u32 unpack(problem, here, packet)          the item of a packet
+//   Packet pack(problem, here, item)           with the item's value as it is now
+//   Flags on_send(problem, here, item)         what becomes of an emitted item
+//   Flags on_receive(problem, here, packet)    applies a packet's value
+//   u32 priority(problem, item)                lower ones run first
+//   u32 owner(problem, item)                   a device; `nobody` needs the ring
+//   State begin(problem, here, item, &first, &last)   the arcs of an item
+//   bool visit(problem, here, state, arc, &target, &filtered)   true: emit target
+// Arcs of an item are visited by many threads.
+#pragma once
+
+#include "queue.cuh"
+
+namespace millstream {
+
+enum class Flags : u32 { keep, pass, both, drop };
+
+constexpr u32 nobody = ~0u;
+
+// Where a kernel runs.
+struct Here {
+    u32 device;
+    u32 devices;
+    // The next device of the ring, or `nobody`.
+    u32 next;
+};
+
+// Words of a device's status; `status.rs` and `statistics.rs`.
+enum Status {
+    produced,
+    consumed,
+    deferred_in,
+    deferred_out,
+    work_items,
+    sent,
+    received,
+    kept,
+    passed,
+    dropped,
+    filtered,
+    counters,
+    lowest_deferred = counters,
+    fault,
+    packed,
+    ready_news,
+    outbox_news,
+};
+
+constexpr u64 passed_alone = 1;
+constexpr u64 passed_to_nobody = 2;
+
+// Words of a task's scratch memory, 0 between kernels.
+enum Scratch { snapshot, ticket, places, lowest };
+
+enum Queues { ready_queue, deferred_queue, outbox_queues };
+
+struct QueueSpans {
+    Span<u32> bits;
+    Span<u32> entries;
+    Span<u32> control;
+};
+
+// What every kernel takes.
+template <class Program>
+struct Common {
+    typename Program::Problem problem;
+    QueueSpans queues;
+    Span<u64> status;
+    Span<u64> scratch;
+    Span<u64> report;
+    Here here;
+};
+
+// What a block has counted and queued, told to the device at its end.
+struct Tally {
+    static constexpr u32 most_devices = 1024;
+
+    u32 count[counters];
+    unsigned char news[most_devices + 1];
+};
+
+// One device's worklist as its kernels see it.
+template <class Program>
+struct Worklist {
+    const Common<Program>& common;
+    Tally& tally;
+    // Counts of this thread.
+    u32 count[counters];
+
+    __device__ Worklist(const Common<Program>& common, Tally& tally)
+        : common(common), tally(tally), count{} {
+        for (u32 at = threadIdx.x; at < counters; at += blockDim.x) tally.count[at] = 0;
+        for (u32 at = threadIdx.x; at <= outboxes(); at += blockDim.x) tally.news[at] = 0;
+        __syncthreads();
+    }
+
+    __device__ u32 outboxes() const {
+        return u32(common.queues.control.len / Queue::control_words) - outbox_queues;
+    }
+
+    __device__ Queue queue(u32 place) const {
+        const u32 queues = outboxes() + outbox_queues;
+        const u64 words = common.queues.bits.len / queues;
+        const u64 capacity = common.queues.entries.len / queues;
+        return Queue{common.queues.bits.items + place * words, words,
+                     common.queues.entries.items + place * capacity, u32(capacity),
+                     common.queues.control.items + place * Queue::control_words};
+    }
+
+    __device__ void fail(u64 what, u32 item) const {
+        compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
+    }
+
+    // Makes an item ready. The lanes of a warp call this together.
+    __device__ void keep(bool selected, u32 item) {
+        const u32 group = __ballot_sync(~0u, selected);
+        if (!selected) return;
+        if (!queue(ready_queue).push(group, item)) count[consumed] += 1;
+        tally.news[0] = 1;
+    }
+
+    // Queues an item for the next device or its owner. The lanes of a warp call
+    // this together.
+    __device__ void pass(bool selected, u32 item) {
+        u32 outbox = nobody;
+        if (selected) {
+            if (outboxes() == 0) {
+                fail(passed_alone, item);
+            } else if (common.here.next != nobody) {
+                outbox = 0;
+            } else {
+                const u32 owner = Program::owner(common.problem, item);
+                if (owner >= common.here.devices || owner == common.here.device) {
+                    fail(passed_to_nobody, item);
+                } else {
+                    outbox = owner - (owner > common.here.device);
+                }
+            }
+        }
+        const u32 group = __match_any_sync(~0u, outbox);
+        if (outbox == nobody) return;
+        post(group, outbox, item);
+    }
+
+    __device__ void post(u32 group, u32 outbox, u32 item) {
+        if (!queue(outbox_queues + outbox).push(group, item)) count[consumed] += 1;
+        tally.news[1 + outbox] = 1;
+    }
+
+    // Queues an item for every other device, or the next one of the ring. The
+    // lanes of a warp call this together.
+    __device__ void send_to_all(bool selected, u32 item) {
+        const u32 group = __ballot_sync(~0u, selected);
+        if (!selected) return;
+        for (u32 outbox = 0; outbox < outboxes(); ++outbox) post(group, outbox, item);
+    }
+
+    // Sends an emitted item where its flags say \[G section 4.3\]. The lanes of a
+    // warp call this together.
+    __device__ void split_send(bool selected, u32 item) {
+        const Flags flags =
+            selected ? Program::on_send(common.problem, common.here, item) : Flags::drop;
+        const bool keeps = flags == Flags::keep || flags == Flags::both;
+        // The host believes counts only between kernels, so that they may follow
+        // what they count.
+        count[produced] += keeps + (flags == Flags::pass) +
+                           (flags == Flags::both ? outboxes() : 0);
+        keep(keeps, item);
+        if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item);
+        if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
+    }
+
+    // Processes ready items up to the threshold, one for each lane of a warp.
+    __device__ void process(bool is_item, u32 item, u32 threshold) {
+        bool runs = is_item && queue(ready_queue).claim(item);
+        const u32 priority = runs ? Program::priority(common.problem, item) : 0;
+        const bool defers = runs && priority > threshold;
+        const u32 deferring = __ballot_sync(~0u, defers);
+        if (defers) {
+            fetch_min_relaxed_gpu(&common.status[lowest_deferred], u64(priority));
+            const bool is_new = queue(deferred_queue).push(deferring, item);
+            count[deferred_in] += is_new;
+            count[consumed] += !is_new;
+            runs = false;
+        }
+        u64 first = 0;
+        u64 last = 0;
+        typename Program::State state{};
+        if (runs) {
+            // Whatever was deferred of this item is processed with it, and before
+            // its value is read.
+            if (queue(deferred_queue).claim(item)) {
+                count[deferred_out] += 1;
+                count[consumed] += 1;
+            }
+            state = Program::begin(common.problem, common.here, item, &first, &last);
+            count[work_items] += 1;
+            count[consumed] += 1;
+        }
+        visit_arcs(first, last, state);
+    }
+
+    // Spreads the arcs of a warp's items over its lanes.
+    __device__ void visit_arcs(u64 first, u64 last, typename Program::State state) {
+        const u32 degree = u32(last - first);
+        u32 end = degree;
+        for (u32 step = 1; step < 32; step *= 2) {
+            const u32 before = __shfl_up_sync(~0u, end, step);
+            if (lane() >= step) end += before;
+        }
+        const u32 total = __shfl_sync(~0u, end, 31);
+        for (u32 base = 0; base < total; base += 32) {
+            const u32 at = base + lane();
+            // The item whose arcs end after `at`.
+            u32 owner = 0;
+            for (u32 step = 16; step > 0; step /= 2) {
+                const u32 ends = __shfl_sync(~0u, end, owner + step - 1);
+                if (at >= ends) owner += step;
+            }
+            const u32 before = __shfl_sync(~0u, end - degree, owner);
+            const u64 from = __shfl_sync(~0u, first, owner);
+            const typename Program::State its = __shfl_sync(~0u, state, owner);
+            u32 target = 0;
+            bool emits = false;
+            if (at < total) {
+                emits = Program::visit(common.problem, common.here, its, from + (at - before),
+                                       &target, &count[filtered]);
+            }
+            if (__any_sync(~0u, emits)) split_send(emits, target);
+        }
+    }
+
+
+    // Splits one packet for each lane of a warp \[G section 4.3\].
+    __device__ void split_receive(bool is_packet, const typename Program::Packet* packet) {
+        Flags flags = Flags::drop;
+        u32 item = 0;
+        if (is_packet) {
+            flags = Program::on_receive(common.problem, common.here, *packet);
+            item = Program::unpack(common.problem, common.here, *packet);
+        }
+        // Direct: everybody has a copy of its own already.
+        const bool passes = flags == Flags::pass ||
+                            (flags == Flags::both && common.here.next != nobody);
+        const bool keeps = flags == Flags::keep || flags == Flags::both;
+        count[received] += is_packet;
+        count[kept] += keeps;
+        count[passed] += passes;
+        count[dropped] += is_packet && !keeps && !passes;
+        // The packet's own count goes on with one of its successors.
+        count[produced] += keeps && passes;
+        count[consumed] += is_packet && !keeps && !passes;
+        keep(keeps, item);
+        if (__any_sync(~0u, passes)) pass(passes, item);
+    }
+
+    // Makes deferred items up to the threshold ready.
+    __device__ void undefer(bool is_item, u32 item, u32 threshold) {
+        const Queue deferred = queue(deferred_queue);
+        const bool claimed = is_item && deferred.claim(item);
+        const u32 priority = claimed ? Program::priority(common.problem, item) : 0;
+        const bool stays = claimed && priority > threshold;
+        const u32 staying = __ballot_sync(~0u, stays);
+        if (stays) {
+            fetch_max_relaxed_gpu(&common.scratch[lowest], u64(~priority));
+            deferred.push(staying, item);
+        }
+        const bool returns = claimed && !stays;
+        count[deferred_out] += returns;
+        keep(returns, item);
+    }
+
+    // Ends a block: tells the device what it counted, then what it queued. True
+    // for the last block of the kernel.
+    __device__ bool finish_block() {
+#pragma unroll
+        for (u32 counter = 0; counter < counters; ++counter) {
+            const u32 sum = __reduce_add_sync(~0u, count[counter]);
+            if (lane() == 0 && sum > 0) atomicAdd(&tally.count[counter], sum);
+        }
+        __syncthreads();
+        for (u32 at = threadIdx.x; at < counters; at += blockDim.x) {
+            if (tally.count[at] > 0) {
+                fetch_add_acq_rel_gpu(&common.status[at], u64(tally.count[at]));
+            }
+        }
+        for (u32 at = threadIdx.x; at <= outboxes(); at += blockDim.x) {
+            // Release: whom the host wakes finds the items.
+            if (tally.news[at]) store_release_gpu(&common.status[ready_news + at], u64(1));
+        }
+        __threadfence();
+        __syncthreads();
+        __shared__ bool is_last;
+        if (threadIdx.x == 0) {
+            is_last = fetch_add_acq_rel_gpu(&common.scratch[ticket], u64(1)) == gridDim.x - 1;
+        }
+        __syncthreads();
+        return is_last;
+    }
+
+    // What one thread of the last block does last.
+    __device__ void publish(u64 packed_items) {
+        common.scratch[ticket] = 0;
+        for (u64 at = 0; at < common.status.len; ++at) {
+            u64 word;
+            if (at == packed) {
+                word = packed_items;
+            } else if (at >= ready_news) {
+                // Acquire: pairs with the release of whoever raised it.
+                word = fetch_exchange_acq_rel_gpu(&common.status[at], u64(0));
+            } else {
+                word = load_acquire_gpu(&common.status[at]);
+            }
+            store_relaxed_sys(&common.report[at], word);
+        }
+    }
+};
+
+template <class Program>
+__device__ void insert_items(const Common<Program>& common, Span<const u32> items) {
+    __shared__ Tally tally;
+    Worklist<Program> worklist(common, tally);
+    const u64 rounds = (items.len + threads_in_grid() - 1) / threads_in_grid();
+    u64 at = thread_in_grid();
+    for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
+        const bool is_item = at < items.len;
+        worklist.count[produced] += is_item;
+        worklist.keep(is_item, is_item ? items[at] : 0);
+    }
+    if (worklist.finish_block() && threadIdx.x == 0) worklist.publish(0);
+}
+
+template <class Program>
+__device__ void process_items(const Common<Program>& common, u32 batch, u32 threshold) {
+    __shared__ Tally tally;
+    Worklist<Program> worklist(common, tally);
+    const Queue ready = worklist.queue(ready_queue);
+    u64* const word = &common.scratch[snapshot];
+    const Snapshot consumes = Snapshot::take(ready, word, batch);
+    consumes.for_each(ready, [&](bool is_item, u32 item) {
+        worklist.process(is_item, item, threshold);
+    });
+    if (worklist.finish_block() && threadIdx.x == 0) {
+        if (consumes.finish(ready, word, true)) {
+            store_release_gpu(&common.status[ready_news], u64(1));
+        }
+        worklist.publish(0);
+    }
+}
+
+template <class Program>
+__device__ void pack_outbox(const Common<Program>& common, u32 outbox,
+                            Span<typename Program::Packet> packets) {
+    __shared__ Tally tally;
+    Worklist<Program> worklist(common, tally);
+    const Queue queue = worklist.queue(outbox_queues + outbox);
+    u64* const word = &common.scratch[snapshot];
+    const Snapshot consumes = Snapshot::take(queue, word, packets.len);
+    consumes.for_each(queue, [&](bool is_item, u32 item) {
+        const bool claimed = is_item && queue.claim(item);
+        const u32 group = __ballot_sync(~0u, claimed);
+        if (!claimed) return;
+        const u32 leader = __ffs(group) - 1;
+        u64 base = 0;
+        if (lane() == leader) {
+            base = fetch_add_relaxed_gpu(&common.scratch[places], u64(__popc(group)));
+        }
+        base = __shfl_sync(group, base, leader);
+        const u64 place = base + __popc(group & ((1u << lane()) - 1));
+        if (place < packets.len) {
+            packets[place] = Program::pack(common.problem, common.here, item);
+        } else {
+            // Only beside a sweep, which then is not whole.
+            queue.put_back(item);
+        }
+    });
+    if (worklist.finish_block() && threadIdx.x == 0) {
+        const u64 wanted = load_relaxed_gpu(&common.scratch[places]);
+        const u64 count = wanted < packets.len ? wanted : packets.len;
+        common.scratch[places] = 0;
+        if (consumes.finish(queue, word, wanted <= packets.len)) {
+            store_release_gpu(&common.status[outbox_news + outbox], u64(1));
+        }
+        fetch_add_acq_rel_gpu(&common.status[sent], count);
+        worklist.publish(count);
+    }
+}
+
+template <class Program>
+__device__ void split_received(const Common<Program>& common,
+                               Span<const typename Program::Packet> packets) {
+    __shared__ Tally tally;
+    Worklist<Program> worklist(common, tally);
+    const u64 rounds = (packets.len + threads_in_grid() - 1) / threads_in_grid();
+    u64 at = thread_in_grid();
+    for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
+        worklist.split_receive(at < packets.len, packets.items + at);
+    }
+    if (worklist.finish_block() && threadIdx.x == 0) worklist.publish(0);
+}
+
+template <class Program>
+__device__ void undefer_items(const Common<Program>& common, u32 threshold) {
+    __shared__ Tally tally;
+    Worklist<Program> worklist(common, tally);
+    const Queue deferred = worklist.queue(deferred_queue);
+    u64* const word = &common.scratch[snapshot];
+    const Snapshot consumes = Snapshot::take(deferred, word, ~u64(0));
+    consumes.for_each(deferred, [&](bool is_item, u32 item) {
+        worklist.undefer(is_item, item, threshold);
+    });
+    if (worklist.finish_block() && threadIdx.x == 0) {
+        // What stays is queued again: there is always something left then.
+        consumes.finish(deferred, word, true);
+        const u32 priority = ~u32(load_relaxed_gpu(&common.scratch[lowest]));
+        common.scratch[lowest] = 0;
+        store_relaxed_gpu(&common.status[lowest_deferred], u64(priority));
+        worklist.publish(0);
+    }
+}
+
+}  // namespace millstream
+
+// The kernels of a program, under the names that the worklist launches.
+#define MILLSTREAM_WORKLIST(Program)                                                    \
+    extern "C" __global__ __launch_bounds__(256, 4) void insert(                           \
+        millstream::Common<Program> common, millstream::Span<const millstream::u32> items) { \
+        millstream::insert_items(common, items);                                        \
+    }                                                                                   \
+    extern "C" __global__ __launch_bounds__(256, 4) void process(                          \
+        millstream::Common<Program> common, millstream::u32 batch,                      \
+        millstream::u32 threshold) {                                                    \
+        millstream::process_items(common, batch, threshold);                            \
+    }                                                                                   \
+    extern "C" __global__ __launch_bounds__(256, 4) void pack(                             \
+        millstream::Common<Program> common, millstream::u32 outbox,                     \
+        millstream::Span<typename Program::Packet> packets) {                           \
+        millstream::pack_outbox(common, outbox, packets);                               \
+    }                                                                                   \
+    extern "C" __global__ __launch_bounds__(256, 4) void split_receive(                    \
+        millstream::Common<Program> common,                                             \
+        millstream::Span<const typename Program::Packet> packets) {                     \
+        millstream::split_received(common, packets);                                    \
+    }                                                                                   \
+    extern "C" __global__ __launch_bounds__(256, 4) void undefer(                          \
+        millstream::Common<Program> common, millstream::u32 threshold) {                \
+        millstream::undefer_items(common, threshold);                                   \
+    }
