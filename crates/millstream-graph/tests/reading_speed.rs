@@ -1,7 +1,6 @@
 //! How fast a large edge list becomes a graph. Run it with
 //! `cargo test --release -p millstream-graph --test reading_speed -- --ignored --nocapture`.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use millstream_graph::read::{ReadOptions, read_graph};
@@ -18,9 +17,9 @@ fn edge_list(columns: usize) -> Vec<u8> {
         (state >> 33) % most
     };
     while text.len() < BYTES {
-        write!(text, "{} {}", next(VERTICES), next(VERTICES)).unwrap();
+        text.extend(format!("{} {}", next(VERTICES), next(VERTICES)).bytes());
         if columns == 3 {
-            write!(text, " {}", next(1000)).unwrap();
+            text.extend(format!(" {}", next(1000)).bytes());
         }
         text.push(b'\n');
     }

@@ -33,7 +33,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     let place = scanner.clone();
     let sizes = parse_sizes(&mut scanner)?;
     let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, &banner, &sizes))?;
-    let vertices = u64::from(sizes.rows.max(sizes.columns));
+    let vertices = sizes.rows.max(sizes.columns);
     let Banner { weighting, is_symmetric, .. } = banner;
     let arcs = Arcs { vertices, pieces, weighting, is_symmetric };
     let found = arcs.entries();

@@ -26,6 +26,8 @@ mod source;
 mod text;
 
 #[cfg(test)]
+mod property_tests;
+#[cfg(test)]
 mod tests;
 
 use std::io;
