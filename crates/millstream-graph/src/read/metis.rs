@@ -19,7 +19,8 @@ fn is_comment(byte: u8) -> bool {
     byte == b'%'
 }
 
-/// The arcs of a graph; both directions are in the file.
+/// The arcs of a graph. Both directions are in the file, but for their number that
+/// is not checked.
 pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     let mut scanner = Scanner::new(content);
     if !scanner.next_content(is_comment) {
