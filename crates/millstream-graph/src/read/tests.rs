@@ -197,6 +197,7 @@ fn bad_text_is_named_with_its_line() {
             format!("{mtx} real general\n2 2 x\n"),
             "a.mtx:2: \"x\" is not a number of entries",
         ),
+        ("a.mtx", format!("{mtx} real symmetric\n2 3 0\n"), "a.mtx:2: a symmetric matrix that is"),
         (
             "a.mtx",
             format!("{mtx} pattern general\n2 2 1\n0 1\n"),
