@@ -2,7 +2,9 @@
 
 pub mod build;
 mod csr;
+mod format;
 pub mod generate;
+mod mill;
 pub mod partition;
 mod random;
 pub mod read;
@@ -12,6 +14,8 @@ pub mod source;
 mod storage;
 mod symmetric;
 pub mod validate;
+pub mod write;
 
 pub use csr::{CsrGraph, GraphError, Weights};
+pub use format::Format;
 pub use partition::Partition;
