@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Packs what a GPU node needs to run Millstream without a Rust toolchain: the
+# whole-system test binary, the benches, the command and the examples, stripped,
+# with the graphs of MILLSTREAM_DATASETS and of datasets/.
+#
+#   scripts/gpu-bundle.sh FOLDER      writes FOLDER/millstream-gpu.tar.gz
+#
+# On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=${1:?usage: scripts/gpu-bundle.sh FOLDER}
+mkdir -p "$folder"
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+
+# The path of the one executable that cargo builds for these arguments.
+executable() {
+    cargo "$@" --message-format=json |
+        python3 -c 'import json, sys
+paths = [m.get("executable") for m in map(json.loads, sys.stdin) if m.get("executable")]
+print(paths[-1])'
+}
+
+cp "$(executable test --release --no-run -p millstream-tests --test whole)" "$stage/whole"
+cp "$(executable build --release -p millstream-cli)" "$stage/millstream"
+for bench in $(cd benches/benches && ls *.rs); do
+    name=${bench%.rs}
+    cp "$(executable bench --no-run -p millstream-benches --bench "$name")" "$stage/bench-$name"
+done
+for example in $(cd examples/examples && ls *.rs); do
+    name=${example%.rs}
+    cp "$(executable build --release -p millstream-examples --example "$name")" "$stage/$name"
+done
+strip "$stage"/*
+mkdir "$stage/datasets"
+cp datasets/*.mtx datasets/*.el datasets/*.gz "$stage/datasets/"
+if [ -d "${MILLSTREAM_DATASETS:-}" ]; then
+    cp -r "$MILLSTREAM_DATASETS" "$stage/real"
+fi
+cp scripts/run-tests.sh "$stage/"
+tar -C "$stage" -cf - . | gzip -9 > "$folder/millstream-gpu.tar.gz"
+size=$(stat -c %s "$folder/millstream-gpu.tar.gz")
+echo "$folder/millstream-gpu.tar.gz: $((size >> 10)) KiB"
+[ "$size" -le $((40 << 20)) ] || { echo "larger than 40 MiB" >&2; exit 1; }
