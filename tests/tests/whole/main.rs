@@ -4,3 +4,4 @@
 
 mod datasets;
 mod delayed_runs;
+mod generated;
