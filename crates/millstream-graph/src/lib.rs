@@ -2,7 +2,9 @@
 
 pub mod build;
 mod csr;
+mod format;
 pub mod generate;
+mod mill;
 pub mod partition;
 mod random;
 pub mod read;
@@ -13,6 +15,8 @@ mod storage;
 pub mod summary;
 mod symmetric;
 pub mod validate;
+pub mod write;
 
 pub use csr::{CsrGraph, GraphError, Weights};
+pub use format::Format;
 pub use partition::Partition;

@@ -1,0 +1,245 @@
+//! Arcs as a text lists them, and the graph that is made of them.
+
+use rayon::prelude::*;
+
+use super::text::Weight;
+use super::{Fault, ReadOptions};
+use crate::build::{ArcSource, ArcWeight, Duplicates, from_arcs};
+use crate::{CsrGraph, GraphError, Weights};
+
+/// The arcs of a piece of text.
+#[derive(Debug)]
+pub(crate) struct Piece<Id> {
+    pub(crate) ends: Vec<(Id, Id)>,
+    /// Integers, or the bits of reals; one for each arc, or none at all.
+    weights: Vec<u32>,
+    has_reals: bool,
+}
+
+impl<Id> Default for Piece<Id> {
+    fn default() -> Self {
+        Piece { ends: Vec::new(), weights: Vec::new(), has_reals: false }
+    }
+}
+
+impl<Id> Piece<Id> {
+    #[inline]
+    pub(crate) fn push_weight(&mut self, weight: Weight) {
+        let bits = match weight {
+            Weight::Integer(weight) if !self.has_reals => weight,
+            Weight::Integer(weight) => (weight as f32).to_bits(),
+            Weight::Real(weight) => {
+                if !self.has_reals {
+                    self.make_real();
+                }
+                weight.to_bits()
+            }
+        };
+        self.weights.push(bits);
+    }
+
+    fn make_real(&mut self) {
+        self.weights.iter_mut().for_each(|weight| *weight = (*weight as f32).to_bits());
+        self.has_reals = true;
+    }
+
+    /// The same arcs between other ids.
+    pub(crate) fn with_ends<Other>(self, ends: Vec<(Other, Other)>) -> Piece<Other> {
+        Piece { ends, weights: self.weights, has_reals: self.has_reals }
+    }
+}
+
+/// What all arcs weigh, if the format says it; otherwise the arcs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weighting {
+    None,
+    /// Reals if there is one that is no unsigned integer.
+    Integer,
+    /// Reals if there is one that is no unsigned integer, or if there is no arc.
+    Real,
+}
+
+/// All arcs of a file.
+#[derive(Debug)]
+pub(crate) struct Arcs {
+    pub(crate) vertices: u64,
+    pub(crate) pieces: Vec<Piece<u32>>,
+    pub(crate) weighting: Weighting,
+    /// Each entry also stands for its reverse, unless it is a self-loop.
+    pub(crate) is_symmetric: bool,
+}
+
+/// Vertices that a file may have without an arc to show for it: their row index
+/// takes half a gibibyte.
+const FREE_VERTICES: u64 = 1 << 26;
+
+/// The number of vertices, if `arcs` arcs make it credible. A row index takes
+/// eight bytes a vertex, so a number alone must not cause a large one.
+pub(crate) fn credible_vertices(vertices: u64, arcs: u64) -> Result<u32, String> {
+    let Ok(count) = u32::try_from(vertices) else {
+        return Err(format!("{vertices} vertices do not fit 32-bit ids"));
+    };
+    if vertices > FREE_VERTICES + 2 * arcs {
+        return Err(format!("{vertices} vertices are not credible for {arcs} arcs"));
+    }
+    Ok(count)
+}
+
+impl Arcs {
+    /// Number of arcs that the file lists.
+    pub(crate) fn entries(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.ends.len() as u64).sum()
+    }
+
+    /// The graph of the arcs, changed as `options` say.
+    pub(crate) fn into_graph(mut self, options: &ReadOptions) -> Result<CsrGraph, Fault> {
+        let vertices = credible_vertices(self.vertices, self.entries()).map_err(Fault::Whole)?;
+        let has_reals = match self.weighting {
+            Weighting::Real if self.entries() == 0 => true,
+            _ => self.pieces.iter().any(|piece| piece.has_reals),
+        };
+        if has_reals {
+            let integers = self.pieces.par_iter_mut().filter(|piece| !piece.has_reals);
+            integers.for_each(Piece::make_real);
+        }
+        let graph = match (self.weighting, has_reals) {
+            (Weighting::None, _) => self.build(vertices, options, |_, _| ()),
+            (_, false) => self.build(vertices, options, |piece, arc| piece.weights[arc]),
+            (_, true) => {
+                self.build(vertices, options, |piece, arc| f32::from_bits(piece.weights[arc]))
+            }
+        };
+        graph.map_err(|error| Fault::Whole(error.to_string()))
+    }
+
+    fn build<W: ArcWeight>(
+        &self,
+        vertices: u32,
+        options: &ReadOptions,
+        weight: impl Fn(&Piece<u32>, usize) -> W + Sync,
+    ) -> Result<CsrGraph, GraphError> {
+        let listed = Listed { pieces: &self.pieces, weight };
+        let mirror = ReadOptions { symmetrize: self.is_symmetric, ..ReadOptions::default() };
+        let arcs = Changed { arcs: &listed, options: mirror };
+        from_arcs(vertices, &Changed { arcs: &arcs, options: *options }, duplicates(options))
+    }
+}
+
+fn duplicates(options: &ReadOptions) -> Duplicates {
+    if options.dedupe { Duplicates::KeepLightest } else { Duplicates::Keep }
+}
+
+/// The arcs of pieces of text.
+struct Listed<'a, F> {
+    pieces: &'a [Piece<u32>],
+    weight: F,
+}
+
+impl<W: ArcWeight, F: Fn(&Piece<u32>, usize) -> W + Sync> ArcSource for Listed<'_, F> {
+    type Weight = W;
+
+    fn chunks(&self) -> usize {
+        self.pieces.len()
+    }
+
+    #[inline]
+    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, W)) {
+        let piece = &self.pieces[chunk];
+        for (arc, &(from, to)) in piece.ends.iter().enumerate() {
+            emit(from, to, (self.weight)(piece, arc));
+        }
+    }
+}
+
+/// Arcs, changed as options say.
+struct Changed<'a, S> {
+    arcs: &'a S,
+    options: ReadOptions,
+}
+
+impl<S: ArcSource> ArcSource for Changed<'_, S> {
+    type Weight = S::Weight;
+
+    fn chunks(&self) -> usize {
+        self.arcs.chunks()
+    }
+
+    #[inline]
+    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, S::Weight)) {
+        let ReadOptions { symmetrize, drop_self_loops, transpose, .. } = self.options;
+        self.arcs.for_each(chunk, |from, to, weight| {
+            if drop_self_loops && from == to {
+                return;
+            }
+            let (from, to) = if transpose { (to, from) } else { (from, to) };
+            emit(from, to, weight);
+            if symmetrize && from != to {
+                emit(to, from, weight);
+            }
+        });
+    }
+}
+
+/// A graph that was stored as such, changed as `options` say; with none, rows
+/// stay in the order of the file.
+pub(crate) fn change_graph(graph: CsrGraph, options: &ReadOptions) -> Result<CsrGraph, GraphError> {
+    let is_changed =
+        options.symmetrize || options.dedupe || options.drop_self_loops || options.transpose;
+    if !is_changed {
+        return Ok(graph);
+    }
+    let changed = rebuild_graph(&graph, options)?;
+    let changed = changed.with_lattice_width(graph.lattice_width());
+    match graph.original_ids() {
+        Some(ids) => changed.with_original_ids(ids.to_vec()),
+        None => Ok(changed),
+    }
+}
+
+/// The rows of `graph`, changed as `options` say, and sorted by target and weight.
+pub(crate) fn rebuild_graph(
+    graph: &CsrGraph,
+    options: &ReadOptions,
+) -> Result<CsrGraph, GraphError> {
+    match graph.weights() {
+        None => rebuild(graph, options, |_| ()),
+        Some(Weights::Integer(weights)) => rebuild(graph, options, |arc| weights[arc]),
+        Some(Weights::Real(weights)) => rebuild(graph, options, |arc| weights[arc]),
+    }
+}
+
+fn rebuild<W: ArcWeight>(
+    graph: &CsrGraph,
+    options: &ReadOptions,
+    weight: impl Fn(usize) -> W + Sync,
+) -> Result<CsrGraph, GraphError> {
+    let arcs = Changed { arcs: &Rows { graph, weight }, options: *options };
+    from_arcs(graph.vertices(), &arcs, duplicates(options))
+}
+
+/// The arcs of a graph.
+struct Rows<'a, F> {
+    graph: &'a CsrGraph,
+    weight: F,
+}
+
+/// Rows that one thread goes through at a time.
+const ROWS: usize = 1 << 12;
+
+impl<W: ArcWeight, F: Fn(usize) -> W + Sync> ArcSource for Rows<'_, F> {
+    type Weight = W;
+
+    fn chunks(&self) -> usize {
+        (self.graph.vertices() as usize).div_ceil(ROWS)
+    }
+
+    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, W)) {
+        let first = chunk * ROWS;
+        for vertex in first..(first + ROWS).min(self.graph.vertices() as usize) {
+            let vertex = vertex as u32;
+            for arc in self.graph.row(vertex) {
+                emit(vertex, self.graph.targets()[arc], (self.weight)(arc));
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas,
+//! with `#` and `%` comments. The number of vertices is the largest id plus one.
+
+use rayon::prelude::*;
+
+use super::Fault;
+use super::arcs::{Arcs, Piece, Weighting};
+use super::relabel::relabel;
+use super::text::{Scanner, WeightRule};
+
+/// The arcs of an edge list whose ids are the vertices.
+pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
+    let (pieces, weighting) = parse_lines::<u32>(content)?;
+    let largest = |piece: &Piece<u32>| piece.ends.iter().map(|&(from, to)| from.max(to)).max();
+    let largest = pieces.par_iter().filter_map(largest).max();
+    let vertices = largest.map_or(0, |id| u64::from(id) + 1);
+    let arcs = Arcs { vertices, pieces, weighting, is_symmetric: false };
+    super::arcs::credible_vertices(vertices, arcs.entries()).map_err(|reason| {
+        Fault::Whole(format!("{reason} (sparse ids can be renumbered with --relabel)"))
+    })?;
+    Ok(arcs)
+}
+
+/// The arcs of an edge list between vertices that are numbered in the order of
+/// their ids, and these ids.
+pub(super) fn parse_relabelled(content: &[u8]) -> Result<(Arcs, Vec<u64>), Fault> {
+    let (pieces, weighting) = parse_lines::<u64>(content)?;
+    let (pieces, ids) = relabel(pieces)?;
+    let vertices = ids.len() as u64;
+    Ok((Arcs { vertices, pieces, weighting, is_symmetric: false }, ids))
+}
+
+/// A vertex id as it is written.
+trait Id: Copy + Send {
+    fn from_number(number: u64) -> Option<Self>;
+}
+
+impl Id for u32 {
+    #[inline]
+    fn from_number(number: u64) -> Option<u32> {
+        // The largest is no id, so that the number of vertices has 32 bits.
+        u32::try_from(number).ok().filter(|&id| id < u32::MAX)
+    }
+}
+
+impl Id for u64 {
+    #[inline]
+    fn from_number(number: u64) -> Option<u64> {
+        Some(number)
+    }
+}
+
+fn is_comment(byte: u8) -> bool {
+    matches!(byte, b'#' | b'%')
+}
+
+fn parse_lines<I: Id>(content: &[u8]) -> Result<(Vec<Piece<I>>, Weighting), Fault> {
+    let mut scanner = Scanner::new(content);
+    if !scanner.next_content(is_comment) {
+        return Err(Fault::Whole("no arc in the file".to_string()));
+    }
+    let mut first = scanner.clone();
+    // A fault in this line is found again when it is parsed.
+    let _ends = (first.word(), first.word());
+    let is_weighted = !first.is_line_end();
+    let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, is_weighted))?;
+    Ok((pieces, if is_weighted { Weighting::Integer } else { Weighting::None }))
+}
+
+fn parse_piece<I: Id>(mut scanner: Scanner<'_>, is_weighted: bool) -> Result<Piece<I>, Fault> {
+    let mut piece = Piece::default();
+    while scanner.next_content(is_comment) {
+        let ends = (end(&mut scanner)?, end(&mut scanner)?);
+        piece.ends.push(ends);
+        if is_weighted == scanner.is_line_end() {
+            return Err(scanner.fault("some lines have a weight and some have none"));
+        }
+        if is_weighted {
+            piece.push_weight(scanner.weight(WeightRule::Any)?);
+        }
+        scanner.end_line()?;
+    }
+    Ok(piece)
+}
+
+#[inline]
+fn end<I: Id>(scanner: &mut Scanner<'_>) -> Result<I, Fault> {
+    if scanner.is_line_end() {
+        return Err(scanner.fault("an arc needs two vertices"));
+    }
+    let before = scanner.clone();
+    let number = scanner.number("vertex id")?;
+    I::from_number(number).ok_or_else(|| {
+        let largest = u32::MAX - 1;
+        let reason = format!("vertex id {number} is larger than {largest}; use --relabel");
+        before.fault(reason)
+    })
+}

@@ -1,0 +1,140 @@
+//! The text format of METIS and of the tenth DIMACS challenge: a line for each
+//! vertex with its neighbours, counted from 1. Sizes and weights of vertices are
+//! skipped.
+
+use super::Fault;
+use super::arcs::{Arcs, Piece, Weighting, credible_vertices};
+use super::text::{Scanner, WeightRule, show};
+
+/// The first line.
+struct Header {
+    vertices: u32,
+    edges: u64,
+    /// Numbers of a line that come before the neighbours.
+    skipped: u64,
+    has_weights: bool,
+}
+
+fn is_comment(byte: u8) -> bool {
+    byte == b'%'
+}
+
+/// The arcs of a graph; both directions are in the file.
+pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
+    let mut scanner = Scanner::new(content);
+    if !scanner.next_content(is_comment) {
+        return Err(scanner.fault("the line with the sizes is missing"));
+    }
+    let place = scanner.clone();
+    let header = parse_header(&mut scanner)?;
+    // Which vertex a line is for depends on the number of lines before it.
+    let lines = scanner.parse_pieces(|_, piece| Ok(count_lines(piece)))?;
+    let count: u64 = lines.iter().sum();
+    let vertices = u64::from(header.vertices);
+    if count < vertices {
+        let reason = format!("{vertices} vertices promised, but {count} lines follow");
+        return Err(place.fault(reason));
+    }
+    let mut firsts = Vec::with_capacity(lines.len());
+    let mut next = 0;
+    for lines in lines {
+        firsts.push(next);
+        next += lines;
+    }
+    let pieces = scanner.parse_pieces(|index, piece| parse_piece(piece, firsts[index], &header))?;
+    let weighting = if header.has_weights { Weighting::Integer } else { Weighting::None };
+    let arcs = Arcs { vertices, pieces, weighting, is_symmetric: false };
+    let (found, edges) = (arcs.entries(), header.edges);
+    if edges.checked_mul(2) != Some(found) {
+        let reason = format!("{edges} edges promised, but there are {found} neighbours, not twice");
+        return Err(place.fault(reason + " as many"));
+    }
+    Ok(arcs)
+}
+
+fn parse_header(scanner: &mut Scanner<'_>) -> Result<Header, Fault> {
+    let place = scanner.clone();
+    let vertices = scanner.number("number of vertices")?;
+    let edges = scanner.number("number of edges")?;
+    let kinds = match scanner.is_line_end() {
+        true => [false; 3],
+        false => parse_kinds(scanner)?,
+    };
+    let [has_sizes, has_vertex_weights, has_weights] = kinds;
+    let constraints = match scanner.is_line_end() {
+        true => u64::from(has_vertex_weights),
+        false => scanner.number("number of vertex weights")?,
+    };
+    scanner.end_line()?;
+    // Each vertex has a line, but its last may lack the line end.
+    if vertices > scanner.remaining() as u64 {
+        let bytes = scanner.remaining();
+        let reason = format!("{vertices} vertices promised, but only {bytes} bytes follow");
+        return Err(place.fault(reason));
+    }
+    let vertices = credible_vertices(vertices, vertices).map_err(|reason| place.fault(reason))?;
+    let weights = if has_vertex_weights { constraints } else { 0 };
+    let skipped = weights.saturating_add(u64::from(has_sizes));
+    Ok(Header { vertices, edges, skipped, has_weights })
+}
+
+/// Whether there are sizes of vertices, weights of vertices, weights of edges.
+fn parse_kinds(scanner: &mut Scanner<'_>) -> Result<[bool; 3], Fault> {
+    let place = scanner.clone();
+    let word = scanner.word();
+    let is_kinds = word.len() <= 3 && word.iter().all(|digit| matches!(digit, b'0' | b'1'));
+    if !is_kinds {
+        return Err(place.fault(format!("{} is not up to three digits 0 or 1", show(word))));
+    }
+    let mut kinds = [false; 3];
+    for (kind, digit) in kinds.iter_mut().rev().zip(word.iter().rev()) {
+        *kind = *digit == b'1';
+    }
+    Ok(kinds)
+}
+
+fn count_lines(mut scanner: Scanner<'_>) -> u64 {
+    let mut lines = 0;
+    while scanner.next_line(is_comment) {
+        lines += 1;
+        scanner.skip_line();
+    }
+    lines
+}
+
+/// Parses lines from that of vertex `first` on.
+fn parse_piece(mut scanner: Scanner<'_>, first: u64, header: &Header) -> Result<Piece<u32>, Fault> {
+    let mut piece = Piece::default();
+    let mut line = first;
+    while scanner.next_line(is_comment) {
+        match u32::try_from(line).ok().filter(|&vertex| vertex < header.vertices) {
+            Some(vertex) => parse_vertex(&mut scanner, vertex, header, &mut piece)?,
+            None if !scanner.is_line_end() => {
+                let vertices = header.vertices;
+                return Err(scanner.fault(format!("a line after those of {vertices} vertices")));
+            }
+            None => {}
+        }
+        scanner.end_line()?;
+        line += 1;
+    }
+    Ok(piece)
+}
+
+fn parse_vertex(
+    scanner: &mut Scanner<'_>,
+    vertex: u32,
+    header: &Header,
+    piece: &mut Piece<u32>,
+) -> Result<(), Fault> {
+    for _ in 0..header.skipped {
+        scanner.number("size or weight of the vertex")?;
+    }
+    while !scanner.is_line_end() {
+        piece.ends.push((vertex, scanner.vertex(header.vertices)?));
+        if header.has_weights {
+            piece.push_weight(scanner.weight(WeightRule::Integer)?);
+        }
+    }
+    Ok(())
+}

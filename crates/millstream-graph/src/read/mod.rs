@@ -1,0 +1,208 @@
+//! Reads graphs from files: Matrix Market, DIMACS, Galois, METIS, edge lists and
+//! our own format, each plain or compressed with gzip or Zstandard.
+//!
+//! Content decides what a file is, its extension only where content does not
+//! tell (an edge list and METIS are both lines of numbers).
+//!
+//! Plain files are mapped into memory: **nobody may change or cut a file while it
+//! is read**, nor a plain `.mill` file as long as the graph lives. To replace one,
+//! write another and rename it, as [`write_graph`](crate::write::write_graph) does.
+//!
+//! No memory is taken because a header says so. Counts are compared with the
+//! bytes that are there, and a file may name at most 2²⁶ vertices more than twice
+//! the number of its arcs: the row index of those 2²⁶ takes half a gibibyte.
+//! Decompressed content is held in memory, however large it is.
+
+pub(crate) mod arcs;
+mod detect;
+mod dimacs;
+mod edge_list;
+mod galois;
+mod matrix_market;
+mod metis;
+mod mill;
+mod relabel;
+mod source;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{CsrGraph, Format};
+use source::Content;
+
+/// What to do with a graph while it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadOptions {
+    /// Adds the reverse of every arc; a self-loop is its own.
+    pub symmetrize: bool,
+    /// Keeps one arc of several between the same vertices, the lightest.
+    pub dedupe: bool,
+    /// Leaves out arcs from a vertex to itself.
+    pub drop_self_loops: bool,
+    /// Turns every arc around.
+    pub transpose: bool,
+    /// Numbers the ids of an edge list densely, in their order, and keeps them as
+    /// [`original_ids`](CsrGraph::original_ids). Ids may have 64 bits then. In other
+    /// formats ids are dense as they are.
+    pub relabel: bool,
+}
+
+/// Why a file is not a graph.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The operating system, or broken compression.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// A line that is not what its format wants.
+    #[error("{}:{line}: {reason}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A place in a binary file that is not what its format wants.
+    #[error("{}: at byte {offset}: {reason}", path.display())]
+    Offset {
+        /// The file.
+        path: PathBuf,
+        /// The byte, from 0, of the decompressed content.
+        offset: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The whole is not what its parts say.
+    #[error("{}: {reason}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What is wrong with the content of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Something at a byte of the content.
+    At { offset: usize, reason: String },
+    /// Nothing that has a place.
+    Whole(String),
+}
+
+impl Fault {
+    #[cfg(test)]
+    fn reason(self) -> String {
+        match self {
+            Fault::At { reason, .. } | Fault::Whole(reason) => reason,
+        }
+    }
+
+    /// The fault with the name of the file; in a text, the offset becomes a line.
+    fn into_error(self, path: &Path, content: &[u8], format: Format) -> ReadError {
+        let path = path.to_path_buf();
+        match self {
+            Fault::Whole(reason) => ReadError::Content { path, reason },
+            Fault::At { offset, reason } if format.is_text() => {
+                let before = &content[..offset.min(content.len())];
+                let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
+                ReadError::Line { path, line, reason }
+            }
+            Fault::At { offset, reason } => {
+                ReadError::Offset { path, offset: offset as u64, reason }
+            }
+        }
+    }
+}
+
+/// Reads a graph of any format. The file must not change meanwhile, see
+/// [the module](self).
+///
+/// ```
+/// use millstream_graph::read::{ReadOptions, read_graph};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("triangle.el");
+/// std::fs::write(&path, "# from to\n0 1\n1 2\n2 0\n")?;
+/// let mut options = ReadOptions::default();
+/// options.symmetrize = true;
+/// let graph = read_graph(&path, &options)?;
+/// assert_eq!(graph.neighbors(0), &[1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`ReadError::Io`] if the file cannot be read or decompressed;
+/// [`ReadError::Line`], [`ReadError::Offset`] or [`ReadError::Content`] if what it
+/// holds is not a graph: fields that are no numbers, ids out of range, counts that
+/// do not hold, weights that are missing or not finite, a broken checksum, more
+/// vertices than are credible or fit in memory.
+pub fn read_graph(path: &Path, options: &ReadOptions) -> Result<CsrGraph, ReadError> {
+    read_graph_with_format(path, options).map(|(graph, _)| graph)
+}
+
+/// Reads a graph as [`read_graph`] does, and says which format the file has.
+///
+/// # Errors
+/// Those of [`read_graph`].
+pub fn read_graph_with_format(
+    path: &Path,
+    options: &ReadOptions,
+) -> Result<(CsrGraph, Format), ReadError> {
+    let io_error = |source| ReadError::Io { path: path.to_path_buf(), source };
+    let content = source::read(path).map_err(io_error)?;
+    let format = detect::detect_content(&content, path)?;
+    let graph = match read_content(&content, format, options) {
+        Ok(graph) => graph,
+        Err(fault) => return Err(fault.into_error(path, &content, format)),
+    };
+    Ok((graph, format))
+}
+
+/// Tells the format of a file by its first bytes and its extension, without
+/// reading the rest.
+///
+/// # Errors
+/// [`ReadError::Io`] if the file cannot be read or decompressed,
+/// [`ReadError::Content`] if it is empty.
+pub fn detect(path: &Path) -> Result<Format, ReadError> {
+    let io_error = |source| ReadError::Io { path: path.to_path_buf(), source };
+    detect::detect_content(&source::read_head(path).map_err(io_error)?, path)
+}
+
+fn read_content(
+    content: &Content,
+    format: Format,
+    options: &ReadOptions,
+) -> Result<CsrGraph, Fault> {
+    let stored = |graph| {
+        let changed = arcs::change_graph(graph, options);
+        changed.map_err(|error| Fault::Whole(error.to_string()))
+    };
+    match format {
+        Format::MatrixMarket => matrix_market::parse(content)?.into_graph(options),
+        Format::Dimacs => dimacs::parse(content)?.into_graph(options),
+        Format::Metis => metis::parse(content)?.into_graph(options),
+        Format::EdgeList if options.relabel => {
+            let (arcs, ids) = edge_list::parse_relabelled(content)?;
+            let graph = arcs.into_graph(options)?;
+            graph.with_original_ids(ids).map_err(|error| Fault::Whole(error.to_string()))
+        }
+        Format::EdgeList => edge_list::parse(content)?.into_graph(options),
+        Format::Galois => stored(galois::parse(content)?),
+        Format::Millstream => stored(mill::parse(content)?),
+    }
+}

@@ -1,0 +1,182 @@
+//! Writes graphs to files of any format.
+//!
+//! Only the `.mill` format keeps everything: the width of a lattice, the original
+//! ids of renumbered vertices and the order of arcs in a row, which Galois keeps,
+//! too. The other formats number the vertices as the library does.
+
+mod binary;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::write::GzEncoder;
+use tempfile::NamedTempFile;
+
+use crate::format::Compression;
+use crate::{CsrGraph, Format};
+
+/// Why a graph was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The operating system.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// No format was given, and the extension stands for none.
+    #[error(
+        "{}: no format has this extension (.mtx, .gr, .graph, .el, .wel, .txt, .csv, .tsv or \
+         .mill, and then perhaps .gz or .zst)", path.display()
+    )]
+    UnknownExtension {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The format cannot hold this graph.
+    #[error("{}: the format {format} cannot hold this graph: {reason}", path.display())]
+    NotRepresentable {
+        /// The file.
+        path: PathBuf,
+        /// The format.
+        format: Format,
+        /// What it lacks.
+        reason: String,
+    },
+}
+
+/// Why writing ended early.
+enum Stop {
+    Io(io::Error),
+    NotRepresentable(String),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Io(error)
+    }
+}
+
+/// Writes a graph, in the format that the extension stands for unless `format` is
+/// given; a last extension `.gz` or `.zst` compresses it. `.gr` stands for DIMACS
+/// text.
+///
+/// The file appears under its name when it is complete and replaces one that was
+/// there; nothing is left of one that could not be completed.
+///
+/// DIMACS wants a weight on every arc, and gets 1 if the graph has none. In a
+/// `.csv` file columns are separated by commas, in a `.tsv` file by tabs, and in
+/// other edge lists by blanks.
+///
+/// ```
+/// use millstream_graph::read::{ReadOptions, read_graph};
+/// use millstream_graph::write::write_graph;
+/// use millstream_graph::{CsrGraph, Format};
+///
+/// let folder = tempfile::tempdir()?;
+/// let graph = CsrGraph::from_weighted_edges(3, &[(0, 1, 5u32), (2, 1, 7)])?;
+/// for (name, format) in [("a.mtx.gz", None), ("a.mill", None), ("a.gr", Some(Format::Galois))] {
+///     let path = folder.path().join(name);
+///     write_graph(&path, &graph, format)?;
+///     assert_eq!(read_graph(&path, &ReadOptions::default())?, graph);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`WriteError::Io`] if the file cannot be written;
+/// [`WriteError::UnknownExtension`] if the name does not tell the format;
+/// [`WriteError::NotRepresentable`] if the format has no place for the graph:
+/// weights that are no integers in DIMACS, Galois and METIS, a graph that is not
+/// symmetric or has self-loops in METIS, vertices without arcs at the end of an
+/// edge list.
+pub fn write_graph(
+    path: &Path,
+    graph: &CsrGraph,
+    format: Option<Format>,
+) -> Result<(), WriteError> {
+    let format = format
+        .or_else(|| Format::from_path(path))
+        .ok_or_else(|| WriteError::UnknownExtension { path: path.to_path_buf() })?;
+    write_file(path, graph, format).map_err(|stop| match stop {
+        Stop::Io(source) => WriteError::Io { path: path.to_path_buf(), source },
+        Stop::NotRepresentable(reason) => {
+            WriteError::NotRepresentable { path: path.to_path_buf(), format, reason }
+        }
+    })
+}
+
+fn write_file(path: &Path, graph: &CsrGraph, format: Format) -> Result<(), Stop> {
+    let place = final_place(path)?;
+    let folder = match place.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let file = temporary_file(folder)?;
+    let output = BufWriter::with_capacity(1 << 16, file);
+    let output = match Compression::from_path(path) {
+        Compression::None => write_content(output, path, graph, format)?,
+        Compression::Gzip => {
+            let encoder = GzEncoder::new(output, flate2::Compression::default());
+            write_content(encoder, path, graph, format)?.finish()?
+        }
+        Compression::Zstandard => {
+            let encoder = zstd::Encoder::new(output, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+            write_content(encoder, path, graph, format)?.finish()?
+        }
+    };
+    let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.persist(&place).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// The file that is to be replaced: the one behind a link, not the link.
+fn final_place(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+        }
+        Ok(_) => fs::canonicalize(path),
+        Err(_) => Ok(path.to_path_buf()),
+    }
+}
+
+fn temporary_file(folder: &Path) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".millstream-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As any other new file; temporary ones are private otherwise.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
+}
+
+/// Writes the content and gives the output back, so that it can be finished.
+fn write_content<O: Write>(
+    mut output: O,
+    path: &Path,
+    graph: &CsrGraph,
+    format: Format,
+) -> Result<O, Stop> {
+    match format {
+        Format::MatrixMarket => text::matrix_market(&mut output, graph)?,
+        Format::Dimacs => text::dimacs(&mut output, graph)?,
+        Format::Metis => text::metis(&mut output, graph)?,
+        Format::EdgeList => text::edge_list(&mut output, graph, path)?,
+        Format::Galois => binary::galois(&mut output, graph)?,
+        Format::Millstream => binary::mill(&mut output, graph)?,
+    }
+    output.flush()?;
+    Ok(output)
+}
