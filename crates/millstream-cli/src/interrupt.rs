@@ -41,8 +41,8 @@ pub(crate) fn run_interruptibly<F: Future>(
     let result = context.block_on(select(future, std::future::poll_fn(poll_pressed)));
     RUNNING.store(false, Ordering::Release);
     match result? {
-        Either::Left((output, _)) => Ok(output),
-        Either::Right(_) => Err(Error::Interrupted),
+        Either::Left((output, _)) if !PRESSED.load(Ordering::Acquire) => Ok(output),
+        _ => Err(Error::Interrupted),
     }
 }
 

@@ -103,9 +103,8 @@ fn arcs(graph: &CsrGraph) -> Result<(u64, u64, bool), GraphError> {
         (loops as u64, duplicates as u64, targets == sources)
     };
     let rows = (0..graph.vertices()).into_par_iter().map(row);
-    Ok(rows.reduce(|| (0, 0, true), |one, other| {
-        (one.0 + other.0, one.1 + other.1, one.2 && other.2)
-    }))
+    Ok(rows
+        .reduce(|| (0, 0, true), |one, other| (one.0 + other.0, one.1 + other.1, one.2 && other.2)))
 }
 
 /// The arcs of a graph, the other way round.
