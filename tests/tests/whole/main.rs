@@ -5,3 +5,4 @@
 mod datasets;
 mod delayed_runs;
 mod generated;
+mod worklist;
