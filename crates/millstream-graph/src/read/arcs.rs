@@ -62,7 +62,8 @@ pub(crate) enum Weighting {
 /// All arcs of a file.
 #[derive(Debug)]
 pub(crate) struct Arcs {
-    pub(crate) vertices: u64,
+    /// As many as are [credible](credible_vertices), or have bytes of their own.
+    pub(crate) vertices: u32,
     pub(crate) pieces: Vec<Piece<u32>>,
     pub(crate) weighting: Weighting,
     /// Each entry also stands for its reverse, unless it is a self-loop.
@@ -93,7 +94,6 @@ impl Arcs {
 
     /// The graph of the arcs, changed as `options` say.
     pub(crate) fn into_graph(mut self, options: &ReadOptions) -> Result<CsrGraph, Fault> {
-        let vertices = credible_vertices(self.vertices, self.entries()).map_err(Fault::Whole)?;
         let has_reals = match self.weighting {
             Weighting::Real if self.entries() == 0 => true,
             _ => self.pieces.iter().any(|piece| piece.has_reals),
@@ -103,25 +103,22 @@ impl Arcs {
             integers.for_each(Piece::make_real);
         }
         let graph = match (self.weighting, has_reals) {
-            (Weighting::None, _) => self.build(vertices, options, |_, _| ()),
-            (_, false) => self.build(vertices, options, |piece, arc| piece.weights[arc]),
-            (_, true) => {
-                self.build(vertices, options, |piece, arc| f32::from_bits(piece.weights[arc]))
-            }
+            (Weighting::None, _) => self.build(options, |_, _| ()),
+            (_, false) => self.build(options, |piece, arc| piece.weights[arc]),
+            (_, true) => self.build(options, |piece, arc| f32::from_bits(piece.weights[arc])),
         };
         graph.map_err(|error| Fault::Whole(error.to_string()))
     }
 
     fn build<W: ArcWeight>(
         &self,
-        vertices: u32,
         options: &ReadOptions,
         weight: impl Fn(&Piece<u32>, usize) -> W + Sync,
     ) -> Result<CsrGraph, GraphError> {
         let listed = Listed { pieces: &self.pieces, weight };
         let mirror = ReadOptions { symmetrize: self.is_symmetric, ..ReadOptions::default() };
         let arcs = Changed { arcs: &listed, options: mirror };
-        from_arcs(vertices, &Changed { arcs: &arcs, options: *options }, duplicates(options))
+        from_arcs(self.vertices, &Changed { arcs: &arcs, options: *options }, duplicates(options))
     }
 }
 

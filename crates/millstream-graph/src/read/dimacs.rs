@@ -18,8 +18,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     let place = scanner.clone();
     let (vertices, promised) = parse_problem(&mut scanner)?;
     let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, vertices))?;
-    let (vertices, weighting) = (u64::from(vertices), Weighting::Integer);
-    let arcs = Arcs { vertices, pieces, weighting, is_symmetric: false };
+    let arcs = Arcs { vertices, pieces, weighting: Weighting::Integer, is_symmetric: false };
     let found = arcs.entries();
     if found != promised {
         return Err(place.fault(format!("{promised} arcs promised, but there are {found}")));

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::Fault;
-use super::arcs::{Arcs, Piece, Weighting};
+use super::arcs::{Arcs, Piece, Weighting, credible_vertices};
 use super::relabel::relabel;
 use super::text::{Scanner, WeightRule};
 
@@ -14,11 +14,11 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     let largest = |piece: &Piece<u32>| piece.ends.iter().map(|&(from, to)| from.max(to)).max();
     let largest = pieces.par_iter().filter_map(largest).max();
     let vertices = largest.map_or(0, |id| u64::from(id) + 1);
-    let arcs = Arcs { vertices, pieces, weighting, is_symmetric: false };
-    super::arcs::credible_vertices(vertices, arcs.entries()).map_err(|reason| {
+    let arcs = pieces.iter().map(|piece| piece.ends.len() as u64).sum();
+    let vertices = credible_vertices(vertices, arcs).map_err(|reason| {
         Fault::Whole(format!("{reason} (sparse ids can be renumbered with --relabel)"))
     })?;
-    Ok(arcs)
+    Ok(Arcs { vertices, pieces, weighting, is_symmetric: false })
 }
 
 /// The arcs of an edge list between vertices that are numbered in the order of
@@ -26,7 +26,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
 pub(super) fn parse_relabelled(content: &[u8]) -> Result<(Arcs, Vec<u64>), Fault> {
     let (pieces, weighting) = parse_lines::<u64>(content)?;
     let (pieces, ids) = relabel(pieces)?;
-    let vertices = ids.len() as u64;
+    let vertices = ids.len() as u32;
     Ok((Arcs { vertices, pieces, weighting, is_symmetric: false }, ids))
 }
 

@@ -32,8 +32,11 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     }
     let place = scanner.clone();
     let sizes = parse_sizes(&mut scanner)?;
+    if banner.is_symmetric && sizes.rows != sizes.columns {
+        return Err(place.fault("a symmetric matrix that is not square"));
+    }
     let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, &banner, &sizes))?;
-    let vertices = u64::from(sizes.rows.max(sizes.columns));
+    let vertices = sizes.rows.max(sizes.columns);
     let Banner { weighting, is_symmetric, .. } = banner;
     let arcs = Arcs { vertices, pieces, weighting, is_symmetric };
     let found = arcs.entries();

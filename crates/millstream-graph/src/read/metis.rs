@@ -3,7 +3,7 @@
 //! skipped.
 
 use super::Fault;
-use super::arcs::{Arcs, Piece, Weighting, credible_vertices};
+use super::arcs::{Arcs, Piece, Weighting};
 use super::text::{Scanner, WeightRule, show};
 
 /// The first line.
@@ -19,7 +19,8 @@ fn is_comment(byte: u8) -> bool {
     byte == b'%'
 }
 
-/// The arcs of a graph; both directions are in the file.
+/// The arcs of a graph. Both directions are in the file, but for their number that
+/// is not checked.
 pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     let mut scanner = Scanner::new(content);
     if !scanner.next_content(is_comment) {
@@ -30,8 +31,8 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     // Which vertex a line is for depends on the number of lines before it.
     let lines = scanner.parse_pieces(|_, piece| Ok(count_lines(piece)))?;
     let count: u64 = lines.iter().sum();
-    let vertices = u64::from(header.vertices);
-    if count < vertices {
+    let vertices = header.vertices;
+    if count < u64::from(vertices) {
         let reason = format!("{vertices} vertices promised, but {count} lines follow");
         return Err(place.fault(reason));
     }
@@ -72,7 +73,8 @@ fn parse_header(scanner: &mut Scanner<'_>) -> Result<Header, Fault> {
         let reason = format!("{vertices} vertices promised, but only {bytes} bytes follow");
         return Err(place.fault(reason));
     }
-    let vertices = credible_vertices(vertices, vertices).map_err(|reason| place.fault(reason))?;
+    let too_many = |_| place.fault(format!("{vertices} vertices do not fit 32-bit ids"));
+    let vertices = u32::try_from(vertices).map_err(too_many)?;
     let weights = if has_vertex_weights { constraints } else { 0 };
     let skipped = weights.saturating_add(u64::from(has_sizes));
     Ok(Header { vertices, edges, skipped, has_weights })

@@ -4,6 +4,8 @@
 //! Content decides what a file is, its extension only where content does not
 //! tell (an edge list and METIS are both lines of numbers).
 //!
+//! A comment may hold any bytes; everything else in a text is ASCII.
+//!
 //! Plain files are mapped into memory: **nobody may change or cut a file while it
 //! is read**, nor a plain `.mill` file as long as the graph lives. To replace one,
 //! write another and rename it, as [`write_graph`](crate::write::write_graph) does.
@@ -25,6 +27,8 @@ mod relabel;
 mod source;
 mod text;
 
+#[cfg(test)]
+mod property_tests;
 #[cfg(test)]
 mod tests;
 
