@@ -23,7 +23,7 @@ fn scaling(criterion: &mut Criterion) {
     for (name, graph, source) in [("lattice 300", lattice, 0), ("packages", packages(), 16_821)] {
         let mut group = criterion.benchmark_group(format!("bfs {name}"));
         group.throughput(Throughput::Elements(graph.arcs())).sample_size(10);
-        group.measurement_time(Duration::from_secs(4));
+        group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
         for devices in [1, 2, 4] {
             let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
             let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();

@@ -11,7 +11,10 @@ fn generating(criterion: &mut Criterion) {
     let options = GenerateOptions::default();
     let weighted = GenerateOptions { max_weight: Some(64), ..options };
     let mut group = criterion.benchmark_group("generate");
-    group.sample_size(10).measurement_time(Duration::from_secs(4));
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(2));
     group.throughput(Throughput::Elements(16 << 16));
     group.bench_function("kron 16 16", |bencher| {
         bencher.iter(|| generate::kron(16, 16, &options).unwrap());

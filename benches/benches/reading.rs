@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::Path;
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millstream::graph::generate::{self, GenerateOptions};
@@ -13,6 +14,7 @@ fn reading(criterion: &mut Criterion) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/debian-dependencies.el.gz");
     let mut group = criterion.benchmark_group("read");
     group.throughput(Throughput::Bytes(file.metadata().unwrap().len())).sample_size(10);
+    group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
     group.bench_function("packages, gzip", |bencher| {
         bencher.iter(|| read_graph(&file, &ReadOptions::default()).unwrap());
     });
