@@ -7,18 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::prelude::*;
-
-fn lattice(side: u32) -> CsrGraph {
-    let vertices = 0..side * side;
-    let edges = vertices.flat_map(|vertex| {
-        let right = (vertex % side + 1 < side).then_some(vertex + 1);
-        let below = (vertex / side + 1 < side).then_some(vertex + side);
-        right.into_iter().chain(below).flat_map(move |to| [(vertex, to), (to, vertex)])
-    });
-    CsrGraph::from_edges(side * side, &edges.collect::<Vec<_>>()).unwrap()
-}
 
 fn packages() -> CsrGraph {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/debian-dependencies.el.gz");
@@ -28,12 +19,11 @@ fn packages() -> CsrGraph {
 }
 
 fn scaling(criterion: &mut Criterion) {
-    for (name, graph, source) in
-        [("lattice 300", lattice(300), 0), ("packages", packages(), 16_821)]
-    {
+    let lattice = generate::grid(300, 300, &GenerateOptions::default()).unwrap();
+    for (name, graph, source) in [("lattice 300", lattice, 0), ("packages", packages(), 16_821)] {
         let mut group = criterion.benchmark_group(format!("bfs {name}"));
         group.throughput(Throughput::Elements(graph.arcs())).sample_size(10);
-        group.measurement_time(Duration::from_secs(4));
+        group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
         for devices in [1, 2, 4] {
             let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
             let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();

@@ -39,7 +39,7 @@ fn throughput(criterion: &mut Criterion) {
     let bytes = 16 << 20;
     let mut group = criterion.benchmark_group("link 16 MiB");
     group.throughput(Throughput::Bytes(bytes as u64)).sample_size(10);
-    group.measurement_time(Duration::from_secs(3));
+    group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
     for packet_kib in [16, 256, 4096] {
         for buffers in [1, 2, 4] {
             let id = BenchmarkId::new(format!("{packet_kib} KiB packets"), buffers);

@@ -9,8 +9,13 @@ use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::options::{Input, Spread, run_interruptibly, sources};
-use crate::output::{Link, PerDevice, facts, link_table, links, per_device, write_values};
+use crate::input::{Input, original_ids, sources};
+use crate::interrupt::run_interruptibly;
+use crate::options::Spread;
+use crate::output::{
+    Link, PerDevice, answer, check_writable, facts, link_table, links, per_device, write_values,
+};
+use crate::progress::phase;
 
 /// Breadth-first search.
 #[derive(Debug, Args)]
@@ -64,7 +69,7 @@ struct Report {
     vertices: u32,
     edges: u64,
     devices: Vec<String>,
-    source: Vec<u32>,
+    source: Vec<u64>,
     time_ms: f64,
     phases_ms: Phases,
     teps: f64,
@@ -91,6 +96,10 @@ impl Clock {
 /// Reads, searches, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let options = options(arguments)?;
+    [&arguments.output, &arguments.predecessors]
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| check_writable(path))?;
     let context = arguments.spread.context()?;
     let mut clock = Clock(Instant::now());
     let graph = arguments.input.read()?;
@@ -103,17 +112,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let upload = clock.lap();
         Ok::<_, millstream::bfs::Error>((upload, bfs.run(&sources).await?))
     };
-    let (upload, result) = run_interruptibly(&context, search)??;
+    let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
     let fault = match arguments.verify {
-        true => verify(&graph, &sources, options.depth_limit, &result).err(),
+        true => phase("verifying", || verify(&graph, &sources, options.depth_limit, &result)).err(),
         false => None,
     };
-    if let Some(path) = &arguments.output {
-        write_values(path, &result.levels)?;
-    }
-    if let (Some(path), Some(predecessors)) = (&arguments.predecessors, &result.predecessors) {
-        write_values(path, predecessors)?;
-    }
+    phase("writing", || write(arguments, &graph, &result))?;
     let run = result.run_time.as_secs_f64() * 1e3;
     let reached = (0..graph.vertices()).filter(|v| result.levels[*v as usize] != UNREACHED);
     let arcs: u64 = reached.map(|vertex| graph.degree(vertex)).sum();
@@ -123,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         vertices: graph.vertices(),
         edges: graph.arcs(),
         devices: context.devices().iter().map(ToString::to_string).collect(),
-        source: sources,
+        source: original_ids(&graph, &sources),
         time_ms: run,
         phases_ms: Phases {
             read,
@@ -141,10 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         links: links(&result.statistics.links),
         per_device: per_device(&result.statistics),
     };
-    match arguments.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print_table(&report),
-    }
+    answer(&report, arguments.json, table)?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
 }
 
@@ -165,6 +166,23 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     Ok(options)
 }
 
+/// Writes the files that were asked for.
+fn write(arguments: &Arguments, graph: &CsrGraph, result: &BfsResult) -> Result<(), Error> {
+    let ids = graph.original_ids();
+    if let Some(path) = &arguments.output {
+        write_values(path, ids, &result.levels)?;
+    }
+    match (&arguments.predecessors, &result.predecessors, ids) {
+        (Some(path), Some(predecessors), None) => write_values(path, ids, predecessors),
+        (Some(path), Some(predecessors), Some(original)) => {
+            let named = |&vertex: &u32| original.get(vertex as usize).copied().unwrap_or(u64::MAX);
+            let predecessors: Vec<u64> = predecessors.iter().map(named).collect();
+            write_values(path, ids, &predecessors)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn verify(
     graph: &CsrGraph,
     sources: &[u32],
@@ -178,23 +196,21 @@ fn verify(
     }
 }
 
-fn print_table(report: &Report) {
+fn table(report: &Report) -> String {
     let useful = report.useful_work_items as f64 / report.work_items.max(1) as f64;
     let max_level = report.max_level.map_or("-".to_string(), |level| level.to_string());
     let size = format!("{} vertices, {} arcs", report.vertices, report.edges);
-    let table = facts(&[
+    let mut text = facts(&[
         ("graph", format!("{}, {size}", report.graph)),
         ("devices", report.devices.join(" ")),
         ("reached", format!("{}, last level {max_level}", report.reached)),
         ("time", format!("{:.3} ms", report.time_ms)),
         ("TEPS", format!("{:.3e}", report.teps)),
         ("work items", format!("{} ({:.0} % useful)", report.work_items, useful * 100.0)),
-    ]);
-    println!("{table}");
+    ])
+    .to_string();
     if !report.links.is_empty() {
-        println!("{}", link_table(&report.links));
+        text += &format!("\n{}", link_table(&report.links));
     }
-    if report.verified == Some(true) {
-        println!("verified");
-    }
+    text + if report.verified == Some(true) { "\nverified" } else { "" }
 }

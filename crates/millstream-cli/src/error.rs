@@ -1,7 +1,13 @@
 //! What ends a command, and with which exit code.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+
+use millstream::bfs::Error as BfsError;
+use millstream::flow::Error as FlowError;
+use millstream::graph::write::WriteError;
+use millstream::worklist::Error as WorklistError;
+
+use crate::interrupt;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -9,15 +15,24 @@ pub(crate) enum Error {
     /// A file that is not a graph.
     #[error(transparent)]
     Input(#[from] millstream::graph::read::ReadError),
+    /// A graph that cannot be written, or not in this format.
+    #[error(transparent)]
+    Destination(#[from] millstream::graph::write::WriteError),
+    /// No graph has these properties.
+    #[error(transparent)]
+    Generate(#[from] millstream::graph::generate::GenerateError),
+    /// A graph that does not fit in memory twice.
+    #[error(transparent)]
+    Graph(#[from] millstream::graph::GraphError),
     /// Options that do not fit the input.
     #[error("{0}")]
     Usage(String),
     /// The devices could not be opened, or failed.
     #[error(transparent)]
-    Flow(#[from] millstream::flow::Error),
+    Flow(#[from] FlowError),
     /// The search failed.
     #[error(transparent)]
-    Bfs(#[from] millstream::bfs::Error),
+    Bfs(#[from] BfsError),
     /// The answer could not be written.
     #[error("{}: {source}", path.display())]
     Output {
@@ -36,13 +51,44 @@ pub(crate) enum Error {
 
 impl Error {
     /// 1 runtime, 2 usage or bad input, 3 not verified, 130 interrupted.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Error::Input(_) | Error::Usage(_) => ExitCode::from(2),
-            Error::Bfs(millstream::bfs::Error::SourceOutOfRange { .. }) => ExitCode::from(2),
-            Error::NotVerified(_) => ExitCode::from(3),
-            Error::Interrupted => ExitCode::from(130),
-            Error::Flow(_) | Error::Bfs(_) | Error::Output { .. } => ExitCode::from(1),
+            Error::Input(_) | Error::Generate(_) | Error::Usage(_) => 2,
+            Error::Bfs(BfsError::SourceOutOfRange { .. }) => 2,
+            Error::Flow(error) if is_usage(error) => 2,
+            Error::Bfs(BfsError::Worklist(WorklistError::Flow(error))) if is_usage(error) => 2,
+            Error::Destination(WriteError::Io { .. }) => 1,
+            Error::Destination(_) => 2,
+            Error::NotVerified(_) => 3,
+            Error::Interrupted => interrupt::EXIT_CODE,
+            Error::Graph(_) | Error::Flow(_) | Error::Bfs(_) | Error::Output { .. } => 1,
+        }
+    }
+}
+
+/// Whether other options would have been accepted.
+fn is_usage(error: &FlowError) -> bool {
+    matches!(error, FlowError::PacketTooSmall { .. } | FlowError::NoBuffers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_the_contract() {
+        let small = FlowError::PacketTooSmall { bytes: 1, item_bytes: 8 };
+        let file = || std::path::PathBuf::from("answer");
+        for (error, code) in [
+            (Error::Flow(FlowError::Cancelled), 1),
+            (Error::Output { path: file(), source: std::io::ErrorKind::NotFound.into() }, 1),
+            (Error::Flow(small.clone()), 2),
+            (Error::Bfs(WorklistError::Flow(small).into()), 2),
+            (Error::Usage("no such option".into()), 2),
+            (Error::NotVerified("a wrong level".into()), 3),
+            (Error::Interrupted, 130),
+        ] {
+            assert_eq!(error.exit_code(), code, "{error}");
         }
     }
 }

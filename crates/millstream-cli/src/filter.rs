@@ -11,8 +11,10 @@ use millstream::prelude::*;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::options::{context, run_interruptibly};
-use crate::output::{Link, facts, link_table, links};
+use crate::interrupt::run_interruptibly;
+use crate::options::context;
+use crate::output::{Link, answer, facts, link_table, links};
+use crate::progress::phase;
 
 /// Filters numbers: keeps the multiples of a divisor.
 #[derive(Debug, Args)]
@@ -92,7 +94,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     }
     let context = context(&arguments.devices)?;
     let start = Instant::now();
-    let (mut kept, statistics) = run_interruptibly(&context, filter(&context, arguments))??;
+    let filtering = filter(&context, arguments);
+    let (mut kept, statistics) = phase("filtering", || run_interruptibly(&context, filtering))??;
     let time = start.elapsed().as_secs_f64();
     kept.sort_unstable();
     let expected = (0..arguments.items).step_by(arguments.divisor as usize);
@@ -107,10 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         verified,
         links: links(&statistics.links()),
     };
-    match arguments.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print_table(&report),
-    }
+    answer(&report, arguments.json, table)?;
     match verified {
         Some(false) => Err(Error::NotVerified("a sequential filter keeps others".into())),
         _ => Ok(()),
@@ -165,16 +165,13 @@ async fn worker(
     output.shutdown()
 }
 
-fn print_table(report: &Report) {
-    let table = facts(&[
+fn table(report: &Report) -> String {
+    let facts = facts(&[
         ("items", format!("{}, {} kept", report.items, report.kept)),
         ("devices", report.devices.join(" ")),
         ("time", format!("{:.3} ms", report.time_ms)),
         ("items a second", format!("{:.3e}", report.items_per_second)),
     ]);
-    println!("{table}");
-    println!("{}", link_table(&report.links));
-    if report.verified == Some(true) {
-        println!("verified");
-    }
+    let verified = if report.verified == Some(true) { "\nverified" } else { "" };
+    format!("{facts}\n{}{verified}", link_table(&report.links))
 }

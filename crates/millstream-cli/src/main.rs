@@ -1,11 +1,18 @@
 //! The `millstream` command: graph algorithms on one device or many.
 
 mod bfs;
+mod convert;
+mod destination;
 mod error;
 mod filter;
+mod generate;
+mod info;
+mod input;
+mod interrupt;
 mod options;
 mod output;
 mod partition;
+mod progress;
 mod topology;
 
 use std::process::ExitCode;
@@ -26,6 +33,13 @@ enum Command {
     Bfs(bfs::Arguments),
     /// Predicate-based filtering of numbers over a scatter and a gather router.
     Filter(filter::Arguments),
+    /// Makes a graph: symmetric, without self-loops, the same for a seed.
+    #[command(subcommand)]
+    Generate(generate::Arguments),
+    /// Reads a graph and writes it in another format.
+    Convert(convert::Arguments),
+    /// Says what a graph looks like.
+    Info(info::Arguments),
     /// Divides a graph and says how well.
     Partition(partition::Arguments),
     /// Shows the devices and how they are connected.
@@ -35,9 +49,13 @@ enum Command {
 fn main() -> ExitCode {
     // Usage errors end here, with exit code 2.
     let arguments = Arguments::parse();
+    interrupt::listen();
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
         Command::Filter(arguments) => filter::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
         Command::Partition(arguments) => partition::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
     };
@@ -45,7 +63,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("millstream: {error}");
-            error.exit_code()
+            ExitCode::from(error.exit_code())
         }
     }
 }

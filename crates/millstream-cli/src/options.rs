@@ -1,44 +1,15 @@
 //! Options that commands share.
 
-use std::future::Future;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use futures_util::future::{Either, select};
 use millstream::device::DeviceList;
 use millstream::flow::{Context, Devices};
-use millstream::graph::read::{ReadOptions, read_graph};
-use millstream::graph::{CsrGraph, Partition, partition, source};
+use millstream::graph::{CsrGraph, Partition, partition};
 use millstream::worklist::Routing;
 
 use crate::error::Error;
-
-/// The graph to read, and what to do with it.
-#[derive(Debug, Args)]
-pub(crate) struct Input {
-    /// Edge list or Matrix Market, plain or gzip.
-    pub(crate) graph: PathBuf,
-    /// Adds the reverse of every arc.
-    #[arg(long)]
-    symmetrize: bool,
-    /// Keeps one arc of several between the same vertices, the lightest.
-    #[arg(long)]
-    dedupe: bool,
-    /// Leaves out arcs from a vertex to itself.
-    #[arg(long)]
-    drop_self_loops: bool,
-}
-
-impl Input {
-    pub(crate) fn read(&self) -> Result<CsrGraph, Error> {
-        let mut options = ReadOptions::default();
-        options.symmetrize = self.symmetrize;
-        options.dedupe = self.dedupe;
-        options.drop_self_loops = self.drop_self_loops;
-        Ok(read_graph(&self.graph, &options)?)
-    }
-}
+use crate::progress::phase;
 
 /// The devices, and how the graph is spread over them.
 #[derive(Debug, Args)]
@@ -71,12 +42,12 @@ pub(crate) enum Partitioner {
 
 impl Partitioner {
     pub(crate) fn divide(self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
-        match self {
+        phase("partitioning", || match self {
             Partitioner::Blocks => Ok(partition::contiguous_blocks(graph, parts)),
             Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
             Partitioner::Random => Ok(partition::random(graph, parts, 0)),
             Partitioner::Metis => partition::metis(graph, parts).map_err(|error| usage(&error)),
-        }
+        })
     }
 }
 
@@ -98,7 +69,7 @@ impl Spread {
     pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
         match self.partitioner {
             Some(partitioner) => partitioner.divide(graph, parts),
-            None => Ok(partition::automatic(graph, parts)),
+            None => Ok(phase("partitioning", || partition::automatic(graph, parts))),
         }
     }
 
@@ -123,65 +94,4 @@ pub(crate) fn context(devices: &str) -> Result<Context, Error> {
 
 fn usage(error: &dyn std::error::Error) -> Error {
     Error::Usage(error.to_string())
-}
-
-/// Reads `--source`: vertex ids, `max-degree` or `center`.
-pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
-    let vertices = graph.vertices();
-    match text {
-        _ if vertices == 0 => Err(Error::Usage("the graph has no vertex to start from".into())),
-        "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
-        "center" => match source::center(graph) {
-            Some(center) => Ok(vec![center]),
-            None => Err(Error::Usage("no vertex of degree 3 in the center".into())),
-        },
-        list => list
-            .split(',')
-            .map(|vertex| match vertex.trim().parse() {
-                Ok(vertex) if vertex < vertices => Ok(vertex),
-                _ => Err(Error::Usage(format!(
-                    "source {vertex:?} is neither max-degree, center nor one of the {vertices} vertices"
-                ))),
-            })
-            .collect(),
-    }
-}
-
-/// Runs a future until it ends or Ctrl-C is pressed, which drops it and so stops
-/// the devices.
-pub(crate) fn run_interruptibly<F: Future>(
-    context: &Context,
-    future: F,
-) -> Result<F::Output, Error> {
-    let pressed = Arc::new(Pressed::default());
-    let handler = Arc::clone(&pressed);
-    // Without a handler Ctrl-C ends the process at once, which is as well.
-    let _ = ctrlc::set_handler(move || handler.press());
-    let interrupted = std::future::poll_fn(move |context| pressed.poll(context));
-    let future = std::pin::pin!(future);
-    match context.block_on(select(future, std::pin::pin!(interrupted)))? {
-        Either::Left((output, _)) => Ok(output),
-        Either::Right(_) => Err(Error::Interrupted),
-    }
-}
-
-#[derive(Debug, Default)]
-struct Pressed {
-    pressed: std::sync::atomic::AtomicBool,
-    waker: futures_util::task::AtomicWaker,
-}
-
-impl Pressed {
-    fn press(&self) {
-        self.pressed.store(true, std::sync::atomic::Ordering::Release);
-        self.waker.wake();
-    }
-
-    fn poll(&self, context: &std::task::Context<'_>) -> std::task::Poll<()> {
-        self.waker.register(context.waker());
-        match self.pressed.load(std::sync::atomic::Ordering::Acquire) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
-    }
 }

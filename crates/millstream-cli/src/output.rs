@@ -1,11 +1,13 @@
 //! Answers: files of values, and what statistics look like.
 
-use std::io::{BufWriter, Write};
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use millstream::bfs::UNREACHED;
 use millstream::worklist::WorklistStatistics;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
@@ -47,6 +49,25 @@ pub(crate) fn per_device(statistics: &WorklistStatistics) -> Vec<PerDevice> {
     statistics.devices.iter().map(device).collect()
 }
 
+/// Prints an answer, as one JSON object or as a table.
+pub(crate) fn answer<R: Serialize>(
+    report: &R,
+    as_json: bool,
+    table: impl FnOnce(&R) -> String,
+) -> Result<(), Error> {
+    let text = match as_json {
+        true => serde_json::json!(report).to_string(),
+        false => table(report),
+    };
+    match writeln!(io::stdout().lock(), "{text}") {
+        // The reader has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => {
+            written.map_err(|source| Error::Output { path: "standard output".into(), source })
+        }
+    }
+}
+
 /// A table of names and values.
 pub(crate) fn facts(rows: &[(&str, String)]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
@@ -68,17 +89,51 @@ pub(crate) fn link_table(links: &[Link]) -> comfy_table::Table {
     table
 }
 
-/// Writes one value for each vertex: `.npy` by extension, else lines
-/// `vertex value` with `inf` where unreached. Nothing is left half-written.
-pub(crate) fn write_values(path: &Path, values: &[u32]) -> Result<(), Error> {
+/// A value of a vertex; its largest stands for "none".
+pub(crate) trait VertexValue: Copy + Eq + Display {
+    const NONE: Self;
+    /// How NumPy calls the type.
+    const NUMPY: &str;
+
+    fn write_bytes(self, writer: &mut impl Write) -> io::Result<()>;
+}
+
+impl VertexValue for u32 {
+    const NONE: u32 = UNREACHED;
+    const NUMPY: &str = "<u4";
+
+    fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
+        writer.write_all(&self.to_le_bytes())
+    }
+}
+
+impl VertexValue for u64 {
+    const NONE: u64 = u64::MAX;
+    const NUMPY: &str = "<u8";
+
+    fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
+        writer.write_all(&self.to_le_bytes())
+    }
+}
+
+/// Says early that a file could not be written, before there is an answer to lose.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
+    temporary_file(path).map(drop)
+}
+
+/// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
+/// `.npy` by extension, else lines `vertex value` with `inf` where there is none.
+/// Nothing is left half-written.
+pub(crate) fn write_values<V: VertexValue>(
+    path: &Path,
+    original_ids: Option<&[u64]>,
+    values: &[V],
+) -> Result<(), Error> {
     let failed = |source| Error::Output { path: path.to_path_buf(), source };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = parent.unwrap_or(Path::new("."));
-    let file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    let mut writer = BufWriter::new(file);
+    let mut writer = BufWriter::new(temporary_file(path)?);
     let written = match path.extension().is_some_and(|extension| extension == "npy") {
-        true => write_npy(&mut writer, values),
-        false => write_lines(&mut writer, values),
+        true => write_npy(&mut writer, original_ids, values),
+        false => write_lines(&mut writer, original_ids, values),
     };
     written.map_err(failed)?;
     let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
@@ -86,23 +141,54 @@ pub(crate) fn write_values(path: &Path, values: &[u32]) -> Result<(), Error> {
     Ok(())
 }
 
-fn write_lines(writer: &mut impl Write, values: &[u32]) -> std::io::Result<()> {
+/// A file next to `path`, gone when dropped.
+fn temporary_file(path: &Path) -> Result<NamedTempFile, Error> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    // As if it were no temporary file: what the user's mask leaves of this.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(parent.unwrap_or(Path::new(".")));
+    file.map_err(|source| Error::Output { path: path.to_path_buf(), source })
+}
+
+fn write_lines<V: VertexValue>(
+    writer: &mut impl Write,
+    original_ids: Option<&[u64]>,
+    values: &[V],
+) -> io::Result<()> {
     for (vertex, &value) in values.iter().enumerate() {
-        match value {
-            UNREACHED => writeln!(writer, "{vertex} inf")?,
-            value => writeln!(writer, "{vertex} {value}")?,
+        let id = original_ids.map_or(vertex as u64, |ids| ids[vertex]);
+        match value == V::NONE {
+            true => writeln!(writer, "{id} inf")?,
+            false => writeln!(writer, "{id} {value}")?,
         }
     }
     Ok(())
 }
 
-/// NumPy's format 1.0: a header padded to 64 bytes, then little-endian numbers.
-fn write_npy(writer: &mut impl Write, values: &[u32]) -> std::io::Result<()> {
+/// NumPy's format 1.0: a header padded to 64 bytes, then little-endian values, or
+/// records of a vertex and its value where vertices have original ids.
+fn write_npy<V: VertexValue>(
+    writer: &mut impl Write,
+    original_ids: Option<&[u64]>,
+    values: &[V],
+) -> io::Result<()> {
+    let kind = match original_ids {
+        Some(_) => format!("[('vertex', '<u8'), ('value', '{}')]", V::NUMPY),
+        None => format!("'{}'", V::NUMPY),
+    };
     let description =
-        format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({},), }}", values.len());
+        format!("{{'descr': {kind}, 'fortran_order': False, 'shape': ({},), }}", values.len());
     let padded = (10 + description.len() + 1).next_multiple_of(64) - 11;
     writer.write_all(b"\x93NUMPY\x01\x00")?;
     writer.write_all(&(padded as u16 + 1).to_le_bytes())?;
     writeln!(writer, "{description:<padded$}")?;
-    values.iter().try_for_each(|value| writer.write_all(&value.to_le_bytes()))
+    for (vertex, value) in values.iter().enumerate() {
+        if let Some(ids) = original_ids {
+            ids[vertex].write_bytes(writer)?;
+        }
+        value.write_bytes(writer)?;
+    }
+    Ok(())
 }

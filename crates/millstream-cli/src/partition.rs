@@ -5,8 +5,10 @@ use millstream::graph::{CsrGraph, Partition};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::options::{Input, Partitioner};
-use crate::output::{facts, write_values};
+use crate::input::Input;
+use crate::options::Partitioner;
+use crate::output::{answer, check_writable, facts, write_values};
+use crate::progress::phase;
 
 /// Divides a graph.
 #[derive(Debug, Args)]
@@ -36,6 +38,14 @@ struct Report {
     edge_cut: u64,
     vertex_balance: f64,
     arc_balance: f64,
+    sizes: Vec<Size>,
+}
+
+/// How much a part has.
+#[derive(Debug, Serialize)]
+struct Size {
+    vertices: u32,
+    arcs: u64,
 }
 
 /// Reads, divides and answers.
@@ -43,12 +53,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.parts == 0 {
         return Err(Error::Usage("a graph cannot be divided into 0 parts".into()));
     }
+    arguments.output.iter().try_for_each(|path| check_writable(path))?;
     let graph = arguments.input.read()?;
+    // As many parts as one likes would need as much memory as one likes.
+    if arguments.parts > graph.vertices().max(1) as usize {
+        let (parts, vertices) = (arguments.parts, graph.vertices());
+        return Err(Error::Usage(format!(
+            "{vertices} vertices cannot be divided into {parts} parts"
+        )));
+    }
     let partition = arguments.partitioner.divide(&graph, arguments.parts)?;
     if let Some(path) = &arguments.output {
-        write_values(path, &parts_of(&graph, &partition))?;
+        let parts = parts_of(&graph, &partition);
+        phase("writing", || write_values(path, graph.original_ids(), &parts))?;
     }
-    let renumbered = partition.renumber(&graph);
     let report = Report {
         graph: arguments.input.graph.display().to_string(),
         vertices: graph.vertices(),
@@ -57,26 +75,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         edge_cut: partition.edge_cut(&graph),
         vertex_balance: partition.vertex_balance(),
         arc_balance: partition.arc_balance(&graph),
+        sizes: sizes(&graph, &partition),
     };
-    if arguments.json {
-        println!("{}", serde_json::json!(report));
-        return Ok(());
+    answer(&report, arguments.json, table)
+}
+
+fn sizes(graph: &CsrGraph, partition: &Partition) -> Vec<Size> {
+    let mut sizes: Vec<Size> =
+        (0..partition.parts()).map(|_| Size { vertices: 0, arcs: 0 }).collect();
+    for vertex in 0..graph.vertices() {
+        let size = &mut sizes[partition.owner(partition.to_new(vertex))];
+        size.vertices += 1;
+        size.arcs += graph.degree(vertex);
     }
+    sizes
+}
+
+fn table(report: &Report) -> String {
     let share = report.edge_cut as f64 / report.edges.max(1) as f64 * 100.0;
-    let table = facts(&[
+    let mut text = facts(&[
         ("graph", format!("{}, {} vertices, {} arcs", report.graph, report.vertices, report.edges)),
         ("edge cut", format!("{} arcs ({share:.2} %)", report.edge_cut)),
         ("balance of vertices", format!("{:.3}", report.vertex_balance)),
         ("balance of arcs", format!("{:.3}", report.arc_balance)),
-    ]);
-    println!("{table}");
-    for part in 0..partition.parts() {
-        let range = partition.range(part);
-        let arcs =
-            renumbered.offsets()[range.end as usize] - renumbered.offsets()[range.start as usize];
-        println!("part {part}: {} vertices, {arcs} arcs", range.len());
+    ])
+    .to_string();
+    for (part, size) in report.sizes.iter().enumerate() {
+        text += &format!("\npart {part}: {} vertices, {} arcs", size.vertices, size.arcs);
     }
-    Ok(())
+    text
 }
 
 fn parts_of(graph: &CsrGraph, partition: &Partition) -> Vec<u32> {

@@ -4,9 +4,13 @@ use std::time::Instant;
 
 use clap::Args;
 use millstream::flow::{Context, Error as FlowError};
+use serde::Serialize;
 
 use crate::error::Error;
-use crate::options::{context, run_interruptibly};
+use crate::interrupt::run_interruptibly;
+use crate::options::context;
+use crate::output::answer;
+use crate::progress::phase;
 
 /// Shows the devices.
 #[derive(Debug, Args)]
@@ -25,6 +29,23 @@ pub(crate) struct Arguments {
 /// Bytes of the copies that `--calibrate` measures.
 const SIZES: [usize; 4] = [4 << 10, 256 << 10, 2 << 20, 16 << 20];
 
+#[derive(Debug, Serialize)]
+struct Report {
+    devices: Vec<String>,
+    links: Vec<Vec<String>>,
+    ring: Vec<usize>,
+    transfers: Vec<Transfer>,
+}
+
+/// Copies of one size from one endpoint to another.
+#[derive(Debug, Serialize)]
+struct Transfer {
+    from: String,
+    to: String,
+    bytes: usize,
+    bytes_per_second: f64,
+}
+
 /// Shows names, links and the ring, and measures if asked to.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let context = context(&arguments.devices)?;
@@ -32,46 +53,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let places = 0..topology.names().len();
     let link =
         |from, to| if from == to { "-".into() } else { format!("{:?}", topology.link(from, to)) };
-    let links: Vec<Vec<String>> =
-        places.clone().map(|from| places.clone().map(|to| link(from, to)).collect()).collect();
-    let table = match arguments.calibrate {
-        true => run_interruptibly(&context, calibrate(&context))??,
-        false => Vec::new(),
+    let report = Report {
+        devices: topology.names().to_vec(),
+        links: places
+            .clone()
+            .map(|from| places.clone().map(|to| link(from, to)).collect())
+            .collect(),
+        ring: topology.ring_order().to_vec(),
+        transfers: match arguments.calibrate {
+            true => phase("measuring", || run_interruptibly(&context, calibrate(&context)))??,
+            false => Vec::new(),
+        },
     };
-    if arguments.json {
-        let transfers: Vec<_> = table
-            .iter()
-            .map(|(from, to, bytes, rate)| {
-                serde_json::json!({"from": from, "to": to, "bytes": bytes, "bytes_per_second": rate})
-            })
-            .collect();
-        let report = serde_json::json!({
-            "devices": topology.names(),
-            "links": links,
-            "ring": topology.ring_order(),
-            "transfers": transfers,
-        });
-        println!("{report}");
-        return Ok(());
-    }
-    let mut shown = comfy_table::Table::new();
-    shown.load_style(comfy_table::presets::NOTHING);
-    let names = topology.names().iter().cloned();
-    shown.set_header(std::iter::once("from / to".to_string()).chain(names));
-    for (name, row) in topology.names().iter().zip(links) {
-        shown.add_row(std::iter::once(name.clone()).chain(row));
-    }
-    println!("{shown}");
-    let ring: Vec<_> =
-        topology.ring_order().iter().map(|&place| topology.names()[place].clone()).collect();
-    println!("ring: {}", ring.join(" -> "));
-    for (from, to, bytes, rate) in table {
-        println!("{from} -> {to}, {} KiB: {:.2} GB/s", bytes >> 10, rate / 1e9);
-    }
-    Ok(())
+    answer(&report, arguments.json, table)
 }
 
-type Transfer = (String, String, usize, f64);
+fn table(report: &Report) -> String {
+    let mut links = comfy_table::Table::new();
+    links.load_style(comfy_table::presets::NOTHING);
+    let names = report.devices.iter().cloned();
+    links.set_header(std::iter::once("from / to".to_string()).chain(names));
+    for (name, row) in report.devices.iter().zip(&report.links) {
+        links.add_row(std::iter::once(name).chain(row));
+    }
+    let ring: Vec<_> = report.ring.iter().map(|&place| &*report.devices[place]).collect();
+    let mut text = format!("{links}\nring: {}", ring.join(" -> "));
+    for Transfer { from, to, bytes, bytes_per_second } in &report.transfers {
+        let rate = bytes_per_second / 1e9;
+        text += &format!("\n{from} -> {to}, {} KiB: {rate:.2} GB/s", bytes >> 10);
+    }
+    text
+}
 
 /// Bytes a second of one copy after the other, from each endpoint to each.
 async fn calibrate(context: &Context) -> Result<Vec<Transfer>, FlowError> {
@@ -89,8 +101,12 @@ async fn calibrate(context: &Context) -> Result<Vec<Transfer>, FlowError> {
                     stream.copy(&source, &mut destination)?;
                 }
                 stream.record()?.completed().await?;
-                let rate = (bytes * copies) as f64 / start.elapsed().as_secs_f64();
-                table.push((from.name(), to.name(), bytes, rate));
+                table.push(Transfer {
+                    from: from.name(),
+                    to: to.name(),
+                    bytes,
+                    bytes_per_second: (bytes * copies) as f64 / start.elapsed().as_secs_f64(),
+                });
             }
         }
     }

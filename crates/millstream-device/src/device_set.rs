@@ -213,7 +213,7 @@ impl DeviceSet {
     /// executor will do as well; simulated devices run only in here.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] in a simulation: the future waits for something and
+    /// [`Error::Deadlock`](crate::Error::Deadlock) in a simulation: the future waits for something and
     /// no operation can run.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
         let mut future = pin!(future);

@@ -138,6 +138,58 @@ impl<S: Parameter> Clone for Twin<S> {
 /// assert_eq!(set.block_on(stream.download(&output)?)??, [10, 20, 30]);
 /// # Ok::<(), millstream_device::Error>(())
 /// ```
+///
+/// # Arguments are checked when the program is compiled
+/// A call fits the signature:
+///
+/// ```
+/// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
+/// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let stream = set.devices()[0].stream()?;
+/// let input = stream.uploaded(vec![1u32, 2, 3])?;
+/// let mut output = set.devices()[0].buffer::<u32>(3)?;
+/// COPY.launch(&stream, 3, (&input, &mut output))?;
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+///
+/// Items of another type do not:
+///
+/// ```compile_fail,E0277
+/// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
+/// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let stream = set.devices()[0].stream()?;
+/// let input = stream.uploaded(vec![1f32, 2.0, 3.0])?;
+/// let mut output = set.devices()[0].buffer::<u32>(3)?;
+/// COPY.launch(&stream, 3, (&input, &mut output))?;
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+///
+/// Nor does a buffer to be written that is only lent to be read:
+///
+/// ```compile_fail,E0277
+/// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
+/// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let stream = set.devices()[0].stream()?;
+/// let input = stream.uploaded(vec![1u32, 2, 3])?;
+/// let output = set.devices()[0].buffer::<u32>(3)?;
+/// COPY.launch(&stream, 3, (&input, &output))?;
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+///
+/// Nor does a call with an argument too few:
+///
+/// ```compile_fail,E0277
+/// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
+/// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let stream = set.devices()[0].stream()?;
+/// let input = stream.uploaded(vec![1u32, 2, 3])?;
+/// COPY.launch(&stream, 3, (&input,))?;
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 pub struct Kernel<S: Parameter> {
     name: Name,
     twin: Twin<S>,

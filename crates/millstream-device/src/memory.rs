@@ -218,6 +218,34 @@ impl HostMemory {
 /// assert_eq!(copy, [1, 2, 3]);
 /// # Ok::<(), millstream_device::Error>(())
 /// ```
+///
+/// What the host looks at cannot be given to a kernel that writes it:
+///
+/// ```compile_fail,E0502
+/// # use millstream_device::{DeviceList, DeviceSet, Kernel, Write};
+/// # static CLEAR: Kernel<(Write<u32>,)> = Kernel::new("clear", |_, _| Ok(()));
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let stream = set.host().stream()?;
+/// let mut buffer = set.host().buffer::<u32>(3)?;
+/// let view = buffer.host_view()?;
+/// CLEAR.launch(&stream, 3, (&mut buffer,))?;
+/// assert_eq!(view[0], 0);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+///
+/// When it has looked, it can:
+///
+/// ```
+/// # use millstream_device::{DeviceList, DeviceSet, Kernel, Write};
+/// # static CLEAR: Kernel<(Write<u32>,)> = Kernel::new("clear", |_, _| Ok(()));
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let stream = set.host().stream()?;
+/// let mut buffer = set.host().buffer::<u32>(3)?;
+/// let view = buffer.host_view()?;
+/// assert_eq!(view[0], 0);
+/// CLEAR.launch(&stream, 3, (&mut buffer,))?;
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 pub struct DeviceBuffer<T: Pod> {
     allocation: Arc<Allocation>,
     len: usize,

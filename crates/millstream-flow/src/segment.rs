@@ -15,6 +15,29 @@ use crate::{Error, Item, Result};
 
 /// A free buffer of a link, on the sender's endpoint: filled by kernels (pass
 /// `&mut buffer`) or by the host, and given to [`Sender::send`](crate::Sender::send).
+///
+/// Once sent it belongs to the link, and cannot be written any more:
+///
+/// ```
+/// # use millstream_device::Stream;
+/// # use millstream_flow::{Result, Sender};
+/// async fn send_zeros(output: &mut Sender<u32>, stream: &Stream) -> Result<()> {
+///     let mut buffer = output.buffer(8).await?;
+///     buffer.host_view_mut()?.fill(0);
+///     output.send(buffer, stream)
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use millstream_device::Stream;
+/// # use millstream_flow::{Result, Sender};
+/// async fn send_zeros(output: &mut Sender<u32>, stream: &Stream) -> Result<()> {
+///     let mut buffer = output.buffer(8).await?;
+///     output.send(buffer, stream)?;
+///     buffer.host_view_mut()?.fill(0);
+///     Ok(())
+/// }
+/// ```
 pub struct SendBuffer<T: Item> {
     /// `None` once sent.
     buffer: Option<DeviceBuffer<T>>,
@@ -195,6 +218,39 @@ impl<T: Item> Drop for Held<T> {
 /// before touching the items, and give the buffer back with
 /// [`release_after`](Self::release_after). Dropping it releases it too, and is
 /// an error of the graph while the copy or a kernel is in flight on it.
+///
+/// The host cannot read it before it has waited:
+///
+/// ```
+/// # use millstream_flow::{PendingSegment, Result};
+/// async fn sum(pending: PendingSegment<u32>) -> Result<u32> {
+///     let segment = pending.ready().await?;
+///     let sum = segment.host_view()?.iter().sum();
+///     segment.release()?;
+///     Ok(sum)
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use millstream_flow::{PendingSegment, Result};
+/// async fn sum(pending: PendingSegment<u32>) -> Result<u32> {
+///     let sum = pending.host_view()?.iter().sum();
+///     pending.release()?;
+///     Ok(sum)
+/// }
+/// ```
+///
+/// Nor can anything be read after the buffer was given back:
+///
+/// ```compile_fail,E0505
+/// # use millstream_flow::{PendingSegment, Result};
+/// async fn sum(pending: PendingSegment<u32>) -> Result<u32> {
+///     let segment = pending.ready().await?;
+///     let items = segment.host_view()?;
+///     segment.release()?;
+///     Ok(items.iter().sum())
+/// }
+/// ```
 pub struct PendingSegment<T: Item> {
     held: Held<T>,
     len: usize,

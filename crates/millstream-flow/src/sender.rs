@@ -239,6 +239,36 @@ impl<T: Item> Interrupt for SenderShared<T> {
 ///
 /// A sender must be [`shutdown`](Sender::shutdown); dropping it before is an
 /// error of the graph.
+///
+/// After that nothing can be sent, which the compiler sees to:
+///
+/// ```
+/// # use millstream_flow::{Result, Sender};
+/// async fn feed(mut output: Sender<u32>) -> Result<()> {
+///     output.send_all(vec![1, 2, 3]).await?;
+///     output.shutdown()
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use millstream_flow::{Result, Sender};
+/// async fn feed(mut output: Sender<u32>) -> Result<()> {
+///     output.shutdown()?;
+///     output.send_all(vec![1, 2, 3]).await
+/// }
+/// ```
+///
+/// A sender is one end of a link, not several:
+///
+/// ```compile_fail,E0599
+/// # use millstream_flow::{Result, Sender};
+/// async fn feed(mut output: Sender<u32>) -> Result<()> {
+///     let mut other = output.clone();
+///     other.send_all(vec![1, 2, 3]).await?;
+///     other.shutdown()?;
+///     output.shutdown()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Sender<T: Item> {
     shared: Arc<SenderShared<T>>,

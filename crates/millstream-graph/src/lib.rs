@@ -12,6 +12,7 @@ pub mod reference;
 mod rows;
 pub mod source;
 mod storage;
+pub mod summary;
 mod symmetric;
 pub mod validate;
 pub mod write;

@@ -351,7 +351,7 @@ fn bfs_whatever_the_options() {
             let mut base = BfsOptions::default();
             base.routing = routing;
             let case = |change: &dyn Fn(&mut BfsOptions), what: &str| {
-                let mut options = base.clone();
+                let mut options = base;
                 change(&mut options);
                 search(&context, graph, &[busiest], options, &format!("{name} {routing:?} {what}"));
             };

@@ -4,4 +4,6 @@
 
 mod datasets;
 mod delayed_runs;
+mod generated;
 mod gpus;
+mod worklist;

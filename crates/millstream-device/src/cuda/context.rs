@@ -119,10 +119,8 @@ impl GpuContext {
     pub(super) fn total_memory(&self) -> Result<u64> {
         let mut bytes = 0;
         // SAFETY: the device was given by the driver.
-        self.check(
-            unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.device) },
-            "cuDeviceTotalMem",
-        )?;
+        let answer = unsafe { sys::cuDeviceTotalMem_v2(&mut bytes, self.device) };
+        self.check(answer, "cuDeviceTotalMem")?;
         Ok(bytes as u64)
     }
 

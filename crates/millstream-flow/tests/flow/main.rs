@@ -6,4 +6,5 @@ mod broken;
 mod common;
 mod failure;
 mod links;
+mod random;
 mod routers;

@@ -1,0 +1,103 @@
+//! The file a graph goes to.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use millstream::graph::write::{WriteError, write_graph};
+use millstream::graph::{CsrGraph, Format, Weights};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::output::{answer, check_writable, facts};
+use crate::progress::phase;
+
+/// Where a graph is written to, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Destination {
+    /// The file: .mtx, .gr, .graph, .el, .wel, .txt, .csv, .tsv or .mill; also with
+    /// .gz or .zst.
+    out: PathBuf,
+    /// The format, where the extension leaves a choice: .gr is DIMACS unless told.
+    #[arg(long, value_enum)]
+    format: Option<FormatOption>,
+    /// Prints one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FormatOption {
+    /// Matrix Market, text.
+    MatrixMarket,
+    /// Shortest paths of the ninth DIMACS challenge, text.
+    Dimacs,
+    /// Galois version 1, binary.
+    Galois,
+    /// METIS and the tenth DIMACS challenge, text.
+    Metis,
+    /// A line for each arc, text.
+    EdgeList,
+    /// Ours, binary.
+    Millstream,
+}
+
+impl From<FormatOption> for Format {
+    fn from(option: FormatOption) -> Format {
+        match option {
+            FormatOption::MatrixMarket => Format::MatrixMarket,
+            FormatOption::Dimacs => Format::Dimacs,
+            FormatOption::Galois => Format::Galois,
+            FormatOption::Metis => Format::Metis,
+            FormatOption::EdgeList => Format::EdgeList,
+            FormatOption::Millstream => Format::Millstream,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    graph: String,
+    vertices: u32,
+    edges: u64,
+    weights: Option<&'static str>,
+}
+
+impl Destination {
+    /// Says early that the file could not be written, or not in what format.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.format.is_none() && Format::from_path(&self.out).is_none() {
+            return Err(WriteError::UnknownExtension { path: self.out.clone() }.into());
+        }
+        check_writable(&self.out)
+    }
+
+    /// Writes a graph and says what it is.
+    pub(crate) fn write(&self, graph: &CsrGraph) -> Result<(), Error> {
+        phase("writing", || write_graph(&self.out, graph, self.format.map(Format::from)))?;
+        let report = Report {
+            graph: self.out.display().to_string(),
+            vertices: graph.vertices(),
+            edges: graph.arcs(),
+            weights: graph.weights().map(weight_kind),
+        };
+        answer(&report, self.json, table)
+    }
+}
+
+/// The type of weights, in a word.
+pub(crate) fn weight_kind(weights: &Weights) -> &'static str {
+    match weights {
+        Weights::Integer(_) => "integer",
+        Weights::Real(_) => "real",
+    }
+}
+
+fn table(report: &Report) -> String {
+    facts(&[
+        ("graph", report.graph.clone()),
+        ("vertices", report.vertices.to_string()),
+        ("arcs", report.edges.to_string()),
+        ("weights", report.weights.unwrap_or("none").to_string()),
+    ])
+    .to_string()
+}

@@ -1,0 +1,85 @@
+//! The graph a command reads, and how its vertices are named outside.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use millstream::graph::read::{ReadOptions, read_graph_with_format};
+use millstream::graph::{CsrGraph, Format, source};
+
+use crate::error::Error;
+use crate::progress::phase;
+
+/// The graph to read, and what to do with it.
+#[derive(Debug, Args)]
+pub(crate) struct Input {
+    /// Matrix Market, DIMACS, Galois, METIS, edge list or .mill; plain, .gz or .zst.
+    pub(crate) graph: PathBuf,
+    /// Adds the reverse of every arc.
+    #[arg(long)]
+    symmetrize: bool,
+    /// Keeps one arc of several between the same vertices, the lightest.
+    #[arg(long)]
+    dedupe: bool,
+    /// Leaves out arcs from a vertex to itself.
+    #[arg(long)]
+    drop_self_loops: bool,
+    /// Turns every arc around.
+    #[arg(long)]
+    transpose: bool,
+    /// Leaves out ids that no arc of an edge list names; answers and --source keep
+    /// the ids of the file.
+    #[arg(long)]
+    relabel: bool,
+}
+
+impl Input {
+    pub(crate) fn read(&self) -> Result<CsrGraph, Error> {
+        Ok(self.read_with_format()?.0)
+    }
+
+    pub(crate) fn read_with_format(&self) -> Result<(CsrGraph, Format), Error> {
+        let mut options = ReadOptions::default();
+        options.symmetrize = self.symmetrize;
+        options.dedupe = self.dedupe;
+        options.drop_self_loops = self.drop_self_loops;
+        options.transpose = self.transpose;
+        options.relabel = self.relabel;
+        Ok(phase("reading", || read_graph_with_format(&self.graph, &options))?)
+    }
+}
+
+/// Reads `--source`: vertex ids as the file has them, `max-degree` or `center`.
+pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
+    match text {
+        _ if graph.vertices() == 0 => {
+            Err(Error::Usage("the graph has no vertex to start from".into()))
+        }
+        "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
+        "center" => Ok(source::center(graph).into_iter().collect()),
+        list => list.split(',').map(|name| vertex(name.trim(), graph)).collect(),
+    }
+}
+
+/// The vertex with this id in the file.
+fn vertex(name: &str, graph: &CsrGraph) -> Result<u32, Error> {
+    let id = name.parse::<u64>().ok();
+    let found = id.and_then(|id| match graph.original_ids() {
+        Some(ids) => ids.iter().position(|&original| original == id).map(|place| place as u32),
+        None => u32::try_from(id).ok().filter(|&vertex| vertex < graph.vertices()),
+    });
+    found.ok_or_else(|| {
+        Error::Usage(format!(
+            "source {name:?} is neither max-degree, center nor one of the {} vertices",
+            graph.vertices()
+        ))
+    })
+}
+
+/// The ids that these vertices have in the file.
+pub(crate) fn original_ids(graph: &CsrGraph, vertices: &[u32]) -> Vec<u64> {
+    let original = |&vertex: &u32| match graph.original_ids() {
+        Some(ids) => ids[vertex as usize],
+        None => vertex.into(),
+    };
+    vertices.iter().map(original).collect()
+}

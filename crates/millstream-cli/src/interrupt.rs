@@ -1,0 +1,55 @@
+//! Ctrl-C: stops the devices first, then ends the command with exit code 130.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{self, Poll};
+
+use futures_util::future::{Either, select};
+use futures_util::task::AtomicWaker;
+use millstream::flow::Context;
+
+use crate::error::Error;
+
+/// Exit code of a command that was interrupted.
+pub(crate) const EXIT_CODE: u8 = 130;
+
+/// Whether devices run, which must be stopped before the command ends.
+static RUNNING: AtomicBool = AtomicBool::new(false);
+static PRESSED: AtomicBool = AtomicBool::new(false);
+static WAKER: AtomicWaker = AtomicWaker::new();
+
+/// Listens to Ctrl-C from now on.
+pub(crate) fn listen() {
+    // Without a handler Ctrl-C ends the process at once, which is as well.
+    let _ = ctrlc::set_handler(|| {
+        let pressed_before = PRESSED.swap(true, Ordering::AcqRel);
+        if pressed_before || !RUNNING.load(Ordering::Acquire) {
+            eprintln!("millstream: {}", Error::Interrupted);
+            std::process::exit(EXIT_CODE.into());
+        }
+        WAKER.wake();
+    });
+}
+
+/// Runs a future until it ends or Ctrl-C is pressed, which drops it and so stops
+/// the devices; pressed again, it ends the process at once.
+pub(crate) fn run_interruptibly<F: Future>(
+    context: &Context,
+    future: F,
+) -> Result<F::Output, Error> {
+    let future = std::pin::pin!(future);
+    RUNNING.store(true, Ordering::Release);
+    let result = context.block_on(select(future, std::future::poll_fn(poll_pressed)));
+    RUNNING.store(false, Ordering::Release);
+    match result? {
+        Either::Left((output, _)) if !PRESSED.load(Ordering::Acquire) => Ok(output),
+        _ => Err(Error::Interrupted),
+    }
+}
+
+fn poll_pressed(context: &mut task::Context<'_>) -> Poll<()> {
+    WAKER.register(context.waker());
+    match PRESSED.load(Ordering::Acquire) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    }
+}

@@ -1,0 +1,45 @@
+//! What a command is busy with, for those who wait at a terminal.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Work shorter than this goes without a spinner.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Time between two pictures of the spinner.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Does some work. If it takes over a second, a spinner with its name and the
+/// time it took so far turns on standard error until it is done; where standard
+/// error is no terminal, nothing is written.
+pub(crate) fn phase<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    thread::scope(|scope| {
+        // Gone when the work is done, or panics: the spinner ends either way.
+        let (_working, is_working) = channel::<()>();
+        scope.spawn(move || spin(name, &is_working));
+        let result = work();
+        drop(_working);
+        result
+    })
+}
+
+fn spin(name: &'static str, is_working: &Receiver<()>) {
+    let spinner = ProgressBar::new_spinner().with_message(name);
+    // An invalid template would be a mistake here; the plain spinner will do.
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        spinner.set_style(style);
+    }
+    let mut pause = PATIENCE;
+    while is_working.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        spinner.tick();
+        pause = TICK;
+    }
+    spinner.finish_and_clear();
+}

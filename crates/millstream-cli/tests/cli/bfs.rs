@@ -1,0 +1,145 @@
+//! `millstream bfs`.
+
+use serde_json::json;
+
+use crate::common::{Folder, dataset, json, refused, succeed};
+
+/// 0 -> 1 -> 2 -> 3, 0 -> 2, 5 -> 3; 4 on its own.
+const GRAPH: &str = "0 1\n1 2\n2 3\n0 2\n5 3\n";
+
+#[test]
+fn the_table_says_what_was_found_and_that_it_is_verified() {
+    let answer = succeed(&["bfs", &dataset("karate.mtx"), "--verify"]);
+    assert!(answer.contains("34 vertices, 156 arcs"), "{answer}");
+    assert!(answer.contains("34, last level 4"), "{answer}");
+    assert!(answer.contains("host:0 host:1 host:2 host:3"), "{answer}");
+    assert_eq!(answer.lines().last(), Some("verified"));
+    let unverified = succeed(&["bfs", &dataset("karate.mtx")]);
+    assert!(!unverified.contains("verified"), "{unverified}");
+}
+
+#[test]
+fn json_has_the_keys_of_the_contract() {
+    let karate = dataset("karate.mtx");
+    let report = json(&["bfs", &karate, "--devices", "host:2", "--verify"]);
+    for (key, value) in [
+        ("algorithm", json!("bfs")),
+        ("graph", json!(karate)),
+        ("vertices", json!(34)),
+        ("edges", json!(156)),
+        ("devices", json!(["host:0", "host:1"])),
+        ("source", json!([33])),
+        ("useful_work_items", json!(34)),
+        ("verified", json!(true)),
+        ("reached", json!(34)),
+        ("max_level", json!(4)),
+    ] {
+        assert_eq!(report[key], value, "{key}");
+    }
+    assert!(report["work_items"].as_u64().unwrap() >= 34);
+    let time = report["time_ms"].as_f64().unwrap();
+    // Every arc leaves a reached vertex.
+    let teps = report["teps"].as_f64().unwrap();
+    assert!(time > 0.0 && (teps * time / 1e3 - 156.0).abs() < 1e-6, "{teps} {time}");
+    for phase in ["read", "partition", "upload", "run", "gather"] {
+        assert!(report["phases_ms"][phase].as_f64().unwrap() >= 0.0, "{phase}");
+    }
+    assert_eq!(report["phases_ms"]["run"], report["time_ms"]);
+    assert_eq!(json(&["bfs", &karate])["verified"], json!(null));
+}
+
+#[test]
+fn json_counts_links_and_devices() {
+    let report = json(&["bfs", &dataset("karate.mtx"), "--devices", "host:3"]);
+    let links = report["links"].as_array().unwrap();
+    assert!(!links.is_empty());
+    for link in links {
+        assert!(link["from"].as_str().unwrap().starts_with("host:"), "{link}");
+        assert_ne!(link["from"], link["to"]);
+        assert!(link["packets"].as_u64().unwrap() > 0, "{link}");
+        assert!(link["bytes"].as_u64().unwrap() > 0, "{link}");
+    }
+    let devices = report["per_device"].as_array().unwrap();
+    let sum = |key| devices.iter().map(|device| device[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(devices.len(), 3);
+    assert_eq!(json!(sum("work_items")), report["work_items"]);
+    assert!(sum("sent") > 0 && sum("received") > 0);
+    assert!(devices.iter().all(|device| device["filtered"].is_u64()));
+}
+
+#[test]
+fn sources_are_vertices_several_or_found() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", GRAPH);
+    let source = |source: &str| json(&["bfs", &graph, "--source", source]);
+    assert_eq!(source("1")["reached"], json!(3));
+    assert_eq!(source("1,5")["reached"], json!(4));
+    assert_eq!(source("1, 5")["source"], json!([1, 5]));
+    assert_eq!(source("max-degree")["source"], json!([0]));
+    // Nothing has degree 3: the vertex with the most arcs.
+    assert_eq!(source("center")["source"], json!([0]));
+    let star = folder.file("star.el", "0 1\n1 0\n1 2\n2 1\n1 3\n3 1\n3 4\n4 3\n");
+    assert_eq!(json(&["bfs", &star, "--source", "center"])["source"], json!([1]));
+    for source in ["6", "x", "", "1,,2", "4294967296", "0.5"] {
+        let said = refused(&["bfs", &graph, "--source", source], 2);
+        assert!(said.contains("6 vertices"), "{said}");
+    }
+}
+
+#[test]
+fn the_depth_limit_is_the_last_level() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", GRAPH);
+    for (limit, reached) in [("0", 1), ("1", 3), ("2", 4), ("7", 4)] {
+        let report = json(&["bfs", &graph, "--source", "0", "--depth-limit", limit, "--verify"]);
+        assert_eq!(report["reached"], json!(reached), "limit {limit}");
+        assert_eq!(report["verified"], json!(true));
+    }
+}
+
+#[test]
+fn the_answer_does_not_depend_on_how_it_is_found() {
+    let folder = Folder::new();
+    let graph = dataset("debian-dependencies.el.gz");
+    let levels = |name: &str, options: &[&str]| {
+        let path = folder.path(name);
+        let fixed = ["bfs", &graph, "--source", "46515", "--verify", "--output", &path];
+        assert!(succeed(&[&fixed, options].concat()).ends_with("verified\n"), "{options:?}");
+        folder.text(name)
+    };
+    let expected = levels("one", &["--devices", "host:1"]);
+    assert_eq!(expected.lines().filter(|line| !line.ends_with(" inf")).count(), 1_234);
+    for options in [
+        ["--routing", "ring", "--partitioner", "random"],
+        ["--routing", "direct", "--partitioner", "blocks"],
+        ["--packet-bytes", "64", "--buffers", "1"],
+        ["--delta", "3", "--devices", "host:2x2"],
+        ["--delta", "auto", "--partitioner", "metis"],
+    ] {
+        assert_eq!(levels("several", &options), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn predecessors_form_a_tree() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", GRAPH);
+    let path = folder.path("predecessors.txt");
+    succeed(&["bfs", &graph, "--source", "0", "--predecessors", &path, "--verify"]);
+    assert_eq!(folder.text("predecessors.txt"), "0 inf\n1 0\n2 0\n3 2\n4 inf\n5 inf\n");
+}
+
+#[test]
+fn reader_options_change_the_graph() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", "0 1\n0 1\n1 1\n1 2\n");
+    let facts = |options: &[&str]| {
+        let report = json(&[&["bfs", &graph, "--source", "0"], options].concat());
+        (report["edges"].as_u64().unwrap(), report["reached"].as_u64().unwrap())
+    };
+    assert_eq!(facts(&[]), (4, 3));
+    assert_eq!(facts(&["--dedupe"]), (3, 3));
+    assert_eq!(facts(&["--drop-self-loops"]), (3, 3));
+    assert_eq!(facts(&["--dedupe", "--drop-self-loops", "--symmetrize"]), (4, 3));
+    assert_eq!(facts(&["--transpose"]), (4, 1));
+}

@@ -1,0 +1,114 @@
+//! Exit codes of what cannot be done, and what is said about it.
+
+use std::process::Stdio;
+
+use crate::common::{Folder, command, dataset, refused, succeed};
+
+const COMMANDS: [&[&str]; 4] =
+    [&["bfs"], &["info"], &["partition", "--parts", "2", "--partitioner", "blocks"], &["convert"]];
+
+#[test]
+fn bad_input_is_named_with_its_file_and_line() {
+    let folder = Folder::new();
+    let mut gzip = std::fs::read(dataset("debian-dependencies.el.gz")).unwrap();
+    gzip.truncate(gzip.len() / 2);
+    let files: [(&str, &[u8], &str); 12] = [
+        ("empty.el", b"", ""),
+        ("word.el", b"0 1\n1 x\n", ":2"),
+        ("alone.el", b"0 1\n\n7\n", ":3"),
+        ("negative.el", b"0 -1\n", ":1"),
+        ("nan.wel", b"0 1 nan\n", ":1"),
+        ("large.el", b"0 1\n0 4294967295\n", ":2"),
+        ("latin.el", b"0 1\n# caf\xe9\n1 \xe9\n", ""),
+        ("sizes.mtx", b"%%MatrixMarket matrix coordinate pattern general\n", ""),
+        ("entries.mtx", b"%%MatrixMarket matrix coordinate pattern general\n9 9 5\n1 1\n", ""),
+        ("range.mtx", b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n", ":3"),
+        ("complex.mtx", b"%%MatrixMarket matrix coordinate complex general\n1 1 0\n", ":1"),
+        ("half.el.gz", &gzip, ""),
+    ];
+    for (name, content, line) in files {
+        let path = folder.file(name, content);
+        for command in COMMANDS {
+            let out = folder.path("out.el");
+            let mut arguments = [&command[..1], &[&*path], &command[1..]].concat();
+            arguments.extend((command[0] == "convert").then_some(&*out));
+            let said = refused(&arguments, 2);
+            assert!(said.contains(&format!("{path}{line}")), "{said}");
+        }
+    }
+    assert_eq!(folder.names().len(), 12);
+}
+
+#[test]
+fn what_is_no_file_is_bad_input() {
+    let folder = Folder::new();
+    for path in [folder.path("missing.el"), folder.path("")] {
+        assert!(refused(&["bfs", &path], 2).contains(&path));
+        assert!(refused(&["info", &path], 2).contains(&path));
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let karate = dataset("karate.mtx");
+    for (option, values) in [
+        ("--devices", &["nonsense", "", "host:0", "host:x", "cuda"][..]),
+        ("--delta", &["0", "x", "1.5"]),
+        ("--packet-bytes", &["0", "7", "x"]),
+        ("--buffers", &["0", "x"]),
+        ("--depth-limit", &["x", "4294967296"]),
+        ("--routing", &["around"]),
+        ("--partitioner", &["halves"]),
+        ("--no-such-option", &["1"]),
+    ] {
+        for value in values {
+            let said = refused(&["bfs", &karate, option, value], 2);
+            assert!(!said.contains("stack backtrace"), "{said}");
+        }
+    }
+    for arguments in [
+        &["frobnicate"][..],
+        &["bfs"],
+        &["filter", "--divisor", "0"],
+        &["filter", "--items", "10", "--packet-bytes", "3"],
+        &["filter", "--items", "10", "--buffers", "0"],
+        &["partition", &karate, "--parts", "0", "--partitioner", "blocks"],
+        &["partition", &karate, "--parts", "35", "--partitioner", "blocks"],
+        &["partition", &karate, "--parts", "1000000000000", "--partitioner", "edges"],
+        &["generate", "grid", "3", "-3", "out.el"],
+        &["topology", "--devices", "nonsense"],
+    ] {
+        refused(arguments, 2);
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    let help = succeed(&["--help"]);
+    for command in ["bfs", "filter", "generate", "convert", "info", "partition", "topology"] {
+        assert!(help.contains(command), "{command}: {help}");
+    }
+    assert_eq!(succeed(&["--version"]), concat!("millstream ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+/// A reader that closes early, as `head` does.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let mut info = command(&["info", &dataset("karate.mtx")]);
+    let mut child = info.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_that_cannot_be_printed_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command(&["info", &dataset("karate.mtx")]).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("standard output"), "{said}");
+}

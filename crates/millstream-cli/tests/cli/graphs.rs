@@ -1,0 +1,166 @@
+//! `millstream generate`, `convert` and `info`.
+
+use serde_json::{Value, json};
+
+use crate::common::{Folder, dataset, json, refused, succeed};
+
+fn info(path: &str) -> Value {
+    json(&["info", path])
+}
+
+#[test]
+fn info_counts_a_graph_drawn_by_hand() {
+    let folder = Folder::new();
+    let path = folder.file("graph.wel", "0 1 4\n0 1 9\n1 0 2\n1 1 7\n1 2 3\n3 4 5\n");
+    let expected = json!({
+        "graph": path,
+        "format": "edge list",
+        "vertices": 5,
+        "edges": 6,
+        "weights": {"kind": "integer", "min": 2, "max": 9},
+        "self_loops": 1,
+        "duplicate_arcs": 1,
+        "symmetric": false,
+        "degrees": {"min": 0, "mean": 1.2, "max": 3, "histogram": [
+            {"from": 0, "to": 0, "vertices": 2},
+            {"from": 1, "to": 1, "vertices": 1},
+            {"from": 2, "to": 3, "vertices": 2},
+        ]},
+        "components": 2,
+        "largest": 3,
+        "lattice_width": null,
+    });
+    assert_eq!(info(&path), expected);
+    let real = folder.file("real.wel", "0 1 -0.5\n1 0 2.25\n");
+    let weights = json!({"kind": "real", "min": -0.5, "max": 2.25});
+    assert_eq!(info(&real)["weights"], weights);
+    assert_eq!(info(&real)["symmetric"], json!(true));
+}
+
+#[test]
+fn the_table_of_info_says_the_same() {
+    let answer = succeed(&["info", &dataset("karate.mtx")]);
+    let squeezed: Vec<String> =
+        answer.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in [
+        "vertices 34",
+        "arcs 156",
+        "weights none",
+        "symmetric yes",
+        "components 1, the largest of 34",
+        "degrees 1 to 17, mean 4.588",
+        "16 to 31 2",
+    ] {
+        assert!(squeezed.iter().any(|found| found == line), "{line:?} is not in {answer}");
+    }
+}
+
+#[test]
+fn each_generator_makes_its_graph() {
+    let folder = Folder::new();
+    let generate = |arguments: &[&str]| {
+        let out = folder.path("graph.mill");
+        let report = json(&[&["generate"], arguments, &[&*out]].concat());
+        let info = info(&out);
+        assert_eq!((&report["graph"], &report["vertices"]), (&json!(out), &info["vertices"]));
+        assert_eq!(report["edges"], info["edges"]);
+        assert_eq!(info["symmetric"], json!(true), "{arguments:?}");
+        assert_eq!((&info["self_loops"], &info["duplicate_arcs"]), (&json!(0), &json!(0)));
+        info
+    };
+    let kron = generate(&["kron", "10", "8"]);
+    assert_eq!(kron["vertices"], json!(1024));
+    assert!(kron["degrees"]["max"].as_u64().unwrap() > 100, "{kron}");
+    let social = generate(&["social", "10", "8"]);
+    assert_eq!(social["vertices"], json!(1024));
+    assert!(social["degrees"]["max"].as_u64() < kron["degrees"]["max"].as_u64(), "{social}");
+    let road = generate(&["road", "40", "30"]);
+    assert_eq!((&road["vertices"], &road["lattice_width"]), (&json!(1200), &json!(40)));
+    assert!((2.2..2.6).contains(&road["degrees"]["mean"].as_f64().unwrap()), "{road}");
+    let grid = generate(&["grid", "40", "30"]);
+    assert_eq!(grid["edges"], json!(2 * (39 * 30 + 40 * 29)));
+    assert_eq!(generate(&["road", "40", "30", "--keep", "1000"])["edges"], grid["edges"]);
+    assert_eq!(generate(&["road", "40", "30", "--keep", "0"])["components"], json!(1200));
+    let random = generate(&["random", "500", "2000", "--max-weight", "64"]);
+    assert_eq!(random["vertices"], json!(500));
+    assert_eq!(random["weights"], json!({"kind": "integer", "min": 1, "max": 64}));
+}
+
+#[test]
+fn a_seed_is_a_graph() {
+    let folder = Folder::new();
+    let graph = |name: &str, seed: &str| {
+        let table = succeed(&["generate", "kron", "8", "4", &folder.path(name), "--seed", seed]);
+        assert!(table.contains("256"), "{table}");
+        folder.text(name)
+    };
+    let first = graph("first.mtx", "7");
+    assert_eq!(graph("again.mtx", "7"), first);
+    assert_ne!(graph("other.mtx", "8"), first);
+}
+
+#[test]
+fn the_center_of_a_lattice_is_known_from_its_file() {
+    let folder = Folder::new();
+    let out = folder.path("grid.mill");
+    succeed(&["generate", "grid", "5", "5", &out]);
+    assert_eq!(json(&["bfs", &out, "--source", "center"])["source"], json!([14]));
+}
+
+#[test]
+fn converting_there_and_back_changes_nothing() {
+    let folder = Folder::new();
+    let original = folder.path("original.el");
+    succeed(&["generate", "random", "60", "200", &original, "--max-weight", "9"]);
+    for name in ["a.mtx", "a.gr", "a.graph", "a.wel.gz", "a.mill", "a.csv.zst", "a.tsv"] {
+        let (there, back) = (folder.path(name), folder.path("back.el"));
+        succeed(&["convert", &original, &there]);
+        succeed(&["convert", &there, &back]);
+        assert_eq!(folder.text("back.el"), folder.text("original.el"), "{name}");
+    }
+    let (text, binary) = (folder.path("text.gr"), folder.path("binary.gr"));
+    succeed(&["convert", &original, &text]);
+    succeed(&["convert", &original, &binary, "--format", "galois"]);
+    assert_eq!(info(&text)["weights"], info(&binary)["weights"]);
+    assert_ne!(info(&text)["format"], info(&binary)["format"]);
+}
+
+#[test]
+fn converting_obeys_the_reader_options() {
+    let folder = Folder::new();
+    let path = folder.file("graph.el", "0 1\n0 1\n1 1\n1 2\n");
+    let convert = |options: &[&str]| {
+        let out = folder.path("out.el");
+        succeed(&[&["convert", &path, &out], options].concat());
+        let text = folder.text("out.el");
+        let arcs = text.lines().filter(|line| !line.starts_with(['#', '%']));
+        arcs.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(convert(&[]), "0 1, 0 1, 1 1, 1 2");
+    assert_eq!(convert(&["--transpose"]), "1 0, 1 0, 1 1, 2 1");
+    assert_eq!(convert(&["--dedupe", "--drop-self-loops", "--symmetrize"]), "0 1, 1 0, 1 2, 2 1");
+}
+
+#[test]
+fn impossible_graphs_are_refused_and_nothing_is_written() {
+    let folder = Folder::new();
+    let out = folder.path("graph.el");
+    for (arguments, reason) in [
+        (&["kron", "32", "1"][..], "32-bit ids"),
+        (&["kron", "31", "1000000000000"], "edge factor 1000000000000"),
+        (&["social", "64", "1"], "32-bit ids"),
+        (&["grid", "65536", "65536"], "32-bit ids"),
+        (&["random", "4294967295", "1"], "32-bit ids"),
+        (&["random", "10", "10", "--max-weight", "0"], "at least 1"),
+        (&["road", "10", "10", "--keep", "1001"], "1001"),
+    ] {
+        let said = refused(&[&["generate"], arguments, &[&*out]].concat(), 2);
+        assert!(said.contains(reason), "{said}");
+    }
+    for name in ["graph", "graph.png"] {
+        let out = folder.path(name);
+        assert!(refused(&["generate", "grid", "3", "3", &out], 2).contains(&out));
+        assert!(refused(&["convert", &dataset("karate.mtx"), &out], 2).contains(&out));
+    }
+    assert!(folder.names().is_empty());
+}

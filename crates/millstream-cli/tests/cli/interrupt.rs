@@ -1,0 +1,51 @@
+//! Ctrl-C.
+
+#![cfg(unix)]
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::{Answer, Folder, command, remarks};
+
+/// Starts a command that takes minutes, interrupts it while its devices run, and
+/// waits for its end.
+fn interrupt(arguments: &[&str]) -> Answer {
+    let mut command = command(arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_secs(2));
+    assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was interrupted");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            panic!("{arguments:?} goes on after it was interrupted");
+        }
+        sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap().into()
+}
+
+fn assert_interrupted(answer: &Answer) {
+    assert_eq!((answer.code, &*answer.stdout), (Some(130), ""), "{answer:?}");
+    assert_eq!(remarks(&answer.stderr), "millstream: interrupted");
+}
+
+#[test]
+fn an_interrupted_search_writes_nothing() {
+    let folder = Folder::new();
+    // A level for each vertex, and a round trip for each level.
+    let chain: String = (0..400_000).map(|vertex| format!("{vertex} {}\n", vertex + 1)).collect();
+    let graph = folder.file("chain.el", chain);
+    let levels = folder.path("levels.txt");
+    assert_interrupted(&interrupt(&["bfs", &graph, "--source", "0", "--output", &levels]));
+    assert_eq!(folder.names(), ["chain.el".as_ref() as &std::path::Path]);
+}
+
+#[test]
+fn an_interrupted_filter_answers_nothing() {
+    let options = ["--items", "40000000", "--packet-bytes", "64", "--buffers", "1"];
+    assert_interrupted(&interrupt(&[&["filter"], &options[..]].concat()));
+}

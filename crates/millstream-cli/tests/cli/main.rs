@@ -1,0 +1,11 @@
+//! The built command, from its arguments to its answers and exit codes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bfs;
+mod common;
+mod exits;
+mod files;
+mod graphs;
+mod interrupt;
+mod others;

@@ -1,0 +1,89 @@
+//! `millstream filter`, `partition` and `topology`.
+
+use serde_json::json;
+
+use crate::common::{Folder, dataset, json, succeed};
+
+#[test]
+fn filter_keeps_the_multiples() {
+    for scheduling in ["first-available", "static"] {
+        let report = json(&[
+            "filter",
+            "--items",
+            "100000",
+            "--divisor",
+            "7",
+            "--verify",
+            "--scheduling",
+            scheduling,
+        ]);
+        assert_eq!((&report["algorithm"], &report["items"]), (&json!("filter"), &json!(100_000)));
+        assert_eq!((&report["kept"], &report["verified"]), (&json!(14_286), &json!(true)));
+        assert!(report["items_per_second"].as_f64().unwrap() > 0.0);
+        assert_eq!(report["devices"].as_array().unwrap().len(), 4);
+    }
+    let table = succeed(&["filter", "--items", "100", "--divisor", "3", "--verify"]);
+    assert!(table.contains("100, 34 kept") && table.ends_with("verified\n"), "{table}");
+    assert_eq!(json(&["filter", "--items", "0"])["kept"], json!(0));
+}
+
+#[test]
+fn partition_says_how_well_it_divides() {
+    let karate = dataset("karate.mtx");
+    for partitioner in ["blocks", "edges", "random", "metis"] {
+        let folder = Folder::new();
+        let parts = folder.path("parts.txt");
+        let options = ["--parts", "3", "--partitioner", partitioner, "--output", &parts];
+        let report = json(&[&["partition", &karate], &options[..]].concat());
+        assert_eq!((&report["vertices"], &report["parts"]), (&json!(34), &json!(3)));
+        assert!(report["vertex_balance"].as_f64().unwrap() >= 1.0, "{partitioner}: {report}");
+        assert!(report["arc_balance"].as_f64().unwrap() >= 1.0, "{partitioner}: {report}");
+        let cut = report["edge_cut"].as_u64().unwrap();
+        assert!(0 < cut && cut < 156, "{partitioner} cuts {cut}");
+        let text = folder.text("parts.txt");
+        let lines: Vec<(usize, usize)> = text
+            .lines()
+            .map(|line| {
+                let (vertex, part) = line.split_once(' ').unwrap();
+                (vertex.parse().unwrap(), part.parse().unwrap())
+            })
+            .collect();
+        assert!(lines.iter().map(|line| line.0).eq(0..34), "{text}");
+        assert!((0..3).all(|part| lines.iter().any(|line| line.1 == part)), "{text}");
+        assert!(lines.iter().all(|line| line.1 < 3), "{text}");
+    }
+    let table = succeed(&["partition", &karate, "--parts", "2", "--partitioner", "blocks"]);
+    assert!(table.contains("part 0: 17 vertices"), "{table}");
+    assert!(table.contains("part 1: 17 vertices"), "{table}");
+}
+
+#[test]
+fn topology_names_devices_links_and_ring() {
+    let report = json(&["topology", "--devices", "host:3"]);
+    assert_eq!(report["devices"], json!(["host:0", "host:1", "host:2"]));
+    let links = report["links"].as_array().unwrap();
+    for (from, row) in links.iter().enumerate() {
+        assert_eq!(row.as_array().unwrap().len(), 3);
+        assert_eq!(row[from], json!("-"));
+    }
+    let mut ring: Vec<u64> =
+        report["ring"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
+    ring.sort_unstable();
+    assert_eq!(ring, [0, 1, 2]);
+    assert_eq!(report["transfers"], json!([]));
+    let table = succeed(&["topology", "--devices", "host:2"]);
+    assert!(table.contains("ring: host:0 -> host:1"), "{table}");
+}
+
+#[test]
+fn calibration_measures_every_pair() {
+    let report = json(&["topology", "--devices", "host:2", "--calibrate"]);
+    let transfers = report["transfers"].as_array().unwrap();
+    // The host and two devices: six ordered pairs, four sizes each.
+    assert_eq!(transfers.len(), 24);
+    for transfer in transfers {
+        assert_ne!(transfer["from"], transfer["to"]);
+        assert!(transfer["bytes"].as_u64().unwrap() >= 4096);
+        assert!(transfer["bytes_per_second"].as_f64().unwrap() > 0.0);
+    }
+}
