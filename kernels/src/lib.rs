@@ -33,6 +33,8 @@ pub const GRID: Source = source!("grid.cuh");
 pub const SPAN: Source = source!("span.cuh");
 /// Queues of work-items whose truth is a bit for each item.
 pub const QUEUE: Source = source!("queue.cuh");
+/// Arcs of items that have very many, visited by all warps.
+pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
 /// The host-driven worklist's kernels (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
@@ -42,4 +44,5 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
-pub const HEADERS: &[Source] = &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, FILTER, PEER_RING];
+pub const HEADERS: &[Source] =
+    &[ATOMICS, GRID, SPAN, QUEUE, SHARED_ARCS, WORKLIST, FILTER, PEER_RING];

@@ -42,6 +42,11 @@ struct Queue {
         return is_new;
     }
 
+    // Entries, about as many as they are.
+    __device__ u32 length() const {
+        return load_relaxed_gpu(control + tail) - load_relaxed_gpu(control + head);
+    }
+
     // Takes an item out of the queue: clears its bit, after which its value must
     // be read. False if the entry is stale.
     __device__ bool claim(u32 item) const {
@@ -151,11 +156,11 @@ struct Snapshot {
     }
 
     // Calls `use(is_item, item)` for everything to consume, all lanes of a warp
-    // together.
+    // together. Every warp gets as many as any other.
     template <class Use>
     __device__ void for_each(const Queue& queue, Use use) const {
         const u64 rounds = (count + threads_in_grid() - 1) / threads_in_grid();
-        u64 at = thread_in_grid();
+        u64 at = lane() * (threads_in_grid() / 32) + thread_in_grid() / 32;
         for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
             const bool is_item = at < count;
             use(is_item, is_item ? queue.entry(head + u32(at)) : 0);

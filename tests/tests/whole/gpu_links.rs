@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use futures_util::try_join;
 use millstream::device::{
     CudaSource, Device, DeviceBuffer, DeviceList, Kernel, Read, Shared, SharedBuffer, StreamKind,
-    Value,
+    Value, Write,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
@@ -28,34 +28,51 @@ fn message_bytes(context: &Context) -> usize {
     if is_gpu { 256_000_000 } else { 4_000_000 }
 }
 
-/// Counts the items of a packet that are not what the item at `offset` on of
-/// message `round` should be.
-static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> = Kernel::with_source(
-    "check",
-    CudaSource::new("check.cu", "check", CHECK_SOURCE).blocks(264),
-    |_, (items, offset, round, wrong)| {
-        let expected = |at: usize| (offset + at as u32).wrapping_mul(2_654_435_761) ^ round;
-        let differ = items.iter().enumerate().filter(|(at, item)| **item != expected(*at));
-        wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
-        Ok(())
-    },
-);
+/// What item `at` of message `round` is.
+fn item(at: u32, round: u32) -> u32 {
+    at.wrapping_mul(2_654_435_761) ^ round
+}
 
-const CHECK_SOURCE: &str = r#"
+const SOURCE: &str = r#"
 #include "span.cuh"
 using namespace millstream;
+__device__ u32 item(u64 at, u32 round) { return u32(at) * 2654435761u ^ round; }
+
+extern "C" __global__ void make(Span<u32> items, u32 round) {
+    for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) {
+        items[at] = item(at, round);
+    }
+}
+
 extern "C" __global__ void check(Span<const u32> items, u32 offset, u32 round, Span<u32> wrong) {
     u32 differ = 0;
     for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) {
-        differ += items[at] != ((offset + u32(at)) * 2654435761u ^ round);
+        differ += items[at] != item(offset + at, round);
     }
     if (differ != 0) fetch_add_relaxed_gpu(wrong.items, differ);
 }
 "#;
 
-fn contents(items: usize, round: u32) -> Vec<u32> {
-    (0..items as u32).map(|at| at.wrapping_mul(2_654_435_761) ^ round).collect()
-}
+/// Makes message `round`.
+static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
+    "make",
+    CudaSource::new("links.cu", "make", SOURCE),
+    |_, (items, round)| {
+        items.iter_mut().zip(0..).for_each(|(to, at)| *to = item(at, round));
+        Ok(())
+    },
+);
+
+/// Counts the wrong items of a packet that begins at `offset` of message `round`.
+static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> = Kernel::with_source(
+    "check",
+    CudaSource::new("links.cu", "check", SOURCE),
+    |_, (items, offset, round, wrong)| {
+        let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
+        wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
+        Ok(())
+    },
+);
 
 /// One link, and what it sends and finds wrong.
 struct Tested {
@@ -68,8 +85,12 @@ struct Tested {
 impl Tested {
     fn new(graph: &Graph, from: &Device, to: &Device, bytes: usize, buffers: Buffers) -> Tested {
         let (output, input) = graph.link::<u32>(from, to, buffers).unwrap();
-        let stream = from.stream_of(StreamKind::Copy).unwrap();
-        let message = |round| stream.uploaded(contents(bytes / 4, round)).unwrap();
+        let stream = from.stream().unwrap();
+        let message = |round| {
+            let mut message = from.buffer(bytes / 4).unwrap();
+            MAKE.launch(&stream, bytes / 4, (&mut message, round)).unwrap();
+            message
+        };
         let messages = (0..ROUNDS).map(message).collect();
         stream.record().unwrap().synchronize().unwrap();
         Tested { output, input, messages, wrong: to.shared(1).unwrap() }
