@@ -6,18 +6,17 @@ use clap::Args;
 use millstream::flow::{Context, Error as FlowError};
 use serde::Serialize;
 
+use crate::devices::DeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
-use crate::options::context;
 use crate::output::answer;
 use crate::progress::phase;
 
 /// Shows the devices.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A comma list: host:4, host:2x3.
-    #[arg(long, default_value = "host:4")]
-    devices: String,
+    #[command(flatten)]
+    devices: DeviceOptions,
     /// Measures copies between the devices.
     #[arg(long)]
     calibrate: bool,
@@ -48,7 +47,7 @@ struct Transfer {
 
 /// Shows names, links and the ring, and measures if asked to.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    let context = context(&arguments.devices)?;
+    let context = arguments.devices.open()?;
     let topology = context.topology();
     let places = 0..topology.names().len();
     let link =

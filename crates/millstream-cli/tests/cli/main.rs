@@ -4,6 +4,7 @@
 
 mod bfs;
 mod common;
+mod devices;
 mod exits;
 mod files;
 mod graphs;
