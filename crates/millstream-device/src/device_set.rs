@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Instant;
 
 use crate::device::{Common, Device, DeviceId, DevicePlace, Memory};
 use crate::device_list::{DeviceList, Driver};
@@ -290,7 +291,18 @@ impl DeviceSet {
                     return Ok(output);
                 }
             } else if let Runner::Threaded(_) = &*self.shared.runner {
-                std::thread::park();
+                self.park(&signal);
+            }
+        }
+    }
+
+    /// Waits for a wake.
+    fn park(&self, signal: &Signal) {
+        let start = Instant::now();
+        // Relaxed: the swap before the next poll acquires.
+        while !signal.woken.load(Ordering::Relaxed) {
+            if !self.shared.gpus.stay_awake(start.elapsed()) {
+                return std::thread::park();
             }
         }
     }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::device::{DevicePlace, Memory};
 use crate::device_list::Driver;
@@ -74,6 +75,10 @@ impl Gpus {
 
     pub(crate) fn quiesce(&self) -> Result<()> {
         Ok(())
+    }
+
+    pub(crate) fn stay_awake(&self, _: Duration) -> bool {
+        false
     }
 }
 
@@ -151,6 +156,12 @@ impl Gpus {
 
     pub(crate) fn outstanding(&self) -> usize {
         self.runtime.as_ref().map_or(0, |runtime| runtime.outstanding())
+    }
+
+    /// Whether a thread that has waited for so long should look again, after a
+    /// pause that this makes, rather than sleep.
+    pub(crate) fn stay_awake(&self, waited: Duration) -> bool {
+        self.runtime.is_some() && crate::cuda::stay_awake(waited)
     }
 
     pub(crate) fn quiesce(&self) -> Result<()> {

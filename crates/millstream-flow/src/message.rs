@@ -154,10 +154,11 @@ impl<T: Item> Message<T> {
         let Some(payload) = payload.as_ref() else {
             return Err(crate::Error::Ended);
         };
-        let lane = match (payload, &self.sender.lane) {
-            (Payload::Pooled(_) | Payload::Shared(_), Some(lane)) => lane,
-            _ => &port.lane,
+        let lane = match payload {
+            Payload::Pooled(_) | Payload::Shared(_) => self.sender.lane(),
+            Payload::Host(_) => None,
         };
+        let lane = lane.unwrap_or(&port.lane);
         wait_all(lane, self.ready.iter())?;
         let into = destination.part_mut(0..range.len())?;
         let event = match staging {

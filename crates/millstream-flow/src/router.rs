@@ -20,6 +20,9 @@ use crate::sender::{Sender, SenderShared};
 use crate::statistics::LinkStatistics;
 use crate::{Error, Item, Result};
 
+/// Streams that the copies of a device's sender take in turn.
+const LANES: usize = 2;
+
 /// A part of a message, and the ports that may take it.
 pub(crate) type Parts<T> = Vec<(Range<usize>, Arc<[Arc<Port<T>>]>)>;
 
@@ -198,14 +201,13 @@ impl<T: Item> Router<T> {
             let (from, to) = (device.name(), "the router".to_string());
             return Err(Error::DuplicateLink { from, to });
         }
-        let lane = match device.is_host_endpoint() {
-            true => None,
-            false => Some(device.stream_of(StreamKind::Copy)?),
-        };
+        let lanes = if device.is_host_endpoint() { 0 } else { LANES };
+        let lanes: millstream_device::Result<_> =
+            (0..lanes).map(|_| device.stream_of(StreamKind::Copy)).collect();
         members.senders.push(device.clone());
         let failure = Arc::clone(&self.graph.failure);
         let router = Arc::clone(&self.shared);
-        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lane, failure, router))))
+        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lanes?, failure, router))))
     }
 
     /// The link from this router to `device`, with its packet buffers.

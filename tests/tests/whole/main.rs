@@ -5,5 +5,6 @@
 mod datasets;
 mod delayed_runs;
 mod generated;
+mod gpu_links;
 mod gpus;
 mod worklist;

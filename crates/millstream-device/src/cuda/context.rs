@@ -213,6 +213,8 @@ pub(crate) struct NativeEvent {
     context: Arc<GpuContext>,
     /// Identifies the stream that it was recorded on.
     pub(super) lane: usize,
+    /// The point of that stream which it belongs to.
+    pub(super) point: u32,
 }
 
 // SAFETY: driver handles may be used from any thread at once.
@@ -226,10 +228,10 @@ impl NativeEvent {
     pub(super) unsafe fn record(
         context: &Arc<GpuContext>,
         stream: sys::CUstream,
-        lane: usize,
+        (lane, point): (usize, u32),
     ) -> Result<NativeEvent> {
         let handle = context.event()?;
-        let event = NativeEvent { handle, context: Arc::clone(context), lane };
+        let event = NativeEvent { handle, context: Arc::clone(context), lane, point };
         // SAFETY: both belong to the context.
         context.check(unsafe { sys::cuEventRecord(handle.0, stream) }, "cuEventRecord")?;
         Ok(event)

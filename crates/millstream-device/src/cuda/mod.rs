@@ -34,6 +34,7 @@ pub(crate) use driver::count;
 pub(crate) use lane::{CudaStream, LaneStream};
 pub(crate) use module::Function;
 pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
+pub(crate) use reactor::stay_awake;
 
 use context::{Peer, Poison};
 use lane::Lane;
