@@ -1,9 +1,10 @@
-//! `--devices`: which devices a command uses.
+//! `--devices` and `--topology`: which devices a command uses, and how they are
+//! connected.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use millstream::device::Error as DeviceError;
+use millstream::device::{Error as DeviceError, Topology};
 use millstream::flow::{Context, Devices, Error as FlowError};
 
 use crate::error::Error;
@@ -16,14 +17,18 @@ pub(crate) struct DeviceOptions {
     /// variable MILLSTREAM_DEVICES names; else every GPU; else host:4.
     #[arg(long, value_name = "LIST")]
     devices: Option<String>,
+    /// Connects the devices as this file says: {"links": [[...], ...]}, a row
+    /// for each device, of memory, nvlink, pcie and host (no direct access).
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
 }
 
 impl DeviceOptions {
     /// Opens the devices.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a list that cannot be read, or devices that are not
-    /// here.
+    /// [`Error::Usage`] for a list or a topology that cannot be read, or devices
+    /// that are not here.
     pub(crate) fn open(&self) -> Result<Context, Error> {
         if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
             eprintln!("millstream: this build has no GPU support (feature cuda)");
@@ -32,7 +37,14 @@ impl DeviceOptions {
             Some(list) => Devices::List(list.parse().map_err(FlowError::Device).map_err(refused)?),
             None => Devices::All,
         };
-        Context::builder().devices(devices).build().map_err(refused)
+        let mut builder = Context::builder().devices(devices);
+        if let Some(file) = &self.topology {
+            builder =
+                builder.topology(Topology::read(file).map_err(FlowError::Device).map_err(refused)?);
+        }
+        let context = builder.build().map_err(refused)?;
+        context.warnings().iter().for_each(|warning| eprintln!("millstream: {warning}"));
+        Ok(context)
     }
 }
 
@@ -40,7 +52,9 @@ impl DeviceOptions {
 fn refused(error: FlowError) -> Error {
     match error {
         FlowError::Device(
-            DeviceError::DeviceList { .. } | DeviceError::DriverUnavailable { .. },
+            DeviceError::DeviceList { .. }
+            | DeviceError::DriverUnavailable { .. }
+            | DeviceError::Topology { .. },
         ) => Error::Usage(error.to_string()),
         error => Error::Flow(error),
     }

@@ -33,9 +33,9 @@ pub(crate) struct Arguments {
     /// Bytes of a packet at most.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
-    /// Packet buffers of each link.
-    #[arg(long, default_value_t = 2)]
-    buffers: usize,
+    /// Packet buffers of each link; chosen by the link unless given.
+    #[arg(long)]
+    buffers: Option<usize>,
     /// Compares the answer with a sequential filter.
     #[arg(long)]
     verify: bool,
@@ -120,7 +120,8 @@ async fn filter(
     context: &Context,
     arguments: &Arguments,
 ) -> Result<(Vec<u32>, GraphStatistics), FlowError> {
-    let buffers = Buffers::bytes(arguments.packet_bytes).count(arguments.buffers);
+    let buffers = Buffers::bytes(arguments.packet_bytes);
+    let buffers = arguments.buffers.map_or(buffers, |count| buffers.count(count));
     let graph = Graph::new(context);
     let policy = match arguments.scheduling {
         Scheduling::FirstAvailable => first_available(),

@@ -10,3 +10,4 @@ mod files;
 mod graphs;
 mod interrupt;
 mod others;
+mod topology;
