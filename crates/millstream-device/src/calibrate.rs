@@ -32,8 +32,8 @@ struct Endpoint {
 impl DeviceSet {
     /// Measures copies of 4 KiB to 64 MiB within each memory of the set and
     /// between any two, one pair after the other: medians, after a first round
-    /// that does not count. Takes 128 MiB in each memory and about a tenth of a
-    /// second a pair of GPUs; other work on the devices falsifies it.
+    /// that does not count. Takes 128 MiB in each memory; other work on the
+    /// devices falsifies it.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
