@@ -78,7 +78,7 @@ mod tests {
     fn gpus_are_numbered_files() {
         let folder = tempfile::tempdir().unwrap();
         let add = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
-        ["nvidiactl", "nvidia-uvm", "nvidia", "null"].map(add);
+        ["nvidiactl", "nvidia-uvm", "nvidia", "null"].into_iter().for_each(add);
         assert!(!has_nvidia_device(folder.path()));
         add("nvidia3");
         assert!(has_nvidia_device(folder.path()));
