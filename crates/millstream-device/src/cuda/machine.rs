@@ -72,3 +72,15 @@ pub(super) fn describe() -> Result<String> {
     }
     Ok(description)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_ends_before_the_first_nul() {
+        assert_eq!(text(&[b'a' as c_char, b'b' as c_char, 0, b'c' as c_char]), "ab");
+        assert_eq!(text(&[0]), "");
+        assert_eq!(text(&[b'a' as c_char]), "");
+    }
+}

@@ -55,3 +55,17 @@ impl Management {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_library_does_not_know_is_unknown() {
+        // Without the library there is nothing to ask, and no error.
+        if let Some(management) = Management::get() {
+            assert_eq!(management.nvlinks("ffff:ff:1f.0"), None);
+            assert_eq!(management.over_nvlink("ffff:ff:1f.0", "ffff:fe:1f.0"), None);
+        }
+    }
+}
