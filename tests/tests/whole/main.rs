@@ -6,5 +6,6 @@ mod datasets;
 mod delayed_runs;
 mod generated;
 mod gpu_links;
+mod gpu_topology;
 mod gpus;
 mod worklist;

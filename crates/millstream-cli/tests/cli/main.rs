@@ -4,8 +4,10 @@
 
 mod bfs;
 mod common;
+mod devices;
 mod exits;
 mod files;
 mod graphs;
 mod interrupt;
 mod others;
+mod topology;

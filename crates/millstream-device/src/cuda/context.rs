@@ -22,7 +22,7 @@ pub(crate) struct GpuContext {
     pub(super) id: u64,
     pub(super) ordinal: usize,
     pub(super) name: String,
-    device: CUdevice,
+    pub(super) device: CUdevice,
     context: CUcontext,
     /// Such as 90 for `sm_90`.
     pub(super) architecture: u32,
@@ -124,7 +124,7 @@ impl GpuContext {
         Ok(bytes as u64)
     }
 
-    /// Whether this GPU can reach the other's memory, and if so, by NVLink.
+    /// Whether this GPU can reach the other's memory, and if so, with atomics.
     pub(super) fn peer(&self, other: &GpuContext) -> Result<Option<Peer>> {
         let (mut can, mut atomics) = (0, 0);
         let native = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
@@ -139,7 +139,7 @@ impl GpuContext {
             sys::cuDeviceGetP2PAttribute(&mut atomics, native, self.device, other.device)
         };
         self.check(answer, "cuDeviceGetP2PAttribute")?;
-        Ok(Some(if atomics == 0 { Peer::Bus } else { Peer::NvLink }))
+        Ok(Some(if atomics == 0 { Peer::Plain } else { Peer::WithAtomics }))
     }
 
     /// Lets kernels of this GPU touch the other's memory.
@@ -168,10 +168,10 @@ impl GpuContext {
 /// How one GPU reaches another's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Over the bus.
-    Bus,
-    /// With atomics, over NVLink.
-    NvLink,
+    /// Reads and writes.
+    Plain,
+    /// Atomics too: as a rule over NVLink.
+    WithAtomics,
 }
 
 /// Answers after which the driver refuses everything else.
