@@ -2,6 +2,7 @@
 //! the devices that `MILLSTREAM_TEST_DEVICES` names (`cuda:0x4`, `cuda:0-3`,
 //! `cuda:0,host:1`). Without it the cases run on four host devices.
 
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,12 @@ use millstream::worklist::Routing;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+mod child;
+mod command;
+mod faults;
+mod large;
+mod litmus;
+
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
         Ok(list) => list.parse().unwrap(),
@@ -25,12 +32,21 @@ fn list() -> DeviceList {
     }
 }
 
-fn set() -> DeviceSet {
-    DeviceSet::builder().devices(list()).open().unwrap()
+/// One context for all cases of a process: a GPU's takes a second to make.
+fn context() -> Context {
+    static CONTEXT: LazyLock<Context> =
+        LazyLock::new(|| Context::builder().devices(Devices::List(list())).build().unwrap());
+    CONTEXT.clone()
 }
 
-fn context() -> Context {
-    Context::builder().devices(Devices::List(list())).build().unwrap()
+fn set() -> DeviceSet {
+    context().device_set().clone()
+}
+
+/// Says why a case does not run on these devices; `run-tests.sh` fails when one
+/// says so.
+fn skip(reason: &str) {
+    println!("skipped: {reason}");
 }
 
 fn is_gpu(device: &Device) -> bool {
@@ -205,7 +221,8 @@ fn events_order_streams_of_all_devices() {
 
 #[test]
 fn memory_has_an_end() {
-    let set = set();
+    // Its own: nobody else may allocate.
+    let set = DeviceSet::builder().devices(list()).open().unwrap();
     for device in set.devices().iter().filter(|device| is_gpu(device)) {
         let error = device.buffer::<u8>(1 << 45).unwrap_err();
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
@@ -367,6 +384,25 @@ fn bfs_whatever_the_options() {
         }
         let sources: Vec<u32> = (0..graph.vertices()).step_by(97).collect();
         search(&context, graph, &sources, BfsOptions::default(), &format!("{name} many sources"));
+    }
+}
+
+/// Every kernel of BFS, in few and small launches: what memory checkers run.
+#[test]
+fn bfs_of_small_graphs() {
+    let context = context();
+    let graph = generate::kron(7, 8, &GenerateOptions::default()).unwrap();
+    let busiest = millstream::graph::source::max_degree(&graph).unwrap();
+    for routing in [Routing::Ring, Routing::Direct] {
+        for predecessors in [false, true] {
+            let mut options = BfsOptions::default();
+            options.routing = routing;
+            options.predecessors = predecessors;
+            options.packet_bytes = 256;
+            options.queue_entries = Some(32);
+            let what = format!("small {routing:?}, predecessors {predecessors}");
+            search(&context, &graph, &[busiest], options, &what);
+        }
     }
 }
 

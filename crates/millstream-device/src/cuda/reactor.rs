@@ -85,6 +85,13 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
     let mut progress = Instant::now();
     let mut probed = progress;
     loop {
+        let now = Instant::now();
+        // Also while others make progress: who waits for the faulted one makes none.
+        if now - probed > PROBE && shared.poison.get().is_none() {
+            probed = now;
+            let alive = |lane: &&Arc<Lane>| lane.is_idle() || lane.probe().is_ok();
+            let _ = lanes.iter().all(|lane| alive(&lane));
+        }
         if sweep(shared, lanes) {
             progress = Instant::now();
             continue;
@@ -100,13 +107,7 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             progress = Instant::now();
             continue;
         }
-        let now = Instant::now();
-        if now - probed > PROBE {
-            probed = now;
-            let alive = |lane: &&Arc<Lane>| lane.is_idle() || lane.probe().is_ok();
-            let _ = lanes.iter().all(|lane| alive(&lane));
-        }
-        match now - progress {
+        match now.saturating_duration_since(progress) {
             pause if pause < SPIN => std::hint::spin_loop(),
             pause if pause < YIELD => std::thread::yield_now(),
             _ => std::thread::sleep(SLEEP),
