@@ -61,7 +61,7 @@ impl Pending {
         }
         // Memory first: whoever hears of the event may want it.
         drop(self.held);
-        let failed = poison.cloned().or_else(|| self.cause.get());
+        let failed = self.cause.get().or_else(|| poison.cloned());
         if let Some(event) = self.event {
             event.complete(failed.map_or(Ok(()), Err));
         }

@@ -82,15 +82,14 @@ impl Drop for Reactor {
 }
 
 fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
-    let mut progress = Instant::now();
-    let mut probed = progress;
+    let (mut progress, mut probed) = (Instant::now(), Instant::now());
+    let mut probes = 0;
     loop {
-        let now = Instant::now();
-        // Also while others make progress: who waits for the faulted one makes none.
-        if now - probed > PROBE && shared.poison.get().is_none() {
-            probed = now;
-            let alive = |lane: &&Arc<Lane>| lane.is_idle() || lane.probe().is_ok();
-            let _ = lanes.iter().all(|lane| alive(&lane));
+        // Also while others make progress: who waits for a faulted one makes none.
+        if probed.elapsed() > PROBE {
+            probe(lanes, probes);
+            probes += 1;
+            probed = Instant::now();
         }
         if sweep(shared, lanes) {
             progress = Instant::now();
@@ -105,12 +104,26 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });
             progress = Instant::now();
+            probed = progress;
             continue;
         }
-        match now.saturating_duration_since(progress) {
+        match progress.elapsed() {
             pause if pause < SPIN => std::hint::spin_loop(),
             pause if pause < YIELD => std::thread::yield_now(),
             _ => std::thread::sleep(SLEEP),
+        }
+    }
+}
+
+/// Asks a busy stream of each GPU, another one each time, whether it is alive; a
+/// fault is remembered, and seen by the next sweep.
+fn probe(lanes: &[Arc<Lane>], turn: usize) {
+    for gpu in lanes.chunk_by(|lane, next| Arc::ptr_eq(&lane.context, &next.context)) {
+        let busy: Vec<_> = gpu.iter().filter(|lane| !lane.is_idle()).collect();
+        if let Some(lane) = busy.get(turn % busy.len().max(1))
+            && lane.probe().is_err()
+        {
+            return;
         }
     }
 }

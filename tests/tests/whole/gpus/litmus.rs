@@ -115,9 +115,9 @@ impl Litmus {
             self.sides[place].launch(&streams[place], PAIRS, arguments)
         };
         // Loads both kernels: neither may wait for that while the other spins.
-        for place in 0..2 {
+        for (place, stream) in streams.iter().enumerate() {
             launch(place, [0, 0, 0, 1000])?;
-            streams[place].record()?.synchronize()?;
+            stream.record()?.synchronize()?;
         }
         launch(0, run)?;
         launch(1, run)?;
