@@ -256,6 +256,11 @@ impl Device {
         self.core.is_host_endpoint()
     }
 
+    /// Whether this is a GPU, or a virtual device on one.
+    pub fn is_gpu(&self) -> bool {
+        !matches!(self.core.place, DevicePlace::Host)
+    }
+
     /// The name, as in device lists; `host` for the host endpoint.
     pub fn name(&self) -> String {
         self.core.name.to_string()

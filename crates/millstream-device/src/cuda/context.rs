@@ -104,16 +104,13 @@ impl GpuContext {
         self.check(unsafe { sys::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
     }
 
-    /// Turns an answer of the driver into an error; a device's fault is
-    /// remembered.
+    /// Turns an answer of the driver into an error. A device's fault is
+    /// remembered: whoever meets one later gets the first.
     pub(super) fn check(&self, answer: CUresult, call: &'static str) -> Result<()> {
-        let result = check(answer, call, &self.name);
-        if let Err(cause) = &result
-            && is_fault(answer)
-        {
-            let _ = self.poison.set(cause.clone());
+        match check(answer, call, &self.name) {
+            Err(cause) if is_fault(answer) => Err(self.poison.get_or_init(|| cause).clone()),
+            result => result,
         }
-        result
     }
 
     pub(super) fn total_memory(&self) -> Result<u64> {
@@ -195,6 +192,11 @@ fn is_fault(answer: CUresult) -> bool {
 
 impl Drop for GpuContext {
     fn drop(&mut self) {
+        // After a fault the driver refuses, or waits for what never ends: what it
+        // holds is the process's until its end.
+        if self.poison.get().is_some() {
+            return;
+        }
         for event in std::mem::take(self.events.get_mut()) {
             // SAFETY: made by this context, and nobody uses it. A failure leaves
             // nothing to do.

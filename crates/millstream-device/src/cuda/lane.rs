@@ -63,7 +63,7 @@ impl Pending {
         }
         // Memory first: whoever hears of the event may want it.
         drop(self.held);
-        let failed = poison.cloned().or_else(|| self.cause.get());
+        let failed = self.cause.get().or_else(|| poison.cloned());
         if let Some(event) = self.event {
             event.complete(failed.map_or(Ok(()), Err));
         }
@@ -139,7 +139,7 @@ impl Lane {
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };
         context.check(answer, "cuStreamCreateWithPriority")?;
-        let word = words.take().ok_or_else(|| no_pinned_memory(context))?;
+        let word = words.take()?.ok_or_else(|| no_pinned_memory(context))?;
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
@@ -246,7 +246,7 @@ impl Lane {
                 self.context.check(answer, "cuStreamWaitEvent")?;
             }
             None => {
-                let word = self.words.take().ok_or_else(|| no_pinned_memory(&self.context))?;
+                let word = self.words.take()?.ok_or_else(|| no_pinned_memory(&self.context))?;
                 let word = Arc::new(word);
                 let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
                 // SAFETY: the word is held until the stream has passed.

@@ -86,6 +86,10 @@ impl Gpu {
         stream.check().map(|()| stream)
     }
 
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        [&self.compute, &self.high_priority, &self.copy].into_iter().flatten()
+    }
+
     /// Zeroed memory; `None` if there is not enough.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<Option<GpuMemory>> {
         self.pool.allocate(bytes)
@@ -112,7 +116,7 @@ pub(crate) struct Runtime {
     links: Vec<Vec<LinkKind>>,
     locations: Vec<Location>,
     // Last: ends when everything above is finished.
-    _reactor: Reactor,
+    _reactors: Vec<Reactor>,
 }
 
 impl Runtime {
@@ -131,8 +135,9 @@ impl Runtime {
         };
         let pinned = PinnedPool::new(first);
         let words = Words::new(&pinned);
-        let reactor = ReactorHandle::new(&poison);
-        let gpus = contexts.iter().map(|context| open_gpu(context, &words, &reactor));
+        let reactors: Vec<_> = contexts.iter().map(|_| ReactorHandle::new(&poison)).collect();
+        let gpus = contexts.iter().zip(&reactors);
+        let gpus = gpus.map(|(context, reactor)| open_gpu(context, &words, reactor));
         let gpus = gpus.collect::<Result<Vec<_>>>()?;
         let identities = contexts.iter().map(|context| machine::identity(context.device));
         let identities = identities.collect::<Result<Vec<_>>>()?;
@@ -141,13 +146,12 @@ impl Runtime {
             management?.over_nvlink(&identities[from].bus, &identities[to].bus)
         };
         let links = connect(&gpus, over_nvlink)?;
-        let lanes = gpus.iter().flat_map(|gpu| {
-            [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten().cloned()
-        });
-        let reactor = reactor.start(lanes.collect())?;
+        let reactors = reactors.iter().zip(&gpus);
+        let reactors = reactors.map(|(reactor, gpu)| reactor.start(gpu.lanes().cloned().collect()));
+        let reactors = reactors.collect::<Result<Vec<_>>>()?;
         let locations =
             identities.into_iter().map(|identity| identity.location(management)).collect();
-        Ok(Arc::new(Runtime { gpus, pinned, poison, links, locations, _reactor: reactor }))
+        Ok(Arc::new(Runtime { gpus, pinned, poison, links, locations, _reactors: reactors }))
     }
 
     pub(crate) fn gpu(&self, ordinal: usize) -> Option<&Arc<Gpu>> {
@@ -183,7 +187,7 @@ impl Runtime {
     /// Waits until everything submitted so far is over.
     pub(crate) fn quiesce(&self) -> Result<()> {
         for gpu in &self.gpus {
-            for lane in [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten() {
+            for lane in gpu.lanes() {
                 lane.synchronize()?;
                 while !lane.is_idle() && self.poison.get().is_none() {
                     std::thread::yield_now();
@@ -195,11 +199,7 @@ impl Runtime {
 
     /// Points that streams have not come to.
     pub(crate) fn outstanding(&self) -> usize {
-        let lanes = self
-            .gpus
-            .iter()
-            .flat_map(|gpu| [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten());
-        lanes.filter(|lane| !lane.is_idle()).count()
+        self.gpus.iter().flat_map(|gpu| gpu.lanes()).filter(|lane| !lane.is_idle()).count()
     }
 }
 

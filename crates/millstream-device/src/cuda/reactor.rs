@@ -1,5 +1,7 @@
-//! The thread that sees streams come to their points, and wakes whoever waits.
+//! The thread of each GPU that sees its streams come to their points, and wakes
+//! whoever waits: one for all would be busy with the copies of four.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
@@ -32,6 +34,10 @@ pub(crate) fn stay_awake(waited: Duration) -> bool {
 const SPIN: Duration = Duration::from_micros(200);
 /// How long it only yields after that.
 const YIELD: Duration = Duration::from_millis(2);
+
+thread_local! {
+    static IS_REACTOR: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What submitting threads see of the reactor.
 #[derive(Clone, Debug)]
@@ -87,17 +93,24 @@ impl Drop for Reactor {
         self.handle.0.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // The last user may have been a callback of the reactor's own.
-        if thread.thread().id() != std::thread::current().id() {
+        // The last user may have been a callback of a reactor, which others may wait for.
+        if !IS_REACTOR.get() {
             let _ = thread.join();
         }
     }
 }
 
 fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
-    let mut progress = Instant::now();
-    let mut probed = progress;
+    IS_REACTOR.set(true);
+    let (mut progress, mut probed) = (Instant::now(), Instant::now());
+    let mut probes = 0;
     loop {
+        // Also while others make progress: who waits for a faulted one makes none.
+        if probed.elapsed() > PROBE {
+            probe(lanes, probes);
+            probes += 1;
+            probed = Instant::now();
+        }
         if sweep(shared, lanes) {
             progress = Instant::now();
             continue;
@@ -111,17 +124,21 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });
             progress = Instant::now();
+            probed = progress;
             continue;
         }
-        let now = Instant::now();
-        if now - probed > PROBE {
-            probed = now;
-            let alive = |lane: &&Arc<Lane>| lane.is_idle() || lane.probe().is_ok();
-            let _ = lanes.iter().all(|lane| alive(&lane));
-        }
-        if !stay_awake(now - progress) {
+        if !stay_awake(progress.elapsed()) {
             std::thread::sleep(SLEEP);
         }
+    }
+}
+
+/// Asks a busy stream, another one each time, whether it is alive; a fault is
+/// remembered, and seen by the next sweep.
+fn probe(lanes: &[Arc<Lane>], turn: usize) {
+    let busy: Vec<_> = lanes.iter().filter(|lane| !lane.is_idle()).collect();
+    if let Some(lane) = busy.get(turn % busy.len().max(1)) {
+        let _ = lane.probe();
     }
 }
 
