@@ -15,7 +15,7 @@ struct SharedArcs {
     static constexpr u64 many = 1024;
     static constexpr u64 piece = 256;
 
-    enum Words { added, first_open, header };
+    enum Words { added, header };
     enum Entry { next, last, state, entry_words };
 
     // The header, then the entries; all 0 between kernels.
@@ -35,53 +35,64 @@ struct SharedArcs {
         memcpy(&word, &its, sizeof(its));
         entry(at)[last] = end;
         entry(at)[state] = word;
-        // Release: pairs with the acquire in `take`.
+        // Release: pairs with the acquire in `is_open`.
         store_release_gpu(&entry(at)[next], first + 1);
         return true;
     }
 
-    // A whole warp. Takes arcs `*first..*end`, all of one item; false if none are
-    // left. What others add later they find themselves.
-    __device__ bool take(u64* first, u64* end, State* its) const {
-        if (words.len <= header) return false;
-        u64 from = 0;
-        u64 to = 0;
-        u64 word = 0;
-        if (lane() == 0) {
-            for (;;) {
-                const u64 open = load_relaxed_gpu(&words[first_open]);
-                const u64 all = load_relaxed_gpu(&words[added]);
-                if (open >= (all < capacity() ? all : capacity())) break;
-                u64* const its_entry = entry(open);
-                // Whoever counted it is about to write it.
-                while (load_acquire_gpu(&its_entry[next]) == 0) {
-                }
-                const u64 at = fetch_add_acq_rel_gpu(&its_entry[next], piece) - 1;
-                const u64 its_last = its_entry[last];
-                if (at < its_last) {
-                    from = at;
-                    to = at + piece < its_last ? at + piece : its_last;
-                    word = its_entry[state];
-                    break;
-                }
-                compare_exchange_relaxed_gpu(&words[first_open], open, open + 1);
+    // Calls `use(is_arc, arc, state)` for arcs here, all lanes of a warp together.
+    // Each warp looks through all entries from a place of its own on; what others add
+    // later they find themselves.
+    template <class Use>
+    __device__ void for_each(Use use) const {
+        if (words.len <= header) return;
+        const u64 all = used();
+        const u64 start = thread_in_grid() / 32 * all / (threads_in_grid() / 32);
+        for (u64 seen = 0; seen < all;) {
+            const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;
+            u64 first = 0;
+            u64 end = 0;
+            u32 open = __ballot_sync(~0u, at < all && is_open(at));
+            if (open == 0) {
+                seen += 32;
+                continue;
             }
+            if (lane() == __ffs(open) - 1) {
+                end = entry(at)[last];
+                const u64 taken = fetch_add_acq_rel_gpu(&entry(at)[next], piece) - 1;
+                first = taken < end ? taken : end;
+                end = first + piece < end ? first + piece : end;
+            }
+            const u32 taker = __ffs(open) - 1;
+            first = __shfl_sync(~0u, first, taker);
+            end = __shfl_sync(~0u, end, taker);
+            const u64 word = entry(__shfl_sync(~0u, at, taker))[state];
+            State its;
+            memcpy(&its, &word, sizeof(its));
+            for (u64 arc = first + lane(); arc - lane() < end; arc += 32) use(arc < end, arc, its);
         }
-        *first = __shfl_sync(~0u, from, 0);
-        *end = __shfl_sync(~0u, to, 0);
-        word = __shfl_sync(~0u, word, 0);
-        memcpy(its, &word, sizeof(*its));
-        return *first < *end;
     }
 
     // The whole last block, when all arcs have been taken.
     __device__ void clear() const {
         if (words.len <= header) return;
-        const u64 all = load_relaxed_gpu(&words[added]);
-        const u64 used = all < capacity() ? all : capacity();
-        for (u64 at = threadIdx.x; at < used; at += blockDim.x) entry(at)[next] = 0;
+        for (u64 at = threadIdx.x; at < used(); at += blockDim.x) entry(at)[next] = 0;
         __syncthreads();
-        if (threadIdx.x == 0) words[added] = words[first_open] = 0;
+        if (threadIdx.x == 0) words[added] = 0;
+    }
+
+   private:
+    __device__ u64 used() const {
+        const u64 all = load_relaxed_gpu(&words[added]);
+        return all < capacity() ? all : capacity();
+    }
+
+    __device__ bool is_open(u64 at) const {
+        u64 from;
+        // Whoever counted the entry is about to write it. Acquire: pairs with `add`.
+        while ((from = load_acquire_gpu(&entry(at)[next])) == 0) {
+        }
+        return from - 1 < entry(at)[last];
     }
 };
 

@@ -265,16 +265,6 @@ struct Worklist {
         }
     }
 
-    // Visits what warps have shared, with all that have nothing else to do.
-    __device__ void visit_shared_arcs() {
-        u64 first = 0;
-        u64 last = 0;
-        typename Program::State state{};
-        while (shared_arcs().take(&first, &last, &state)) {
-            for (u64 at = first + lane(); at - lane() < last; at += 32) visit(at < last, at, state);
-        }
-    }
-
     // Visits one arc for each lane of a warp.
     __device__ void visit(bool is_arc, u64 arc, typename Program::State state) {
         u32 target = 0;
@@ -396,7 +386,10 @@ __device__ void process_items(const Common<Program>& common, u32 batch, u32 thre
     u64* const word = &common.scratch[snapshot];
     const Snapshot consumes = Snapshot::take(ready, word, batch);
     consumes.for_each(ready, [&](bool is_item, u32 item) { worklist.process(is_item, item); });
-    worklist.visit_shared_arcs();
+    worklist.shared_arcs().for_each(
+        [&](bool is_arc, u64 arc, typename Program::State state) {
+            worklist.visit(is_arc, arc, state);
+        });
     if (!worklist.finish_block()) return;
     worklist.shared_arcs().clear();
     if (threadIdx.x == 0 && consumes.finish(ready, word, true)) {

@@ -95,7 +95,7 @@ impl<P: Program> DistributedWorklist<P> {
             buffers: Buffers::bytes(0),
             packet_bytes: 1 << 18,
             queue_entries: None,
-            batch: 1 << 16,
+            batch: 1 << 18,
             delta: None,
         }
     }
@@ -125,7 +125,7 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
     }
 
-    /// Items that one kernel processes at most; 65536 unless set.
+    /// Items that one kernel processes at most; 262144 unless set.
     #[must_use]
     pub fn batch(self, items: u32) -> DistributedWorklist<P> {
         DistributedWorklist { batch: items.max(1), ..self }

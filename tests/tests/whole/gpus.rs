@@ -23,7 +23,9 @@ mod child;
 mod command;
 mod faults;
 mod large;
+mod links;
 mod litmus;
+mod topology;
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {

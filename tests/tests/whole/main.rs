@@ -5,7 +5,5 @@
 mod datasets;
 mod delayed_runs;
 mod generated;
-mod gpu_links;
-mod gpu_topology;
 mod gpus;
 mod worklist;
