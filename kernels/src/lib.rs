@@ -35,6 +35,9 @@ pub const SPAN: Source = source!("span.cuh");
 pub const QUEUE: Source = source!("queue.cuh");
 /// The host-driven worklist's kernels (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
+/// Keys that become smaller along arcs, on the worklist: breadth-first search and
+/// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
+pub const RELAXATION: Source = source!("relaxation.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
 /// 2020, figure 6).
 pub const FILTER: Source = source!("filter.cuh");
@@ -42,4 +45,4 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
-pub const HEADERS: &[Source] = &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, FILTER, PEER_RING];
+pub const HEADERS: &[Source] = &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, RELAXATION, FILTER, PEER_RING];
