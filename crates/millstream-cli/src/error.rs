@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use millstream::bfs::Error as BfsError;
 use millstream::flow::Error as FlowError;
 use millstream::graph::write::WriteError;
+use millstream::sssp::Error as SsspError;
+use millstream::traversal::Error as TraversalError;
 use millstream::worklist::Error as WorklistError;
 
 use crate::interrupt;
@@ -32,7 +33,10 @@ pub(crate) enum Error {
     Flow(#[from] FlowError),
     /// The search failed.
     #[error(transparent)]
-    Bfs(#[from] BfsError),
+    Bfs(#[from] TraversalError),
+    /// The search for shortest paths failed.
+    #[error(transparent)]
+    Sssp(#[from] SsspError),
     /// The answer could not be written.
     #[error("{}: {source}", path.display())]
     Output {
@@ -54,21 +58,33 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Input(_) | Error::Generate(_) | Error::Usage(_) => 2,
-            Error::Bfs(BfsError::SourceOutOfRange { .. }) => 2,
-            Error::Flow(error) if is_usage(error) => 2,
-            Error::Bfs(BfsError::Worklist(WorklistError::Flow(error))) if is_usage(error) => 2,
+            Error::Bfs(error) | Error::Sssp(SsspError::Traversal(error)) => traversal_code(error),
+            Error::Sssp(SsspError::Overflow { .. }) => 1,
+            Error::Sssp(_) => 2,
+            Error::Flow(error) => flow_code(error),
             Error::Destination(WriteError::Io { .. }) => 1,
             Error::Destination(_) => 2,
             Error::NotVerified(_) => 3,
             Error::Interrupted => interrupt::EXIT_CODE,
-            Error::Graph(_) | Error::Flow(_) | Error::Bfs(_) | Error::Output { .. } => 1,
+            Error::Graph(_) | Error::Output { .. } => 1,
         }
     }
 }
 
-/// Whether other options would have been accepted.
-fn is_usage(error: &FlowError) -> bool {
-    matches!(error, FlowError::PacketTooSmall { .. } | FlowError::NoBuffers)
+fn traversal_code(error: &TraversalError) -> u8 {
+    match error {
+        TraversalError::SourceOutOfRange { .. } => 2,
+        TraversalError::Worklist(WorklistError::Flow(error)) => flow_code(error),
+        _ => 1,
+    }
+}
+
+/// 2 if other options would have been accepted.
+fn flow_code(error: &FlowError) -> u8 {
+    match error {
+        FlowError::PacketTooSmall { .. } | FlowError::NoBuffers => 2,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +100,8 @@ mod tests {
             (Error::Output { path: file(), source: std::io::ErrorKind::NotFound.into() }, 1),
             (Error::Flow(small.clone()), 2),
             (Error::Bfs(WorklistError::Flow(small).into()), 2),
+            (SsspError::NoWeights.into(), 2),
+            (SsspError::Overflow { vertex: 3 }.into(), 1),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
             (Error::Interrupted, 130),

@@ -13,6 +13,8 @@ mod options;
 mod output;
 mod partition;
 mod progress;
+mod report;
+mod sssp;
 mod topology;
 
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ struct Arguments {
 enum Command {
     /// Breadth-first search: levels and predecessors.
     Bfs(bfs::Arguments),
+    /// Shortest paths: distances and predecessors.
+    Sssp(sssp::Arguments),
     /// Predicate-based filtering of numbers over a scatter and a gather router.
     Filter(filter::Arguments),
     /// Makes a graph: symmetric, without self-loops, the same for a seed.
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
     interrupt::listen();
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
+        Command::Sssp(arguments) => sssp::run(&arguments),
         Command::Filter(arguments) => filter::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use millstream::device::DeviceList;
 use millstream::flow::{Context, Devices};
 use millstream::graph::{CsrGraph, Partition, partition};
+use millstream::traversal::WorklistOptions;
 use millstream::worklist::Routing;
 
 use crate::error::Error;
@@ -25,6 +26,24 @@ pub(crate) struct Spread {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
+}
+
+/// How items travel.
+#[derive(Debug, Args)]
+pub(crate) struct Packets {
+    /// Bytes of a packet at most.
+    #[arg(long, default_value_t = 1 << 18)]
+    pub(crate) packet_bytes: usize,
+    /// Packet buffers of each link.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) buffers: usize,
+}
+
+impl Packets {
+    pub(crate) fn set(&self, options: &mut WorklistOptions) {
+        options.packet_bytes = self.packet_bytes;
+        options.buffers = self.buffers;
+    }
 }
 
 /// Who divides a graph.

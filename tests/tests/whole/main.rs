@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod awkward;
 mod datasets;
 mod delayed_runs;
 mod generated;
+mod gpu_algorithms;
 mod gpus;
+mod sssp;
 mod worklist;

@@ -9,3 +9,4 @@ mod files;
 mod graphs;
 mod interrupt;
 mod others;
+mod sssp;
