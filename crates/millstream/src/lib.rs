@@ -19,6 +19,7 @@ pub use millstream_bfs as bfs;
 pub use millstream_device as device;
 pub use millstream_flow as flow;
 pub use millstream_graph as graph;
+pub use millstream_pagerank as pagerank;
 pub use millstream_sssp as sssp;
 pub use millstream_traversal as traversal;
 pub use millstream_worklist as worklist;
@@ -33,6 +34,7 @@ pub mod prelude {
         Buffers, Context, Devices, Graph, PendingSegment, Receiver, Router, RoutingPolicy, Sender,
     };
     pub use millstream_graph::CsrGraph;
+    pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};
     pub use millstream_sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
     pub use millstream_worklist::{DistributedWorklist, Flags, Here, Program, Routing};
 }

@@ -7,7 +7,7 @@ use millstream::graph::{CsrGraph, Weights, partition, source};
 use millstream::sssp::{Delta, SsspOptions};
 use millstream::worklist::Routing;
 
-use crate::{awkward, sssp};
+use crate::{awkward, pagerank, sssp};
 
 fn context() -> Context {
     let list = std::env::var("MILLSTREAM_TEST_DEVICES").unwrap_or("host:4".into());
@@ -63,6 +63,37 @@ fn sssp_on_generated_graphs() {
                     let items = result.statistics.work_items();
                     println!("{what}: {:?}, {items} work items", result.run_time);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn pagerank_on_awkward_graphs() {
+    let context = context();
+    for (round, (name, graph)) in awkward::graphs().into_iter().enumerate() {
+        for algorithm in pagerank::ALGORITHMS {
+            let mut options = pagerank::exact(algorithm);
+            options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
+            options.worklist.packet_bytes = [64, 1 << 18][round / 2 % 2];
+            let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+            pagerank::check(&format!("{name}, {algorithm:?}"), &graph, &options, &result);
+        }
+    }
+}
+
+#[test]
+fn pagerank_on_generated_graphs() {
+    let context = context();
+    for (name, graph) in generated() {
+        for algorithm in pagerank::ALGORITHMS {
+            for (weighted, tolerance) in [(false, 1e-6), (true, 1e-6), (false, 1e-9)] {
+                let mut options = pagerank::exact(algorithm);
+                (options.weighted, options.tolerance) = (weighted, tolerance);
+                let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+                let what = format!("{name}, {algorithm:?}, weighted {weighted}, to {tolerance:e}");
+                pagerank::check(&what, &graph, &options, &result);
+                println!("{what}: {} iterations in {:?}", result.iterations, result.run_time);
             }
         }
     }

@@ -8,5 +8,6 @@ mod delayed_runs;
 mod generated;
 mod gpu_algorithms;
 mod gpus;
+mod pagerank;
 mod sssp;
 mod worklist;

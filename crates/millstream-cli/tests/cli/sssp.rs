@@ -40,7 +40,7 @@ fn distances_and_predecessors_go_to_files() {
     let (distances, predecessors) = (folder.path("distances"), folder.path("predecessors"));
     let run = |graph: &str, more: &[&str]| {
         let fixed = ["sssp", graph, "--source", "0", "--verify", "--output", &distances];
-        let said = succeed(&[&fixed, &["--predecessors", &predecessors], more].concat());
+        let said = succeed(&[&fixed[..], &["--predecessors", &predecessors], more].concat());
         assert!(said.ends_with("verified\n"), "{said}");
         folder.text("distances")
     };
@@ -58,7 +58,7 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
     let distances = |name: &str, options: &[&str]| {
         let path = folder.path(name);
         let fixed = ["sssp", &graph, "--symmetrize", "--weights", "random:64", "--output", &path];
-        assert!(succeed(&[&fixed, &["--verify"], options].concat()).ends_with("verified\n"));
+        assert!(succeed(&[&fixed[..], &["--verify"], options].concat()).ends_with("verified\n"));
         folder.text(name)
     };
     let expected = distances("one", &["--devices", "host:1"]);

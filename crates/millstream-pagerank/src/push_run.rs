@@ -1,0 +1,207 @@
+//! Rounds of pushing: what the dangling vertices have given is spread evenly
+//! between them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_device::DeviceBuffer;
+use millstream_flow::{Context, LinkStatistics};
+use millstream_graph::{CsrGraph, Partition};
+use millstream_traversal::{Columns, DistributedGraph, PartWeights};
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+
+use crate::pagerank::Ranks;
+use crate::push::{Problem, Push, Settings};
+use crate::real::Real;
+use crate::share::{by_new_id, inverse_row_weights, teleport};
+use crate::{PageRankOptions, Result};
+
+/// The graph on the devices, every row with the arcs that leave.
+#[derive(Debug)]
+pub(crate) struct PushGraph<R: Real> {
+    graph: DistributedGraph,
+    inverse: Vec<Arc<DeviceBuffer<R>>>,
+    weights: Vec<Arc<DeviceBuffer<R>>>,
+    boundaries: Vec<Arc<DeviceBuffer<u32>>>,
+}
+
+impl<R: Real> PushGraph<R> {
+    pub(crate) async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        is_weighted: bool,
+    ) -> Result<PushGraph<R>> {
+        let inverse = by_new_id(&partition, &inverse_row_weights(graph, is_weighted));
+        let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
+        let graph = DistributedGraph::new(context, graph, partition, columns).await?;
+        let mut uploaded =
+            PushGraph { graph, inverse: vec![], weights: vec![], boundaries: vec![] };
+        for (place, device) in context.devices().iter().enumerate() {
+            let stream = device.stream()?;
+            let own = uploaded.graph.partition().range(place);
+            let own = &inverse[own.start as usize..own.end as usize];
+            let own: Vec<R> = own.iter().map(|&value| R::from_f64(value)).collect();
+            let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
+                PartWeights::None => Vec::new(),
+                PartWeights::Integer(weights) => {
+                    let weights = stream.download(&**weights)?.await?;
+                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
+                }
+                PartWeights::Real(weights) => {
+                    let weights = stream.download(&**weights)?.await?;
+                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
+                }
+            };
+            let boundaries = uploaded.graph.partition().boundaries().to_vec();
+            uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
+            uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
+            uploaded.boundaries.push(Arc::new(stream.uploaded(boundaries)?));
+            stream.record()?.completed().await?;
+        }
+        Ok(uploaded)
+    }
+
+    pub(crate) fn partition(&self) -> &Partition {
+        self.graph.partition()
+    }
+
+    /// Pushes until residuals, and what the dangling vertices have given, are small
+    /// enough together.
+    pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
+        let vertices = self.graph.vertices() as usize;
+        // Half of the tolerance for residuals, half for the dangling vertices.
+        let threshold = options.tolerance / (2.0 * vertices as f64);
+        let settings = Settings { damping: options.damping, threshold };
+        let mut residuals: Vec<R> = teleport(self.partition(), options)
+            .into_iter()
+            .map(|chance| R::from_f64((1.0 - options.damping) * chance))
+            .collect();
+        let problems = self.problems(settings)?;
+        let program = Arc::new(Push::<R>::new(&self.graph));
+        let mut counts = WorklistCounts::default();
+        let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
+        let start = Instant::now();
+        while delta > options.tolerance && iterations < options.max_iterations {
+            self.upload_residuals(&problems, &residuals).await?;
+            let is_large = |residual: &R| residual.to_f64() > threshold;
+            let large = (0..vertices as u32).filter(|&v| is_large(&residuals[v as usize]));
+            let initial: Vec<_> = large.map(|vertex| (program.owner_of(vertex), vertex)).collect();
+            let (context, program) = (self.graph.context(), Arc::clone(&program));
+            let worklist =
+                options.worklist.worklist(context, program, problems.clone(), vertices);
+            let round = Instant::now();
+            counts.add(worklist.run(&initial).await?);
+            run_time += round.elapsed();
+            let buffers = problems.iter().map(|problem| problem.residuals.clone());
+            let left = self.graph.gather(buffers).await?;
+            let leaked = self.take_leaked(&problems).await?;
+            residuals = left.into_iter().map(R::from_bits).collect();
+            delta = leaked + residuals.iter().map(|residual| residual.to_f64()).sum::<f64>();
+            let share = R::from_f64(leaked / vertices as f64);
+            residuals.iter_mut().for_each(|residual| *residual = *residual + share);
+            iterations += 1;
+        }
+        let mut ranks = self.ranks(&problems).await?;
+        // The rank that is still on its way is in proportion, nearly.
+        let sum: f64 = ranks.iter().sum();
+        ranks.iter_mut().for_each(|rank| *rank /= sum);
+        let gather_time = start.elapsed() - run_time;
+        let converged = delta <= options.tolerance;
+        let WorklistCounts { links, devices } = counts;
+        Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
+    }
+
+    fn problems(&self, settings: Settings) -> Result<Vec<Arc<Problem<R>>>> {
+        let devices = self.graph.context().devices().iter();
+        devices
+            .zip(self.graph.parts())
+            .enumerate()
+            .map(|(place, (device, part))| {
+                Ok(Arc::new(Problem {
+                    offsets: Arc::clone(&part.offsets),
+                    targets: Arc::clone(&part.targets),
+                    weights: Arc::clone(&self.weights[place]),
+                    inverse_row_weights: Arc::clone(&self.inverse[place]),
+                    residuals: device.shared(self.graph.vertices() as usize)?,
+                    ranks: device.shared(self.partition().range(place).len())?,
+                    leaked: device.shared(1)?,
+                    boundaries: Arc::clone(&self.boundaries[place]),
+                    settings,
+                }))
+            })
+            .collect()
+    }
+
+    /// Gives every owner its residuals; all others are 0, as everything is sent.
+    async fn upload_residuals(
+        &self,
+        problems: &[Arc<Problem<R>>],
+        residuals: &[R],
+    ) -> Result<()> {
+        let devices = self.graph.context().devices().iter().zip(problems);
+        for (place, (device, problem)) in devices.enumerate() {
+            let own = self.partition().range(place);
+            let own = own.start as usize..own.end as usize;
+            let bits: Vec<R::Bits> = residuals[own.clone()].iter().map(|r| r.to_bits()).collect();
+            let stream = device.stream()?;
+            stream.upload_shared(bits, &problem.residuals, own)?;
+            stream.record()?.completed().await?;
+        }
+        Ok(())
+    }
+
+    /// What the dangling vertices have given since the last call.
+    async fn take_leaked(&self, problems: &[Arc<Problem<R>>]) -> Result<f64> {
+        let mut sum = 0.0;
+        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
+            let stream = device.stream()?;
+            let leaked = stream.download_shared(&problem.leaked, 0..1)?.await?;
+            sum += leaked.into_iter().map(f64::from_bits).sum::<f64>();
+            stream.fill_shared(&problem.leaked, 0..1, 0)?;
+            stream.record()?.completed().await?;
+        }
+        Ok(sum)
+    }
+
+    async fn ranks(&self, problems: &[Arc<Problem<R>>]) -> Result<Vec<f64>> {
+        let mut ranks = Vec::with_capacity(self.graph.vertices() as usize);
+        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
+            let own = 0..problem.ranks.len();
+            let bits = device.stream()?.download_shared(&problem.ranks, own)?.await?;
+            ranks.extend(bits.into_iter().map(|bits| R::from_bits(bits).to_f64()));
+        }
+        Ok(ranks)
+    }
+}
+
+/// The statistics of all rounds together.
+#[derive(Default)]
+struct WorklistCounts {
+    links: Vec<LinkStatistics>,
+    devices: Vec<DeviceStatistics>,
+}
+
+impl WorklistCounts {
+    fn add(&mut self, round: WorklistStatistics) {
+        if self.links.is_empty() {
+            (self.links, self.devices) = (round.links, round.devices);
+            return;
+        }
+        for (sum, link) in self.links.iter_mut().zip(round.links) {
+            sum.packets += link.packets;
+            sum.bytes += link.bytes;
+            sum.largest_packet_bytes = sum.largest_packet_bytes.max(link.largest_packet_bytes);
+        }
+        for (sum, device) in self.devices.iter_mut().zip(round.devices) {
+            sum.work_items += device.work_items;
+            sum.sent += device.sent;
+            sum.received += device.received;
+            sum.kept += device.kept;
+            sum.passed += device.passed;
+            sum.dropped += device.dropped;
+            sum.filtered += device.filtered;
+            sum.deferred += device.deferred;
+        }
+    }
+}
