@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use millstream::cc::Error as CcError;
 use millstream::flow::Error as FlowError;
 use millstream::graph::write::WriteError;
+use millstream::pagerank::Error as RankError;
 use millstream::sssp::Error as SsspError;
 use millstream::traversal::Error as TraversalError;
 use millstream::worklist::Error as WorklistError;
@@ -37,6 +39,20 @@ pub(crate) enum Error {
     /// The search for shortest paths failed.
     #[error(transparent)]
     Sssp(#[from] SsspError),
+    /// The ranks could not be computed.
+    #[error(transparent)]
+    Rank(#[from] RankError),
+    /// The search for components failed.
+    #[error(transparent)]
+    Cc(#[from] CcError),
+    /// Ranks that are not close enough, which were given nevertheless.
+    #[error("not converged: {delta:e} after {iterations} iterations")]
+    NotConverged {
+        /// Sweeps or rounds made.
+        iterations: u32,
+        /// How close they are.
+        delta: f64,
+    },
     /// The answer could not be written.
     #[error("{}: {source}", path.display())]
     Output {
@@ -58,13 +74,18 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Input(_) | Error::Generate(_) | Error::Usage(_) => 2,
-            Error::Bfs(error) | Error::Sssp(SsspError::Traversal(error)) => traversal_code(error),
+            Error::Bfs(error)
+            | Error::Sssp(SsspError::Traversal(error))
+            | Error::Rank(RankError::Traversal(error))
+            | Error::Cc(CcError::Traversal(error)) => traversal_code(error),
+            Error::Rank(RankError::Graph(_)) => 1,
+            Error::Rank(_) | Error::Cc(_) => 2,
             Error::Sssp(SsspError::Overflow { .. }) => 1,
             Error::Sssp(_) => 2,
             Error::Flow(error) => flow_code(error),
             Error::Destination(WriteError::Io { .. }) => 1,
             Error::Destination(_) => 2,
-            Error::NotVerified(_) => 3,
+            Error::NotVerified(_) | Error::NotConverged { .. } => 3,
             Error::Interrupted => interrupt::EXIT_CODE,
             Error::Graph(_) | Error::Output { .. } => 1,
         }
@@ -104,6 +125,7 @@ mod tests {
             (SsspError::Overflow { vertex: 3 }.into(), 1),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
+            (Error::NotConverged { iterations: 1, delta: 0.5 }, 3),
             (Error::Interrupted, 130),
         ] {
             assert_eq!(error.exit_code(), code, "{error}");

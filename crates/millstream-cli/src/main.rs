@@ -1,6 +1,7 @@
 //! The `millstream` command: graph algorithms on one device or many.
 
 mod bfs;
+mod cc;
 mod convert;
 mod destination;
 mod error;
@@ -11,6 +12,7 @@ mod input;
 mod interrupt;
 mod options;
 mod output;
+mod pagerank;
 mod partition;
 mod progress;
 mod report;
@@ -35,6 +37,10 @@ enum Command {
     Bfs(bfs::Arguments),
     /// Shortest paths: distances and predecessors.
     Sssp(sssp::Arguments),
+    /// PageRank: the chance to be at a vertex after many steps.
+    Pagerank(pagerank::Arguments),
+    /// Connected components, in which directions of arcs do not count.
+    Cc(cc::Arguments),
     /// Predicate-based filtering of numbers over a scatter and a gather router.
     Filter(filter::Arguments),
     /// Makes a graph: symmetric, without self-loops, the same for a seed.
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
         Command::Sssp(arguments) => sssp::run(&arguments),
+        Command::Pagerank(arguments) => pagerank::run(&arguments),
+        Command::Cc(arguments) => cc::run(&arguments),
         Command::Filter(arguments) => filter::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),

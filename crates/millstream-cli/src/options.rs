@@ -92,6 +92,15 @@ impl Spread {
         }
     }
 
+    /// The partition that `--partitioner` asks for, if it is given.
+    pub(crate) fn chosen_partition(
+        &self,
+        graph: &CsrGraph,
+        parts: usize,
+    ) -> Option<Result<Partition, Error>> {
+        self.partitioner.map(|partitioner| partitioner.divide(graph, parts))
+    }
+
     pub(crate) fn routing(&self) -> Routing {
         match self.routing {
             RoutingOption::Ring => Routing::Ring,

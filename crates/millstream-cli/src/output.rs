@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use millstream::bfs::UNREACHED;
-use millstream::worklist::WorklistStatistics;
+use millstream::worklist::{DeviceStatistics, WorklistStatistics};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -40,13 +40,17 @@ pub(crate) fn links(statistics: &[millstream::flow::LinkStatistics]) -> Vec<Link
 }
 
 pub(crate) fn per_device(statistics: &WorklistStatistics) -> Vec<PerDevice> {
-    let device = |device: &millstream::worklist::DeviceStatistics| PerDevice {
+    devices(&statistics.devices)
+}
+
+pub(crate) fn devices(statistics: &[DeviceStatistics]) -> Vec<PerDevice> {
+    let device = |device: &DeviceStatistics| PerDevice {
         work_items: device.work_items,
         sent: device.sent,
         received: device.received,
         filtered: device.filtered,
     };
-    statistics.devices.iter().map(device).collect()
+    statistics.iter().map(device).collect()
 }
 
 /// Prints an answer, as one JSON object or as a table.
@@ -119,6 +123,16 @@ impl VertexValue for u64 {
 impl VertexValue for f32 {
     const NONE: f32 = f32::INFINITY;
     const NUMPY: &str = "<f4";
+
+    fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
+        writer.write_all(&self.to_le_bytes())
+    }
+}
+
+impl VertexValue for f64 {
+    // Equal to no number: every vertex has one.
+    const NONE: f64 = f64::NAN;
+    const NUMPY: &str = "<f8";
 
     fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
         writer.write_all(&self.to_le_bytes())

@@ -72,11 +72,11 @@ impl<R: Real> PushGraph<R> {
         let vertices = self.graph.vertices() as usize;
         // Half of the tolerance for residuals, half for the dangling vertices.
         let threshold = options.tolerance / (2.0 * vertices as f64);
-        let settings = Settings { damping: options.damping, threshold };
-        let mut residuals: Vec<R> = teleport(self.partition(), options)
-            .into_iter()
-            .map(|chance| R::from_f64((1.0 - options.damping) * chance))
-            .collect();
+        let given = teleport(self.partition(), options).into_iter();
+        let given: Vec<f64> = given.map(|chance| (1.0 - options.damping) * chance).collect();
+        let top = given.iter().copied().fold(0.0, f64::max);
+        let settings = Settings { damping: options.damping, threshold, top };
+        let mut residuals: Vec<R> = given.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings)?;
         let program = Arc::new(Push::<R>::new(&self.graph));
         let mut counts = WorklistCounts::default();
@@ -90,6 +90,7 @@ impl<R: Real> PushGraph<R> {
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist =
                 options.worklist.worklist(context, program, problems.clone(), vertices);
+            let worklist = worklist.delta(Some(1));
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();

@@ -16,6 +16,7 @@
 //! ```
 
 pub use millstream_bfs as bfs;
+pub use millstream_cc as cc;
 pub use millstream_device as device;
 pub use millstream_flow as flow;
 pub use millstream_graph as graph;
@@ -27,6 +28,7 @@ pub use millstream_worklist as worklist;
 /// What most programs need.
 pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
+    pub use millstream_cc::{Cc, CcOptions, CcResult};
     pub use millstream_device::{
         Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
     };

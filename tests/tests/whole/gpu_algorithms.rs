@@ -1,13 +1,14 @@
 //! Every algorithm on the devices that `MILLSTREAM_TEST_DEVICES` names
 //! (`cuda:0x4`, `cuda:0-3`, `cuda:0,host:1`); on four host devices without it.
 
+use millstream::cc::CcOptions;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Weights, partition, source};
 use millstream::sssp::{Delta, SsspOptions};
 use millstream::worklist::Routing;
 
-use crate::{awkward, pagerank, sssp};
+use crate::{awkward, cc, pagerank, sssp};
 
 fn context() -> Context {
     let list = std::env::var("MILLSTREAM_TEST_DEVICES").unwrap_or("host:4".into());
@@ -93,8 +94,37 @@ fn pagerank_on_generated_graphs() {
                 let result = pagerank::run(&context, &graph, options.clone()).unwrap();
                 let what = format!("{name}, {algorithm:?}, weighted {weighted}, to {tolerance:e}");
                 pagerank::check(&what, &graph, &options, &result);
-                println!("{what}: {} iterations in {:?}", result.iterations, result.run_time);
+                let items: u64 = result.devices.iter().map(|device| device.work_items).sum();
+                let (iterations, time) = (result.iterations, result.run_time);
+                println!("{what}: {iterations} iterations, {items} work items in {time:?}");
             }
         }
+    }
+}
+
+#[test]
+fn components_of_awkward_graphs() {
+    let context = context();
+    for (name, graph) in awkward::graphs() {
+        for options in [CcOptions::default(), cc::tiny()] {
+            let parts = partition::random(&graph, context.devices().len(), 1);
+            cc::check(name, &graph, &options, &cc::run(&context, &graph, parts, options));
+            let streamed = cc::run_streamed(&context, &graph, options).unwrap();
+            cc::check(&format!("{name}, streamed"), &graph, &options, &streamed);
+        }
+    }
+}
+
+#[test]
+fn components_of_generated_graphs() {
+    let context = context();
+    for (name, graph) in generated() {
+        let options = CcOptions::default();
+        let parts = partition::automatic(&graph, context.devices().len());
+        let resident = cc::run(&context, &graph, parts, options);
+        cc::check(name, &graph, &options, &resident);
+        let streamed = cc::run_streamed(&context, &graph, options).unwrap();
+        cc::check(&format!("{name}, streamed"), &graph, &options, &streamed);
+        println!("{name}: {:?} resident, {:?} streamed", resident.run_time, streamed.run_time);
     }
 }

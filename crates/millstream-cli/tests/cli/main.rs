@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bfs;
+mod cc;
 mod common;
 mod exits;
 mod files;
 mod graphs;
 mod interrupt;
 mod others;
+mod pagerank;
 mod sssp;
