@@ -45,4 +45,5 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
-pub const HEADERS: &[Source] = &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, RELAXATION, FILTER, PEER_RING];
+pub const HEADERS: &[Source] =
+    &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, RELAXATION, FILTER, PEER_RING];

@@ -158,9 +158,10 @@ impl Cc {
         let search = Search::new(context, vertices, options)?;
         let router = search.graph.router::<Edge>(first_available())?;
         let feed = router.sender(context.host())?;
-        let arcs = context.devices().iter().map(|device| {
-            Ok(Arcs::Streamed(router.receiver(device, search.buffers)?))
-        });
+        let arcs = context
+            .devices()
+            .iter()
+            .map(|device| Ok(Arcs::Streamed(router.receiver(device, search.buffers)?)));
         let arcs = arcs.collect::<Result<_, FlowError>>()?;
         let mut fault = None;
         let edges = checked(edges.into_iter(), vertices, &mut fault);

@@ -70,24 +70,20 @@ pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> =
 /// scratch memory that are 0 between kernels, and a word of the host for the
 /// number of pairs.
 pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u32>, Shared<u32>)> =
-    Kernel::with_source(
-        "pairs",
-        source("pairs"),
-        |_, (parents, first, output, _, count)| {
-            let vertices = first..parents.len().min(first as usize + output.len()) as u32;
-            let mut found = 0;
-            for vertex in vertices {
-                let parent = parents[vertex as usize].load(Ordering::Relaxed);
-                if parent != vertex {
-                    output[found] = [vertex, parent];
-                    found += 1;
-                }
+    Kernel::with_source("pairs", source("pairs"), |_, (parents, first, output, _, count)| {
+        let vertices = first..parents.len().min(first as usize + output.len()) as u32;
+        let mut found = 0;
+        for vertex in vertices {
+            let parent = parents[vertex as usize].load(Ordering::Relaxed);
+            if parent != vertex {
+                output[found] = [vertex, parent];
+                found += 1;
             }
-            // Release: the host reads it when the kernel is over.
-            count[0].store(found as u32, Ordering::Release);
-            Ok(())
-        },
-    );
+        }
+        // Release: the host reads it when the kernel is over.
+        count[0].store(found as u32, Ordering::Release);
+        Ok(())
+    });
 
 /// Arcs of a block.
 const ARCS: usize = 1 << 14;

@@ -108,7 +108,5 @@ fn arcs(graph: &CsrGraph) -> impl Iterator<Item = (u32, u32)> {
 
 fn table(report: &Report) -> String {
     let largest = format!("{} vertices", report.largest);
-    report
-        .common
-        .table(&[("components", report.components.to_string()), ("largest", largest)])
+    report.common.table(&[("components", report.components.to_string()), ("largest", largest)])
 }

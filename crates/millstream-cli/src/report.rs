@@ -90,10 +90,8 @@ impl Common {
     /// The table of an answer: `found` says what it is.
     pub(crate) fn table(&self, found: &[(&str, String)]) -> String {
         let size = format!("{} vertices, {} arcs", self.vertices, self.edges);
-        let mut rows = vec![
-            ("graph", format!("{}, {size}", self.graph)),
-            ("devices", self.devices.join(" ")),
-        ];
+        let mut rows =
+            vec![("graph", format!("{}, {size}", self.graph)), ("devices", self.devices.join(" "))];
         rows.extend(found.iter().cloned());
         rows.push(("time", format!("{:.3} ms", self.time_ms)));
         rows.push(("TEPS", format!("{:.3e}", self.teps)));

@@ -11,9 +11,7 @@ use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Packets, Spread};
-use crate::output::{
-    answer, check_writable, links, per_device, write_predecessors, write_values,
-};
+use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, arcs_reached};
 

@@ -142,12 +142,12 @@ impl PageRank {
                 let balanced = || partition::edge_balanced_blocks(graph, parts);
                 let partition = partition.unwrap_or_else(balanced);
                 match is_double {
-                    false => Uploaded::Push32(
-                        PushGraph::new(context, graph, partition, weighted).await?,
-                    ),
-                    true => Uploaded::Push64(
-                        PushGraph::new(context, graph, partition, weighted).await?,
-                    ),
+                    false => {
+                        Uploaded::Push32(PushGraph::new(context, graph, partition, weighted).await?)
+                    }
+                    true => {
+                        Uploaded::Push64(PushGraph::new(context, graph, partition, weighted).await?)
+                    }
                 }
             }
         };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use millstream_device::{Device, DeviceBuffer, Kernel, SharedBuffer, Stream};
-use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistics, Receiver, Sender};
+use millstream_flow::{
+    Buffers, Context, Error as FlowError, Graph, LinkStatistics, Receiver, Sender,
+};
 use millstream_graph::{CsrGraph, Partition, Weights};
 
 use crate::pagerank::Ranks;
@@ -50,8 +52,7 @@ impl<R: Real> PullGraph<R> {
         partition: Partition,
         is_weighted: bool,
     ) -> Result<PullGraph<R>> {
-        let inverse_row_weights =
-            by_new_id(&partition, &inverse_row_weights(graph, is_weighted));
+        let inverse_row_weights = by_new_id(&partition, &inverse_row_weights(graph, is_weighted));
         let renumbered = partition.is_renumbered().then(|| partition.renumber(transposed));
         let rows_of = renumbered.as_ref().unwrap_or(transposed);
         let mut parts = Vec::new();
@@ -120,11 +121,24 @@ impl<R: Real> PullGraph<R> {
         let gather_time = start.elapsed() - run_time;
         let links: Vec<LinkStatistics> = links.links();
         let converged = delta <= tolerance;
-        Ok(Ranks { ranks, iterations, delta, converged, links, devices: Vec::new(), run_time, gather_time })
+        Ok(Ranks {
+            ranks,
+            iterations,
+            delta,
+            converged,
+            links,
+            devices: Vec::new(),
+            run_time,
+            gather_time,
+        })
     }
 
     /// Everything that changes in a run: ranks start even.
-    async fn workers(&self, graph: &Graph, options: &PageRankOptions) -> Result<Vec<Worker<'_, R>>> {
+    async fn workers(
+        &self,
+        graph: &Graph,
+        options: &PageRankOptions,
+    ) -> Result<Vec<Worker<'_, R>>> {
         let devices = self.context.devices();
         let mut ends: Vec<_> = devices.iter().map(|_| (Vec::new(), Vec::new())).collect();
         let buffers = Buffers::bytes(options.worklist.packet_bytes).count(options.worklist.buffers);

@@ -102,15 +102,18 @@ struct PushPageRank {
         return crosses(problem, before, packet.value) ? Flags::keep : Flags::drop;
     }
 
+    __device__ static Real magnitude(Real value) { return value < 0 ? -value : value; }
+
     __device__ static bool crosses(const Problem& problem, Real before, Real value) {
         const Real threshold = Real(problem.threshold);
-        return before <= threshold && before + value > threshold;
+        return magnitude(before) <= threshold && magnitude(before + value) > threshold;
     }
 
     // Large residuals go first, halving from step to step: small ones come together
     // meanwhile, and are pushed once.
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
-        const Real residual = Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex]));
+        const Real residual =
+            magnitude(Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex])));
         if (!(residual > 0)) return 0;
         // A conversion stays in the range of the type.
         return __float2uint_rz(__log2f(float(problem.top / double(residual))));

@@ -74,7 +74,8 @@ pub struct View<'a, R: Real> {
     settings: Settings,
 }
 
-/// PageRank by pushing.
+/// PageRank by pushing. A residual, which may be negative, is what a vertex's rank
+/// must still change by before its successors have heard of it.
 #[derive(Debug)]
 pub(crate) struct Push<R> {
     /// First vertex of each device, and the number of vertices at the end.
@@ -99,7 +100,7 @@ impl<R> Push<R> {
 
 fn crosses<R: Real>(settings: &Settings, before: R, value: R) -> bool {
     let threshold = R::from_f64(settings.threshold);
-    before <= threshold && before + value > threshold
+    before.abs() <= threshold && (before + value).abs() > threshold
 }
 
 impl<R: Real> Program for Push<R> {
@@ -130,16 +131,7 @@ impl<R: Real> Program for Push<R> {
         ((offsets, targets, weights, inverse_row_weights), residuals, ranks, leaked, _, settings):
             <Self::Signature as Parameter>::View<'_>,
     ) -> View<'_, R> {
-        View {
-            offsets,
-            targets,
-            weights,
-            inverse_row_weights,
-            residuals,
-            ranks,
-            leaked,
-            settings,
-        }
+        View { offsets, targets, weights, inverse_row_weights, residuals, ranks, leaked, settings }
     }
 
     /// Whatever has come together for a vertex goes out at once. Takes it: every
@@ -169,7 +161,7 @@ impl<R: Real> Program for Push<R> {
     /// Large residuals go first, halving from step to step: small ones come
     /// together meanwhile, and are pushed once.
     fn priority(&self, view: &View<'_, R>, vertex: u32) -> u32 {
-        let residual = R::get(&view.residuals[vertex as usize]).to_f64();
+        let residual = R::get(&view.residuals[vertex as usize]).abs().to_f64();
         // A cast stays in the range of the type: nothing left is the first.
         let halvings = (view.settings.top / residual).log2();
         if residual > 0.0 { halvings as u32 } else { 0 }

@@ -1,5 +1,5 @@
-//! Rounds of pushing: what the dangling vertices have given is spread evenly
-//! between them.
+//! Rounds of pushing: between them, what the dangling vertices have given is spread
+//! evenly, where that matters.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use crate::pagerank::Ranks;
 use crate::push::{Problem, Push, Settings};
 use crate::real::Real;
-use crate::share::{by_new_id, inverse_row_weights, teleport};
+use crate::share::{by_new_id, even_inflow, inverse_row_weights, teleport};
 use crate::{PageRankOptions, Result};
 
 /// The graph on the devices, every row with the arcs that leave.
@@ -23,6 +23,19 @@ pub(crate) struct PushGraph<R: Real> {
     inverse: Vec<Arc<DeviceBuffer<R>>>,
     weights: Vec<Arc<DeviceBuffer<R>>>,
     boundaries: Vec<Arc<DeviceBuffer<u32>>>,
+    /// What each vertex gets along arcs when every vertex that has some has the same
+    /// rank, by new id: see [`even_inflow`].
+    inflow: Vec<f64>,
+    /// Whether no step leaves a vertex along an arc, by new id.
+    is_dangling: Vec<bool>,
+}
+
+/// Ranks and residuals to start from, by new id.
+struct Start {
+    ranks: Vec<f64>,
+    residuals: Vec<f64>,
+    /// Whether dangling vertices give nothing, and ranks are scaled at the end.
+    ignores_leaks: bool,
 }
 
 impl<R: Real> PushGraph<R> {
@@ -32,11 +45,21 @@ impl<R: Real> PushGraph<R> {
         partition: Partition,
         is_weighted: bool,
     ) -> Result<PushGraph<R>> {
-        let inverse = by_new_id(&partition, &inverse_row_weights(graph, is_weighted));
+        let inverse = inverse_row_weights(graph, is_weighted);
+        let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
+        let inverse = by_new_id(&partition, &inverse);
+        let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
-        let mut uploaded =
-            PushGraph { graph, inverse: vec![], weights: vec![], boundaries: vec![] };
+        let (inverse_row_weights, weights, boundaries) = (vec![], vec![], vec![]);
+        let mut uploaded = PushGraph {
+            graph,
+            inverse: inverse_row_weights,
+            weights,
+            boundaries,
+            inflow,
+            is_dangling,
+        };
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
@@ -70,41 +93,46 @@ impl<R: Real> PushGraph<R> {
     /// enough together.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
         let vertices = self.graph.vertices() as usize;
-        // Half of the tolerance for residuals, half for the dangling vertices.
-        let threshold = options.tolerance / (2.0 * vertices as f64);
-        let given = teleport(self.partition(), options).into_iter();
-        let given: Vec<f64> = given.map(|chance| (1.0 - options.damping) * chance).collect();
-        let top = given.iter().copied().fold(0.0, f64::max);
+        let Start { ranks, residuals, ignores_leaks } = self.start(options);
+        let threshold = match ignores_leaks {
+            // Ranks may sum to 1 - damping before they are scaled.
+            true => options.tolerance * (1.0 - options.damping) / vertices as f64,
+            // Half for residuals, half for the dangling vertices.
+            false => options.tolerance / (2.0 * vertices as f64),
+        };
+        let top = residuals.iter().map(|residual| residual.abs()).fold(0.0, f64::max);
         let settings = Settings { damping: options.damping, threshold, top };
-        let mut residuals: Vec<R> = given.into_iter().map(R::from_f64).collect();
-        let problems = self.problems(settings)?;
+        let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
+        let problems = self.problems(settings, ranks).await?;
         let program = Arc::new(Push::<R>::new(&self.graph));
         let mut counts = WorklistCounts::default();
         let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
-        let start = Instant::now();
+        let (mut ranks, start) = (Vec::new(), Instant::now());
         while delta > options.tolerance && iterations < options.max_iterations {
             self.upload_residuals(&problems, &residuals).await?;
-            let is_large = |residual: &R| residual.to_f64() > threshold;
+            let is_large = |residual: &R| residual.abs().to_f64() > threshold;
             let large = (0..vertices as u32).filter(|&v| is_large(&residuals[v as usize]));
             let initial: Vec<_> = large.map(|vertex| (program.owner_of(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
-            let worklist =
-                options.worklist.worklist(context, program, problems.clone(), vertices);
+            let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
             let worklist = worklist.delta(Some(1));
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();
             let buffers = problems.iter().map(|problem| problem.residuals.clone());
             let left = self.graph.gather(buffers).await?;
-            let leaked = self.take_leaked(&problems).await?;
             residuals = left.into_iter().map(R::from_bits).collect();
-            delta = leaked + residuals.iter().map(|residual| residual.to_f64()).sum::<f64>();
-            let share = R::from_f64(leaked / vertices as f64);
-            residuals.iter_mut().for_each(|residual| *residual = *residual + share);
+            ranks = self.ranks(&problems).await?;
+            let leaked = self.take_leaked(&problems).await?;
+            let left: f64 = residuals.iter().map(|residual| residual.abs().to_f64()).sum();
+            delta = match ignores_leaks {
+                true => left / ranks.iter().sum::<f64>(),
+                false => left + leaked.abs(),
+            };
+            let share = if ignores_leaks { 0.0 } else { leaked / vertices as f64 };
+            residuals.iter_mut().for_each(|residual| *residual = *residual + R::from_f64(share));
             iterations += 1;
         }
-        let mut ranks = self.ranks(&problems).await?;
-        // The rank that is still on its way is in proportion, nearly.
         let sum: f64 = ranks.iter().sum();
         ranks.iter_mut().for_each(|rank| *rank /= sum);
         let gather_time = start.elapsed() - run_time;
@@ -113,33 +141,58 @@ impl<R: Real> PushGraph<R> {
         Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
     }
 
-    fn problems(&self, settings: Settings) -> Result<Vec<Arc<Problem<R>>>> {
+    /// Where to start. Steps that follow no arc and lead to any vertex alike add
+    /// the same to each, so only the scale of ranks depends on how many such steps
+    /// there are: what dangling vertices give may be ignored, and ranks scaled at
+    /// the end. They start even then, but for dangling vertices, which start at
+    /// what they come to: the nearer, the less there is to push. For a
+    /// personalization everything starts at its vertices.
+    fn start(&self, options: &PageRankOptions) -> Start {
+        let PageRankOptions { damping, ref personalization, .. } = *options;
+        let vertices = self.graph.vertices() as usize;
+        if !personalization.is_empty() {
+            let teleport = teleport(self.partition(), options).into_iter();
+            let residuals = teleport.map(|chance| (1.0 - damping) * chance).collect();
+            return Start { ranks: vec![0.0; vertices], residuals, ignores_leaks: false };
+        }
+        let even = 1.0 / vertices as f64;
+        let given = |inflow: &f64| (1.0 - damping) * even + damping * inflow;
+        let start = |(inflow, &is_dangling): (&f64, &bool)| match is_dangling {
+            true => (given(inflow), 0.0),
+            false => (even, given(inflow) - even),
+        };
+        let (ranks, residuals) = self.inflow.iter().zip(&self.is_dangling).map(start).unzip();
+        Start { ranks, residuals, ignores_leaks: true }
+    }
+
+    async fn problems(&self, settings: Settings, ranks: Vec<f64>) -> Result<Vec<Arc<Problem<R>>>> {
+        let mut problems = Vec::new();
         let devices = self.graph.context().devices().iter();
-        devices
-            .zip(self.graph.parts())
-            .enumerate()
-            .map(|(place, (device, part))| {
-                Ok(Arc::new(Problem {
-                    offsets: Arc::clone(&part.offsets),
-                    targets: Arc::clone(&part.targets),
-                    weights: Arc::clone(&self.weights[place]),
-                    inverse_row_weights: Arc::clone(&self.inverse[place]),
-                    residuals: device.shared(self.graph.vertices() as usize)?,
-                    ranks: device.shared(self.partition().range(place).len())?,
-                    leaked: device.shared(1)?,
-                    boundaries: Arc::clone(&self.boundaries[place]),
-                    settings,
-                }))
-            })
-            .collect()
+        for (place, (device, part)) in devices.zip(self.graph.parts()).enumerate() {
+            let own = self.partition().range(place);
+            let own = &ranks[own.start as usize..own.end as usize];
+            let bits: Vec<R::Bits> = own.iter().map(|&r| R::from_f64(r).to_bits()).collect();
+            let ranks = device.shared(bits.len())?;
+            let stream = device.stream()?;
+            stream.upload_shared(bits, &ranks, 0..ranks.len())?;
+            stream.record()?.completed().await?;
+            problems.push(Arc::new(Problem {
+                offsets: Arc::clone(&part.offsets),
+                targets: Arc::clone(&part.targets),
+                weights: Arc::clone(&self.weights[place]),
+                inverse_row_weights: Arc::clone(&self.inverse[place]),
+                residuals: device.shared(self.graph.vertices() as usize)?,
+                ranks,
+                leaked: device.shared(1)?,
+                boundaries: Arc::clone(&self.boundaries[place]),
+                settings,
+            }));
+        }
+        Ok(problems)
     }
 
     /// Gives every owner its residuals; all others are 0, as everything is sent.
-    async fn upload_residuals(
-        &self,
-        problems: &[Arc<Problem<R>>],
-        residuals: &[R],
-    ) -> Result<()> {
+    async fn upload_residuals(&self, problems: &[Arc<Problem<R>>], residuals: &[R]) -> Result<()> {
         let devices = self.graph.context().devices().iter().zip(problems);
         for (place, (device, problem)) in devices.enumerate() {
             let own = self.partition().range(place);

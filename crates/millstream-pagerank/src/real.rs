@@ -8,14 +8,7 @@ use millstream_device::{AtomicPod, Pod};
 
 /// f32 or f64, in memory that many kernels change at once.
 pub(crate) trait Real:
-    Pod
-    + Send
-    + Sync
-    + std::fmt::Debug
-    + PartialOrd
-    + Add<Output = Self>
-    + Mul<Output = Self>
-    + Sum
+    Pod + Send + Sync + std::fmt::Debug + PartialOrd + Add<Output = Self> + Mul<Output = Self> + Sum
 {
     /// Whether it has 64 bits.
     const IS_DOUBLE: bool;
@@ -26,6 +19,7 @@ pub(crate) trait Real:
 
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
+    fn abs(self) -> Self;
     fn to_bits(self) -> Self::Bits;
     fn from_bits(bits: Self::Bits) -> Self;
     /// The value now.
@@ -50,6 +44,10 @@ macro_rules! real {
 
             fn to_f64(self) -> f64 {
                 self.into()
+            }
+
+            fn abs(self) -> $real {
+                <$real>::abs(self)
             }
 
             fn to_bits(self) -> $bits {

@@ -22,6 +22,25 @@ pub(crate) fn inverse_row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f6
     (0..graph.vertices()).map(|vertex| inverse(row_weight(vertex))).collect()
 }
 
+/// What each vertex gets along arcs, without damping, when all vertices have the
+/// same rank and ranks sum to 1. By original id.
+pub(crate) fn even_inflow(graph: &CsrGraph, inverse: &[f64], is_weighted: bool) -> Vec<f64> {
+    let even = 1.0 / f64::from(graph.vertices());
+    let mut inflow = vec![0.0; graph.vertices() as usize];
+    for vertex in 0..graph.vertices() {
+        let share = even * inverse[vertex as usize];
+        for arc in graph.row(vertex) {
+            let weight = match graph.weights().filter(|_| is_weighted) {
+                None => 1.0,
+                Some(Weights::Integer(weights)) => f64::from(weights[arc]),
+                Some(Weights::Real(weights)) => f64::from(weights[arc]),
+            };
+            inflow[graph.targets()[arc] as usize] += share * weight;
+        }
+    }
+    inflow
+}
+
 /// The probability of each vertex, by new id, for a step that follows no arc.
 pub(crate) fn teleport(partition: &Partition, options: &PageRankOptions) -> Vec<f64> {
     let vertices = partition.vertices() as usize;

@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(integer(u32::MAX - 3, 1), u32::MAX - 2);
         assert_eq!(integer(u32::MAX - 3, 9), IntegerDistances::TOO_FAR);
         assert_eq!(integer(IntegerDistances::TOO_FAR, 0), IntegerDistances::TOO_FAR);
-        let real = |distance: f32, weight| RealDistances::extended(distance.to_bits(), &[weight], 0);
+        let real =
+            |distance: f32, weight| RealDistances::extended(distance.to_bits(), &[weight], 0);
         assert_eq!(real(0.25, 0.5), 0.75f32.to_bits());
         assert_eq!(real(f32::MAX, f32::MAX), RealDistances::TOO_FAR);
         assert_eq!(real(0.0, -0.0), 0);

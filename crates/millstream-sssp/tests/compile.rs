@@ -2,8 +2,8 @@
 //! which needs NVRTC and no GPU; none may spill registers. Skipped without NVRTC
 //! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
-use millstream_sssp::cuda_sources;
 use millstream_device::Error;
+use millstream_sssp::cuda_sources;
 
 #[test]
 fn every_kernel_compiles_without_spills() {

@@ -114,9 +114,11 @@ fn what_does_not_converge_says_so() {
     options.max_iterations = 3;
     let result = run(&host(2), &graph, options.clone()).unwrap();
     assert!(!result.converged && result.iterations == 3 && result.delta > options.tolerance);
-    // Vertices without arcs: what they give must be spread again and again.
+    // With a personalization, what vertices without arcs give must be spread again
+    // and again.
     options.algorithm = Algorithm::Push;
     options.max_iterations = 1;
+    options.personalization = vec![0];
     let dangling = CsrGraph::from_edges(100, &[(0, 1)]).unwrap();
     let result = run(&host(2), &dangling, options).unwrap();
     assert!(!result.converged && result.iterations == 1);

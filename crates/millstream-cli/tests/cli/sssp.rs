@@ -48,7 +48,10 @@ fn distances_and_predecessors_go_to_files() {
     assert_eq!(folder.text("predecessors"), "0 inf\n1 2\n2 0\n3 1\n4 inf\n");
     assert_eq!(run(&real, &[]), "0 0\n1 3.25\n2 0.25\n3 3.25\n4 inf\n");
     assert_eq!(run(&graph, &["--cutoff", "4", "--delta", "1"]), "0 0\n1 inf\n2 2\n3 inf\n4 inf\n");
-    assert_eq!(run(&graph, &["--weights", "unit", "--delta", "off"]), "0 0\n1 1\n2 1\n3 2\n4 inf\n");
+    assert_eq!(
+        run(&graph, &["--weights", "unit", "--delta", "off"]),
+        "0 0\n1 1\n2 1\n3 2\n4 inf\n"
+    );
 }
 
 #[test]
