@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
 failed=0
 for list in "$@"; do
-    cases=$(./whole --list --format terse gpus:: | sed -n 's/: test$//p')
+    cases=$(./whole --list --format terse gpu | sed -n 's/: test$//p')
     for case in $cases; do
         start=$(date +%s%N)
         if output=$(MILLSTREAM_TEST_DEVICES=$list timeout 60 ./whole --exact "$case" --nocapture 2>&1)

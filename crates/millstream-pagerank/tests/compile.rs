@@ -2,6 +2,8 @@
 //! which needs NVRTC and no GPU; none may spill registers. Skipped without NVRTC
 //! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
+#![allow(clippy::panic)]
+
 use millstream_device::{CudaSource, Error};
 use millstream_pagerank::{pull_cuda_sources, push_cuda_sources};
 
