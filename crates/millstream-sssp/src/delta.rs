@@ -17,9 +17,8 @@ pub enum Delta {
     Step(f64),
 }
 
-/// Arcs that leave the vertices of a step together, roughly: enough to keep
-/// devices busy.
-const ARCS_A_STEP: f64 = 32.0;
+/// Measured: see `docs/decisions/0009-automatic-delta.md`.
+const FACTOR: f64 = 80.0;
 
 impl Delta {
     /// The step; `None` without priorities.
@@ -37,6 +36,9 @@ impl Delta {
 
 /// The automatic step of a graph with weights that are distances: the longer the
 /// arcs and the fewer, the larger. `None` if all weights are 0.
+///
+/// The more arcs leave a vertex, the shorter shortest paths are, and the more
+/// vertices a step of the same distance holds.
 pub(crate) fn automatic(graph: &CsrGraph) -> Option<f64> {
     let sum: f64 = match graph.weights()? {
         Weights::Integer(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
@@ -44,7 +46,7 @@ pub(crate) fn automatic(graph: &CsrGraph) -> Option<f64> {
     };
     let arcs = graph.arcs() as f64;
     let (weight, degree) = (sum / arcs, arcs / f64::from(graph.vertices()));
-    let step = ARCS_A_STEP * weight / degree;
+    let step = FACTOR * weight / (degree * degree);
     // Also refuses what has no mean: a graph without arcs.
     (step > 0.0 && (1.0 / step as f32).is_normal()).then_some(step)
 }
@@ -59,7 +61,7 @@ mod tests {
             let edges: Vec<_> = (1..leaves).map(|leaf| (0, leaf, weight)).collect();
             automatic(&CsrGraph::from_weighted_edges(leaves, &edges).unwrap())
         };
-        assert_eq!(star(2, 10), Some(640.0));
+        assert_eq!(star(2, 10), Some(3200.0));
         assert!(star(2, 20) > star(2, 10) && star(9, 10) < star(2, 10));
         assert_eq!((star(5, 0), star(1, 1)), (None, None));
     }
