@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod awkward;
+mod bfs;
 mod cc;
 mod datasets;
 mod delayed_runs;
