@@ -1,5 +1,6 @@
 // Connected components by hooking and pointer jumping (Ben-Nun et al., Groute, ACM
-// TOPC 7(3), art. 18, 2020, section 5.1.4); the twin of `kernels.rs`.
+// TOPC 7(3), art. 18, 2020, section 5.1.4); the twin of `kernels.rs` and `hooking.rs`,
+// whose README has the protocol.
 //
 // Every vertex has a parent that is not larger; a root is its own. A root is only
 // ever hooked to a smaller one, by compare-and-exchange, so that a tree's root is

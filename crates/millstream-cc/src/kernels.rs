@@ -1,9 +1,10 @@
-//! Hooking and pointer jumping \[G §5.1.4\]: the twins of `cc.cuh`, which has the
-//! protocol.
+//! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use millstream_device::{CudaSource, Grid, Kernel, Read, Shared, Value, Write};
+
+use crate::hooking::{find_root, hook};
 
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
@@ -87,34 +88,6 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
 
 /// Arcs of a block.
 const ARCS: usize = 1 << 14;
-
-fn find_root(parents: &[AtomicU32], mut vertex: u32) -> u32 {
-    let parent_of = |vertex: u32| parents[vertex as usize].load(Ordering::Relaxed);
-    loop {
-        let parent = parent_of(vertex);
-        let grandparent = parent_of(parent);
-        if parent == grandparent {
-            return parent;
-        }
-        parents[vertex as usize].store(grandparent, Ordering::Relaxed);
-        vertex = grandparent;
-    }
-}
-
-fn hook(parents: &[AtomicU32], mut from: u32, mut to: u32) {
-    loop {
-        (from, to) = (find_root(parents, from), find_root(parents, to));
-        if from == to {
-            return;
-        }
-        let (larger, smaller) = (from.max(to), from.min(to));
-        let order = Ordering::Relaxed;
-        let root = &parents[larger as usize];
-        if root.compare_exchange(larger, smaller, order, order).is_ok() {
-            return;
-        }
-    }
-}
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {

@@ -6,8 +6,10 @@
 
 mod cc;
 mod error;
+mod hooking;
 mod kernels;
 mod solver;
+mod sync;
 
 pub use cc::{Cc, CcOptions, CcResult};
 pub use error::{Error, Result};
