@@ -43,7 +43,7 @@ fn main() -> Result<(), millstream::flow::Error> {
         Ok::<_, millstream::flow::Error>(sum)
     });
     let sum = context.block_on(sum)??;
-    assert_eq!(sum, (0..12_500u64).sum());
+    assert_eq!(sum, (0..12_500u64).sum::<u64>());
     println!("sum {sum}");
     Ok(())
 }

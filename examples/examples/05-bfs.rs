@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .flat_map(|child| [((child - 1) / 2, child), (child, (child - 1) / 2)])
         .collect();
     let graph = CsrGraph::from_edges(1024, &edges)?;
-    let context = Context::builder().devices(Devices::host(4)).build()?;
+    let context = Context::builder().devices(Devices::All).build()?;
     let runs = async {
         let mut options = BfsOptions::default();
         options.predecessors = true;

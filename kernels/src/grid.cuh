@@ -13,6 +13,13 @@ __device__ __forceinline__ u64 thread_in_grid() {
 
 __device__ __forceinline__ u64 threads_in_grid() { return u64(gridDim.x) * blockDim.x; }
 
+// Threads that the device runs at once, at most.
+__device__ __forceinline__ u32 most_threads() {
+    u32 multiprocessors;
+    asm("mov.u32 %0, %%nsmid;" : "=r"(multiprocessors));
+    return multiprocessors * 2048;
+}
+
 // The place of each selected thread among the selected threads of its warp, added
 // to `counter` once for the warp. The warp's threads that reach this together
 // take part, in blocks of one dimension.

@@ -33,6 +33,8 @@ pub const GRID: Source = source!("grid.cuh");
 pub const SPAN: Source = source!("span.cuh");
 /// Queues of work-items whose truth is a bit for each item.
 pub const QUEUE: Source = source!("queue.cuh");
+/// Arcs of items that have very many, visited by all warps.
+pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
 /// The host-driven worklist's kernels (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
@@ -46,4 +48,4 @@ pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
 pub const HEADERS: &[Source] =
-    &[ATOMICS, GRID, SPAN, QUEUE, WORKLIST, RELAXATION, FILTER, PEER_RING];
+    &[ATOMICS, GRID, SPAN, QUEUE, SHARED_ARCS, WORKLIST, RELAXATION, FILTER, PEER_RING];

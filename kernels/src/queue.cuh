@@ -15,6 +15,7 @@ struct Queue {
     u64 words;
     // A ring of items plus one; 0 is an entry reserved and not written yet.
     u32* entries;
+    // A power of two: places stay when positions wrap around.
     u32 capacity;
     u32* control;
 
@@ -35,11 +36,16 @@ struct Queue {
         base = __shfl_sync(group, base, leader);
         room = __shfl_sync(group, room, leader);
         const u32 place = __popc(news & ((1u << lane()) - 1));
-        // Release: pairs with the acquire in `entry`.
+        // Relaxed: the bit publishes the value, the entry says where it is.
         if (is_new && place < room) {
-            store_release_gpu(entries + (base + place) % capacity, item + 1);
+            store_relaxed_gpu(entries + ((base + place) & (capacity - 1)), item + 1);
         }
         return is_new;
+    }
+
+    // Entries, about as many as they are.
+    __device__ u32 length() const {
+        return load_relaxed_gpu(control + tail) - load_relaxed_gpu(control + head);
     }
 
     // Takes an item out of the queue: clears its bit, after which its value must
@@ -59,9 +65,9 @@ struct Queue {
     // Empties the entry at a position and returns its item. Whoever reserved it is
     // about to write it.
     __device__ u32 entry(u32 position) const {
-        u32* const place = entries + position % capacity;
+        u32* const place = entries + (position & (capacity - 1));
         u32 item;
-        while ((item = load_acquire_gpu(place)) == 0) {
+        while ((item = load_relaxed_gpu(place)) == 0) {
         }
         store_relaxed_gpu(place, u32(0));
         return item - 1;
@@ -72,24 +78,24 @@ struct Queue {
     // overflow, after their bits are set.
     __device__ u32 reserve(u32 count, u32* base) const {
         u32 from = load_relaxed_gpu(control + tail);
+        // Acquire: pairs with the release of the head.
+        const u32 used = from - load_acquire_gpu(control + head);
+        // The tail may be older than the head.
+        if (used <= capacity && capacity - used > most_threads()) {
+            // Everybody may add at once, and there is room still.
+            *base = fetch_add_relaxed_gpu(control + tail, count);
+            return count;
+        }
         for (;;) {
-            // Acquire: pairs with the release of the head.
-            const u32 used = from - load_acquire_gpu(control + head);
-            // The tail may be older than the head.
-            const u32 left = used > capacity ? 0 : capacity - used;
+            const u32 now_used = from - load_acquire_gpu(control + head);
+            const u32 left = now_used > capacity ? 0 : capacity - now_used;
             const u32 room = left < count ? left : count;
-            if (room == 0) {
-                const u32 now = load_relaxed_gpu(control + tail);
-                if (now != from) {
-                    from = now;
-                    continue;
-                }
-            } else {
-                const u32 before = compare_exchange_acq_rel_gpu(control + tail, from, from + room);
-                if (before != from) {
-                    from = before;
-                    continue;
-                }
+            const u32 before = room == 0
+                                   ? load_relaxed_gpu(control + tail)
+                                   : compare_exchange_relaxed_gpu(control + tail, from, from + room);
+            if (before != from) {
+                from = before;
+                continue;
             }
             if (room < count) fetch_add_acq_rel_gpu(control + overflowed, count - room);
             *base = from;
@@ -151,11 +157,11 @@ struct Snapshot {
     }
 
     // Calls `use(is_item, item)` for everything to consume, all lanes of a warp
-    // together.
+    // together. Every warp gets as many as any other.
     template <class Use>
     __device__ void for_each(const Queue& queue, Use use) const {
         const u64 rounds = (count + threads_in_grid() - 1) / threads_in_grid();
-        u64 at = thread_in_grid();
+        u64 at = lane() * (threads_in_grid() / 32) + thread_in_grid() / 32;
         for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
             const bool is_item = at < count;
             use(is_item, is_item ? queue.entry(head + u32(at)) : 0);

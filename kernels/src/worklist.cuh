@@ -17,6 +17,7 @@
 #pragma once
 
 #include "queue.cuh"
+#include "shared_arcs.cuh"
 
 namespace millstream {
 
@@ -49,6 +50,8 @@ enum Status {
     lowest_deferred = counters,
     fault,
     packed,
+    ready_entries,
+    deferred_entries,
     ready_news,
     outbox_news,
 };
@@ -56,8 +59,9 @@ enum Status {
 constexpr u64 passed_alone = 1;
 constexpr u64 passed_to_nobody = 2;
 
-// Words of a task's scratch memory, 0 between kernels.
-enum Scratch { snapshot, ticket, places, lowest };
+// Words of a task's scratch memory, 0 between kernels; a worker has shared arcs
+// after them.
+enum Scratch { snapshot, ticket, places, scratch_words };
 
 enum Queues { ready_queue, deferred_queue, outbox_queues };
 
@@ -91,11 +95,13 @@ template <class Program>
 struct Worklist {
     const Common<Program>& common;
     Tally& tally;
+    // Items of a higher priority value are deferred.
+    const u32 threshold;
     // Counts of this thread.
     u32 count[counters];
 
-    __device__ Worklist(const Common<Program>& common, Tally& tally)
-        : common(common), tally(tally), count{} {
+    __device__ Worklist(const Common<Program>& common, Tally& tally, u32 threshold)
+        : common(common), tally(tally), threshold(threshold), count{} {
         for (u32 at = threadIdx.x; at < counters; at += blockDim.x) tally.count[at] = 0;
         for (u32 at = threadIdx.x; at <= outboxes(); at += blockDim.x) tally.news[at] = 0;
         __syncthreads();
@@ -118,12 +124,43 @@ struct Worklist {
         compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
     }
 
-    // Makes an item ready. The lanes of a warp call this together.
+    __device__ SharedArcs<typename Program::State> shared_arcs() const {
+        const u64 len = common.scratch.len;
+        if (len <= scratch_words) return {Span<u64>{nullptr, 0}};
+        return {Span<u64>{common.scratch.items + scratch_words, len - scratch_words}};
+    }
+
+    // Makes an item ready, or defers it. The lanes of a warp call this together.
     __device__ void keep(bool selected, u32 item) {
+        const u32 priority = selected ? Program::priority(common.problem, item) : 0;
+        defer(selected && priority > threshold, item, priority);
+        selected = selected && priority <= threshold;
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
         if (!queue(ready_queue).push(group, item)) count[consumed] += 1;
         tally.news[0] = 1;
+    }
+
+    // Defers an item. The lanes of a warp call this together.
+    __device__ void defer(bool selected, u32 item, u32 priority) {
+        const u32 group = __ballot_sync(~0u, selected);
+        if (!selected) return;
+        const bool is_new = queue(deferred_queue).push(group, item);
+        count[deferred_in] += is_new;
+        count[consumed] += !is_new;
+        const u64 least = __reduce_min_sync(group, priority);
+        if (lane() == __ffs(group) - 1) lower_deferred(least);
+    }
+
+    // A priority up to the threshold is from before the threshold rose.
+    __device__ void lower_deferred(u64 priority) const {
+        u64* const word = &common.status[lowest_deferred];
+        u64 known = load_relaxed_gpu(word);
+        while (known <= threshold || priority < known) {
+            const u64 before = compare_exchange_relaxed_gpu(word, known, priority);
+            if (before == known) return;
+            known = before;
+        }
     }
 
     // Queues an item for the next device or its owner. The lanes of a warp call
@@ -178,18 +215,12 @@ struct Worklist {
     }
 
     // Processes ready items up to the threshold, one for each lane of a warp.
-    __device__ void process(bool is_item, u32 item, u32 threshold) {
+    __device__ void process(bool is_item, u32 item) {
         bool runs = is_item && queue(ready_queue).claim(item);
         const u32 priority = runs ? Program::priority(common.problem, item) : 0;
         const bool defers = runs && priority > threshold;
-        const u32 deferring = __ballot_sync(~0u, defers);
-        if (defers) {
-            fetch_min_relaxed_gpu(&common.status[lowest_deferred], u64(priority));
-            const bool is_new = queue(deferred_queue).push(deferring, item);
-            count[deferred_in] += is_new;
-            count[consumed] += !is_new;
-            runs = false;
-        }
+        defer(defers, item, priority);
+        runs = runs && !defers;
         u64 first = 0;
         u64 last = 0;
         typename Program::State state{};
@@ -203,6 +234,9 @@ struct Worklist {
             state = Program::begin(common.problem, common.here, item, &first, &last);
             count[work_items] += 1;
             count[consumed] += 1;
+            if (last - first >= shared_arcs().many && shared_arcs().add(first, last, state)) {
+                last = first;
+            }
         }
         visit_arcs(first, last, state);
     }
@@ -227,16 +261,20 @@ struct Worklist {
             const u32 before = __shfl_sync(~0u, end - degree, owner);
             const u64 from = __shfl_sync(~0u, first, owner);
             const typename Program::State its = __shfl_sync(~0u, state, owner);
-            u32 target = 0;
-            bool emits = false;
-            if (at < total) {
-                emits = Program::visit(common.problem, common.here, its, from + (at - before),
-                                       &target, &count[filtered]);
-            }
-            if (__any_sync(~0u, emits)) split_send(emits, target);
+            visit(at < total, from + (at - before), its);
         }
     }
 
+    // Visits one arc for each lane of a warp.
+    __device__ void visit(bool is_arc, u64 arc, typename Program::State state) {
+        u32 target = 0;
+        bool emits = false;
+        if (is_arc) {
+            emits = Program::visit(common.problem, common.here, state, arc, &target,
+                                   &count[filtered]);
+        }
+        if (__any_sync(~0u, emits)) split_send(emits, target);
+    }
 
     // Splits one packet for each lane of a warp \[G section 4.3\].
     __device__ void split_receive(bool is_packet, const typename Program::Packet* packet) {
@@ -261,20 +299,11 @@ struct Worklist {
         if (__any_sync(~0u, passes)) pass(passes, item);
     }
 
-    // Makes deferred items up to the threshold ready.
-    __device__ void undefer(bool is_item, u32 item, u32 threshold) {
-        const Queue deferred = queue(deferred_queue);
-        const bool claimed = is_item && deferred.claim(item);
-        const u32 priority = claimed ? Program::priority(common.problem, item) : 0;
-        const bool stays = claimed && priority > threshold;
-        const u32 staying = __ballot_sync(~0u, stays);
-        if (stays) {
-            fetch_max_relaxed_gpu(&common.scratch[lowest], u64(~priority));
-            deferred.push(staying, item);
-        }
-        const bool returns = claimed && !stays;
-        count[deferred_out] += returns;
-        keep(returns, item);
+    // Makes deferred items up to the threshold ready; the others are deferred anew.
+    __device__ void undefer(bool is_item, u32 item) {
+        const bool claimed = is_item && queue(deferred_queue).claim(item);
+        count[deferred_out] += claimed;
+        keep(claimed, item);
     }
 
     // Ends a block: tells the device what it counted, then what it queued. True
@@ -305,13 +334,19 @@ struct Worklist {
         return is_last;
     }
 
-    // What one thread of the last block does last.
+    // What one warp of the last block does last, after whatever one of its threads
+    // has done.
     __device__ void publish(u64 packed_items) {
-        common.scratch[ticket] = 0;
-        for (u64 at = 0; at < common.status.len; ++at) {
+        __syncwarp();
+        end();
+        for (u64 at = lane(); at < common.status.len; at += 32) {
             u64 word;
             if (at == packed) {
                 word = packed_items;
+            } else if (at == ready_entries) {
+                word = queue(ready_queue).length();
+            } else if (at == deferred_entries) {
+                word = queue(deferred_queue).length();
             } else if (at >= ready_news) {
                 // Acquire: pairs with the release of whoever raised it.
                 word = fetch_exchange_acq_rel_gpu(&common.status[at], u64(0));
@@ -321,12 +356,18 @@ struct Worklist {
             store_relaxed_sys(&common.report[at], word);
         }
     }
+
+    // What the last block does last if another kernel publishes for it.
+    __device__ void end() {
+        if (threadIdx.x == 0) common.scratch[ticket] = 0;
+    }
 };
 
 template <class Program>
-__device__ void insert_items(const Common<Program>& common, Span<const u32> items) {
+__device__ void insert_items(const Common<Program>& common, Span<const u32> items,
+                             u32 threshold) {
     __shared__ Tally tally;
-    Worklist<Program> worklist(common, tally);
+    Worklist<Program> worklist(common, tally, threshold);
     const u64 rounds = (items.len + threads_in_grid() - 1) / threads_in_grid();
     u64 at = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
@@ -334,32 +375,34 @@ __device__ void insert_items(const Common<Program>& common, Span<const u32> item
         worklist.count[produced] += is_item;
         worklist.keep(is_item, is_item ? items[at] : 0);
     }
-    if (worklist.finish_block() && threadIdx.x == 0) worklist.publish(0);
+    if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);
 }
 
 template <class Program>
 __device__ void process_items(const Common<Program>& common, u32 batch, u32 threshold) {
     __shared__ Tally tally;
-    Worklist<Program> worklist(common, tally);
+    Worklist<Program> worklist(common, tally, threshold);
     const Queue ready = worklist.queue(ready_queue);
     u64* const word = &common.scratch[snapshot];
     const Snapshot consumes = Snapshot::take(ready, word, batch);
-    consumes.for_each(ready, [&](bool is_item, u32 item) {
-        worklist.process(is_item, item, threshold);
-    });
-    if (worklist.finish_block() && threadIdx.x == 0) {
-        if (consumes.finish(ready, word, true)) {
-            store_release_gpu(&common.status[ready_news], u64(1));
-        }
-        worklist.publish(0);
+    consumes.for_each(ready, [&](bool is_item, u32 item) { worklist.process(is_item, item); });
+    worklist.shared_arcs().for_each(
+        [&](bool is_arc, u64 arc, typename Program::State state) {
+            worklist.visit(is_arc, arc, state);
+        });
+    if (!worklist.finish_block()) return;
+    worklist.shared_arcs().clear();
+    if (threadIdx.x == 0 && consumes.finish(ready, word, true)) {
+        store_release_gpu(&common.status[ready_news], u64(1));
     }
+    if (threadIdx.x < 32) worklist.publish(0);
 }
 
 template <class Program>
 __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
                             Span<typename Program::Packet> packets) {
     __shared__ Tally tally;
-    Worklist<Program> worklist(common, tally);
+    Worklist<Program> worklist(common, tally, ~0u);
     const Queue queue = worklist.queue(outbox_queues + outbox);
     u64* const word = &common.scratch[snapshot];
     const Snapshot consumes = Snapshot::take(queue, word, packets.len);
@@ -381,49 +424,47 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
             queue.put_back(item);
         }
     });
-    if (worklist.finish_block() && threadIdx.x == 0) {
-        const u64 wanted = load_relaxed_gpu(&common.scratch[places]);
-        const u64 count = wanted < packets.len ? wanted : packets.len;
+    if (!worklist.finish_block() || threadIdx.x >= 32) return;
+    const u64 wanted = load_relaxed_gpu(&common.scratch[places]);
+    const u64 count = wanted < packets.len ? wanted : packets.len;
+    __syncwarp();
+    if (threadIdx.x == 0) {
         common.scratch[places] = 0;
         if (consumes.finish(queue, word, wanted <= packets.len)) {
             store_release_gpu(&common.status[outbox_news + outbox], u64(1));
         }
         fetch_add_acq_rel_gpu(&common.status[sent], count);
-        worklist.publish(count);
     }
+    worklist.publish(count);
 }
 
 template <class Program>
 __device__ void split_received(const Common<Program>& common,
-                               Span<const typename Program::Packet> packets) {
+                               Span<const typename Program::Packet> packets, u32 threshold) {
     __shared__ Tally tally;
-    Worklist<Program> worklist(common, tally);
+    Worklist<Program> worklist(common, tally, threshold);
     const u64 rounds = (packets.len + threads_in_grid() - 1) / threads_in_grid();
     u64 at = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
         worklist.split_receive(at < packets.len, packets.items + at);
     }
-    if (worklist.finish_block() && threadIdx.x == 0) worklist.publish(0);
+    if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);
 }
 
+// A `process` follows on the same stream, which publishes.
 template <class Program>
 __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
     __shared__ Tally tally;
-    Worklist<Program> worklist(common, tally);
+    Worklist<Program> worklist(common, tally, threshold);
     const Queue deferred = worklist.queue(deferred_queue);
     u64* const word = &common.scratch[snapshot];
     const Snapshot consumes = Snapshot::take(deferred, word, ~u64(0));
-    consumes.for_each(deferred, [&](bool is_item, u32 item) {
-        worklist.undefer(is_item, item, threshold);
-    });
-    if (worklist.finish_block() && threadIdx.x == 0) {
-        // What stays is queued again: there is always something left then.
-        consumes.finish(deferred, word, true);
-        const u32 priority = ~u32(load_relaxed_gpu(&common.scratch[lowest]));
-        common.scratch[lowest] = 0;
-        store_relaxed_gpu(&common.status[lowest_deferred], u64(priority));
-        worklist.publish(0);
-    }
+    consumes.for_each(deferred,
+                      [&](bool is_item, u32 item) { worklist.undefer(is_item, item); });
+    if (!worklist.finish_block()) return;
+    // What stays is queued again: there is always something left then.
+    if (threadIdx.x == 0) consumes.finish(deferred, word, true);
+    worklist.end();
 }
 
 }  // namespace millstream
@@ -431,10 +472,11 @@ __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
 // The kernels of a program, under the names that the worklist launches.
 #define MILLSTREAM_WORKLIST(Program)                                                    \
     extern "C" __global__ __launch_bounds__(256, 4) void insert(                           \
-        millstream::Common<Program> common, millstream::Span<const millstream::u32> items) { \
-        millstream::insert_items(common, items);                                        \
+        millstream::Common<Program> common, millstream::Span<const millstream::u32> items, \
+        millstream::u32 threshold) {                                                    \
+        millstream::insert_items(common, items, threshold);                             \
     }                                                                                   \
-    extern "C" __global__ __launch_bounds__(256, 4) void process(                          \
+    extern "C" __global__ __launch_bounds__(256, 3) void process(                          \
         millstream::Common<Program> common, millstream::u32 batch,                      \
         millstream::u32 threshold) {                                                    \
         millstream::process_items(common, batch, threshold);                            \
@@ -446,8 +488,9 @@ __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
     }                                                                                   \
     extern "C" __global__ __launch_bounds__(256, 4) void split_receive(                    \
         millstream::Common<Program> common,                                             \
-        millstream::Span<const typename Program::Packet> packets) {                     \
-        millstream::split_received(common, packets);                                    \
+        millstream::Span<const typename Program::Packet> packets,                       \
+        millstream::u32 threshold) {                                                    \
+        millstream::split_received(common, packets, threshold);                         \
     }                                                                                   \
     extern "C" __global__ __launch_bounds__(256, 4) void undefer(                          \
         millstream::Common<Program> common, millstream::u32 threshold) {                \

@@ -10,9 +10,9 @@ use millstream::flow::{Counter, Error as FlowError, GraphStatistics, first_avail
 use millstream::prelude::*;
 use serde::Serialize;
 
+use crate::devices::DeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
-use crate::options::context;
 use crate::output::{Link, answer, facts, link_table, links};
 use crate::progress::phase;
 
@@ -25,18 +25,17 @@ pub(crate) struct Arguments {
     /// Keeps its multiples.
     #[arg(long, default_value_t = 7)]
     divisor: u32,
-    /// A comma list: host:4, host:2x3.
-    #[arg(long, default_value = "host:4")]
-    devices: String,
+    #[command(flatten)]
+    devices: DeviceOptions,
     /// Who gets which segment.
     #[arg(long, value_enum, default_value_t = Scheduling::FirstAvailable)]
     scheduling: Scheduling,
     /// Bytes of a packet at most.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
-    /// Packet buffers of each link.
-    #[arg(long, default_value_t = 2)]
-    buffers: usize,
+    /// Packet buffers of each link; chosen by the link unless given.
+    #[arg(long)]
+    buffers: Option<usize>,
     /// Compares the answer with a sequential filter.
     #[arg(long)]
     verify: bool,
@@ -92,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.divisor == 0 {
         return Err(Error::Usage("0 has no multiples to keep".into()));
     }
-    let context = context(&arguments.devices)?;
+    let context = arguments.devices.open()?;
     let start = Instant::now();
     let filtering = filter(&context, arguments);
     let (mut kept, statistics) = phase("filtering", || run_interruptibly(&context, filtering))??;
@@ -121,7 +120,8 @@ async fn filter(
     context: &Context,
     arguments: &Arguments,
 ) -> Result<(Vec<u32>, GraphStatistics), FlowError> {
-    let buffers = Buffers::bytes(arguments.packet_bytes).count(arguments.buffers);
+    let buffers = Buffers::bytes(arguments.packet_bytes);
+    let buffers = arguments.buffers.map_or(buffers, |count| buffers.count(count));
     let graph = Graph::new(context);
     let policy = match arguments.scheduling {
         Scheduling::FirstAvailable => first_available(),

@@ -4,6 +4,7 @@ mod bfs;
 mod cc;
 mod convert;
 mod destination;
+mod devices;
 mod error;
 mod filter;
 mod generate;
@@ -57,6 +58,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    set_driver_defaults();
     // Usage errors end here, with exit code 2.
     let arguments = Arguments::parse();
     interrupt::listen();
@@ -77,6 +79,19 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("millstream: {error}");
             ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// What the CUDA driver reads when it starts: as many hardware queues as it has,
+/// so that streams do not block each other, and kernels loaded before they are
+/// launched, since loading one waits for those that run.
+fn set_driver_defaults() {
+    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "32"), ("CUDA_MODULE_LOADING", "EAGER")] {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: the first thing that `main` does, so no other thread runs
+            // that could read the environment meanwhile.
+            unsafe { std::env::set_var(name, value) };
         }
     }
 }

@@ -1,24 +1,20 @@
 //! Options that commands share.
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
-use millstream::device::DeviceList;
-use millstream::flow::{Context, Devices};
+use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Partition, partition};
 use millstream::traversal::WorklistOptions;
 use millstream::worklist::Routing;
 
+use crate::devices::DeviceOptions;
 use crate::error::Error;
 use crate::progress::phase;
 
 /// The devices, and how the graph is spread over them.
 #[derive(Debug, Args)]
 pub(crate) struct Spread {
-    /// A comma list: host:4 (four host devices), host:2x3 (two, three virtual
-    /// devices each).
-    #[arg(long, default_value = "host:4")]
-    devices: String,
+    #[command(flatten)]
+    devices: DeviceOptions,
     /// How vertices are spread over the devices; METIS for mesh-like graphs and
     /// edges for all others unless given.
     #[arg(long, value_enum)]
@@ -65,7 +61,9 @@ impl Partitioner {
             Partitioner::Blocks => Ok(partition::contiguous_blocks(graph, parts)),
             Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
             Partitioner::Random => Ok(partition::random(graph, parts, 0)),
-            Partitioner::Metis => partition::metis(graph, parts).map_err(|error| usage(&error)),
+            Partitioner::Metis => {
+                partition::metis(graph, parts).map_err(|error| Error::Usage(error.to_string()))
+            }
         })
     }
 }
@@ -82,7 +80,7 @@ enum RoutingOption {
 
 impl Spread {
     pub(crate) fn context(&self) -> Result<Context, Error> {
-        context(&self.devices)
+        self.devices.open()
     }
 
     pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
@@ -108,18 +106,4 @@ impl Spread {
             RoutingOption::Auto => Routing::Auto,
         }
     }
-}
-
-/// Opens the devices of `--devices`.
-pub(crate) fn context(devices: &str) -> Result<Context, Error> {
-    if Path::new("/dev/nvidia0").exists() && !devices.contains("cuda") {
-        eprintln!("millstream: this build has no GPU support; running on host devices");
-    }
-    let list: DeviceList = devices.parse().map_err(|error| usage(&error))?;
-    let context = Context::builder().devices(Devices::List(list)).build();
-    context.map_err(|error| usage(&error))
-}
-
-fn usage(error: &dyn std::error::Error) -> Error {
-    Error::Usage(error.to_string())
 }

@@ -1,114 +1,157 @@
 //! `millstream topology [--calibrate]`.
 
-use std::time::Instant;
-
 use clap::Args;
+use comfy_table::{Table, presets};
+use millstream::device::{LinkKind, Location, Topology, Transfer, TransferTable};
 use millstream::flow::{Context, Error as FlowError};
 use serde::Serialize;
 
+use crate::devices::DeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
-use crate::options::context;
 use crate::output::answer;
 use crate::progress::phase;
 
 /// Shows the devices.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A comma list: host:4, host:2x3.
-    #[arg(long, default_value = "host:4")]
-    devices: String,
-    /// Measures copies between the devices.
-    #[arg(long)]
+    #[command(flatten)]
+    devices: DeviceOptions,
+    /// Measures copies between the memories of the devices, and keeps the answer
+    /// for links to choose their buffers by.
+    #[arg(long, conflicts_with = "topology")]
     calibrate: bool,
-    /// Prints one JSON object instead of a table.
+    /// Prints one JSON object instead of a table; it is a file for --topology.
     #[arg(long)]
     json: bool,
 }
 
-/// Bytes of the copies that `--calibrate` measures.
-const SIZES: [usize; 4] = [4 << 10, 256 << 10, 2 << 20, 16 << 20];
-
 #[derive(Debug, Serialize)]
 struct Report {
     devices: Vec<String>,
-    links: Vec<Vec<String>>,
+    links: Vec<Vec<LinkKind>>,
+    locations: Vec<Option<Location>>,
     ring: Vec<usize>,
-    transfers: Vec<Transfer>,
+    transfers: Vec<MeasuredTransfer>,
 }
 
-/// Copies of one size from one endpoint to another.
+/// Copies of one size from one memory to another.
 #[derive(Debug, Serialize)]
-struct Transfer {
-    from: String,
-    to: String,
-    bytes: usize,
+struct MeasuredTransfer {
+    #[serde(flatten)]
+    transfer: Transfer,
     bytes_per_second: f64,
 }
 
-/// Shows names, links and the ring, and measures if asked to.
+/// Shows names, places, links and the ring, and measures if asked to.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    let context = context(&arguments.devices)?;
-    let topology = context.topology();
-    let places = 0..topology.names().len();
-    let link =
-        |from, to| if from == to { "-".into() } else { format!("{:?}", topology.link(from, to)) };
-    let report = Report {
-        devices: topology.names().to_vec(),
-        links: places
-            .clone()
-            .map(|from| places.clone().map(|to| link(from, to)).collect())
-            .collect(),
-        ring: topology.ring_order().to_vec(),
-        transfers: match arguments.calibrate {
-            true => phase("measuring", || run_interruptibly(&context, calibrate(&context)))??,
-            false => Vec::new(),
-        },
+    let context = arguments.devices.open()?;
+    let measured = match arguments.calibrate {
+        true => Some(phase("measuring", || calibrate(&context))?),
+        false => None,
     };
-    answer(&report, arguments.json, table)
+    let report = report(context.topology(), measured.as_ref());
+    answer(&report, arguments.json, |report| table(report, measured.as_ref()))
 }
 
-fn table(report: &Report) -> String {
-    let mut links = comfy_table::Table::new();
-    links.load_style(comfy_table::presets::NOTHING);
+/// Measures copies and keeps the answer.
+fn calibrate(context: &Context) -> Result<TransferTable, Error> {
+    let devices = context.device_set();
+    let table = run_interruptibly(context, devices.calibrate())?.map_err(FlowError::Device)?;
+    match devices.keep_transfer_table(&table) {
+        Ok(Some(_)) => {}
+        Ok(None) => eprintln!("millstream: set MILLSTREAM_CACHE to a folder to keep the table"),
+        // The answer is still one.
+        Err(error) => eprintln!("millstream: {error}"),
+    }
+    Ok(table)
+}
+
+fn report(topology: &Topology, measured: Option<&TransferTable>) -> Report {
+    let places = 0..topology.names().len();
+    let row = |from| places.clone().map(|to| topology.link(from, to)).collect();
+    let transfers =
+        measured.or(topology.transfer_table()).map_or(&[][..], TransferTable::transfers);
+    let transfer = |transfer: &Transfer| MeasuredTransfer {
+        transfer: transfer.clone(),
+        bytes_per_second: transfer.bandwidth(),
+    };
+    Report {
+        devices: topology.names().to_vec(),
+        links: places.clone().map(row).collect(),
+        locations: places.clone().map(|place| topology.location(place).cloned()).collect(),
+        ring: topology.ring_order(),
+        transfers: transfers.iter().map(transfer).collect(),
+    }
+}
+
+fn plain_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+fn table(report: &Report, measured: Option<&TransferTable>) -> String {
+    let mut links = plain_table();
     let names = report.devices.iter().cloned();
     links.set_header(std::iter::once("from / to".to_string()).chain(names));
     for (name, row) in report.devices.iter().zip(&report.links) {
-        links.add_row(std::iter::once(name).chain(row));
+        links.add_row(std::iter::once(name.clone()).chain(row.iter().map(ToString::to_string)));
     }
     let ring: Vec<_> = report.ring.iter().map(|&place| &*report.devices[place]).collect();
     let mut text = format!("{links}\nring: {}", ring.join(" -> "));
-    for Transfer { from, to, bytes, bytes_per_second } in &report.transfers {
-        let rate = bytes_per_second / 1e9;
-        text += &format!("\n{from} -> {to}, {} KiB: {rate:.2} GB/s", bytes >> 10);
+    if report.locations.iter().any(Option::is_some) {
+        text = format!("{}\n{text}", locations(report));
+    }
+    match (measured, report.transfers.len()) {
+        (Some(measured), _) => text += &format!("\n{}", transfers(measured)),
+        (None, 0) => text += "\ntransfers: not measured (--calibrate)",
+        (None, count) => text += &format!("\ntransfers: {count} measured (--json shows them)"),
     }
     text
 }
 
-/// Bytes a second of one copy after the other, from each endpoint to each.
-async fn calibrate(context: &Context) -> Result<Vec<Transfer>, FlowError> {
-    let endpoints: Vec<_> = [context.host()].into_iter().chain(context.devices()).collect();
-    let mut table = Vec::new();
-    for from in &endpoints {
-        for to in endpoints.iter().filter(|to| to != &from) {
-            for bytes in SIZES {
-                let source = from.buffer::<u8>(bytes)?;
-                let mut destination = to.buffer::<u8>(bytes)?;
-                let stream = from.stream()?;
-                let copies = ((64 << 20) / bytes).clamp(4, 256);
-                let start = Instant::now();
-                for _ in 0..copies {
-                    stream.copy(&source, &mut destination)?;
-                }
-                stream.record()?.completed().await?;
-                table.push(Transfer {
-                    from: from.name(),
-                    to: to.name(),
-                    bytes,
-                    bytes_per_second: (bytes * copies) as f64 / start.elapsed().as_secs_f64(),
-                });
-            }
-        }
+/// Where each GPU sits.
+fn locations(report: &Report) -> Table {
+    let mut table = plain_table();
+    table.set_header(["device", "model", "bus", "NUMA node", "NVLinks"]);
+    for (name, location) in report.devices.iter().zip(&report.locations) {
+        let Some(location) = location else { continue };
+        let node = location.numa_node.map_or("-".to_string(), |node| node.to_string());
+        let nvlinks = location.nvlinks.map_or("unknown".to_string(), |links| match links.count {
+            0 => "none".to_string(),
+            count => format!("{count}, version {}", links.version),
+        });
+        table.add_row([name.clone(), location.model.clone(), location.bus.clone(), node, nvlinks]);
     }
-    Ok(table)
+    table
+}
+
+/// GB/s for each pair and size, and how long the smallest copy takes alone.
+fn transfers(measured: &TransferTable) -> Table {
+    let mut sizes: Vec<usize> =
+        measured.transfers().iter().map(|transfer| transfer.bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut table = plain_table();
+    let size = |bytes: &usize| match bytes >> 20 {
+        0 => format!("{} KiB", bytes >> 10),
+        mebibytes => format!("{mebibytes} MiB"),
+    };
+    let header = ["GB/s".to_string()].into_iter().chain(sizes.iter().map(size));
+    table.set_header(header.chain(["latency".to_string()]));
+    for pair in
+        measured.transfers().chunk_by(|one, other| (&one.from, &one.to) == (&other.from, &other.to))
+    {
+        let Some(smallest) = pair.first() else { continue };
+        let name = format!("{} -> {}", smallest.from, smallest.to);
+        let rates = sizes.iter().map(|bytes| {
+            let transfer = pair.iter().find(|transfer| transfer.bytes == *bytes);
+            transfer
+                .map_or("-".to_string(), |transfer| format!("{:.2}", transfer.bandwidth() / 1e9))
+        });
+        let latency = format!("{:.1} us", smallest.latency_us);
+        table.add_row([name].into_iter().chain(rates).chain([latency]));
+    }
+    table
 }

@@ -15,6 +15,7 @@ use crate::memory::{Allocation, DeviceBuffer, HostMemory};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream::{Stream, StreamKind};
 use crate::task::Task;
+use crate::topology::{LinkKind, Topology};
 use crate::{Error, Result};
 
 /// Number of an endpoint in its device set: devices in order, then the host.
@@ -58,6 +59,7 @@ pub(crate) struct DeviceCore {
     pub(crate) faults: Arc<Faults>,
     pub(crate) host_memory: Arc<HostMemory>,
     pub(crate) place: DevicePlace,
+    topology: Arc<Topology>,
     /// Keeps watching the GPUs' streams.
     _gpus: Gpus,
     next_buffer: Arc<AtomicU64>,
@@ -73,17 +75,15 @@ pub(crate) enum DevicePlace {
     Gpu(Arc<crate::cuda::Gpu>),
 }
 
+impl DevicePlace {
+    fn is_host(&self) -> bool {
+        matches!(self, DevicePlace::Host)
+    }
+}
+
 impl DeviceCore {
     pub(crate) fn is_host_endpoint(&self) -> bool {
         self.index.is_none()
-    }
-
-    #[cfg(feature = "cuda")]
-    pub(crate) fn gpu_ordinal(&self) -> Option<usize> {
-        match &self.place {
-            DevicePlace::Host => None,
-            DevicePlace::Gpu(gpu) => Some(gpu.ordinal()),
-        }
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -110,14 +110,27 @@ impl DeviceCore {
         self.next_buffer.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether the topology lets operations of this device touch memory of `owner`.
+    fn is_connected(&self, owner: &DeviceCore) -> bool {
+        match (self.index, owner.index) {
+            (Some(here), Some(there)) => self.topology.link(here, there) > LinkKind::Host,
+            // The host's memory is everyone's.
+            _ => true,
+        }
+    }
+
     /// Whether operations of this device may touch `allocation` in this way.
     pub(crate) fn check_reach(&self, task: &Task, allocation: &Allocation) -> Result<()> {
         let reaches = match (&self.place, task) {
             // Copies go through the driver.
             (_, Task::Copy { .. }) => true,
-            (DevicePlace::Host, _) => allocation.is_host_memory(),
+            (DevicePlace::Host, _) => {
+                allocation.is_host_memory() && self.is_connected(&allocation.device)
+            }
             #[cfg(feature = "cuda")]
-            (DevicePlace::Gpu(gpu), _) => allocation.gpu().is_none_or(|other| gpu.reaches(other)),
+            (DevicePlace::Gpu(gpu), _) => allocation
+                .gpu()
+                .is_none_or(|other| gpu.reaches(other) && self.is_connected(&allocation.device)),
         };
         match reaches {
             true => Ok(()),
@@ -194,6 +207,7 @@ pub(crate) struct Common {
     pub(crate) faults: Arc<Faults>,
     pub(crate) host_memory: Arc<HostMemory>,
     pub(crate) gpus: Gpus,
+    pub(crate) topology: Arc<Topology>,
     pub(crate) next_buffer: Arc<AtomicU64>,
 }
 
@@ -206,7 +220,8 @@ impl Device {
         memory: Arc<Memory>,
         common: &Common,
     ) -> Device {
-        let Common { ledger, runner, faults, host_memory, gpus, next_buffer } = common.clone();
+        let Common { ledger, runner, faults, host_memory, gpus, topology, next_buffer } =
+            common.clone();
         let name = name.into();
         let core = DeviceCore {
             id,
@@ -218,6 +233,7 @@ impl Device {
             faults,
             host_memory,
             place,
+            topology,
             _gpus: gpus,
             next_buffer,
         };
@@ -240,9 +256,25 @@ impl Device {
         self.core.is_host_endpoint()
     }
 
+    /// Whether this is a GPU, or a virtual device on one.
+    pub fn is_gpu(&self) -> bool {
+        !matches!(self.core.place, DevicePlace::Host)
+    }
+
     /// The name, as in device lists; `host` for the host endpoint.
     pub fn name(&self) -> String {
         self.core.name.to_string()
+    }
+
+    /// Whether packets to the other device go through memory of the host: the
+    /// topology says that they do not reach each other's memory, and neither's
+    /// is the host's \[G §2.1\].
+    pub fn copies_through_host(&self, to: &Device) -> bool {
+        let (Some(here), Some(there)) = (self.index(), to.index()) else {
+            return false;
+        };
+        let one_is_the_hosts = self.core.place.is_host() != to.core.place.is_host();
+        here != there && !one_is_the_hosts && !self.core.topology.are_peers(here, there)
     }
 
     /// A new in-order stream for kernels.

@@ -62,12 +62,18 @@ impl DeviceList {
     /// # Errors
     /// A value of `MILLSTREAM_DEVICES` that cannot be read.
     pub fn available() -> Result<DeviceList, Error> {
-        if let Ok(list) = std::env::var("MILLSTREAM_DEVICES") {
-            return list.parse();
-        }
-        Ok(match crate::gpu_count() {
-            0 => DeviceList::host(4),
-            count => DeviceList::cuda(count),
+        const VARIABLE: &str = "MILLSTREAM_DEVICES";
+        let Some(list) = std::env::var_os(VARIABLE) else {
+            return Ok(match crate::gpu_count() {
+                0 => DeviceList::host(4),
+                count => DeviceList::cuda(count),
+            });
+        };
+        list.to_string_lossy().parse().map_err(|error| match error {
+            Error::DeviceList { list, reason } => {
+                Error::DeviceList { list: format!("{VARIABLE}={list}"), reason }
+            }
+            other => other,
         })
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Instant;
 
-use crate::Result;
 use crate::device::{Common, Device, DeviceId, DevicePlace, Memory};
 use crate::device_list::{DeviceList, Driver};
 use crate::gpus::Gpus;
@@ -16,6 +16,7 @@ use crate::host::{Faults, Runner, Simulation, SimulationReport};
 use crate::injection::Injection;
 use crate::ledger::Ledger;
 use crate::topology::Topology;
+use crate::{Result, cache, transfer_cache};
 
 /// Describes a [`DeviceSet`].
 #[derive(Debug)]
@@ -60,7 +61,9 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { injection, ..self }
     }
 
-    /// Uses this topology instead of discovering one.
+    /// Connects the devices as this topology says, at most as well as they are:
+    /// devices that it does not connect do not reach each other's memory. Its
+    /// names do not matter. See [`Topology::read`] for files.
     #[must_use]
     pub fn topology(self, topology: Topology) -> DeviceSetBuilder {
         DeviceSetBuilder { topology: Some(topology), ..self }
@@ -70,22 +73,49 @@ impl DeviceSetBuilder {
     ///
     /// # Errors
     /// A driver or a GPU that is not there, with what to do about it; GPUs in a
-    /// simulation; threads that cannot be started.
+    /// simulation; threads that cannot be started; a topology of another number
+    /// of devices.
     pub fn open(self) -> Result<DeviceSet> {
         let runner = match self.seed {
             Some(seed) => Runner::simulated(seed, &self.injection),
             None => Runner::threaded(self.threads, &self.injection)?,
         };
         let gpus = Gpus::open(&self)?;
+        let planned = self.plan(&gpus)?;
+        let (topology, warnings) = self.connect(&gpus, &planned)?;
         let common = Common {
             ledger: Arc::new(Ledger::default()),
             runner: Arc::new(runner),
             faults: Arc::new(Faults::new(&self.injection)),
             host_memory: Arc::new(gpus.host_memory()),
             gpus: gpus.clone(),
+            topology,
             next_buffer: Arc::new(AtomicU64::new(0)),
         };
         let mut devices = Vec::new();
+        for (index, PlannedDevice { name, driver, ordinal, memory }) in
+            planned.into_iter().enumerate()
+        {
+            let place = gpus.place(driver, ordinal)?;
+            devices.push(Device::new(DeviceId(index), Some(index), name, place, memory, &common));
+        }
+        let memory = Arc::new(Memory::new(None));
+        let host = Device::new(
+            DeviceId(devices.len()),
+            None,
+            "host".to_string(),
+            DevicePlace::Host,
+            memory,
+            &common,
+        );
+        let Common { topology, runner, .. } = common;
+        let set = Shared { devices, host, topology, warnings, runner, gpus };
+        Ok(DeviceSet { shared: Arc::new(set) })
+    }
+
+    /// What the list asks for, in its order.
+    fn plan(&self, gpus: &Gpus) -> Result<Vec<PlannedDevice>> {
+        let mut planned = Vec::new();
         let mut hosts = 0;
         for entry in self.devices.entries() {
             for place in 0..entry.count {
@@ -104,26 +134,44 @@ impl DeviceSetBuilder {
                         1 => format!("{prefix}:{ordinal}"),
                         _ => format!("{prefix}:{ordinal}.{part}"),
                     };
-                    let place = gpus.place(entry.driver, ordinal)?;
-                    let index = devices.len();
-                    let (id, memory) = (DeviceId(index), Arc::clone(&memory));
-                    devices.push(Device::new(id, Some(index), name, place, memory, &common));
+                    let (driver, memory) = (entry.driver, Arc::clone(&memory));
+                    planned.push(PlannedDevice { name, driver, ordinal, memory });
                 }
             }
         }
-        let memory = Arc::new(Memory::new(None));
-        let host = Device::new(
-            DeviceId(devices.len()),
-            None,
-            "host".to_string(),
-            DevicePlace::Host,
-            memory,
-            &common,
-        );
-        let topology = self.topology.unwrap_or_else(|| gpus.topology(&devices));
-        let set = Shared { devices, host, topology, runner: common.runner, gpus };
-        Ok(DeviceSet { shared: Arc::new(set) })
+        Ok(planned)
     }
+
+    /// How the devices are connected, and what was wrong with what is known of it.
+    fn connect(
+        &self,
+        gpus: &Gpus,
+        planned: &[PlannedDevice],
+    ) -> Result<(Arc<Topology>, Vec<String>)> {
+        let discovered = gpus.topology(planned);
+        if let Some(shape) = &self.topology {
+            return Ok((Arc::new(discovered.shaped_like(shape)?), Vec::new()));
+        }
+        // A simulation must not depend on what was measured once.
+        let Some(folder) = cache::folder().filter(|_| self.seed.is_none()) else {
+            return Ok((Arc::new(discovered), Vec::new()));
+        };
+        Ok(match transfer_cache::load(&folder, &gpus.machine()?) {
+            Ok(Some(table)) => (Arc::new(discovered.with_transfer_table(table)), Vec::new()),
+            Ok(None) => (Arc::new(discovered), Vec::new()),
+            Err(warning) => (Arc::new(discovered), vec![warning]),
+        })
+    }
+}
+
+/// A device to be opened.
+#[derive(Debug)]
+pub(crate) struct PlannedDevice {
+    pub(crate) name: String,
+    pub(crate) driver: Driver,
+    /// Of the physical device, among those of its driver.
+    pub(crate) ordinal: usize,
+    memory: Arc<Memory>,
 }
 
 /// Devices opened together; operations of one set can be ordered against each
@@ -137,7 +185,8 @@ pub struct DeviceSet {
 struct Shared {
     devices: Vec<Device>,
     host: Device,
-    topology: Topology,
+    topology: Arc<Topology>,
+    warnings: Vec<String>,
     runner: Arc<Runner>,
     gpus: Gpus,
 }
@@ -178,6 +227,16 @@ impl DeviceSet {
     /// How the devices are connected.
     pub fn topology(&self) -> &Topology {
         &self.shared.topology
+    }
+
+    /// What went wrong when the set was opened and only costs time.
+    pub fn warnings(&self) -> &[String] {
+        &self.shared.warnings
+    }
+
+    /// The driver and the GPUs of this machine.
+    pub(crate) fn machine(&self) -> Result<String> {
+        self.shared.gpus.machine()
     }
 
     /// What a simulation has done so far; `None` on threads.
@@ -232,7 +291,18 @@ impl DeviceSet {
                     return Ok(output);
                 }
             } else if let Runner::Threaded(_) = &*self.shared.runner {
-                std::thread::park();
+                self.park(&signal);
+            }
+        }
+    }
+
+    /// Waits for a wake.
+    fn park(&self, signal: &Signal) {
+        let start = Instant::now();
+        // Relaxed: the swap before the next poll acquires.
+        while !signal.woken.load(Ordering::Relaxed) {
+            if !self.shared.gpus.stay_awake(start.elapsed()) {
+                return std::thread::park();
             }
         }
     }

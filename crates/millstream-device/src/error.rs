@@ -28,6 +28,20 @@ pub enum Error {
         /// Why it is not there and what to do.
         reason: String,
     },
+    /// A topology that cannot be read, or is not one of these devices.
+    #[error("topology: {reason}")]
+    Topology {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The cache on disk cannot be written.
+    #[error("cache {folder}: {reason}")]
+    Cache {
+        /// Its folder.
+        folder: String,
+        /// The system's reason.
+        reason: String,
+    },
     /// The operating system refused something that opening devices needs.
     #[error("cannot start the host devices: {reason}")]
     Start {

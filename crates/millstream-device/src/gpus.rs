@@ -2,10 +2,11 @@
 
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::device::{Device, DevicePlace, Memory};
+use crate::device::{DevicePlace, Memory};
 use crate::device_list::Driver;
-use crate::device_set::DeviceSetBuilder;
+use crate::device_set::{DeviceSetBuilder, PlannedDevice};
 use crate::memory::HostMemory;
 use crate::topology::Topology;
 use crate::{Error, Result};
@@ -29,6 +30,11 @@ pub fn gpu_count() -> usize {
     return crate::cuda::count();
     #[cfg(not(feature = "cuda"))]
     return 0;
+}
+
+/// A machine whose GPUs are not used.
+fn host_machine() -> String {
+    format!("host devices, {} cores", crate::device_set::default_threads())
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -55,8 +61,12 @@ impl Gpus {
         Ok(DevicePlace::Host)
     }
 
-    pub(crate) fn topology(&self, devices: &[Device]) -> Topology {
-        Topology::uniform(devices.iter().map(Device::name))
+    pub(crate) fn topology(&self, devices: &[PlannedDevice]) -> Topology {
+        Topology::uniform(devices.iter().map(|device| device.name.clone()))
+    }
+
+    pub(crate) fn machine(&self) -> Result<String> {
+        Ok(host_machine())
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -65,6 +75,10 @@ impl Gpus {
 
     pub(crate) fn quiesce(&self) -> Result<()> {
         Ok(())
+    }
+
+    pub(crate) fn stay_awake(&self, _: Duration) -> bool {
+        false
     }
 }
 
@@ -115,21 +129,39 @@ impl Gpus {
         }
     }
 
-    pub(crate) fn topology(&self, devices: &[Device]) -> Topology {
-        let names = devices.iter().map(Device::name);
+    pub(crate) fn topology(&self, devices: &[PlannedDevice]) -> Topology {
+        let names = devices.iter().map(|device| device.name.clone());
         let Some(runtime) = &self.runtime else {
             return Topology::uniform(names);
         };
-        let ordinals: Vec<_> = devices.iter().map(|device| device.core.gpu_ordinal()).collect();
-        Topology::from_links(names, |from, to| match (ordinals[from], ordinals[to]) {
+        let gpu =
+            |device: &PlannedDevice| (device.driver == Driver::Cuda).then_some(device.ordinal);
+        let gpus: Vec<Option<usize>> = devices.iter().map(gpu).collect();
+        let link = |from: usize, to: usize| match (gpus[from], gpus[to]) {
             (Some(from), Some(to)) => runtime.link(from, to),
             (None, None) => crate::LinkKind::Memory,
             _ => crate::LinkKind::Host,
-        })
+        };
+        let locations = gpus.iter().map(|gpu| runtime.location((*gpu)?));
+        Topology::from_links(names, link).with_locations(locations.collect())
+    }
+
+    /// The driver and all GPUs of the machine, or its host devices.
+    pub(crate) fn machine(&self) -> Result<String> {
+        match &self.runtime {
+            Some(runtime) => runtime.machine(),
+            None => Ok(host_machine()),
+        }
     }
 
     pub(crate) fn outstanding(&self) -> usize {
         self.runtime.as_ref().map_or(0, |runtime| runtime.outstanding())
+    }
+
+    /// Whether a thread that has waited for so long should look again, after a
+    /// pause that this makes, rather than sleep.
+    pub(crate) fn stay_awake(&self, waited: Duration) -> bool {
+        self.runtime.is_some() && crate::cuda::stay_awake(waited)
     }
 
     pub(crate) fn quiesce(&self) -> Result<()> {

@@ -8,6 +8,8 @@
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
 
+mod cache;
+mod calibrate;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod cuda_source;
@@ -22,6 +24,7 @@ mod injection;
 mod kernel;
 mod layout;
 mod ledger;
+mod location;
 mod memory;
 mod parameter;
 #[cfg(feature = "cuda")]
@@ -32,6 +35,9 @@ mod stream;
 mod sync;
 mod task;
 mod topology;
+mod topology_file;
+mod transfer_cache;
+mod transfer_table;
 
 pub use bytemuck::{Pod, Zeroable};
 pub use cuda_source::CudaSource;
@@ -46,8 +52,10 @@ pub use injection::{InjectedFault, Injection};
 pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult};
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
+pub use location::{Location, NvLinks};
 pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, Value, Write};
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{Download, HostData, Stream, StreamKind};
 pub use topology::{LinkKind, Topology};
+pub use transfer_table::{Transfer, TransferTable};

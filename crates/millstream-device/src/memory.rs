@@ -107,26 +107,22 @@ impl Allocation {
         let block = match &core.place {
             DevicePlace::Host => core.host_memory.allocate(bytes),
             #[cfg(feature = "cuda")]
-            DevicePlace::Gpu(gpu) => match gpu.allocate(bytes) {
-                Ok(memory) => memory.map(Block::Gpu),
-                Err(error) => {
-                    core.give_back(counted);
-                    return Err(error);
-                }
-            },
+            DevicePlace::Gpu(gpu) => gpu.allocate(bytes).map(|memory| memory.map(Block::Gpu)),
         };
-        let out_of_memory = || {
-            core.give_back(counted);
-            core.out_of_memory(bytes as u64)
-        };
-        Ok(Allocation::of(core, block.ok_or_else(out_of_memory)?, counted))
+        match block {
+            Ok(Some(block)) => Ok(Allocation::of(core, block, counted)),
+            refused => {
+                core.give_back(counted);
+                refused.and(Err(core.out_of_memory(bytes as u64)))
+            }
+        }
     }
 
     /// Memory of the host beside a device's own: neither counted nor failed on
     /// purpose.
     fn staging(device: &Device, bytes: usize) -> Result<Allocation> {
         let core = &device.core;
-        let block = core.host_memory.allocate(bytes);
+        let block = core.host_memory.allocate(bytes)?;
         Ok(Allocation::of(core, block.ok_or_else(|| core.out_of_memory(bytes as u64))?, 0))
     }
 
@@ -193,11 +189,14 @@ pub(crate) enum HostMemory {
 }
 
 impl HostMemory {
-    fn allocate(&self, bytes: usize) -> Option<Block> {
+    /// Zeroed; `None` if there is not enough.
+    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
         match self {
-            HostMemory::Heap => Block::heap(bytes),
+            HostMemory::Heap => Ok(Block::heap(bytes)),
             #[cfg(feature = "cuda")]
-            HostMemory::Pinned(pool) => pool.allocate(bytes).map(Block::Pinned),
+            HostMemory::Pinned(pool) => {
+                pool.allocate(bytes).map(|memory| memory.map(Block::Pinned))
+            }
         }
     }
 }

@@ -1,7 +1,16 @@
 //! How devices are connected \[G §2, §4.1\].
 
+use serde::{Deserialize, Serialize};
+
+use crate::location::Location;
+use crate::transfer_table::TransferTable;
+use crate::{Error, Result};
+
 /// A connection between two devices, better ones greater.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LinkKind {
     /// No direct access: through host memory \[G §2.1\].
@@ -15,6 +24,17 @@ pub enum LinkKind {
     Memory,
 }
 
+impl std::fmt::Display for LinkKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(match self {
+            LinkKind::Host => "host",
+            LinkKind::Pcie => "pcie",
+            LinkKind::NvLink => "nvlink",
+            LinkKind::Memory => "memory",
+        })
+    }
+}
+
 /// Names of the devices, which of them are peers, and the ring over them.
 ///
 /// ```
@@ -24,10 +44,12 @@ pub enum LinkKind {
 /// assert_eq!(topology.ring_order(), [0, 1]);
 /// assert!(topology.are_peers(0, 1));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     names: Vec<String>,
     links: Vec<Vec<LinkKind>>,
+    locations: Vec<Option<Location>>,
+    transfers: Option<TransferTable>,
 }
 
 impl Topology {
@@ -44,7 +66,37 @@ impl Topology {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let row = |from| (0..names.len()).map(|to| link(from, to)).collect();
         let links = (0..names.len()).map(row).collect();
-        Topology { names, links }
+        let locations = vec![None; names.len()];
+        Topology { names, links, locations, transfers: None }
+    }
+
+    /// This topology with the locations of its devices.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    pub(crate) fn with_locations(self, locations: Vec<Option<Location>>) -> Topology {
+        Topology { locations, ..self }
+    }
+
+    /// This topology with measured transfers.
+    #[must_use]
+    pub fn with_transfer_table(self, table: TransferTable) -> Topology {
+        Topology { transfers: Some(table), ..self }
+    }
+
+    /// These devices connected as a shape says, but never better than they are:
+    /// a shape takes connections away. Transfers are those of the shape, since
+    /// copies may now take other ways.
+    ///
+    /// # Errors
+    /// [`Error::Topology`] for a shape of another number of devices.
+    pub(crate) fn shaped_like(self, shape: &Topology) -> Result<Topology> {
+        let (devices, found) = (self.names.len(), shape.names.len());
+        if devices != found {
+            let reason = format!("it has {found} devices, but {devices} are to be opened");
+            return Err(Error::Topology { reason });
+        }
+        let worse = |from, to| self.link(from, to).min(shape.link(from, to));
+        let links = Topology::from_links(self.names.clone(), worse).links;
+        Ok(Topology { links, transfers: shape.transfers.clone(), ..self })
     }
 
     /// Names of the devices.
@@ -58,6 +110,21 @@ impl Topology {
     /// If a place is out of range.
     pub fn link(&self, from: usize, to: usize) -> LinkKind {
         self.links[from][to]
+    }
+
+    /// Where the GPU of a device sits; `None` for host devices.
+    ///
+    /// # Panics
+    /// If a place is out of range.
+    pub fn location(&self, place: usize) -> Option<&Location> {
+        self.locations[place].as_ref()
+    }
+
+    /// How long copies take, if that was measured
+    /// ([`DeviceSet::calibrate`](crate::DeviceSet::calibrate)) on this machine
+    /// and kept.
+    pub fn transfer_table(&self) -> Option<&TransferTable> {
+        self.transfers.as_ref()
     }
 
     /// Whether two devices reach each other's memory.
@@ -146,6 +213,58 @@ mod tests {
             assert_eq!((ring[0], crossings(&topology, &ring)), (0, 2), "{ring:?}");
             assert!(!topology.all_peers());
         }
+    }
+
+    #[test]
+    fn the_rings_of_other_machines() {
+        for (shape, ring, crossings_expected, all_peers) in [
+            (
+                include_str!("../tests/shapes/two-quadruplets.json"),
+                vec![0, 1, 2, 3, 4, 5, 6, 7],
+                2,
+                false,
+            ),
+            (
+                include_str!("../tests/shapes/two-quadruplets-interleaved.json"),
+                vec![0, 2, 4, 6, 1, 3, 5, 7],
+                2,
+                false,
+            ),
+            (
+                include_str!("../tests/shapes/nvlink-cube-mesh.json"),
+                vec![0, 1, 3, 7, 4, 5, 6, 2],
+                0,
+                false,
+            ),
+        ] {
+            let topology: Topology = shape.parse().unwrap();
+            assert_eq!(topology.ring_order(), ring);
+            assert_eq!(crossings(&topology, &ring), crossings_expected, "{ring:?}");
+            assert_eq!(topology.all_peers(), all_peers);
+        }
+    }
+
+    #[test]
+    fn shapes_take_connections_away_and_add_none() {
+        let names = ["cuda:0", "cuda:1", "cuda:2"];
+        let here = Topology::from_links(names, |from, to| match (from, to) {
+            (0, 1) | (1, 0) => LinkKind::NvLink,
+            (from, to) if from == to => LinkKind::Memory,
+            _ => LinkKind::Host,
+        });
+        let row = |to: usize| (0..3).map(move |from| (from, to));
+        let shape = Topology::from_links(["0", "1", "2"], |from, to| match from == to {
+            true => LinkKind::Memory,
+            false => LinkKind::Pcie,
+        });
+        let shaped = here.clone().shaped_like(&shape).unwrap();
+        assert_eq!(shaped.names(), names);
+        for (from, to) in (0..3).flat_map(row) {
+            let expected = here.link(from, to).min(shape.link(from, to));
+            assert_eq!(shaped.link(from, to), expected);
+        }
+        let error = here.shaped_like(&Topology::uniform(["0"])).unwrap_err();
+        assert!(error.to_string().contains("has 1 devices, but 3"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,19 @@
 //! How a link is buffered \[G Table 1: packet_size, num_buffers\].
 
+use millstream_device::{Device, TransferTable};
+
 use crate::{Error, Result};
 
+/// One buffer fills while the other is used.
+const DOUBLE: usize = 2;
+/// Where credits take much longer than copies, more buffers only take memory.
+const MOST: usize = 16;
+
 /// Size and number of a receiver's packet buffers.
+///
+/// Unless it is set, the number is such that a copy can begin as soon as the one
+/// before it ends: 1 + ceil(credit latency / time of a copy) from the measured
+/// transfer table, 16 at most; two where nothing was measured.
 ///
 /// ```
 /// use millstream_flow::Buffers;
@@ -13,7 +24,8 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     size: Size,
-    count: usize,
+    /// `None`: chosen by the link.
+    count: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +35,20 @@ enum Size {
 }
 
 impl Buffers {
-    /// Two buffers (one fills while the other is used) of `bytes` each.
+    /// Buffers of `bytes` each.
     pub const fn bytes(bytes: usize) -> Buffers {
-        Buffers { size: Size::Bytes(bytes), count: 2 }
+        Buffers { size: Size::Bytes(bytes), count: None }
     }
 
-    /// Two buffers of `items` items each.
+    /// Buffers of `items` items each.
     pub const fn items(items: usize) -> Buffers {
-        Buffers { size: Size::Items(items), count: 2 }
+        Buffers { size: Size::Items(items), count: None }
     }
 
     /// Sets how many buffers there are.
     #[must_use]
     pub const fn count(self, count: usize) -> Buffers {
-        Buffers { count, ..self }
+        Buffers { count: Some(count), ..self }
     }
 
     /// Sets the bytes of each.
@@ -45,8 +57,8 @@ impl Buffers {
         Buffers { size: Size::Bytes(bytes), ..self }
     }
 
-    /// Items in a packet, and number of buffers.
-    pub(crate) fn resolve<T>(self) -> Result<(usize, usize)> {
+    /// Items in a packet, and number of buffers if it is set.
+    pub(crate) fn resolve<T>(self) -> Result<(usize, Option<usize>)> {
         let item_bytes = size_of::<T>();
         let items = match self.size {
             Size::Bytes(bytes) => bytes.checked_div(item_bytes).unwrap_or(0),
@@ -59,9 +71,54 @@ impl Buffers {
             };
             return Err(Error::PacketTooSmall { bytes, item_bytes });
         }
-        if self.count == 0 {
+        if self.count == Some(0) {
             return Err(Error::NoBuffers);
         }
         Ok((items, self.count))
+    }
+}
+
+/// How many buffers of `bytes` keep the links from any of `sources` busy.
+pub(crate) fn default_count<'a>(
+    table: Option<&TransferTable>,
+    sources: impl IntoIterator<Item = &'a Device>,
+    destination: &Device,
+    bytes: usize,
+) -> usize {
+    let to = destination.name();
+    let count = |source: &Device| {
+        let (table, from) = (table?, source.name());
+        let copy = table.time_us(&from, &to, bytes)?;
+        Some(1 + (table.credit_latency_us(&from, &to)? / copy).ceil() as usize)
+    };
+    sources.into_iter().filter_map(count).max().map_or(DOUBLE, |count| count.clamp(DOUBLE, MOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_device::{DeviceList, DeviceSet, Transfer};
+
+    use super::*;
+
+    #[test]
+    fn buffers_cover_the_way_of_a_credit() {
+        let set = DeviceSet::builder().devices(DeviceList::host(2)).open().unwrap();
+        let transfer = |bytes, time_us| {
+            let (from, to) = ("host".to_string(), "host".to_string());
+            Transfer { from, to, bytes, time_us, latency_us: time_us + 9.0 }
+        };
+        // Of 4 KiB: 1 us, and a credit takes 10.
+        let sizes = [(4 << 10, 1.0), (64 << 10, 4.0), (1 << 20, 10.0), (4 << 20, 40.0)];
+        let table = TransferTable::new(sizes.map(|(bytes, time)| transfer(bytes, time)));
+        let count = |table, bytes| default_count(table, set.devices(), set.host(), bytes);
+        for (bytes, expected) in [(1, 11), (4 << 10, 11), (64 << 10, 4), (1 << 20, 2), (9 << 20, 2)]
+        {
+            assert_eq!(count(Some(&table), bytes), expected, "{bytes} bytes");
+        }
+        assert_eq!(count(None, 4 << 10), DOUBLE);
+        let instant = TransferTable::new([transfer(4 << 10, 0.001)]);
+        assert_eq!(count(Some(&instant), 4 << 10), MOST);
+        let elsewhere = TransferTable::new([]);
+        assert_eq!(count(Some(&elsewhere), 4 << 10), DOUBLE);
     }
 }

@@ -61,6 +61,11 @@ impl Context {
         self.devices.topology()
     }
 
+    /// What went wrong when the devices were opened and only costs time.
+    pub fn warnings(&self) -> &[String] {
+        self.devices.warnings()
+    }
+
     /// The layer below.
     pub fn device_set(&self) -> &DeviceSet {
         &self.devices
@@ -128,7 +133,22 @@ impl ContextBuilder {
         self
     }
 
-    /// Uses this topology instead of discovering one.
+    /// Connects the devices as this topology says, at most as well as they are.
+    /// Between devices that it does not connect, packets go through memory of
+    /// the host, and kernels do not reach each other's memory.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    ///
+    /// let pairs = r#"{ "links": [["memory", "pcie", "host", "host"],
+    ///                            ["pcie", "memory", "host", "host"],
+    ///                            ["host", "host", "memory", "pcie"],
+    ///                            ["host", "host", "pcie", "memory"]] }"#;
+    /// let builder = Context::builder().devices(Devices::host(4));
+    /// let context = builder.topology(pairs.parse()?).build()?;
+    /// assert!(context.topology().are_peers(0, 1) && !context.topology().all_peers());
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
     #[must_use]
     pub fn topology(mut self, topology: Topology) -> ContextBuilder {
         self.devices = self.devices.topology(topology);
@@ -139,7 +159,8 @@ impl ContextBuilder {
     ///
     /// # Errors
     /// A device that cannot be opened, or a driver that is not there; a value of
-    /// `MILLSTREAM_DEVICES` that cannot be read.
+    /// `MILLSTREAM_DEVICES` that cannot be read; a topology of another number of
+    /// devices.
     pub fn build(self) -> Result<Context> {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         Ok(Context { devices: self.devices.devices(list).open()? })

@@ -53,6 +53,10 @@ impl GraphShared {
         Ok(())
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// Whether `device` may become an endpoint of this graph.
     pub(crate) fn check_endpoint(&self, device: &Device) -> Result<()> {
         if !self.context.manages(device) {
@@ -166,7 +170,7 @@ impl Graph {
             return Err(Error::DuplicateLink { from: from.name(), to: to.name() });
         }
         let router = self.router(first_available())?;
-        let ends = (router.sender(from)?, router.receiver(to, buffers)?);
+        let ends = (router.sender(from)?, router.receiver_from([from], to, buffers)?);
         self.shared.state.lock().plain_links.push(link);
         Ok(ends)
     }

@@ -19,6 +19,7 @@ mod router;
 mod segment;
 mod segmenter;
 mod sender;
+mod staging;
 mod statistics;
 mod sync;
 

@@ -1,16 +1,18 @@
 //! Messages on their way: what is sent, and how much of it is still to go.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use millstream_device::{BufferReader, Device, DeviceBuffer, Event, HostData};
+use millstream_device::{BufferReader, Device, DeviceBuffer, Event, HostData, PartMut, Stream};
 use parking_lot::Mutex;
 
 use crate::failure::{Failure, Interrupt};
 use crate::policy::MessageInfo;
 use crate::port::Port;
 use crate::sender::SenderShared;
+use crate::staging::Staging;
 use crate::{Item, Result};
 
 /// Where the items of a message lie.
@@ -21,6 +23,21 @@ pub(crate) enum Payload<T: Item> {
     Shared(BufferReader<T>),
     /// Host memory.
     Host(HostData<T>),
+}
+
+impl<T: Item> Payload<T> {
+    fn copy(&self, range: Range<usize>, into: PartMut<'_, T>, lane: &Stream) -> Result<()> {
+        match self {
+            Payload::Pooled(buffer) => lane.copy(buffer.part(range)?, into)?,
+            Payload::Shared(buffer) => lane.copy(buffer.part(range)?, into)?,
+            Payload::Host(data) => lane.upload(data.slice(range)?, into)?,
+        }
+        Ok(())
+    }
+}
+
+fn wait_all<'a>(lane: &Stream, events: impl IntoIterator<Item = &'a Event>) -> Result<()> {
+    Ok(events.into_iter().try_for_each(|event| lane.wait(event))?)
 }
 
 /// One message, from its offer until its last packet is copied.
@@ -117,32 +134,47 @@ impl<T: Item> Message<T> {
         }
     }
 
-    /// Submits the copy of `range` into `destination` and returns its event.
+    /// Whether packets to `destination` go through memory of the host.
+    pub(crate) fn goes_through_host(&self, destination: &Device) -> bool {
+        let is_on_device = !matches!(*self.payload.lock(), None | Some(Payload::Host(_)));
+        is_on_device && self.source.copies_through_host(destination)
+    }
+
+    /// Submits the copy of `range` into `destination`, through `staging` if there
+    /// is one, and returns its event.
     pub(crate) fn copy(
         &self,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         port: &Port<T>,
         destination: &mut DeviceBuffer<T>,
         free_after: Option<&Event>,
+        staging: Option<&mut Staging<T>>,
     ) -> Result<Event> {
         let payload = self.payload.lock();
         let Some(payload) = payload.as_ref() else {
             return Err(crate::Error::Ended);
         };
-        let lane = match (payload, &self.sender.lane) {
-            (Payload::Pooled(_) | Payload::Shared(_), Some(lane)) => lane,
-            _ => &port.lane,
+        let lane = match payload {
+            Payload::Pooled(_) | Payload::Shared(_) => self.sender.lane(),
+            Payload::Host(_) => None,
         };
-        for event in self.ready.iter().chain(free_after) {
-            lane.wait(event)?;
-        }
+        let lane = lane.unwrap_or(&port.lane);
+        wait_all(lane, self.ready.iter())?;
         let into = destination.part_mut(0..range.len())?;
-        match payload {
-            Payload::Pooled(buffer) => lane.copy(buffer.part(range)?, into)?,
-            Payload::Shared(buffer) => lane.copy(buffer.part(range)?, into)?,
-            Payload::Host(data) => lane.upload(data.slice(range)?, into)?,
-        }
-        let event = lane.record()?;
+        let event = match staging {
+            None => {
+                wait_all(lane, free_after)?;
+                payload.copy(range, into, lane)?;
+                lane.record()?
+            }
+            Some(Staging { buffer, lane: second }) => {
+                let staged = 0..range.len();
+                payload.copy(range, buffer.part_mut(staged.clone())?, lane)?;
+                wait_all(second, [&lane.record()?].into_iter().chain(free_after))?;
+                second.copy(buffer.part(staged)?, into)?;
+                second.record()?
+            }
+        };
         if let Some(completion) = &self.completion {
             completion.state.lock().copies.push(event.clone());
         }

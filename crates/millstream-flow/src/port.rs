@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::failure::{Failure, Interrupt};
 use crate::message::Message;
 use crate::multiplexer::{Destination, Matched, Offer};
+use crate::staging::{Staging, StagingPool};
 use crate::statistics::LinkStatistics;
 use crate::{Error, Item, Result};
 
@@ -43,7 +44,14 @@ pub(crate) struct Packet<T: Item> {
     pub(crate) arrival: Event,
 }
 
-type Assigned<T> = (Arc<Message<T>>, usize, Event);
+/// A copy that is submitted.
+pub(crate) struct Assigned<T: Item> {
+    message: Arc<Message<T>>,
+    items: usize,
+    arrival: Event,
+    /// What it goes through.
+    staging: Option<Staging<T>>,
+}
 
 /// A receiver's side of a router.
 pub(crate) struct Port<T: Item> {
@@ -53,6 +61,7 @@ pub(crate) struct Port<T: Item> {
     /// engines of the original's lanes \[G §4.1\].
     pub(crate) lane: Stream,
     pub(crate) failure: Arc<Failure>,
+    staging: Arc<StagingPool<T>>,
     traffic: Mutex<BTreeMap<DeviceId, LinkStatistics>>,
 }
 
@@ -64,13 +73,16 @@ impl<T: Item> fmt::Debug for Port<T> {
 
 impl<T: Item> Port<T> {
     pub(crate) fn new(
+        host: &Device,
         device: Device,
         packet_items: usize,
         lane: Stream,
         failure: Arc<Failure>,
     ) -> Port<T> {
         let traffic = Mutex::new(BTreeMap::new());
-        Port { device, destination: Destination::new(packet_items), lane, failure, traffic }
+        let staging = Arc::new(StagingPool::new(host, &device, packet_items));
+        let destination = Destination::new(packet_items);
+        Port { device, destination, lane, failure, staging, traffic }
     }
 
     /// Queues an offer here. Failures end the graph.
@@ -103,13 +115,19 @@ impl<T: Item> Port<T> {
     ) -> Result<(Packet<T>, Assigned<T>)> {
         let message = &offer.message.message;
         let PacketBuffer { mut buffer, free_after } = buffer;
-        let arrival = message.copy(range.clone(), self, &mut buffer, free_after.as_ref())?;
-        self.count(&message.source, range.len());
-        let assigned = (Arc::clone(message), range.len(), arrival.clone());
-        Ok((Packet { buffer, range, message: Arc::clone(message), arrival }, assigned))
+        let mut staging = match message.goes_through_host(&self.device) {
+            true => Some(self.staging.take()?),
+            false => None,
+        };
+        let (free_after, through) = (free_after.as_ref(), staging.as_mut());
+        let arrival = message.copy(range.clone(), self, &mut buffer, free_after, through)?;
+        self.count(&message.source, range.len(), staging.is_some());
+        let (items, message) = (range.len(), Arc::clone(message));
+        let packet = Packet { buffer, range, message: message.clone(), arrival: arrival.clone() };
+        Ok((packet, Assigned { message, items, arrival, staging }))
     }
 
-    fn count(&self, source: &Device, items: usize) {
+    fn count(&self, source: &Device, items: usize, through_host: bool) {
         let bytes = (items * size_of::<T>()) as u64;
         let mut traffic = self.traffic.lock();
         let link = traffic
@@ -117,6 +135,7 @@ impl<T: Item> Port<T> {
             .or_insert_with(|| LinkStatistics::new(source.name(), self.device.name()));
         link.packets += 1;
         link.bytes += bytes;
+        link.packets_through_host += u64::from(through_host);
         link.largest_packet_bytes = link.largest_packet_bytes.max(bytes);
     }
 
@@ -132,12 +151,17 @@ impl<T: Item> Port<T> {
                 }
             }
         }
-        for (message, items, arrival) in matched.assigned {
+        for Assigned { message, items, arrival, staging } in matched.assigned {
             message.assigned(items);
-            let failure = Arc::clone(&self.failure);
+            let (failure, pool) = (Arc::clone(&self.failure), Arc::clone(&self.staging));
             let copied = arrival.clone();
             arrival.on_complete(move |result| match result {
-                Ok(()) => message.copied(items, &copied),
+                Ok(()) => {
+                    if let Some(staging) = staging {
+                        pool.give_back(staging, &copied);
+                    }
+                    message.copied(items, &copied);
+                }
                 Err(error) => failure.fail(Error::Device(error)),
             });
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use millstream_device::{Device, StreamKind};
 use parking_lot::Mutex;
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, default_count};
 use crate::failure::Interrupt;
 use crate::graph::GraphShared;
 use crate::message::Message;
@@ -19,6 +19,9 @@ use crate::segmenter;
 use crate::sender::{Sender, SenderShared};
 use crate::statistics::LinkStatistics;
 use crate::{Error, Item, Result};
+
+/// Streams that the copies of a device's sender take in turn.
+const LANES: usize = 2;
 
 /// A part of a message, and the ports that may take it.
 pub(crate) type Parts<T> = Vec<(Range<usize>, Arc<[Arc<Port<T>>]>)>;
@@ -198,14 +201,13 @@ impl<T: Item> Router<T> {
             let (from, to) = (device.name(), "the router".to_string());
             return Err(Error::DuplicateLink { from, to });
         }
-        let lane = match device.is_host_endpoint() {
-            true => None,
-            false => Some(device.stream_of(StreamKind::Copy)?),
-        };
+        let lanes = if device.is_host_endpoint() { 0 } else { LANES };
+        let lanes: millstream_device::Result<_> =
+            (0..lanes).map(|_| device.stream_of(StreamKind::Copy)).collect();
         members.senders.push(device.clone());
         let failure = Arc::clone(&self.graph.failure);
         let router = Arc::clone(&self.shared);
-        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lane, failure, router))))
+        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lanes?, failure, router))))
     }
 
     /// The link from this router to `device`, with its packet buffers.
@@ -214,8 +216,26 @@ impl<T: Item> Router<T> {
     /// As [`Router::sender`]; no memory for the buffers; packets too small for
     /// an item.
     pub fn receiver(&self, device: &Device, buffers: Buffers) -> Result<Receiver<T>> {
+        let context = self.graph.context();
+        let others = context.devices().iter().chain([context.host()]);
+        self.receiver_from(others.filter(|other| *other != device), device, buffers)
+    }
+
+    /// The link from this router to `device`, with as many packet buffers as the
+    /// links from `sources` need.
+    pub(crate) fn receiver_from<'a>(
+        &self,
+        sources: impl IntoIterator<Item = &'a Device>,
+        device: &Device,
+        buffers: Buffers,
+    ) -> Result<Receiver<T>> {
         self.graph.check_endpoint(device)?;
+        let context = self.graph.context();
         let (packet_items, count) = buffers.resolve::<T>()?;
+        let count = count.unwrap_or_else(|| {
+            let table = context.topology().transfer_table();
+            default_count(table, sources, device, packet_items * size_of::<T>())
+        });
         let mut members = self.shared.members.lock();
         if members.ports.iter().any(|port| port.device == *device) {
             let (from, to) = ("the router".to_string(), device.name());
@@ -223,7 +243,8 @@ impl<T: Item> Router<T> {
         }
         let lane = device.stream_of(StreamKind::Copy)?;
         let failure = Arc::clone(&self.graph.failure);
-        let port = Arc::new(Port::new(device.clone(), packet_items, lane, failure));
+        let host = context.host();
+        let port = Arc::new(Port::new(host, device.clone(), packet_items, lane, failure));
         for place in 0..count {
             let label = format!("packet buffer {place} of {device}");
             let buffer = device.buffer(packet_items)?.with_label(label);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -24,8 +25,10 @@ pub type Counter = SharedBuffer<u32>;
 /// What the sender, its messages and its send buffers share.
 pub(crate) struct SenderShared<T: Item> {
     pub(crate) source: Device,
-    /// Copies from this sender; `None` on the host, which uses the receivers' lanes.
-    pub(crate) lane: Option<Stream>,
+    /// Copies from this sender, in turn, so that one begins while another's end is
+    /// told; none on the host, which uses the receivers' lanes.
+    lanes: Vec<Stream>,
+    copies: AtomicUsize,
     pub(crate) failure: Arc<Failure>,
     router: Arc<RouterShared<T>>,
     state: Mutex<State<T>>,
@@ -68,7 +71,7 @@ impl<T: Item> fmt::Debug for SenderShared<T> {
 impl<T: Item> SenderShared<T> {
     pub(crate) fn new(
         source: Device,
-        lane: Option<Stream>,
+        lanes: Vec<Stream>,
         failure: Arc<Failure>,
         router: Arc<RouterShared<T>>,
     ) -> SenderShared<T> {
@@ -84,7 +87,14 @@ impl<T: Item> SenderShared<T> {
             limit: 2,
             wakers: Vec::new(),
         });
-        SenderShared { source, lane, failure, router, state }
+        SenderShared { source, lanes, copies: AtomicUsize::new(0), failure, router, state }
+    }
+
+    /// The lane of the next copy.
+    pub(crate) fn lane(&self) -> Option<&Stream> {
+        // Relaxed: any order of the lanes will do.
+        let turn = self.copies.fetch_add(1, Ordering::Relaxed);
+        self.lanes.get(turn % self.lanes.len().max(1))
     }
 
     /// The last packet of a message has been assigned.

@@ -14,10 +14,20 @@ pub struct LinkStatistics {
     pub bytes: u64,
     /// Bytes of the largest packet.
     pub largest_packet_bytes: u64,
+    /// Packets that went through memory of the host, since the devices do not
+    /// reach each other's \[G §2.1\].
+    pub packets_through_host: u64,
 }
 
 impl LinkStatistics {
     pub(crate) fn new(from: String, to: String) -> LinkStatistics {
-        LinkStatistics { from, to, packets: 0, bytes: 0, largest_packet_bytes: 0 }
+        LinkStatistics {
+            from,
+            to,
+            packets: 0,
+            bytes: 0,
+            largest_packet_bytes: 0,
+            packets_through_host: 0,
+        }
     }
 }

@@ -18,8 +18,10 @@ pub(crate) struct Signals {
     pub(crate) outboxes: Vec<Notify>,
     /// The worker has not brought back its items for the latest threshold.
     pub(crate) undefer: AtomicBool,
-    /// Lowest priority this device has deferred.
-    pub(crate) lowest_deferred: AtomicU32,
+    /// Lowest priority this device has deferred, if above the threshold.
+    pub(crate) lowest_deferred: AtomicU64,
+    /// About how many entries its queues have.
+    pub(crate) entries: AtomicU64,
 }
 
 /// The view of all devices that ends a run.
@@ -62,7 +64,8 @@ impl Coordinator {
             worker: Notify::default(),
             outboxes: (0..outboxes).map(|_| Notify::default()).collect(),
             undefer: AtomicBool::new(false),
-            lowest_deferred: AtomicU32::new(u32::MAX),
+            lowest_deferred: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
         });
         let signals = signals.collect();
         Coordinator {
@@ -105,7 +108,6 @@ impl Coordinator {
     /// A device has brought back its items up to the threshold.
     pub(crate) fn undeferred(&self) {
         self.undeferring.fetch_sub(1, Ordering::AcqRel);
-        self.check();
     }
 
     /// Looks whether anything is ready anywhere; if not, raises the threshold
@@ -142,8 +144,10 @@ impl Coordinator {
     }
 
     fn raise_threshold(&self) {
-        let lowest = |signals: &Signals| signals.lowest_deferred.load(Ordering::Acquire);
-        let lowest = self.signals.iter().map(lowest).min().unwrap_or(u32::MAX);
+        let threshold = u64::from(self.threshold());
+        let lowest = self.signals.iter().map(|own| own.lowest_deferred.load(Ordering::Acquire));
+        let lowest = lowest.filter(|lowest| *lowest > threshold).min();
+        let lowest = lowest.and_then(|lowest| u32::try_from(lowest).ok()).unwrap_or(u32::MAX);
         let delta = self.delta.unwrap_or(u32::MAX);
         // The last priority of the step that `lowest` lies in.
         let step_end = (lowest / delta).saturating_mul(delta).saturating_add(delta - 1);

@@ -64,7 +64,9 @@ pub(crate) struct QueueBuffers {
 }
 
 /// Words that a task's kernels use among themselves; zero between launches.
-pub(crate) const SCRATCH_WORDS: usize = 4;
+pub(crate) const SCRATCH_WORDS: usize = 3;
+/// Those of a worker: also for 16384 items whose arcs all warps share.
+pub(crate) const WORKER_SCRATCH_WORDS: usize = SCRATCH_WORDS + 1 + 3 * 16384;
 
 /// What a launch passes for [`Common`].
 pub(crate) struct CommonArgument<'a, P: Program> {
@@ -95,6 +97,8 @@ struct DeviceView<'p, 'a, P: Program> {
     queues: Vec<QueueView<'a>>,
     status: &'a [AtomicU64],
     report: &'a [AtomicU64],
+    /// Items of a higher priority value are deferred.
+    threshold: u32,
 }
 
 impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
@@ -104,9 +108,14 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let bits = bits.chunks_exact(bits.len() / count);
         let entries = entries.chunks_exact(entries.len() / count);
         let queues = bits.zip(entries).zip(control.chunks_exact(CONTROL_WORDS));
-        let view = |((bits, entries), control)| QueueView { bits, entries, control };
+        let view = |((bits, ring), control)| QueueView { bits, ring, control };
         let queues = queues.map(view).collect();
-        DeviceView { program, here, problem: P::view(problem), queues, status, report }
+        let (problem, threshold) = (P::view(problem), u32::MAX);
+        DeviceView { program, here, problem, queues, status, report, threshold }
+    }
+
+    fn with_threshold(self, threshold: u32) -> Self {
+        DeviceView { threshold, ..self }
     }
 
     fn raise(&self, counter: Counter, by: u64) {
@@ -126,7 +135,8 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
 
     /// Ends a kernel: with what it packed, if it packs.
     fn publish(&self, packed: usize) {
-        status::publish(self.status, self.report, packed as u64);
+        let entries = [READY, DEFERRED].map(|queue| self.queues[queue].entries() as u64);
+        status::publish(self.status, self.report, packed as u64, entries);
     }
 
     fn outboxes(&self) -> &[QueueView<'a>] {
@@ -173,8 +183,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let mut merged = 0;
         for &(item, flags) in emitted {
             if matches!(flags, Flags::Keep | Flags::Both) {
-                merged += u64::from(!self.queues[READY].push(item));
-                self.announce(READY_NEWS);
+                merged += self.keep(item);
             }
             for outbox in self.targets(item, flags)? {
                 let is_new = self.outboxes()[outbox].push(item);
@@ -186,23 +195,33 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         Ok(())
     }
 
-    fn process_item(
-        &self,
-        item: u32,
-        threshold: u32,
-        emitted: &mut Vec<(u32, Flags)>,
-    ) -> KernelResult {
+    /// Makes an item ready, or defers it; how many merged with one queued before.
+    fn keep(&self, item: u32) -> u64 {
+        let priority = self.program.priority(&self.problem, item);
+        if priority > self.threshold {
+            return self.defer(item, priority);
+        }
+        let is_new = self.queues[READY].push(item);
+        self.announce(READY_NEWS);
+        u64::from(!is_new)
+    }
+
+    /// Defers an item; how many merged with one deferred before.
+    fn defer(&self, item: u32, priority: u32) -> u64 {
+        let is_new = self.queues[DEFERRED].push(item);
+        self.raise(Counter::DeferredIn, is_new.into());
+        status::lower(&self.status[LOWEST_DEFERRED], priority.into(), self.threshold.into());
+        u64::from(!is_new)
+    }
+
+    fn process_item(&self, item: u32, emitted: &mut Vec<(u32, Flags)>) -> KernelResult {
         if !self.queues[READY].claim(item) {
             return Ok(());
         }
         let priority = self.program.priority(&self.problem, item);
-        if priority > threshold {
-            self.status[LOWEST_DEFERRED].fetch_min(priority.into(), Ordering::Relaxed);
-            let counter = match self.queues[DEFERRED].push(item) {
-                true => Counter::DeferredIn,
-                false => Counter::Consumed,
-            };
-            self.raise(counter, 1);
+        if priority > self.threshold {
+            let merged = self.defer(item, priority);
+            self.raise(Counter::Consumed, merged);
             return Ok(());
         }
         // Whatever was deferred of this item is processed with it.
@@ -242,8 +261,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         self.raise(Counter::Produced, successors.saturating_sub(1));
         let mut consumed = u64::from(successors == 0);
         if keeps {
-            consumed += u64::from(!self.queues[READY].push(item));
-            self.announce(READY_NEWS);
+            consumed += self.keep(item);
         }
         for outbox in targets {
             consumed += u64::from(!self.outboxes()[outbox].push(item));
@@ -265,15 +283,16 @@ struct Tally {
 /// The kernels of one device.
 pub(crate) struct Kernels<P: Program> {
     /// Queues items that the host gives.
-    pub(crate) insert: Kernel<(Common<P>, Read<u32>)>,
+    pub(crate) insert: Kernel<(Common<P>, Read<u32>, Value<u32>)>,
     /// Processes up to so many ready items up to the threshold, and splits what
     /// they emit.
     pub(crate) process: Kernel<(Common<P>, Value<u32>, Value<u32>)>,
     /// Packs an outbox into a send buffer and counts.
     pub(crate) pack: Kernel<(Common<P>, Value<u32>, Write<P::Packet>)>,
     /// Splits a packet into what stays, what goes on and what is dropped.
-    pub(crate) split_receive: Kernel<(Common<P>, Read<P::Packet>)>,
-    /// Makes deferred items up to the threshold ready.
+    pub(crate) split_receive: Kernel<(Common<P>, Read<P::Packet>, Value<u32>)>,
+    /// Makes deferred items up to the threshold ready; `process` comes after it on
+    /// the same stream and publishes for both.
     pub(crate) undefer: Kernel<(Common<P>, Value<u32>)>,
     /// Counts items already sent: the harness's fault.
     pub(crate) late_count: Kernel<(Common<P>, Value<u32>)>,
@@ -302,14 +321,16 @@ impl<P: Program> Kernels<P> {
     pub(crate) fn new(program: &Arc<P>, here: Here) -> Kernels<P> {
         let split_receive = {
             let program = Arc::clone(program);
-            move |grid: &Grid, (common, packets): (CommonView<'_, P>, &[P::Packet])| {
-                DeviceView::<P>::new(&program, here, common).split_receive(grid, packets)
+            move |grid: &Grid, arguments: (CommonView<'_, P>, &[P::Packet], u32)| {
+                let (common, packets, threshold) = arguments;
+                let view = DeviceView::<P>::new(&program, here, common);
+                view.with_threshold(threshold).split_receive(grid, packets)
             }
         };
         let source = P::cuda().map(|cuda| Arc::<str>::from(cuda.source(size_of::<P::Packet>())));
         let cuda = CudaText { file: P::cuda().map_or("", |cuda| cuda.file), text: source };
         Kernels {
-            insert: cuda.add(kernel!(program, here, insert(items: &[u32]))),
+            insert: cuda.add(kernel!(program, here, insert(items: &[u32], threshold: u32))),
             process: cuda.add(kernel!(program, here, process(batch: u32, threshold: u32))),
             pack: cuda.add(kernel!(
                 program,
@@ -343,25 +364,27 @@ impl CudaText {
 }
 
 impl<P: Program> DeviceView<'_, '_, P> {
-    fn insert(&self, items: &[u32]) -> KernelResult {
+    fn insert(self, items: &[u32], threshold: u32) -> KernelResult {
         let kept: Vec<_> = items.iter().map(|&item| (item, Flags::Keep)).collect();
-        self.split_send(&kept)?;
-        self.publish(0);
+        let view = self.with_threshold(threshold);
+        view.split_send(&kept)?;
+        view.publish(0);
         Ok(())
     }
 
-    fn process(&self, batch: u32, threshold: u32) -> KernelResult {
+    fn process(self, batch: u32, threshold: u32) -> KernelResult {
+        let view = self.with_threshold(threshold);
         let mut items = Vec::new();
-        let more = self.queues[READY].take(batch as usize, &mut items);
+        let more = view.queues[READY].take(batch as usize, &mut items);
         Grid::of_blocks(items.len(), ITEMS_IN_BLOCK).for_each_block(|block| {
             let mut emitted = Vec::new();
             let mut items = items[block.range].iter();
-            items.try_for_each(|&item| self.process_item(item, threshold, &mut emitted))
+            items.try_for_each(|&item| view.process_item(item, &mut emitted))
         })?;
         if more {
-            self.announce(READY_NEWS);
+            view.announce(READY_NEWS);
         }
-        self.publish(0);
+        view.publish(0);
         Ok(())
     }
 
@@ -405,27 +428,17 @@ impl<P: Program> DeviceView<'_, '_, P> {
         Ok(())
     }
 
-    fn undefer(&self, threshold: u32) -> KernelResult {
-        self.status[LOWEST_DEFERRED].store(u32::MAX.into(), Ordering::Relaxed);
+    fn undefer(self, threshold: u32) -> KernelResult {
+        let view = self.with_threshold(threshold);
         let mut items = Vec::new();
-        while self.queues[DEFERRED].take(usize::MAX, &mut items) {}
+        while view.queues[DEFERRED].take(usize::MAX, &mut items) {}
         for item in items {
-            if !self.queues[DEFERRED].claim(item) {
-                continue;
+            if view.queues[DEFERRED].claim(item) {
+                view.raise(Counter::DeferredOut, 1);
+                let merged = view.keep(item);
+                view.raise(Counter::Consumed, merged);
             }
-            let priority = self.program.priority(&self.problem, item);
-            if priority > threshold {
-                self.status[LOWEST_DEFERRED].fetch_min(priority.into(), Ordering::Relaxed);
-                self.queues[DEFERRED].push(item);
-                continue;
-            }
-            self.raise(Counter::DeferredOut, 1);
-            if !self.queues[READY].push(item) {
-                self.raise(Counter::Consumed, 1);
-            }
-            self.announce(READY_NEWS);
         }
-        self.publish(0);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct QueueView<'a> {
     /// Bit `item % 32` of word `item / 32`: the item is queued.
     pub(crate) bits: &'a [AtomicU32],
     /// A ring of items plus one; 0 is an entry reserved and not written yet.
-    pub(crate) entries: &'a [AtomicU32],
+    pub(crate) ring: &'a [AtomicU32],
     pub(crate) control: &'a [AtomicU32],
 }
 
@@ -57,14 +57,20 @@ impl QueueView<'_> {
         self.word(item).fetch_and(!mask(item), Ordering::AcqRel) & mask(item) != 0
     }
 
+    /// Entries, about as many as they are.
+    pub(crate) fn entries(&self) -> u32 {
+        let tail = self.control[TAIL].load(Ordering::Relaxed);
+        tail.wrapping_sub(self.control[HEAD].load(Ordering::Relaxed))
+    }
+
     /// Collects up to `most` entries, stale ones included: their bits are not
     /// touched. Says whether there may be more. Consumer only.
     pub(crate) fn take(&self, most: usize, taken: &mut Vec<u32>) -> bool {
         // A power of two, so that positions may wrap.
-        let capacity = self.entries.len() as u32;
+        let capacity = self.ring.len() as u32;
         let mut head = self.control[HEAD].load(Ordering::Relaxed);
         while taken.len() < most {
-            let entry = &self.entries[(head % capacity) as usize];
+            let entry = &self.ring[(head % capacity) as usize];
             // Acquire: pairs with the release in `add_entry`.
             match entry.load(Ordering::Acquire) {
                 0 => break,
@@ -114,7 +120,7 @@ impl QueueView<'_> {
     }
 
     fn add_entry(&self, item: u32) {
-        let capacity = self.entries.len() as u32;
+        let capacity = self.ring.len() as u32;
         let mut tail = self.control[TAIL].load(Ordering::Relaxed);
         loop {
             // Acquire: pairs with the consumer's release of the head.
@@ -136,7 +142,7 @@ impl QueueView<'_> {
             }
         }
         // Release: pairs with the acquire in `take`.
-        self.entries[(tail % capacity) as usize].store(item + 1, Ordering::Release);
+        self.ring[(tail % capacity) as usize].store(item + 1, Ordering::Release);
     }
 
     fn word(&self, item: u32) -> &AtomicU32 {

@@ -8,10 +8,13 @@ use millstream_device::{Device, SharedBuffer, Stream, StreamKind};
 use millstream_flow::{Error, Graph, Receiver, Result, Sender};
 
 use crate::coordinator::{Coordinator, Launch, Signals};
-use crate::kernels::{CommonArgument, Place, SCRATCH_WORDS};
+use crate::kernels::{CommonArgument, Place, SCRATCH_WORDS, WORKER_SCRATCH_WORDS};
 use crate::program::Program;
 use crate::statistics::COUNTERS;
-use crate::status::{FAULT, LOWEST_DEFERRED, OUTBOX_NEWS, PACKED, READY_NEWS, fault_text};
+use crate::status::{
+    self, DEFERRED_ENTRIES, FAULT, LOWEST_DEFERRED, OUTBOX_NEWS, PACKED, READY_ENTRIES, READY_NEWS,
+    fault_text,
+};
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
@@ -37,28 +40,26 @@ struct Task {
 impl<P: Program> Solver<P> {
     /// Queues the initial items and waits for that.
     pub(crate) async fn insert(&self, items: Vec<u32>) -> Result<()> {
-        let task = self.task(StreamKind::Compute)?;
-        let lowest = LOWEST_DEFERRED..LOWEST_DEFERRED + 1;
-        task.stream.fill_shared(&self.device.status, lowest, u64::from(u32::MAX))?;
+        let task = self.task(StreamKind::Compute, SCRATCH_WORDS)?;
         let buffer = task.stream.uploaded(items)?;
         let launch = self.coordinator.launch();
-        let arguments = (self.common(&task), &buffer);
+        let arguments = (self.common(&task), &buffer, self.coordinator.threshold());
         self.device.kernels.insert.launch(&task.stream, buffer.len(), arguments)?;
         self.over(&task, launch).await
     }
 
     /// Adds this device's tasks to the graph.
     pub(crate) fn spawn(self: &Arc<Self>, graph: &Graph, ends: Ends<P::Packet>) -> Result<()> {
-        let task = self.task(StreamKind::Compute)?;
+        let task = self.task(StreamKind::Compute, WORKER_SCRATCH_WORDS)?;
         let solver = Arc::clone(self);
         graph.spawn(async move { solver.work(task).await });
         for input in ends.inputs {
-            let task = self.task(StreamKind::HighPriority)?;
+            let task = self.task(StreamKind::HighPriority, SCRATCH_WORDS)?;
             let solver = Arc::clone(self);
             graph.spawn(async move { solver.receive(input, task).await });
         }
         for (outbox, output) in ends.outputs.into_iter().enumerate() {
-            let task = self.task(StreamKind::Compute)?;
+            let task = self.task(StreamKind::Compute, SCRATCH_WORDS)?;
             let solver = Arc::clone(self);
             graph.spawn(async move { solver.send(outbox, output, task).await });
         }
@@ -74,23 +75,28 @@ impl<P: Program> Solver<P> {
                 return Ok(());
             }
             let threshold = self.coordinator.threshold();
-            if self.signals().undefer.swap(false, Ordering::AcqRel) {
-                let launch = self.coordinator.launch();
+            let launch = self.coordinator.launch();
+            let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
+            if undefers {
                 let arguments = (self.common(&task), threshold);
-                kernels.undefer.launch(&task.stream, self.batch as usize, arguments)?;
-                self.over(&task, launch).await?;
-                self.signals()
-                    .lowest_deferred
-                    .store(self.lowest_deferred(&task)?, Ordering::Release);
+                kernels.undefer.launch(&task.stream, self.threads(), arguments)?;
+            }
+            let arguments = (self.common(&task), self.batch, threshold);
+            kernels.process.launch(&task.stream, self.threads(), arguments)?;
+            self.over(&task, launch).await?;
+            if undefers {
                 self.coordinator.undeferred();
             }
-            let launch = self.coordinator.launch();
-            let arguments = (self.common(&task), self.batch, threshold);
-            kernels.process.launch(&task.stream, self.batch as usize, arguments)?;
-            self.over(&task, launch).await?;
-            self.signals().lowest_deferred.store(self.lowest_deferred(&task)?, Ordering::Release);
             self.coordinator.check();
         }
+    }
+
+    /// Threads for what is queued, a quarter of a warp for an item: items spread over
+    /// the device, and have several arcs each. What the host knows may be old; any
+    /// number of threads will do.
+    fn threads(&self) -> usize {
+        let entries = self.signals().entries.load(Ordering::Relaxed);
+        (entries as usize).saturating_mul(8).clamp(1, self.batch as usize)
     }
 
     /// Splits what arrives until every sender has shut down.
@@ -98,7 +104,7 @@ impl<P: Program> Solver<P> {
         while let Some(pending) = input.recv().await? {
             let launch = self.coordinator.launch();
             task.stream.wait(&pending)?;
-            let arguments = (self.common(&task), &pending);
+            let arguments = (self.common(&task), &pending, self.coordinator.threshold());
             self.device.kernels.split_receive.launch(&task.stream, pending.len(), arguments)?;
             pending.release_after(&task.stream)?;
             self.over(&task, launch).await?;
@@ -153,6 +159,13 @@ impl<P: Program> Solver<P> {
         }
         self.coordinator.counters[self.place].update((0..COUNTERS).map(word));
         let signals = self.signals();
+        let entries = word(READY_ENTRIES) + word(DEFERRED_ENTRIES);
+        // Relaxed: a hint.
+        signals.entries.store(entries, Ordering::Relaxed);
+        let (lowest, threshold) = (word(LOWEST_DEFERRED), self.coordinator.threshold().into());
+        if lowest > threshold {
+            status::lower(&signals.lowest_deferred, lowest, threshold);
+        }
         if word(READY_NEWS) != 0 {
             signals.worker.notify();
         }
@@ -166,18 +179,14 @@ impl<P: Program> Solver<P> {
         Ok(())
     }
 
-    fn lowest_deferred(&self, task: &Task) -> Result<u32> {
-        Ok(task.report.load(LOWEST_DEFERRED)? as u32)
-    }
-
     fn signals(&self) -> &Signals {
         &self.coordinator.signals[self.place]
     }
 
-    fn task(&self, kind: StreamKind) -> Result<Task> {
+    fn task(&self, kind: StreamKind, scratch_words: usize) -> Result<Task> {
         let device = &self.device.device;
         let report = self.host.shared(self.device.status.len())?;
-        let scratch = device.shared(SCRATCH_WORDS)?;
+        let scratch = device.shared(scratch_words)?;
         Ok(Task { stream: device.stream_of(kind)?, scratch, report })
     }
 

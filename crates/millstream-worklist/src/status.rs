@@ -9,16 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::statistics::COUNTERS;
 
-/// The lowest priority deferred since items were last brought back.
+/// The lowest priority that was deferred at the present threshold; a word up to the
+/// threshold is from before it rose.
 pub(crate) const LOWEST_DEFERRED: usize = COUNTERS;
 /// The first fault of a kernel: what, and the item in the lower half.
 pub(crate) const FAULT: usize = COUNTERS + 1;
 /// In a report only: how many items the kernel packed.
 pub(crate) const PACKED: usize = COUNTERS + 2;
+/// In a report only: about how many entries the queue of ready items has.
+pub(crate) const READY_ENTRIES: usize = COUNTERS + 3;
+/// In a report only: the same of deferred items.
+pub(crate) const DEFERRED_ENTRIES: usize = COUNTERS + 4;
 /// News: items are ready.
-pub(crate) const READY_NEWS: usize = COUNTERS + 3;
+pub(crate) const READY_NEWS: usize = COUNTERS + 5;
 /// News, from here on: items are in this outbox.
-pub(crate) const OUTBOX_NEWS: usize = COUNTERS + 4;
+pub(crate) const OUTBOX_NEWS: usize = COUNTERS + 6;
 
 /// A fault: an item is passed on, but there is one device only.
 pub(crate) const PASSED_ALONE: u64 = 1;
@@ -41,11 +46,21 @@ pub(crate) fn fault_text(word: u64) -> Option<String> {
     }
 }
 
-/// Copies the status into a report, and takes news down.
-pub(crate) fn publish(status: &[AtomicU64], report: &[AtomicU64], packed: u64) {
+/// Lowers [`LOWEST_DEFERRED`].
+pub(crate) fn lower(word: &AtomicU64, priority: u64, threshold: u64) {
+    let lower = |known| (known <= threshold || priority < known).then_some(priority);
+    // Relaxed: the end of the kernel publishes it.
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+}
+
+/// Copies the status into a report, and takes news down. `entries`: of the queue
+/// of ready items, and of deferred ones.
+pub(crate) fn publish(status: &[AtomicU64], report: &[AtomicU64], packed: u64, entries: [u64; 2]) {
     for (place, (from, to)) in status.iter().zip(report).enumerate() {
         let word = match place {
             PACKED => packed,
+            READY_ENTRIES => entries[0],
+            DEFERRED_ENTRIES => entries[1],
             // Acquire: pairs with the release of whoever raised it.
             READY_NEWS.. => from.swap(0, Ordering::AcqRel),
             _ => from.load(Ordering::Acquire),

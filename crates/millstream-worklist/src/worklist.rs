@@ -95,7 +95,7 @@ impl<P: Program> DistributedWorklist<P> {
             buffers: Buffers::bytes(0),
             packet_bytes: 1 << 18,
             queue_entries: None,
-            batch: 1 << 16,
+            batch: 1 << 18,
             delta: None,
         }
     }
@@ -125,7 +125,7 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
     }
 
-    /// Items that one kernel processes at most; 65536 unless set.
+    /// Items that one kernel processes at most; 262144 unless set.
     #[must_use]
     pub fn batch(self, items: u32) -> DistributedWorklist<P> {
         DistributedWorklist { batch: items.max(1), ..self }
@@ -217,14 +217,16 @@ impl<P: Program> DistributedWorklist<P> {
         let order = self.context.topology().ring_order();
         let count = self.context.devices().len();
         let share = self.items / count.max(1);
-        let entries = self.queue_entries.unwrap_or(share.max(1024)).max(1).next_power_of_two();
         let outboxes = self.outboxes(is_ring);
         let queues = OUTBOXES + outboxes;
         let devices = self.context.devices().iter().zip(&self.problems).enumerate();
         devices
             .map(|(place, (device, problem))| {
                 let next = is_ring.then(|| next_in(&order, place)).flatten();
-                let queues = QueueBuffers {
+                // Room for all threads of a GPU at once saves them a look each.
+                let least = if device.is_gpu() { share + (1 << 19) } else { share.max(1024) };
+                let entries = self.queue_entries.unwrap_or(least).max(1).next_power_of_two();
+                let queue_buffers = QueueBuffers {
                     bits: device.shared(queues * bit_words(self.items))?,
                     entries: device.shared(queues * entries)?,
                     control: device.shared(queues * CONTROL_WORDS)?,
@@ -235,7 +237,7 @@ impl<P: Program> DistributedWorklist<P> {
                     problem: Arc::clone(problem),
                     kernels: Kernels::new(&self.program, here),
                     here,
-                    queues,
+                    queues: queue_buffers,
                     status: device.shared(status::words(outboxes))?,
                 })
             })

@@ -41,7 +41,7 @@ impl Memory {
     }
 
     fn view(&self) -> QueueView<'_> {
-        QueueView { bits: &self.bits, entries: &self.entries, control: &self.control }
+        QueueView { bits: &self.bits, ring: &self.entries, control: &self.control }
     }
 }
 

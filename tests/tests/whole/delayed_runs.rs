@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use millstream::bfs::{Bfs, BfsOptions};
-use millstream::device::Injection;
+use millstream::device::{Injection, LinkKind, Topology};
 use millstream::flow::{Context, Devices};
 use millstream::graph::{CsrGraph, partition, reference, validate};
 use millstream::worklist::Routing;
@@ -40,6 +40,16 @@ fn graph(random: &mut SmallRng) -> CsrGraph {
     CsrGraph::from_edges(vertices, &edges).unwrap()
 }
 
+/// Devices of which one in three pairs meets in the host's memory only.
+fn some_peers(devices: usize, random: &mut SmallRng) -> Topology {
+    let apart: Vec<bool> = (0..devices * devices).map(|_| random.random_ratio(1, 3)).collect();
+    let names = (0..devices).map(|place| place.to_string());
+    Topology::from_links(names, |from, to| {
+        let pair = from.min(to) * devices + from.max(to);
+        if from != to && apart[pair] { LinkKind::Host } else { LinkKind::Memory }
+    })
+}
+
 /// One run; an error says what was wrong.
 fn run(seed: u64) -> Result<(), String> {
     let mut random = SmallRng::seed_from_u64(seed);
@@ -60,9 +70,12 @@ fn run(seed: u64) -> Result<(), String> {
     let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
     // One run in sixteen on real threads, which cannot be replayed exactly.
     let threaded = random.random_ratio(1, 16);
-    let builder = if threaded { builder.threads(3) } else { builder.simulated(seed) };
-    let context = builder.build().map_err(|error| error.to_string())?;
+    let mut builder = if threaded { builder.threads(3) } else { builder.simulated(seed) };
     let source = random.random_range(0..graph.vertices());
+    if random.random_ratio(1, 4) {
+        builder = builder.topology(some_peers(devices, &mut random));
+    }
+    let context = builder.build().map_err(|error| error.to_string())?;
     let parts = partition::contiguous_blocks(&graph, devices);
     let search = async {
         let bfs = Bfs::with_partition(&context, &graph, parts).await?.with_options(options);

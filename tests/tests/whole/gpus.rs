@@ -2,6 +2,7 @@
 //! the devices that `MILLSTREAM_TEST_DEVICES` names (`cuda:0x4`, `cuda:0-3`,
 //! `cuda:0,host:1`). Without it the cases run on four host devices.
 
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,14 @@ use millstream::worklist::Routing;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+mod child;
+mod command;
+mod faults;
+mod large;
+mod links;
+mod litmus;
+mod topology;
+
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
         Ok(list) => list.parse().unwrap(),
@@ -25,12 +34,21 @@ fn list() -> DeviceList {
     }
 }
 
-fn set() -> DeviceSet {
-    DeviceSet::builder().devices(list()).open().unwrap()
+/// One context for all cases of a process: a GPU's takes a second to make.
+fn context() -> Context {
+    static CONTEXT: LazyLock<Context> =
+        LazyLock::new(|| Context::builder().devices(Devices::List(list())).build().unwrap());
+    CONTEXT.clone()
 }
 
-fn context() -> Context {
-    Context::builder().devices(Devices::List(list())).build().unwrap()
+fn set() -> DeviceSet {
+    context().device_set().clone()
+}
+
+/// Says why a case does not run on these devices; `run-tests.sh` fails when one
+/// says so.
+fn skip(reason: &str) {
+    println!("skipped: {reason}");
 }
 
 fn is_gpu(device: &Device) -> bool {
@@ -205,7 +223,8 @@ fn events_order_streams_of_all_devices() {
 
 #[test]
 fn memory_has_an_end() {
-    let set = set();
+    // Its own: nobody else may allocate.
+    let set = DeviceSet::builder().devices(list()).open().unwrap();
     for device in set.devices().iter().filter(|device| is_gpu(device)) {
         let error = device.buffer::<u8>(1 << 45).unwrap_err();
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
@@ -311,9 +330,15 @@ fn a_message_larger_than_all_buffers() {
     }
 }
 
-/// BFS with these options, verified against the reference.
-fn search(context: &Context, graph: &CsrGraph, sources: &[u32], options: BfsOptions, what: &str) {
-    let (limit, start) = (options.depth_limit, Instant::now());
+/// BFS with these options, verified against the reference; how long it ran.
+fn search(
+    context: &Context,
+    graph: &CsrGraph,
+    sources: &[u32],
+    options: BfsOptions,
+    what: &str,
+) -> Duration {
+    let limit = options.depth_limit;
     let run = async { Bfs::new(context, graph).await?.with_options(options).run(sources).await };
     let result = context.block_on(run).unwrap().unwrap_or_else(|error| panic!("{what}: {error}"));
     let expected = reference::bfs_levels(graph, sources, limit);
@@ -327,8 +352,7 @@ fn search(context: &Context, graph: &CsrGraph, sources: &[u32], options: BfsOpti
     for link in &result.statistics.links {
         assert!(link.largest_packet_bytes <= 1 << 18, "{what}");
     }
-    let time = result.run_time.as_secs_f64() * 1e3;
-    println!("{what}: {time:.3} ms, {:.3} ms in all", start.elapsed().as_secs_f64() * 1e3);
+    result.run_time
 }
 
 #[test]
@@ -370,6 +394,25 @@ fn bfs_whatever_the_options() {
     }
 }
 
+/// Every kernel of BFS, in few and small launches: what memory checkers run.
+#[test]
+fn bfs_of_small_graphs() {
+    let context = context();
+    let graph = generate::kron(7, 8, &GenerateOptions::default()).unwrap();
+    let busiest = millstream::graph::source::max_degree(&graph).unwrap();
+    for routing in [Routing::Ring, Routing::Direct] {
+        for predecessors in [false, true] {
+            let mut options = BfsOptions::default();
+            options.routing = routing;
+            options.predecessors = predecessors;
+            options.packet_bytes = 256;
+            options.queue_entries = Some(32);
+            let what = format!("small {routing:?}, predecessors {predecessors}");
+            search(&context, &graph, &[busiest], options, &what);
+        }
+    }
+}
+
 #[test]
 fn bfs_on_larger_graphs() {
     let context = context();
@@ -382,7 +425,9 @@ fn bfs_on_larger_graphs() {
         for routing in [Routing::Ring, Routing::Direct] {
             let mut options = BfsOptions::default();
             options.routing = routing;
-            search(&context, &graph, &[busiest], options, &format!("{name} {routing:?}"));
+            let what = format!("{name} {routing:?}");
+            let time = search(&context, &graph, &[busiest], options, &what);
+            println!("{what}: {:.3} ms", time.as_secs_f64() * 1e3);
         }
     }
 }

@@ -5,10 +5,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The command, yet to be started.
+/// The command, yet to be started; on four host devices unless told otherwise,
+/// and with a cache of its own.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-    command.args(arguments);
+    command.args(arguments).env("MILLSTREAM_DEVICES", "host:4");
+    command.env("MILLSTREAM_CACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/no cache"));
     command
 }
 

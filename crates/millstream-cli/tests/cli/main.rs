@@ -5,6 +5,7 @@
 mod bfs;
 mod cc;
 mod common;
+mod devices;
 mod exits;
 mod files;
 mod graphs;
@@ -12,3 +13,4 @@ mod interrupt;
 mod others;
 mod pagerank;
 mod sssp;
+mod topology;

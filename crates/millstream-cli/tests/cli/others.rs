@@ -1,4 +1,4 @@
-//! `millstream filter`, `partition` and `topology`.
+//! `millstream filter` and `partition`.
 
 use serde_json::json;
 
@@ -55,35 +55,4 @@ fn partition_says_how_well_it_divides() {
     let table = succeed(&["partition", &karate, "--parts", "2", "--partitioner", "blocks"]);
     assert!(table.contains("part 0: 17 vertices"), "{table}");
     assert!(table.contains("part 1: 17 vertices"), "{table}");
-}
-
-#[test]
-fn topology_names_devices_links_and_ring() {
-    let report = json(&["topology", "--devices", "host:3"]);
-    assert_eq!(report["devices"], json!(["host:0", "host:1", "host:2"]));
-    let links = report["links"].as_array().unwrap();
-    for (from, row) in links.iter().enumerate() {
-        assert_eq!(row.as_array().unwrap().len(), 3);
-        assert_eq!(row[from], json!("-"));
-    }
-    let mut ring: Vec<u64> =
-        report["ring"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
-    ring.sort_unstable();
-    assert_eq!(ring, [0, 1, 2]);
-    assert_eq!(report["transfers"], json!([]));
-    let table = succeed(&["topology", "--devices", "host:2"]);
-    assert!(table.contains("ring: host:0 -> host:1"), "{table}");
-}
-
-#[test]
-fn calibration_measures_every_pair() {
-    let report = json(&["topology", "--devices", "host:2", "--calibrate"]);
-    let transfers = report["transfers"].as_array().unwrap();
-    // The host and two devices: six ordered pairs, four sizes each.
-    assert_eq!(transfers.len(), 24);
-    for transfer in transfers {
-        assert_ne!(transfer["from"], transfer["to"]);
-        assert!(transfer["bytes"].as_u64().unwrap() >= 4096);
-        assert!(transfer["bytes_per_second"].as_f64().unwrap() > 0.0);
-    }
 }

@@ -5,7 +5,6 @@
 
 use std::ffi::{CString, c_char};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -14,7 +13,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use millstream_kernels::HEADERS;
 
 use crate::cuda_source::CudaSource;
-use crate::{Error, Result};
+use crate::{Error, Result, cache};
 
 /// The compiler's libraries, in the order in which they must be loaded.
 const LIBRARIES: [&[&str]; 2] = [
@@ -118,17 +117,9 @@ fn key(source: &CudaSource, options: &[String], version: (i32, i32)) -> String {
 }
 
 fn cache_file(key: &str) -> Option<PathBuf> {
-    let folder = match std::env::var_os("MILLSTREAM_CACHE") {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-            cache.or_else(home)?.join("millstream")
-        }
-    };
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    Some(folder.join(format!("{:016x}.cubin", hasher.finish())))
+    Some(cache::folder()?.join(format!("{:016x}.cubin", hasher.finish())))
 }
 
 fn read_cached(file: &Path, key: &str) -> Option<Vec<u8>> {
@@ -140,14 +131,7 @@ fn read_cached(file: &Path, key: &str) -> Option<Vec<u8>> {
 }
 
 fn write_cached(file: &Path, key: &str, code: &[u8]) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    temporary.write_all(&(key.len() as u64).to_le_bytes())?;
-    temporary.write_all(key.as_bytes())?;
-    temporary.write_all(code)?;
-    temporary.persist(file)?;
-    Ok(())
+    cache::write(file, &[&(key.len() as u64).to_le_bytes(), key.as_bytes(), code])
 }
 
 /// A program of the compiler, destroyed when dropped.

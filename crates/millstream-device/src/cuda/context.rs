@@ -22,7 +22,7 @@ pub(crate) struct GpuContext {
     pub(super) id: u64,
     pub(super) ordinal: usize,
     pub(super) name: String,
-    device: CUdevice,
+    pub(super) device: CUdevice,
     context: CUcontext,
     /// Such as 90 for `sm_90`.
     pub(super) architecture: u32,
@@ -104,16 +104,13 @@ impl GpuContext {
         self.check(unsafe { sys::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
     }
 
-    /// Turns an answer of the driver into an error; a device's fault is
-    /// remembered.
+    /// Turns an answer of the driver into an error. A device's fault is
+    /// remembered: whoever meets one later gets the first.
     pub(super) fn check(&self, answer: CUresult, call: &'static str) -> Result<()> {
-        let result = check(answer, call, &self.name);
-        if let Err(cause) = &result
-            && is_fault(answer)
-        {
-            let _ = self.poison.set(cause.clone());
+        match check(answer, call, &self.name) {
+            Err(cause) if is_fault(answer) => Err(self.poison.get_or_init(|| cause).clone()),
+            result => result,
         }
-        result
     }
 
     pub(super) fn total_memory(&self) -> Result<u64> {
@@ -124,7 +121,7 @@ impl GpuContext {
         Ok(bytes as u64)
     }
 
-    /// Whether this GPU can reach the other's memory, and if so, by NVLink.
+    /// Whether this GPU can reach the other's memory, and if so, with atomics.
     pub(super) fn peer(&self, other: &GpuContext) -> Result<Option<Peer>> {
         let (mut can, mut atomics) = (0, 0);
         let native = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
@@ -139,7 +136,7 @@ impl GpuContext {
             sys::cuDeviceGetP2PAttribute(&mut atomics, native, self.device, other.device)
         };
         self.check(answer, "cuDeviceGetP2PAttribute")?;
-        Ok(Some(if atomics == 0 { Peer::Bus } else { Peer::NvLink }))
+        Ok(Some(if atomics == 0 { Peer::Plain } else { Peer::WithAtomics }))
     }
 
     /// Lets kernels of this GPU touch the other's memory.
@@ -168,10 +165,10 @@ impl GpuContext {
 /// How one GPU reaches another's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Over the bus.
-    Bus,
-    /// With atomics, over NVLink.
-    NvLink,
+    /// Reads and writes.
+    Plain,
+    /// Atomics too: as a rule over NVLink.
+    WithAtomics,
 }
 
 /// Answers after which the driver refuses everything else.
@@ -195,6 +192,11 @@ fn is_fault(answer: CUresult) -> bool {
 
 impl Drop for GpuContext {
     fn drop(&mut self) {
+        // After a fault the driver refuses, or waits for what never ends: what it
+        // holds is the process's until its end.
+        if self.poison.get().is_some() {
+            return;
+        }
         for event in std::mem::take(self.events.get_mut()) {
             // SAFETY: made by this context, and nobody uses it. A failure leaves
             // nothing to do.
@@ -213,6 +215,8 @@ pub(crate) struct NativeEvent {
     context: Arc<GpuContext>,
     /// Identifies the stream that it was recorded on.
     pub(super) lane: usize,
+    /// The point of that stream which it belongs to.
+    pub(super) point: u32,
 }
 
 // SAFETY: driver handles may be used from any thread at once.
@@ -226,10 +230,10 @@ impl NativeEvent {
     pub(super) unsafe fn record(
         context: &Arc<GpuContext>,
         stream: sys::CUstream,
-        lane: usize,
+        (lane, point): (usize, u32),
     ) -> Result<NativeEvent> {
         let handle = context.event()?;
-        let event = NativeEvent { handle, context: Arc::clone(context), lane };
+        let event = NativeEvent { handle, context: Arc::clone(context), lane, point };
         // SAFETY: both belong to the context.
         context.check(unsafe { sys::cuEventRecord(handle.0, stream) }, "cuEventRecord")?;
         Ok(event)

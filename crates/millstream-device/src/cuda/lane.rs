@@ -3,6 +3,8 @@
 //! No wait refers to a later submission, so sharing cannot close a cycle.
 
 use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUstream};
@@ -61,7 +63,7 @@ impl Pending {
         }
         // Memory first: whoever hears of the event may want it.
         drop(self.held);
-        let failed = poison.cloned().or_else(|| self.cause.get());
+        let failed = self.cause.get().or_else(|| poison.cloned());
         if let Some(event) = self.event {
             event.complete(failed.map_or(Ok(()), Err));
         }
@@ -95,6 +97,22 @@ struct Submission {
     point: u32,
     held: Vec<Held>,
     after: Vec<(Event, Arc<FirstCause>)>,
+    /// Points of other lanes that this one comes after already.
+    passed: HashMap<usize, u32>,
+}
+
+impl Submission {
+    /// Whether the lane comes after a point of another; it does from now on.
+    fn passes(&mut self, lane: usize, point: u32) -> bool {
+        match self.passed.entry(lane) {
+            // Points wrap around.
+            Entry::Occupied(known) if point.wrapping_sub(*known.get()) as i32 <= 0 => true,
+            entry => {
+                entry.insert_entry(point);
+                false
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Lane {
@@ -121,7 +139,7 @@ impl Lane {
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };
         context.check(answer, "cuStreamCreateWithPriority")?;
-        let word = words.take().ok_or_else(|| no_pinned_memory(context))?;
+        let word = words.take()?.ok_or_else(|| no_pinned_memory(context))?;
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
@@ -190,12 +208,13 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         self.context.bind()?;
+        let point = submission.point.wrapping_add(1);
         if let Some(event) = event {
+            let place = (self.number, point);
             // SAFETY: a live stream of the context.
-            let native = unsafe { NativeEvent::record(&self.context, self.stream.0, self.number) }?;
+            let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
             event.set_native(native);
         }
-        let point = submission.point.wrapping_add(1);
         // SAFETY: the word lives as long as the lane; without the flag that omits
         // it, the write comes after everything before and makes that visible.
         let answer =
@@ -211,10 +230,15 @@ impl Lane {
     }
 
     fn wait(&self, event: &Event, cause: &Arc<FirstCause>) -> Result<()> {
+        // What is over needs no wait, and each wait costs the stream a microsecond.
+        if event.is_complete() {
+            return Ok(());
+        }
         let mut submission = self.submission.lock();
         self.context.bind()?;
         match event.native() {
             Some(native) if native.lane == self.number => {}
+            Some(native) if submission.passes(native.lane, native.point) => {}
             Some(native) => {
                 // SAFETY: the event was recorded, and lives as long as `event`,
                 // which is held below.
@@ -222,7 +246,7 @@ impl Lane {
                 self.context.check(answer, "cuStreamWaitEvent")?;
             }
             None => {
-                let word = self.words.take().ok_or_else(|| no_pinned_memory(&self.context))?;
+                let word = self.words.take()?.ok_or_else(|| no_pinned_memory(&self.context))?;
                 let word = Arc::new(word);
                 let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
                 // SAFETY: the word is held until the stream has passed.

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `driver` | whether the driver is there, its errors |
 //! | `context` | a GPU's context, peers, events |
+//! | `machine` | the machine's GPUs and where they sit |
+//! | `management` | NVIDIA's management library, if it is there |
 //! | `pool` | memory of GPUs, pinned memory of the host |
 //! | `words` | words that streams write or wait for |
 //! | `lane` | the driver's streams, and ours on them |
@@ -14,6 +16,8 @@ mod compile;
 mod context;
 mod driver;
 mod lane;
+mod machine;
+mod management;
 mod module;
 mod pool;
 mod reactor;
@@ -30,13 +34,16 @@ pub(crate) use driver::count;
 pub(crate) use lane::{CudaStream, LaneStream};
 pub(crate) use module::Function;
 pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
+pub(crate) use reactor::stay_awake;
 
 use context::{Peer, Poison};
 use lane::Lane;
+use management::Management;
 use pool::GpuPool;
 use reactor::{Reactor, ReactorHandle};
 use words::Words;
 
+use crate::location::Location;
 use crate::stream::StreamKind;
 use crate::task::Place;
 use crate::topology::LinkKind;
@@ -79,8 +86,8 @@ impl Gpu {
         stream.check().map(|()| stream)
     }
 
-    pub(crate) fn ordinal(&self) -> usize {
-        self.context.ordinal
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        [&self.compute, &self.high_priority, &self.copy].into_iter().flatten()
     }
 
     /// Zeroed memory; `None` if there is not enough.
@@ -107,8 +114,9 @@ pub(crate) struct Runtime {
     pinned: Arc<PinnedPool>,
     poison: Poison,
     links: Vec<Vec<LinkKind>>,
+    locations: Vec<Location>,
     // Last: ends when everything above is finished.
-    _reactor: Reactor,
+    _reactors: Vec<Reactor>,
 }
 
 impl Runtime {
@@ -127,15 +135,23 @@ impl Runtime {
         };
         let pinned = PinnedPool::new(first);
         let words = Words::new(&pinned);
-        let reactor = ReactorHandle::new(&poison);
-        let gpus = contexts.iter().map(|context| open_gpu(context, &words, &reactor));
+        let reactors: Vec<_> = contexts.iter().map(|_| ReactorHandle::new(&poison)).collect();
+        let gpus = contexts.iter().zip(&reactors);
+        let gpus = gpus.map(|(context, reactor)| open_gpu(context, &words, reactor));
         let gpus = gpus.collect::<Result<Vec<_>>>()?;
-        let links = connect(&gpus)?;
-        let lanes = gpus.iter().flat_map(|gpu| {
-            [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten().cloned()
-        });
-        let reactor = reactor.start(lanes.collect())?;
-        Ok(Arc::new(Runtime { gpus, pinned, poison, links, _reactor: reactor }))
+        let identities = contexts.iter().map(|context| machine::identity(context.device));
+        let identities = identities.collect::<Result<Vec<_>>>()?;
+        let management = Management::get();
+        let over_nvlink = |from: usize, to: usize| {
+            management?.over_nvlink(&identities[from].bus, &identities[to].bus)
+        };
+        let links = connect(&gpus, over_nvlink)?;
+        let reactors = reactors.iter().zip(&gpus);
+        let reactors = reactors.map(|(reactor, gpu)| reactor.start(gpu.lanes().cloned().collect()));
+        let reactors = reactors.collect::<Result<Vec<_>>>()?;
+        let locations =
+            identities.into_iter().map(|identity| identity.location(management)).collect();
+        Ok(Arc::new(Runtime { gpus, pinned, poison, links, locations, _reactors: reactors }))
     }
 
     pub(crate) fn gpu(&self, ordinal: usize) -> Option<&Arc<Gpu>> {
@@ -146,10 +162,23 @@ impl Runtime {
         &self.pinned
     }
 
+    fn place(&self, ordinal: usize) -> Option<usize> {
+        self.gpus.iter().position(|gpu| gpu.context.ordinal == ordinal)
+    }
+
+    /// Where a GPU sits.
+    pub(crate) fn location(&self, ordinal: usize) -> Option<Location> {
+        self.place(ordinal).map(|place| self.locations[place].clone())
+    }
+
+    /// The driver and all GPUs of the machine.
+    pub(crate) fn machine(&self) -> Result<String> {
+        machine::describe()
+    }
+
     /// How two GPUs are connected.
     pub(crate) fn link(&self, from: usize, to: usize) -> LinkKind {
-        let place = |ordinal| self.gpus.iter().position(|gpu| gpu.context.ordinal == ordinal);
-        match (place(from), place(to)) {
+        match (self.place(from), self.place(to)) {
             (Some(from), Some(to)) => self.links[from][to],
             _ => LinkKind::Host,
         }
@@ -158,7 +187,7 @@ impl Runtime {
     /// Waits until everything submitted so far is over.
     pub(crate) fn quiesce(&self) -> Result<()> {
         for gpu in &self.gpus {
-            for lane in [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten() {
+            for lane in gpu.lanes() {
                 lane.synchronize()?;
                 while !lane.is_idle() && self.poison.get().is_none() {
                     std::thread::yield_now();
@@ -170,11 +199,7 @@ impl Runtime {
 
     /// Points that streams have not come to.
     pub(crate) fn outstanding(&self) -> usize {
-        let lanes = self
-            .gpus
-            .iter()
-            .flat_map(|gpu| [&gpu.compute, &gpu.high_priority, &gpu.copy].into_iter().flatten());
-        lanes.filter(|lane| !lane.is_idle()).count()
+        self.gpus.iter().flat_map(|gpu| gpu.lanes()).filter(|lane| !lane.is_idle()).count()
     }
 }
 
@@ -200,12 +225,16 @@ fn open_gpu(
     }))
 }
 
-/// Enables peer access wherever it is possible.
-fn connect(gpus: &[Arc<Gpu>]) -> Result<Vec<Vec<LinkKind>>> {
+/// Enables peer access wherever it is possible. Whether it goes over NVLink says
+/// the management library; where that does not know, whether it has atomics.
+fn connect(
+    gpus: &[Arc<Gpu>],
+    over_nvlink: impl Fn(usize, usize) -> Option<bool>,
+) -> Result<Vec<Vec<LinkKind>>> {
     let mut links = Vec::new();
-    for from in gpus {
+    for (here, from) in gpus.iter().enumerate() {
         let (mut row, mut peers) = (Vec::new(), Vec::new());
-        for to in gpus {
+        for (there, to) in gpus.iter().enumerate() {
             row.push(match from.context.ordinal == to.context.ordinal {
                 true => LinkKind::Memory,
                 false => match from.context.peer(&to.context)? {
@@ -213,7 +242,8 @@ fn connect(gpus: &[Arc<Gpu>]) -> Result<Vec<Vec<LinkKind>>> {
                     Some(peer) => {
                         from.context.enable_peer(&to.context)?;
                         peers.push(to.context.ordinal);
-                        if peer == Peer::NvLink { LinkKind::NvLink } else { LinkKind::Pcie }
+                        let nvlink = over_nvlink(here, there).unwrap_or(peer == Peer::WithAtomics);
+                        if nvlink { LinkKind::NvLink } else { LinkKind::Pcie }
                     }
                 },
             });

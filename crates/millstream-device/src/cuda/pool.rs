@@ -2,8 +2,10 @@
 //! are slow to get, and freeing either waits for the whole device.
 //!
 //! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it.
-//! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and keeps
-//! nothing, for memory checkers.
+//! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
+//! nothing again, for memory checkers. Blocks are then freed before the next
+//! allocation and not when they are dropped: that may happen on the reactor's
+//! thread, which must never wait for a device that waits for the reactor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,6 +85,9 @@ impl GpuPool {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
         let mut state = self.state.lock();
+        if self.exact {
+            state.free.take_all().for_each(|address| self.give_to_driver(address));
+        }
         let address = match state.free.take(bytes) {
             Some(address) => Some(address),
             None => match self.take_from_driver(bytes)? {
@@ -157,11 +162,7 @@ impl GpuMemory {
 
 impl Drop for GpuMemory {
     fn drop(&mut self) {
-        if !self.pool.exact {
-            self.pool.state.lock().free.put(self.bytes, self.address);
-        } else if self.pool.context.bind().is_ok() {
-            self.pool.give_to_driver(self.address);
-        }
+        self.pool.state.lock().free.put(self.bytes, self.address);
     }
 }
 
@@ -182,24 +183,44 @@ impl PinnedPool {
         Arc::new(PinnedPool { context: Arc::clone(context), poison, exact: is_exact(), free })
     }
 
-    /// Zeroed memory; `None` if there is not enough, or the GPUs have failed.
-    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Option<Pinned> {
+    /// Zeroed memory; `None` if there is not enough.
+    ///
+    /// # Errors
+    /// The failure that poisoned the process: a GPU may still write to blocks that
+    /// are free.
+    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
         let bytes = rounded(bytes, self.exact);
-        let known = self.free.lock().take(bytes);
-        let address = known.or_else(|| self.take_from_driver(bytes))?;
+        self.context.bind()?;
+        let known = match self.exact {
+            false => self.free.lock().take(bytes),
+            true => {
+                let blocks: Vec<u64> = self.free.lock().take_all().collect();
+                blocks.into_iter().for_each(|address| self.give_to_driver(address));
+                None
+            }
+        };
+        let Some(address) =
+            known.map_or_else(|| self.take_from_driver(bytes), |it| Ok(Some(it)))?
+        else {
+            return Ok(None);
+        };
         let memory = Pinned { pool: Arc::clone(self), address, bytes };
         // SAFETY: the block is this long, and nothing uses it.
         unsafe { std::ptr::write_bytes(memory.address(), 0, bytes) };
-        Some(memory)
+        Ok(Some(memory))
     }
 
-    fn take_from_driver(&self, bytes: usize) -> Option<u64> {
-        self.context.bind().ok()?;
+    fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {
         let mut address = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: a context is current.
-        let answer = unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) };
-        (answer == CUresult::CUDA_SUCCESS).then(|| address.expose_provenance() as u64)
+        match unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) } {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
+            answer => {
+                self.context.check(answer, "cuMemHostAlloc")?;
+                Ok(Some(address.expose_provenance() as u64))
+            }
+        }
     }
 
     fn give_to_driver(&self, address: u64) {
@@ -235,10 +256,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        match self.pool.exact {
-            true => self.pool.give_to_driver(self.address),
-            false => self.pool.free.lock().put(self.bytes, self.address),
-        }
+        self.pool.free.lock().put(self.bytes, self.address);
     }
 }
 

@@ -1,5 +1,7 @@
-//! The thread that sees streams come to their points, and wakes whoever waits.
+//! The thread of each GPU that sees its streams come to their points, and wakes
+//! whoever waits: one for all would be busy with the copies of four.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
@@ -10,15 +12,32 @@ use super::lane::Lane;
 use crate::reactor::Parking;
 use crate::{Error, Result};
 
-/// How long it looks without a pause after something has happened.
-const SPIN: Duration = Duration::from_micros(200);
-/// How long it only yields after that.
-const YIELD: Duration = Duration::from_millis(2);
 /// How long it sleeps between looks when nothing has happened for long.
 const SLEEP: Duration = Duration::from_micros(20);
 /// How often streams are asked whether they are alive: a faulted one never
 /// writes its word.
 const PROBE: Duration = Duration::from_millis(2);
+
+/// Pauses as briefly as befits a thread that has waited for a GPU for so long;
+/// false when it should rather sleep. A core that sleeps takes a tenth of a
+/// millisecond to wake, as long as many a run.
+pub(crate) fn stay_awake(waited: Duration) -> bool {
+    match waited {
+        waited if waited < SPIN => std::hint::spin_loop(),
+        waited if waited < YIELD => std::thread::yield_now(),
+        _ => return false,
+    }
+    true
+}
+
+/// How long a thread looks without a pause.
+const SPIN: Duration = Duration::from_micros(200);
+/// How long it only yields after that.
+const YIELD: Duration = Duration::from_millis(2);
+
+thread_local! {
+    static IS_REACTOR: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What submitting threads see of the reactor.
 #[derive(Clone, Debug)]
@@ -74,17 +93,24 @@ impl Drop for Reactor {
         self.handle.0.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // The last user may have been a callback of the reactor's own.
-        if thread.thread().id() != std::thread::current().id() {
+        // The last user may have been a callback of a reactor, which others may wait for.
+        if !IS_REACTOR.get() {
             let _ = thread.join();
         }
     }
 }
 
 fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
-    let mut progress = Instant::now();
-    let mut probed = progress;
+    IS_REACTOR.set(true);
+    let (mut progress, mut probed) = (Instant::now(), Instant::now());
+    let mut probes = 0;
     loop {
+        // Also while others make progress: who waits for a faulted one makes none.
+        if probed.elapsed() > PROBE {
+            probe(lanes, probes);
+            probes += 1;
+            probed = Instant::now();
+        }
         if sweep(shared, lanes) {
             progress = Instant::now();
             continue;
@@ -98,19 +124,21 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });
             progress = Instant::now();
+            probed = progress;
             continue;
         }
-        let now = Instant::now();
-        if now - probed > PROBE {
-            probed = now;
-            let alive = |lane: &&Arc<Lane>| lane.is_idle() || lane.probe().is_ok();
-            let _ = lanes.iter().all(|lane| alive(&lane));
+        if !stay_awake(progress.elapsed()) {
+            std::thread::sleep(SLEEP);
         }
-        match now - progress {
-            pause if pause < SPIN => std::hint::spin_loop(),
-            pause if pause < YIELD => std::thread::yield_now(),
-            _ => std::thread::sleep(SLEEP),
-        }
+    }
+}
+
+/// Asks a busy stream, another one each time, whether it is alive; a fault is
+/// remembered, and seen by the next sweep.
+fn probe(lanes: &[Arc<Lane>], turn: usize) {
+    let busy: Vec<_> = lanes.iter().filter(|lane| !lane.is_idle()).collect();
+    if let Some(lane) = busy.get(turn % busy.len().max(1)) {
+        let _ = lane.probe();
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use super::pool::{Pinned, PinnedPool};
+use crate::Result;
 
 /// Bytes from one word to the next: a cache line each.
 const STRIDE: usize = 64;
@@ -24,17 +25,21 @@ impl Words {
     }
 
     /// A word that shows 0; `None` without memory.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Word> {
+    ///
+    /// # Errors
+    /// The failure that poisoned the process.
+    pub(super) fn take(self: &Arc<Self>) -> Result<Option<Word>> {
         let mut free = self.free.lock();
         if free.is_empty() {
-            let page = Arc::new(self.pool.allocate(WORDS * STRIDE)?);
+            let Some(page) = self.pool.allocate(WORDS * STRIDE)? else { return Ok(None) };
+            let page = Arc::new(page);
             free.extend((0..WORDS).map(|place| (Arc::clone(&page), place * STRIDE)));
         }
-        let (page, offset) = free.pop()?;
+        let Some((page, offset)) = free.pop() else { return Ok(None) };
         drop(free);
         let word = Word { page, offset, words: Arc::clone(self) };
         word.store(0);
-        Some(word)
+        Ok(Some(word))
     }
 }
 

@@ -1,0 +1,87 @@
+//! `--devices` and `--topology`: which devices a command uses, and how they are
+//! connected.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use millstream::device::{Error as DeviceError, Topology};
+use millstream::flow::{Context, Devices, Error as FlowError};
+
+use crate::error::Error;
+
+/// The devices to use.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceOptions {
+    /// A comma list: cuda:0-3 (GPUs), cuda:0x4 (four virtual devices on one
+    /// GPU), host:4 (host devices), cuda:0,host:1. Unless given, what the
+    /// variable MILLSTREAM_DEVICES names; else every GPU; else host:4.
+    #[arg(long, value_name = "LIST")]
+    devices: Option<String>,
+    /// Connects the devices as this file says: {"links": [[...], ...]}, a row
+    /// for each device, of memory, nvlink, pcie and host (no direct access).
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+}
+
+impl DeviceOptions {
+    /// Opens the devices.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a list or a topology that cannot be read, or devices
+    /// that are not here.
+    pub(crate) fn open(&self) -> Result<Context, Error> {
+        if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
+            eprintln!("millstream: this build has no GPU support (feature cuda)");
+        }
+        let devices = match &self.devices {
+            Some(list) => Devices::List(list.parse().map_err(FlowError::Device).map_err(refused)?),
+            None => Devices::All,
+        };
+        let mut builder = Context::builder().devices(devices);
+        if let Some(file) = &self.topology {
+            builder =
+                builder.topology(Topology::read(file).map_err(FlowError::Device).map_err(refused)?);
+        }
+        let context = builder.build().map_err(refused)?;
+        context.warnings().iter().for_each(|warning| eprintln!("millstream: {warning}"));
+        Ok(context)
+    }
+}
+
+/// Another list would have been accepted, or else the devices fail.
+fn refused(error: FlowError) -> Error {
+    match error {
+        FlowError::Device(
+            DeviceError::DeviceList { .. }
+            | DeviceError::DriverUnavailable { .. }
+            | DeviceError::Topology { .. },
+        ) => Error::Usage(error.to_string()),
+        error => Error::Flow(error),
+    }
+}
+
+/// Whether a folder of devices has an NVIDIA GPU in it.
+fn has_nvidia_device(folder: &Path) -> bool {
+    let is_gpu = |name: &str| {
+        let number = name.strip_prefix("nvidia").unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| name.to_str().is_some_and(is_gpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_numbered_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let add = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        ["nvidiactl", "nvidia-uvm", "nvidia", "null"].into_iter().for_each(add);
+        assert!(!has_nvidia_device(folder.path()));
+        add("nvidia3");
+        assert!(has_nvidia_device(folder.path()));
+        assert!(!has_nvidia_device(&folder.path().join("nothing")));
+    }
+}

@@ -1,0 +1,99 @@
+// Arcs of items that have very many: a warp that meets such an item puts its arcs
+// here, and all warps of the kernel take pieces of them when they have nothing
+// else to do.
+#pragma once
+
+#include "span.cuh"
+
+namespace millstream {
+
+template <class State>
+struct SharedArcs {
+    static_assert(sizeof(State) <= sizeof(u64), "one word");
+
+    // Arcs from which an item is worth sharing, and arcs of a piece.
+    static constexpr u64 many = 1024;
+    static constexpr u64 piece = 256;
+
+    enum Words { added, header };
+    enum Entry { next, last, state, entry_words };
+
+    // The header, then the entries; all 0 between kernels.
+    Span<u64> words;
+
+    __device__ u64 capacity() const { return (words.len - header) / entry_words; }
+
+    __device__ u64* entry(u64 at) const { return words.items + header + at * entry_words; }
+
+    // One thread. False if there is no room: the caller visits the arcs itself.
+    __device__ bool add(u64 first, u64 end, State its) const {
+        if (words.len <= header) return false;
+        // Relaxed: `next` publishes the entry.
+        const u64 at = fetch_add_relaxed_gpu(&words[added], u64(1));
+        if (at >= capacity()) return false;
+        u64 word = 0;
+        memcpy(&word, &its, sizeof(its));
+        entry(at)[last] = end;
+        entry(at)[state] = word;
+        // Release: pairs with the acquire in `is_open`.
+        store_release_gpu(&entry(at)[next], first + 1);
+        return true;
+    }
+
+    // Calls `use(is_arc, arc, state)` for arcs here, all lanes of a warp together.
+    // Each warp looks through all entries from a place of its own on; what others add
+    // later they find themselves.
+    template <class Use>
+    __device__ void for_each(Use use) const {
+        if (words.len <= header) return;
+        const u64 all = used();
+        const u64 start = thread_in_grid() / 32 * all / (threads_in_grid() / 32);
+        for (u64 seen = 0; seen < all;) {
+            const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;
+            u64 first = 0;
+            u64 end = 0;
+            u32 open = __ballot_sync(~0u, at < all && is_open(at));
+            if (open == 0) {
+                seen += 32;
+                continue;
+            }
+            if (lane() == __ffs(open) - 1) {
+                end = entry(at)[last];
+                const u64 taken = fetch_add_acq_rel_gpu(&entry(at)[next], piece) - 1;
+                first = taken < end ? taken : end;
+                end = first + piece < end ? first + piece : end;
+            }
+            const u32 taker = __ffs(open) - 1;
+            first = __shfl_sync(~0u, first, taker);
+            end = __shfl_sync(~0u, end, taker);
+            const u64 word = entry(__shfl_sync(~0u, at, taker))[state];
+            State its;
+            memcpy(&its, &word, sizeof(its));
+            for (u64 arc = first + lane(); arc - lane() < end; arc += 32) use(arc < end, arc, its);
+        }
+    }
+
+    // The whole last block, when all arcs have been taken.
+    __device__ void clear() const {
+        if (words.len <= header) return;
+        for (u64 at = threadIdx.x; at < used(); at += blockDim.x) entry(at)[next] = 0;
+        __syncthreads();
+        if (threadIdx.x == 0) words[added] = 0;
+    }
+
+   private:
+    __device__ u64 used() const {
+        const u64 all = load_relaxed_gpu(&words[added]);
+        return all < capacity() ? all : capacity();
+    }
+
+    __device__ bool is_open(u64 at) const {
+        u64 from;
+        // Whoever counted the entry is about to write it. Acquire: pairs with `add`.
+        while ((from = load_acquire_gpu(&entry(at)[next])) == 0) {
+        }
+        return from - 1 < entry(at)[last];
+    }
+};
+
+}  // namespace millstream

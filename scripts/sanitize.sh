@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the small cases of the bundle under NVIDIA's compute-sanitizer: memcheck,
+# initcheck, synccheck, and racecheck for shared memory.
+#
+#   ./sanitize.sh LIST...      device lists of one GPU, such as cuda:0 cuda:0x2
+#
+# Every buffer is an allocation of its own (MILLSTREAM_EXACT_ALLOCATIONS=1), so that
+# an access beside it is seen. Kernels that wait for each other may hang under the
+# sanitizer: the litmus and fault cases are left out. TOOLS selects tools,
+# CASE_SECONDS (240) limits one case under one tool.
+set -uo pipefail
+cd "$(dirname "$0")"
+[ $# -gt 0 ] || { echo "usage: $0 LIST..." >&2; exit 2; }
+sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+[ -x "$sanitizer" ] || { echo "no compute-sanitizer here; set PATH to CUDA's bin" >&2; exit 2; }
+
+CASES="
+    gpus::copies_between_all_endpoints
+    gpus::fills_of_every_width
+    gpus::kernels_and_their_mistakes
+    gpus::events_order_streams_of_all_devices
+    gpus::filtering_over_two_routers
+    gpus::a_message_larger_than_all_buffers
+    gpus::bfs_of_small_graphs
+"
+export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER MILLSTREAM_EXACT_ALLOCATIONS=1
+failed=0
+for list in "$@"; do
+    for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
+        for case in $CASES; do
+            start=$(date +%s)
+            # Errors of calls are the cases' own business: some ask for them.
+            output=$(MILLSTREAM_TEST_DEVICES=$list timeout -k 5 "${CASE_SECONDS:-240}" \
+                "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 9 \
+                "${WHOLE:-./whole}" --exact "$case" --test-threads=1 --nocapture 2>&1)
+            code=$?
+            result=ok
+            if [ "$code" -ne 0 ] || ! grep -q '^test result: ok. 1 passed' <<< "$output"; then
+                result="FAILED ($code)"
+                failed=$((failed + 1))
+                tail -40 <<< "$output"
+            fi
+            printf '%-10s %-10s %-45s %-12s %4d s\n' "$list" "$tool" "$case" "$result" \
+                $(($(date +%s) - start))
+        done
+    done
+done
+exit $((failed > 0))

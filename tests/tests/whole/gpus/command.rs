@@ -1,0 +1,112 @@
+//! The `millstream` command on these devices: verified answers, exit codes, Ctrl-C.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use super::child::{command, run};
+use super::{list, skip};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// From Ctrl-C to the end, GPUs stopped.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// The same where a machine's few cores are the devices, and others use them too.
+const HOST_STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// The command, if there is one, with these devices.
+fn millstream(arguments: &[&str]) -> Option<Command> {
+    let Some(path) = command() else {
+        skip("no millstream command; build it, or set MILLSTREAM_COMMAND");
+        return None;
+    };
+    let mut command = Command::new(path);
+    command.args(arguments).args(["--devices", &list().to_string()]);
+    Some(command)
+}
+
+fn code_and_text(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A file that goes when it is dropped.
+struct Chain(PathBuf);
+
+impl Chain {
+    /// A path of so many arcs, from vertex 0 on: a level for each of them.
+    fn new(name: &str, arcs: u32) -> Chain {
+        let path =
+            std::env::temp_dir().join(format!("millstream-{}-{name}.el", std::process::id()));
+        let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+        for vertex in 0..arcs {
+            writeln!(file, "{vertex} {}", vertex + 1).unwrap();
+        }
+        file.flush().unwrap();
+        Chain(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn verified_answers() {
+    let chain = Chain::new("short", 300);
+    for arguments in [
+        &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "ring"][..],
+        &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "direct"],
+        &["filter", "--items", "1000000", "--verify"],
+    ] {
+        let Some(mut command) = millstream(arguments) else { return };
+        let (output, _) = run(command.arg("--json"), LIMIT, |_| {});
+        let (code, text) = code_and_text(&output);
+        assert_eq!(code, Some(0), "{arguments:?}: {text}");
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert!(answer.contains("\"verified\":true"), "{arguments:?}: {answer}");
+    }
+}
+
+/// More memory than there is: a failure at run time, and its exit code.
+#[test]
+fn a_failure_at_run_time() {
+    let packet = (1u64 << 46).to_string();
+    let Some(mut command) = millstream(&["filter", "--packet-bytes", &packet]) else { return };
+    let (output, _) = run(&mut command, LIMIT, |_| {});
+    let (code, text) = code_and_text(&output);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("bytes requested") && !text.contains("panicked"), "{text}");
+    assert!(output.stdout.is_empty());
+}
+
+/// Ctrl-C during a long search stops the devices, and then the command.
+#[test]
+fn an_interrupted_search() {
+    let (short, long) = (Chain::new("first", 10), Chain::new("long", 2_000_000));
+    let Some(mut command) = millstream(&["bfs", short.path(), "--source", "0"]) else { return };
+    // How long it takes to start, and to read the long graph too.
+    let (output, startup) = run(&mut command, LIMIT, |_| {});
+    assert_eq!(output.status.code(), Some(0));
+    let Some(mut command) = millstream(&["bfs", long.path(), "--source", "0"]) else { return };
+    let mut pressed = None;
+    let (output, _) = run(&mut command, LIMIT, |process| {
+        std::thread::sleep(2 * startup + Duration::from_secs(3));
+        pressed = Some(Instant::now());
+        let kill = Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap();
+        assert!(kill.success(), "the search ended before it was interrupted");
+    });
+    let stopped = pressed.unwrap().elapsed();
+    let (code, text) = code_and_text(&output);
+    println!("stopped {stopped:?} after Ctrl-C");
+    assert_eq!((code, output.stdout.len()), (Some(130), 0), "{text}");
+    assert!(text.contains("interrupted"), "{text}");
+    let has_gpu = list().to_string().contains("cuda");
+    let limit = if has_gpu { STOP_LIMIT } else { HOST_STOP_LIMIT };
+    assert!(stopped < limit, "{stopped:?}");
+}

@@ -1,0 +1,262 @@
+//! How fast links move large messages on the devices that
+//! `MILLSTREAM_TEST_DEVICES` names: each packet's contents are checked where it
+//! arrives, on the device, in the rounds that are timed. Without the variable the
+//! cases run small on four host devices.
+
+use std::sync::Barrier;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::try_join;
+use millstream::device::{
+    CudaSource, Device, DeviceBuffer, DeviceList, Kernel, Read, Shared, SharedBuffer, StreamKind,
+    Value, Write,
+};
+use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
+
+fn context() -> Context {
+    let list = match std::env::var("MILLSTREAM_TEST_DEVICES") {
+        Ok(list) => list.parse().unwrap(),
+        Err(_) => DeviceList::host(4),
+    };
+    Context::builder().devices(Devices::List(list)).build().unwrap()
+}
+
+/// Bytes of a message: a size that means something on these devices.
+fn message_bytes(context: &Context) -> usize {
+    let is_gpu = context.devices().iter().all(|device| device.is_gpu());
+    if is_gpu { 256_000_000 } else { 4_000_000 }
+}
+
+/// What item `at` of message `round` is.
+fn item(at: u32, round: u32) -> u32 {
+    at.wrapping_mul(2_654_435_761) ^ round
+}
+
+const SOURCE: &str = r#"
+#include "span.cuh"
+using namespace millstream;
+__device__ u32 item(u64 at, u32 round) { return u32(at) * 2654435761u ^ round; }
+
+extern "C" __global__ void make(Span<u32> items, u32 round) {
+    for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) {
+        items[at] = item(at, round);
+    }
+}
+
+extern "C" __global__ void check(Span<const u32> items, u32 offset, u32 round, Span<u32> wrong) {
+    u32 differ = 0;
+    for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) {
+        differ += items[at] != item(offset + at, round);
+    }
+    if (differ != 0) fetch_add_relaxed_gpu(wrong.items, differ);
+}
+"#;
+
+/// Makes message `round`.
+static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
+    "make",
+    CudaSource::new("links.cu", "make", SOURCE),
+    |_, (items, round)| {
+        items.iter_mut().zip(0..).for_each(|(to, at)| *to = item(at, round));
+        Ok(())
+    },
+);
+
+/// Counts the wrong items of a packet that begins at `offset` of message `round`.
+static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> = Kernel::with_source(
+    "check",
+    CudaSource::new("links.cu", "check", SOURCE),
+    |_, (items, offset, round, wrong)| {
+        let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
+        wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
+        Ok(())
+    },
+);
+
+/// One link, and what it sends and finds wrong.
+struct Tested {
+    output: Sender<u32>,
+    input: Receiver<u32>,
+    messages: Vec<DeviceBuffer<u32>>,
+    wrong: SharedBuffer<u32>,
+}
+
+impl Tested {
+    fn new(graph: &Graph, from: &Device, to: &Device, bytes: usize, buffers: Buffers) -> Tested {
+        let (output, input) = graph.link::<u32>(from, to, buffers).unwrap();
+        let stream = from.stream().unwrap();
+        let message = |round| {
+            let mut message = from.buffer(bytes / 4).unwrap();
+            MAKE.launch(&stream, bytes / 4, (&mut message, round)).unwrap();
+            message
+        };
+        let messages = (0..ROUNDS).map(message).collect();
+        stream.record().unwrap().synchronize().unwrap();
+        Tested { output, input, messages, wrong: to.shared(1).unwrap() }
+    }
+
+    /// Sends a message and receives it.
+    async fn round(&mut self, round: u32) -> Result<()> {
+        let Tested { output, input, messages, wrong } = self;
+        let message = &messages[round as usize];
+        let sent = output.send_from(message, &output.device().stream()?, 0)?;
+        try_join!(sent, receive(input, message.len(), round, wrong))?;
+        Ok(())
+    }
+}
+
+/// Receives a message, checking each packet on the device.
+async fn receive(
+    input: &mut Receiver<u32>,
+    items: usize,
+    round: u32,
+    wrong: &SharedBuffer<u32>,
+) -> Result<()> {
+    let stream = input.device().stream()?;
+    let mut received = 0;
+    while received < items {
+        let Some(packet) = input.recv().await? else { break };
+        received += packet.len();
+        stream.wait(&packet)?;
+        let offset = packet.offset() as u32;
+        CHECK.launch(&stream, packet.len(), (packet.part()?, offset, round, wrong))?;
+        packet.release_after(&stream)?;
+    }
+    stream.record()?.completed().await?;
+    Ok(())
+}
+
+const ROUNDS: u32 = 6;
+
+/// The times of one message on each of these links, all at once, warm. Each link
+/// is a graph of its own, driven by a thread of its own.
+fn times(
+    context: &Context,
+    pairs: &[(usize, usize)],
+    bytes: usize,
+    buffers: Buffers,
+) -> Vec<Duration> {
+    let start = Barrier::new(pairs.len());
+    let of_link = |&pair: &(usize, usize)| link_times(context, pair, bytes, buffers, &start);
+    let all: Vec<Vec<Duration>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = pairs.iter().map(|pair| scope.spawn(|| of_link(pair))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    // A round is over when its last message has arrived; the first ones allocate
+    // and compile.
+    (2..ROUNDS as usize).map(|round| all.iter().map(|times| times[round]).max().unwrap()).collect()
+}
+
+fn link_times(
+    context: &Context,
+    (from, to): (usize, usize),
+    bytes: usize,
+    buffers: Buffers,
+    start: &Barrier,
+) -> Vec<Duration> {
+    let graph = Graph::new(context);
+    let devices = context.devices();
+    let mut link = Tested::new(&graph, &devices[from], &devices[to], bytes, buffers);
+    let run = graph.run(async {
+        let mut times = Vec::new();
+        for round in 0..ROUNDS {
+            start.wait();
+            let start = Instant::now();
+            link.round(round).await?;
+            times.push(start.elapsed());
+        }
+        let Tested { output, mut input, wrong, .. } = link;
+        output.shutdown()?;
+        assert!(input.recv().await?.is_none());
+        let wrong = input.device().stream()?.download_shared(&wrong, 0..1)?.await?;
+        assert_eq!(wrong, [0], "wrong items at {}", input.device());
+        Ok::<_, Error>(times)
+    });
+    context.block_on(run).unwrap().unwrap()
+}
+
+fn rate(bytes: usize, times: &[Duration]) -> f64 {
+    let mut times = times.to_vec();
+    times.sort();
+    bytes as f64 / times[times.len() / 2].as_secs_f64() / 1e9
+}
+
+#[test]
+fn one_peer_by_packet_size_and_buffers() {
+    let context = context();
+    let bytes = message_bytes(&context);
+    let pairs = [(0, context.devices().len() - 1)];
+    if pairs[0].0 == pairs[0].1 {
+        return;
+    }
+    for packet in [1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 64 << 20] {
+        let rates = [2, 3, 4, 8].map(|count| {
+            rate(bytes, &times(&context, &pairs, bytes, Buffers::bytes(packet).count(count)))
+        });
+        println!("{:3} MiB packets, 2 3 4 8 buffers: {rates:6.1?} GB/s", packet >> 20);
+    }
+}
+
+#[test]
+fn plain_copies_of_the_same_bytes() {
+    let context = context();
+    let bytes = message_bytes(&context);
+    let (from, to) = (&context.devices()[0], &context.devices()[context.devices().len() - 1]);
+    for (packet, lanes) in [
+        (bytes, 1),
+        (16 << 20, 1),
+        (16 << 20, 2),
+        (8 << 20, 1),
+        (8 << 20, 2),
+        (1 << 20, 1),
+        (1 << 20, 2),
+    ] {
+        let streams: Vec<_> =
+            (0..lanes).map(|_| from.stream_of(StreamKind::Copy).unwrap()).collect();
+        let source = streams[0].uploaded(vec![7_u8; bytes]).unwrap();
+        let parts = bytes.div_ceil(packet);
+        let mut targets: Vec<DeviceBuffer<u8>> =
+            (0..parts).map(|_| to.buffer(packet).unwrap()).collect();
+        context.block_on(streams[0].record().unwrap().completed()).unwrap().unwrap();
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let ready = streams[0].record().unwrap();
+            let start = Instant::now();
+            for (part, target) in targets.iter_mut().enumerate() {
+                let stream = &streams[part % lanes];
+                stream.wait(&ready).unwrap();
+                let range = part * packet..bytes.min((part + 1) * packet);
+                let target = target.part_mut(0..range.len()).unwrap();
+                stream.copy(source.part(range).unwrap(), target).unwrap();
+            }
+            for stream in &streams {
+                let event = stream.record().unwrap();
+                context.block_on(event.completed()).unwrap().unwrap();
+                streams[0].wait(&event).unwrap();
+            }
+            times.push(start.elapsed());
+        }
+        println!("{packet:9} bytes a copy, {lanes} streams: {:6.1} GB/s", rate(bytes, &times[1..]));
+    }
+}
+
+#[test]
+fn a_ring_all_at_once() {
+    let context = context();
+    let bytes = message_bytes(&context);
+    let count = context.devices().len();
+    if count == 1 {
+        return;
+    }
+    let pairs: Vec<_> = (0..count).map(|from| (from, (from + 1) % count)).collect();
+    for packet in [1 << 20, 4 << 20, 16 << 20, 64 << 20] {
+        let rates = [2, 4].map(|buffers| {
+            rate(bytes, &times(&context, &pairs, bytes, Buffers::bytes(packet).count(buffers)))
+        });
+        println!(
+            "ring of {count}, {:3} MiB packets, 2 4 buffers: {rates:6.1?} GB/s a device",
+            packet >> 20
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! What kernels publish, other kernels and the host see: each publish/consume pair
+//! of the project's kernels, a million rounds between two devices. The faulty
+//! variants are only reported: hardware may not show what the model allows.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use millstream::device::{
+    CudaSource, Device, DeviceSet, Error, Kernel, KernelFault, Shared, SharedBuffer, StreamKind,
+    Value,
+};
+
+use super::{is_gpu, set, skip};
+
+const TEXT: &str = include_str!("litmus.cuh");
+
+/// Pairs of blocks, each with memory of its own.
+const PAIRS: usize = 16;
+
+/// Words that a block leaves for the host: rounds, failures, the first failed
+/// round, whether it gave up.
+const WORDS: usize = 4;
+
+const SLOTS: usize = 4;
+const SLOT_ITEMS: usize = 96;
+const ENTRIES: usize = 8;
+
+/// Rounds of a block, seed, variant, milliseconds until it gives up.
+type Run = [u32; 4];
+type Side = Kernel<(Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>, Value<Run>)>;
+
+fn side(entry: &'static str, threads: u32) -> Side {
+    let source = CudaSource::new("litmus.cu", entry, TEXT).blocks(PAIRS as u32).threads(threads);
+    // A twin must not wait for another; the models in tests/models cover hosts.
+    Kernel::with_source(entry, source, |_, _| Err(KernelFault::new("runs on GPUs only")))
+}
+
+/// Two kernels and the memory between them.
+struct Litmus {
+    name: &'static str,
+    sides: [Side; 2],
+    /// Whether both run on the first device: what they do has that scope.
+    on_one_device: bool,
+    /// Words of the three buffers, with what they hold at the start, and whose
+    /// they are.
+    buffers: [(usize, u32, usize); 3],
+    /// Whether the second side takes the first two buffers the other way round.
+    mirrored: bool,
+    /// What the faulty variants leave out.
+    faults: [&'static str; 2],
+}
+
+fn peer_ring() -> Litmus {
+    Litmus {
+        name: "peer ring",
+        sides: [side("ring_send", 64), side("ring_receive", 64)],
+        on_one_device: false,
+        buffers: [(2 * PAIRS, 0, 0), (2 * SLOTS * PAIRS, 0, 1), (SLOTS * SLOT_ITEMS * PAIRS, 0, 1)],
+        mirrored: false,
+        faults: ["the epoch without a release", "the head before the payload is read"],
+    }
+}
+
+fn queue_bit() -> Litmus {
+    Litmus {
+        name: "queue bit",
+        sides: [side("queue_produce", 64), side("queue_consume", 32)],
+        on_one_device: true,
+        buffers: [((16 + ENTRIES) * PAIRS, 0, 0), (64 * PAIRS, u32::MAX, 0), (1, 0, 0)],
+        mirrored: false,
+        faults: ["the value read before the bit is cleared", "the bit set before the value"],
+    }
+}
+
+fn counters() -> Litmus {
+    Litmus {
+        name: "counters",
+        sides: [side("count_first", 64), side("count_second", 64)],
+        on_one_device: false,
+        buffers: [(8 * PAIRS, 0, 0), (8 * PAIRS, 0, 1), (1, 0, 0)],
+        mirrored: true,
+        faults: ["produced read before consumed", "counted after it is published"],
+    }
+}
+
+/// What all blocks have found.
+#[derive(Debug, Default)]
+struct Found {
+    failures: u32,
+    first: Option<u32>,
+    gave_up: u32,
+}
+
+impl Litmus {
+    /// Runs both sides beside each other.
+    fn run(&self, set: &DeviceSet, places: &[Device; 2], run: Run) -> Result<Found, Error> {
+        let control = set.host().shared::<u32>(1 + 2 * PAIRS * WORDS)?;
+        let places = if self.on_one_device { [&places[0]; 2] } else { places.each_ref() };
+        let mut buffers = Vec::new();
+        for (words, value, place) in self.buffers {
+            let buffer = places[place].shared::<u32>(words)?;
+            let stream = places[place].stream()?;
+            stream.fill_shared(&buffer, 0..words, value)?;
+            stream.record()?.synchronize()?;
+            buffers.push(buffer);
+        }
+        // Lanes of different kinds are never the same one.
+        let streams = [places[0].stream()?, places[1].stream_of(StreamKind::HighPriority)?];
+        let launch = |place: usize, run: Run| {
+            let [first, second, third] = [0, 1, 2].map(|at: usize| match (place, self.mirrored) {
+                (1, true) if at < 2 => &buffers[1 - at],
+                _ => &buffers[at],
+            });
+            let arguments = (&control, first, second, third, run);
+            self.sides[place].launch(&streams[place], PAIRS, arguments)
+        };
+        // Loads both kernels: neither may wait for that while the other spins.
+        for (place, stream) in streams.iter().enumerate() {
+            launch(place, [0, 0, 0, 1000])?;
+            stream.record()?.synchronize()?;
+        }
+        launch(0, run)?;
+        launch(1, run)?;
+        for stream in &streams {
+            stream.record()?.synchronize()?;
+        }
+        self.found(&control)
+    }
+
+    fn found(&self, control: &SharedBuffer<u32>) -> Result<Found, Error> {
+        let mut found = Found::default();
+        for block in 0..2 * PAIRS {
+            let word = |place: usize| control.load(1 + block * WORDS + place);
+            let failures = word(1)?;
+            found.failures += failures;
+            if failures > 0 {
+                found.first = Some(found.first.unwrap_or(u32::MAX).min(word(2)?));
+            }
+            found.gave_up += word(3)?;
+        }
+        Ok(found)
+    }
+
+    fn check(&self) {
+        let set = set();
+        let gpus: Vec<&Device> = set.devices().iter().filter(|device| is_gpu(device)).collect();
+        let Some(first) = gpus.first() else {
+            return skip("kernels that wait for each other run on GPUs only");
+        };
+        let places = [(*first).clone(), (*gpus.get(1).unwrap_or(first)).clone()];
+        let rounds = (rounds() / PAIRS) as u32;
+        let start = Instant::now();
+        let found = self.run(&set, &places, [rounds, 1, 0, 40_000]).unwrap();
+        println!(
+            "{}, {} rounds, {} to {}: {found:?} in {:?}",
+            self.name,
+            rounds as usize * PAIRS,
+            places[0],
+            places[1],
+            start.elapsed()
+        );
+        assert_eq!((found.failures, found.gave_up), (0, 0), "{}: {found:?}", self.name);
+        for (variant, fault) in (1..).zip(self.faults) {
+            let found = self.run(&set, &places, [rounds, 2, variant, 2000]).unwrap();
+            println!("{}, {fault}: {found:?}", self.name);
+        }
+    }
+}
+
+fn rounds() -> usize {
+    std::env::var("MILLSTREAM_LITMUS_ROUNDS").map_or(1_000_000, |rounds| rounds.parse().unwrap())
+}
+
+#[test]
+fn peer_ring_slots_and_heads() {
+    peer_ring().check();
+}
+
+#[test]
+fn queue_bits_and_values() {
+    queue_bit().check();
+}
+
+#[test]
+fn produced_and_consumed() {
+    counters().check();
+}
+
+type ReportSignature = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>, Value<u32>);
+
+/// The host reads what the last block of a kernel left in its memory, after the
+/// kernel's event.
+#[test]
+fn reports_to_the_host() {
+    let source = CudaSource::new("litmus.cu", "report", TEXT).blocks(PAIRS as u32).threads(32);
+    let kernel: Kernel<ReportSignature> =
+        Kernel::with_source("report", source, |_, (_, _, report, round, _)| {
+            report.iter().for_each(|word| word.store(round, Ordering::Release));
+            Ok(())
+        });
+    let set = set();
+    for device in set.devices() {
+        let launches = match is_gpu(device) {
+            true => rounds() / PAIRS / set.devices().len(),
+            false => 1000,
+        };
+        for variant in [0, 1] {
+            let wrong = stale_reports(&set, device, &kernel, launches as u32, variant).unwrap();
+            let name = ["report", "report, the ticket without its order"][variant as usize];
+            println!("{name}, {device}, {launches} launches: {wrong} stale words");
+            assert!(variant > 0 || wrong == 0, "{device}");
+        }
+    }
+}
+
+fn stale_reports(
+    set: &DeviceSet,
+    device: &Device,
+    kernel: &Kernel<ReportSignature>,
+    launches: u32,
+    variant: u32,
+) -> Result<usize, Error> {
+    let stream = device.stream()?;
+    let (words, ticket) = (device.shared(PAIRS)?, device.shared(1)?);
+    let report = set.host().shared(PAIRS)?;
+    let mut wrong = 0;
+    for round in 1..=launches {
+        kernel.launch(&stream, PAIRS, (&words, &ticket, &report, round, variant))?;
+        set.block_on(stream.record()?.completed())??;
+        for place in 0..PAIRS {
+            wrong += usize::from(report.load(place)? != round);
+        }
+    }
+    Ok(wrong)
+}
+
+/// Needs NVRTC, and no GPU.
+#[test]
+fn litmus_kernels_compile() {
+    for architecture in [80, 90, 100] {
+        match CudaSource::new("litmus.cu", "report", TEXT).compile(architecture) {
+            Ok((code, log)) => {
+                assert!(!code.is_empty());
+                assert_eq!(log.matches("Compiling entry function").count(), 7, "{log}");
+            }
+            Err(Error::DriverUnavailable { reason, .. })
+                if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+            {
+                return println!("not compiled: {reason}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

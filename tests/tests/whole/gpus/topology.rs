@@ -1,0 +1,222 @@
+//! Devices that do not reach each other's memory, and how long copies take: on
+//! the devices that `MILLSTREAM_TEST_DEVICES` names, else on four host devices.
+
+use futures_util::try_join;
+use millstream::bfs::{Bfs, BfsOptions};
+use millstream::device::{
+    Device, DeviceList, DeviceSet, Error, LinkKind, StreamKind, Topology, TransferTable,
+};
+use millstream::flow::{Buffers, Context, Devices, Graph, LinkStatistics, broadcast};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::reference;
+use millstream::worklist::Routing;
+
+fn list() -> DeviceList {
+    match std::env::var("MILLSTREAM_TEST_DEVICES") {
+        Ok(list) => list.parse().unwrap(),
+        Err(_) => DeviceList::host(4),
+    }
+}
+
+/// A context whose devices are connected as `link` says.
+fn connected(link: impl Fn(usize, usize) -> LinkKind) -> Context {
+    let names = (0..list().len()).map(|place| place.to_string());
+    let shape = Topology::from_links(names, |from, to| match from == to {
+        true => LinkKind::Memory,
+        false => link(from, to),
+    });
+    Context::builder().devices(Devices::List(list())).topology(shape).build().unwrap()
+}
+
+fn no_peers() -> Context {
+    connected(|_, _| LinkKind::Host)
+}
+
+fn is_gpu(device: &Device) -> bool {
+    device.name().starts_with("cuda")
+}
+
+/// Whether all packets of a link went the way that the topology says.
+fn check_way(context: &Context, link: &LinkStatistics) {
+    let find = |name: &String| context.devices().iter().position(|device| device.name() == *name);
+    let staged = match (find(&link.from), find(&link.to)) {
+        (Some(from), Some(to)) => {
+            let is_gpu = [from, to].map(|place| is_gpu(&context.devices()[place]));
+            is_gpu[0] == is_gpu[1] && !context.topology().are_peers(from, to)
+        }
+        _ => false,
+    };
+    assert_eq!(link.packets_through_host, if staged { link.packets } else { 0 }, "{link:?}");
+}
+
+#[test]
+fn messages_between_devices_that_are_no_peers() {
+    let context = no_peers();
+    assert!(context.devices().len() < 2 || !context.topology().all_peers());
+    for from in context.devices() {
+        for to in context.devices().iter().filter(|to| *to != from) {
+            let graph = Graph::new(&context);
+            // Far more packets than buffers, the last one shorter.
+            let (mut output, mut input) =
+                graph.link::<u64>(from, to, Buffers::items(1000).count(2)).unwrap();
+            let back = Buffers::items(3000);
+            let (mut echo, results) = graph.link::<u64>(to, context.host(), back).unwrap();
+            let stream = from.stream().unwrap();
+            graph.spawn(async move {
+                for part in 0..20u64 {
+                    let numbers: Vec<u64> = (part * 5003..(part + 1) * 5003).collect();
+                    let mut buffer = output.buffer(numbers.len()).await?;
+                    stream.upload(numbers, buffer.part_mut()?)?;
+                    output.send(buffer, &stream)?;
+                }
+                output.shutdown()
+            });
+            let stream = to.stream().unwrap();
+            graph.spawn(async move {
+                while let Some(pending) = input.recv().await? {
+                    let mut copy = echo.buffer(pending.len()).await?;
+                    stream.wait(&pending)?;
+                    stream.copy(pending.part()?, copy.part_mut()?)?;
+                    pending.release_after(&stream)?;
+                    echo.send(copy, &stream)?;
+                }
+                echo.shutdown()
+            });
+            let statistics = graph.statistics();
+            let received = context.block_on(graph.run(results.collect())).unwrap().unwrap();
+            assert!(received.into_iter().eq(0..20 * 5003), "{from} to {to}");
+            let links = statistics.links();
+            assert_eq!(links.len(), 2);
+            links.iter().for_each(|link| check_way(&context, link));
+        }
+    }
+    context.device_set().quiesce().unwrap();
+}
+
+/// Every second device is a peer: some packets of one message are staged.
+#[test]
+fn a_broadcast_over_mixed_ways() {
+    let context = connected(|from, to| match from % 2 == to % 2 {
+        true => LinkKind::NvLink,
+        false => LinkKind::Host,
+    });
+    let Some((source, others)) = context.devices().split_first() else { return };
+    let graph = Graph::new(&context);
+    let router = graph.router::<u32>(broadcast()).unwrap();
+    let mut output = router.sender(source).unwrap();
+    let mut receiving = Vec::new();
+    for device in others {
+        let mut input = router.receiver(device, Buffers::items(700)).unwrap();
+        let stream = device.stream().unwrap();
+        receiving.push(async move {
+            let mut items = Vec::new();
+            while let Some(pending) = input.recv().await? {
+                stream.wait(&pending)?;
+                let mut copy = stream.device().buffer::<u32>(pending.len())?;
+                stream.copy(pending.part()?, &mut copy)?;
+                pending.release_after(&stream)?;
+                items.extend(stream.download(&copy)?.await?);
+            }
+            Ok::<_, millstream::flow::Error>(items)
+        });
+    }
+    if others.is_empty() {
+        return;
+    }
+    let stream = source.stream().unwrap();
+    let numbers: Vec<u32> = (0..20_000).collect();
+    let expected = numbers.clone();
+    let statistics = graph.statistics();
+    let sending = async move {
+        let mut buffer = output.buffer(numbers.len()).await?;
+        stream.upload(numbers, buffer.part_mut()?)?;
+        output.send(buffer, &stream)?;
+        output.shutdown()
+    };
+    let receiving = futures_util::future::try_join_all(receiving);
+    let run = graph.run(async { try_join!(sending, receiving) });
+    let (_, received) = context.block_on(run).unwrap().unwrap();
+    assert!(received.iter().all(|items| *items == expected));
+    statistics.links().iter().for_each(|link| check_way(&context, link));
+}
+
+#[test]
+fn bfs_without_peers() {
+    let context = no_peers();
+    let graphs = [
+        generate::kron(10, 8, &GenerateOptions::default()).unwrap(),
+        generate::road(60, 60, generate::KEEP_PERMILLE, &GenerateOptions::default()).unwrap(),
+    ];
+    for graph in &graphs {
+        let source = millstream::graph::source::max_degree(graph).unwrap();
+        for routing in [Routing::Auto, Routing::Ring, Routing::Direct] {
+            let mut options = BfsOptions::default();
+            options.routing = routing;
+            let run = async {
+                Bfs::new(&context, graph).await?.with_options(options).run(&[source]).await
+            };
+            let result = context.block_on(run).unwrap().unwrap();
+            assert_eq!(result.levels, reference::bfs_levels(graph, &[source], u32::MAX));
+            result.statistics.links.iter().for_each(|link| check_way(&context, link));
+        }
+    }
+}
+
+/// Plain copies find a way; kernels are kept out of what they would not reach.
+#[test]
+fn memory_of_others_is_out_of_reach() {
+    let context = no_peers();
+    let [one, other, ..] = context.devices() else { return };
+    let stream = one.stream_of(StreamKind::Copy).unwrap();
+    let source = stream.uploaded((0..10_000u32).collect::<Vec<_>>()).unwrap();
+    let mut target = other.buffer::<u32>(10_000).unwrap();
+    stream.copy(&source, &mut target).unwrap();
+    let items = context.block_on(stream.download(&target).unwrap()).unwrap().unwrap();
+    assert!(items.into_iter().eq(0..10_000));
+    if is_gpu(one) == is_gpu(other) {
+        let error = stream.fill(&mut target, 7).unwrap_err();
+        assert!(matches!(error, Error::OutOfReach { .. }), "{error}");
+    }
+}
+
+fn rate(table: &TransferTable, from: &str, to: &str, bytes: usize) -> f64 {
+    table.bandwidth(from, to, bytes).unwrap_or_else(|| panic!("{from} to {to} was not measured"))
+}
+
+#[test]
+fn calibration_is_sane() {
+    let set = DeviceSet::builder().devices(list()).open().unwrap();
+    let start = std::time::Instant::now();
+    let table = set.block_on(set.calibrate()).unwrap().unwrap();
+    println!("measured in {:?}", start.elapsed());
+    let endpoints: Vec<Device> = set.devices().iter().chain([set.host()]).cloned().collect();
+    for from in &endpoints {
+        for to in &endpoints {
+            let (from, to) = (from.name(), to.name());
+            let [small, large] = [4 << 10, 16 << 20].map(|bytes| rate(&table, &from, &to, bytes));
+            assert!(small > 0.0 && large.is_finite());
+            // Within one memory of the host, small copies stay in the cache.
+            if from.starts_with("cuda") || to.starts_with("cuda") {
+                assert!(large >= small, "{from} to {to}: {large} after {small} bytes a second");
+            }
+        }
+    }
+    for transfer in table.transfers() {
+        println!("{:.2} GB/s: {transfer:?}", transfer.bandwidth() / 1e9);
+        assert!(transfer.time_us > 0.0 && transfer.latency_us > 0.0, "{transfer:?}");
+    }
+}
+
+/// The locations of GPUs, and of nobody else.
+#[test]
+fn gpus_say_where_they_sit() {
+    let set = DeviceSet::builder().devices(list()).open().unwrap();
+    for (place, device) in set.devices().iter().enumerate() {
+        let location = set.topology().location(place);
+        assert_eq!(location.is_some(), is_gpu(device), "{device}");
+        let Some(location) = location else { continue };
+        println!("{device}: {location:?}");
+        assert!(!location.model.is_empty());
+        assert_eq!((location.bus.len(), location.bus.to_lowercase()), (12, location.bus.clone()));
+    }
+}
