@@ -7,7 +7,7 @@
 #
 # One process a list, which keeps the GPUs' contexts from case to case. The list
 # fails when a case fails, says that it was skipped, or is still running after
-# LIST_SECONDS (300); that case is named. CASES (gpu) selects cases, such as
+# LIST_SECONDS (300); that case is named. CASES (gpus::) selects cases, such as
 # gpus::litmus. Cases of large graphs need MILLSTREAM_LARGE=1.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -37,7 +37,7 @@ watch_cases() {
     before=$(milliseconds)
     while IFS= read -r line || [ -n "$line" ]; do
         printf '%s\n' "$line" >> "$log"
-        if [[ $line =~ ^test\ (gpu[a-z_]*::[a-z0-9_:]+)\ \.\.\.\ *(.*)$ ]]; then
+        if [[ $line =~ ^test\ (gpus::[a-z0-9_:]+)\ \.\.\.\ *(.*)$ ]]; then
             now=$(milliseconds)
             printf '%-18s %-52s %-8s %6d ms\n' "$list" "${BASH_REMATCH[1]}" \
                 "${BASH_REMATCH[2]:-STOPPED}" $((now - before))
@@ -57,7 +57,7 @@ for list in "$@"; do
     *) echo "$list: no GPU in this list" >&2; failed=$((failed + 1)); continue ;;
     esac
     MILLSTREAM_TEST_DEVICES=$list timeout -k 5 "${LIST_SECONDS:-300}" \
-        "$whole" "${CASES:-gpu}" --test-threads=1 --show-output 2>&1 | watch_cases
+        "$whole" "${CASES:-gpus::}" --test-threads=1 --show-output 2>&1 | watch_cases
     code=${PIPESTATUS[0]}
     reasons=$(grep '^skipped: ' "$log")
     # The last: cases that run in processes of their own print theirs before.

@@ -8,7 +8,6 @@ mod cc;
 mod datasets;
 mod delayed_runs;
 mod generated;
-mod gpu_algorithms;
 mod gpus;
 mod pagerank;
 mod sssp;
