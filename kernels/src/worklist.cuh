@@ -16,6 +16,7 @@
 // Arcs of an item are visited by many threads.
 #pragma once
 
+#include "open_queue.cuh"
 #include "queue.cuh"
 #include "shared_arcs.cuh"
 
@@ -58,6 +59,7 @@ enum Status {
 
 constexpr u64 passed_alone = 1;
 constexpr u64 passed_to_nobody = 2;
+constexpr u64 queue_full = 3;
 
 // Words of a task's scratch memory, 0 between kernels; a worker has shared arcs
 // after them.
@@ -90,13 +92,14 @@ struct Tally {
     unsigned char news[most_devices + 1];
 };
 
-// One device's worklist as its kernels see it.
-template <class Program>
+// One device's worklist as its kernels see it. Fused: one kernel is all there is, so
+// that counts must be right at any moment and queues are open.
+template <class Program, bool is_fused = false>
 struct Worklist {
     const Common<Program>& common;
     Tally& tally;
     // Items of a higher priority value are deferred.
-    const u32 threshold;
+    u32 threshold;
     // Counts of this thread.
     u32 count[counters];
 
@@ -124,6 +127,43 @@ struct Worklist {
         compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
     }
 
+    // Queues an item, which the lanes of `group` do together; false if it is queued
+    // already.
+    __device__ bool push(u32 place, u32 group, u32 item) const {
+        if constexpr (is_fused) {
+            bool full = false;
+            const bool is_new = OpenQueue{queue(place)}.push(group, item, &full);
+            if (full) fail(queue_full, place);
+            return is_new;
+        } else {
+            return queue(place).push(group, item);
+        }
+    }
+
+    // Counts `what` now, before anything that this warp makes visible after: the
+    // lanes that are together here.
+    __device__ void count_now(Status what, u32 by) {
+        if constexpr (is_fused) {
+            const u32 together = __activemask();
+            if (lane() == __ffs(together) - 1) {
+                fetch_add_relaxed_sys(&common.status[what], u64(by));
+            }
+            __syncwarp(together);
+        }
+    }
+
+    // Fused: tells what the lanes of a warp have counted since, after whatever they
+    // produced was counted.
+    __device__ void tell() {
+        const u32 done = __reduce_add_sync(~0u, count[consumed]);
+        const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
+        count[consumed] = count[deferred_in] = 0;
+        if (lane() != 0) return;
+        // Release: pairs with the acquire of whoever looks for the end.
+        if (in > 0) fetch_add_release_sys(&common.status[deferred_in], u64(in));
+        if (done > 0) fetch_add_release_sys(&common.status[consumed], u64(done));
+    }
+
     __device__ SharedArcs<typename Program::State> shared_arcs() const {
         const u64 len = common.scratch.len;
         if (len <= scratch_words) return {Span<u64>{nullptr, 0}};
@@ -137,7 +177,7 @@ struct Worklist {
         selected = selected && priority <= threshold;
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        if (!queue(ready_queue).push(group, item)) count[consumed] += 1;
+        if (!push(ready_queue, group, item)) count[consumed] += 1;
         tally.news[0] = 1;
     }
 
@@ -145,7 +185,7 @@ struct Worklist {
     __device__ void defer(bool selected, u32 item, u32 priority) {
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        const bool is_new = queue(deferred_queue).push(group, item);
+        const bool is_new = push(deferred_queue, group, item);
         count[deferred_in] += is_new;
         count[consumed] += !is_new;
         const u64 least = __reduce_min_sync(group, priority);
@@ -187,7 +227,7 @@ struct Worklist {
     }
 
     __device__ void post(u32 group, u32 outbox, u32 item) {
-        if (!queue(outbox_queues + outbox).push(group, item)) count[consumed] += 1;
+        if (!push(outbox_queues + outbox, group, item)) count[consumed] += 1;
         tally.news[1 + outbox] = 1;
     }
 
@@ -205,13 +245,26 @@ struct Worklist {
         const Flags flags =
             selected ? Program::on_send(common.problem, common.here, item) : Flags::drop;
         const bool keeps = flags == Flags::keep || flags == Flags::both;
-        // The host believes counts only between kernels, so that they may follow
-        // what they count.
-        count[produced] += keeps + (flags == Flags::pass) +
-                           (flags == Flags::both ? outboxes() : 0);
+        const u32 copies =
+            keeps + (flags == Flags::pass) + (flags == Flags::both ? outboxes() : 0);
+        count_copies(copies, selected);
         keep(keeps, item);
         if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item);
         if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
+    }
+
+    // Counts the copies that become of an emission. The lanes of a warp call this
+    // together.
+    __device__ void count_copies(u32 copies, bool selected) {
+        if constexpr (is_fused) {
+            // One is counted with the arc.
+            const u32 more = __reduce_add_sync(~0u, copies > 1 ? copies - 1 : 0);
+            if (more > 0) count_now(produced, more);
+            count[consumed] += selected && copies == 0;
+        } else {
+            // The host believes counts only between kernels: they may follow.
+            count[produced] += copies;
+        }
     }
 
     // Processes ready items up to the threshold, one for each lane of a warp.
@@ -228,13 +281,18 @@ struct Worklist {
             // Whatever was deferred of this item is processed with it, and before
             // its value is read.
             if (queue(deferred_queue).claim(item)) {
-                count[deferred_out] += 1;
+                if (is_fused) {
+                    fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
+                } else {
+                    count[deferred_out] += 1;
+                }
                 count[consumed] += 1;
             }
             state = Program::begin(common.problem, common.here, item, &first, &last);
             count[work_items] += 1;
             count[consumed] += 1;
-            if (last - first >= shared_arcs().many && shared_arcs().add(first, last, state)) {
+            if (!is_fused && last - first >= shared_arcs().many &&
+                shared_arcs().add(first, last, state)) {
                 last = first;
             }
         }
@@ -250,6 +308,8 @@ struct Worklist {
             if (lane() >= step) end += before;
         }
         const u32 total = __shfl_sync(~0u, end, 31);
+        // Every arc may produce an item; those that do not are consumed at once.
+        if (is_fused && total > 0) count_now(produced, total);
         for (u32 base = 0; base < total; base += 32) {
             const u32 at = base + lane();
             // The item whose arcs end after `at`.
@@ -272,6 +332,7 @@ struct Worklist {
         if (is_arc) {
             emits = Program::visit(common.problem, common.here, state, arc, &target,
                                    &count[filtered]);
+            if (is_fused) count[consumed] += !emits;
         }
         if (__any_sync(~0u, emits)) split_send(emits, target);
     }
@@ -293,7 +354,12 @@ struct Worklist {
         count[passed] += passes;
         count[dropped] += is_packet && !keeps && !passes;
         // The packet's own count goes on with one of its successors.
-        count[produced] += keeps && passes;
+        if constexpr (is_fused) {
+            const u32 more = __reduce_add_sync(~0u, u32(keeps && passes));
+            if (more > 0) count_now(produced, more);
+        } else {
+            count[produced] += keeps && passes;
+        }
         count[consumed] += is_packet && !keeps && !passes;
         keep(keeps, item);
         if (__any_sync(~0u, passes)) pass(passes, item);
@@ -302,7 +368,12 @@ struct Worklist {
     // Makes deferred items up to the threshold ready; the others are deferred anew.
     __device__ void undefer(bool is_item, u32 item) {
         const bool claimed = is_item && queue(deferred_queue).claim(item);
-        count[deferred_out] += claimed;
+        if constexpr (is_fused) {
+            const u32 all = __reduce_add_sync(~0u, u32(claimed));
+            if (all > 0) count_now(deferred_out, all);
+        } else {
+            count[deferred_out] += claimed;
+        }
         keep(claimed, item);
     }
 

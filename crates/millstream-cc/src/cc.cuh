@@ -96,9 +96,14 @@ extern "C" __global__ void hook_edges(Span<const Edge> edges, Span<u32> parents)
     }
 }
 
+// Only looks on its way: a path halved beside this could put an ancestor that is no
+// root in place of a root written before.
 extern "C" __global__ void compress(Span<u32> parents) {
-    for (u64 at = thread_in_grid(); at < parents.len; at += threads_in_grid())
-        store_relaxed_gpu(&parents[at], find_root(parents, u32(at)));
+    for (u64 at = thread_in_grid(); at < parents.len; at += threads_in_grid()) {
+        u32 root = u32(at);
+        for (u32 parent; (parent = load_relaxed_gpu(&parents[root])) != root;) root = parent;
+        store_relaxed_gpu(&parents[at], root);
+    }
 }
 
 // Pairs of a vertex from `first` on and its parent, where that is another, as many

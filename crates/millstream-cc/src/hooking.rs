@@ -37,3 +37,23 @@ pub(crate) fn hook(parents: &[AtomicU32], mut from: u32, mut to: u32) {
         }
     }
 }
+
+/// Makes the root of a vertex's tree its parent, when nobody hooks any more. Only
+/// looks on its way: a path halved beside this could put an ancestor that is no
+/// root in place of a root written before.
+pub(crate) fn compress(parents: &[AtomicU32], vertex: u32) {
+    let mut root = vertex;
+    if seeded(Fault::CompressByHalving) {
+        root = find_root(parents, vertex);
+    }
+    loop {
+        // Relaxed: as above; both the old and the new parent of a vertex lead to
+        // its root.
+        let parent = parents[root as usize].load(Ordering::Relaxed);
+        if parent == root {
+            break;
+        }
+        root = parent;
+    }
+    parents[vertex as usize].store(root, Ordering::Relaxed);
+}

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use millstream_device::{CudaSource, Grid, Kernel, Read, Shared, Value, Write};
 
-use crate::hooking::{find_root, hook};
+use crate::hooking::{compress, hook};
 
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
@@ -58,10 +58,7 @@ pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> =
 pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> =
     Kernel::with_source("compress", source("compress"), |grid, (parents,)| {
         grid.for_each_block(|block| {
-            for vertex in block.range {
-                let root = find_root(parents, vertex as u32);
-                parents[vertex].store(root, Ordering::Relaxed);
-            }
+            block.range.for_each(|vertex| compress(parents, vertex as u32));
             Ok(())
         })
     });

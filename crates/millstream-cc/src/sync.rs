@@ -8,6 +8,8 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) enum Fault {
     /// A root is hooked without looking whether it still is one.
     HookByStore,
+    /// Paths are halved while others are compressed.
+    CompressByHalving,
 }
 
 /// Whether `fault` is seeded: never, outside of models.

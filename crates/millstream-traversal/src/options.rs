@@ -31,7 +31,7 @@ impl Default for WorklistOptions {
             packet_bytes: 1 << 18,
             buffers: 2,
             queue_entries: None,
-            batch: 1 << 16,
+            batch: 1 << 18,
         }
     }
 }

@@ -12,6 +12,7 @@ mod sync {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         HookByStore,
+        CompressByHalving,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -19,7 +20,7 @@ mod sync {
     }
 }
 
-use hooking::{find_root, hook};
+use hooking::{compress, find_root, hook};
 use loom::sync::Arc;
 use loom::thread;
 use millstream_models::{fails_with, holds};
@@ -65,4 +66,30 @@ fn trees_apart_stay_apart() {
 #[test]
 fn hooking_without_a_look_loses_a_tree() {
     fails_with(Fault::HookByStore as usize, hooked(&[(2, 0)], &[(2, 1)], &[0, 0, 0]));
+}
+
+/// Two threads compress vertices of the chain 5, 4, 3, 2, 1, 0, one of which lies on
+/// the other's way; then their parents are the root.
+fn compressed() {
+    let parents: Vec<_> = [0, 0, 1, 2, 3, 4].into_iter().map(AtomicU32::new).collect();
+    let parents = Arc::new(parents);
+    let beside = {
+        let parents = Arc::clone(&parents);
+        thread::spawn(move || compress(&parents, 3))
+    };
+    compress(&parents, 5);
+    beside.join().unwrap();
+    for vertex in [3, 5] {
+        assert_eq!(parents[vertex].load(sync::Ordering::Relaxed), 0, "vertex {vertex}");
+    }
+}
+
+#[test]
+fn compression_leaves_roots_alone() {
+    holds(compressed);
+}
+
+#[test]
+fn halving_beside_compression_leaves_ancestors() {
+    fails_with(Fault::CompressByHalving as usize, compressed);
 }

@@ -1,0 +1,422 @@
+// The fused worker (Ben-Nun et al., Groute, ACM TOPC 7(3), art. 18, 2020, section
+// 5.2): one persistent kernel a device that receives, splits, prioritizes, processes,
+// sends and finds the end, without the host. The kernels of a run are a gang; the
+// protocol, its words and its orders are in the README beside `fused.rs` in the
+// worklist.
+//
+// Blocks have roles: the first serves (start, stop, threshold, end), then one for
+// each inbox receives, one for each outbox sends, and all others work. Nobody waits
+// for remote space but a sender, and nobody waits for a sender.
+#pragma once
+
+#include "peer_ring.cuh"
+#include "worklist.cuh"
+
+namespace millstream {
+
+// One buffer for each device.
+template <class T>
+struct SpanSet {
+    static constexpr u32 most = 16;
+    Span<T> of[most];
+
+    __device__ __forceinline__ const Span<T>& operator[](u32 device) const { return of[device]; }
+};
+
+// Words of a device's gang memory. The first three are written by the leader, the
+// service block of device 0, on every device.
+enum GangWord { gang_state, gang_threshold, gang_epoch, undefer_end, undefer_left, gang_words };
+
+enum GangState : u32 { waiting_to_start, running, stopped };
+
+// Words in the host's memory.
+enum HostWord { host_open, host_stop, host_words };
+
+constexpr u64 stalled = 4;
+
+struct GangSettings {
+    u64 patience;  // Nanoseconds without progress that end the run.
+    u32 delta;     // Steps of the threshold; 0 runs everything at once.
+    u32 threshold; // The first one.
+    u32 slots;     // Packets of a ring, a power of two.
+    u32 slot_items;
+};
+
+template <class Program>
+struct Gang {
+    using Packet = typename Program::Packet;
+    static constexpr u32 block_threads = 256;
+    static constexpr u32 most_slot_items = 256;
+
+    const Common<Program>& common;
+    const SpanSet<u64>& statuses;
+    const SpanSet<u32>& words;
+    const SpanSet<u32>& inboxes;
+    const SpanSet<u32>& credits;
+    const Span<u32>& host;
+    const GangSettings& settings;
+
+    __device__ u32 here() const { return common.here.device; }
+    __device__ u32 devices() const { return common.here.devices; }
+    __device__ bool is_ring() const { return common.here.next != nobody; }
+
+    // Inboxes of a device, and outboxes.
+    __device__ u32 boxes() const { return is_ring() ? 1 : devices() - 1; }
+
+    __device__ u32 word(GangWord word) const { return load_relaxed_gpu(&words[here()][word]); }
+
+    // Acquire: pairs with the leader's release.
+    __device__ u32 state() const { return load_acquire_sys(&words[here()][gang_state]); }
+
+    // Device `from` puts packets for `to` here.
+    __device__ PeerRing<Packet> ring(u32 from, u32 to) const {
+        const u32 inbox = is_ring() ? 0 : from - (from > to);
+        const u32 outbox = is_ring() ? 0 : to - (to > from);
+        const u64 slot_words = u64(settings.slots) * (sizeof(SlotWords) / 4);
+        const u64 ring_words =
+            slot_words + u64(settings.slots) * settings.slot_items * (sizeof(Packet) / 4);
+        u32* const base = inboxes[to].items + inbox * ring_words;
+        PeerRing<Packet> ring;
+        ring.sender = reinterpret_cast<SenderWords*>(credits[from].items) + outbox;
+        ring.slots = reinterpret_cast<SlotWords*>(base);
+        ring.payloads = reinterpret_cast<Packet*>(base + slot_words);
+        ring.capacity = settings.slots;
+        ring.slot_items = settings.slot_items;
+        return ring;
+    }
+
+    __device__ u32 destination(u32 outbox) const {
+        return is_ring() ? common.here.next : outbox + (outbox >= here());
+    }
+
+    __device__ u32 source(u32 inbox) const {
+        return is_ring() ? (here() + devices() - ring_step()) % devices() : inbox + (inbox >= here());
+    }
+
+    // The ring goes through the devices in their order.
+    __device__ u32 ring_step() const {
+        return (common.here.next + devices() - here()) % devices();
+    }
+
+    __device__ void run() {
+        __shared__ Tally tally;
+        Worklist<Program, true> worklist(common, tally, settings.threshold);
+        wait_for_start();
+        const u32 role = blockIdx.x;
+        if (role == 0) {
+            if (here() == 0) lead(); else serve();
+        } else if (role <= boxes()) {
+            receive(worklist, source(role - 1));
+        } else if (role <= 2 * boxes()) {
+            send(worklist, role - 1 - boxes());
+        } else {
+            work(worklist);
+        }
+        __syncthreads();
+        if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);
+    }
+
+    // Until the host has launched all kernels, or gives up.
+    __device__ void wait_for_start() const {
+        if (threadIdx.x == 0) {
+            if (blockIdx.x == 0) {
+                for (;;) {
+                    if (load_acquire_sys(&host[host_stop]) != 0) {
+                        store_release_sys(&words[here()][gang_state], u32(stopped));
+                        break;
+                    }
+                    if (load_acquire_sys(&host[host_open]) != 0) {
+                        // Unless another device has stopped the gang already.
+                        compare_exchange_acq_rel_sys(&words[here()][gang_state],
+                                                     u32(waiting_to_start), u32(running));
+                        break;
+                    }
+                    __nanosleep(500);
+                }
+            } else {
+                while (state() == waiting_to_start) __nanosleep(500);
+            }
+        }
+        __syncthreads();
+    }
+
+    // One thread: ends the run on every device.
+    __device__ void stop_all() const {
+        for (u32 device = 0; device < devices(); ++device) {
+            store_release_sys(&words[device][gang_state], u32(stopped));
+        }
+    }
+
+    // One thread of a service block: whether the run is to end.
+    __device__ bool must_stop(u32 turn) const {
+        if (state() == stopped) return true;
+        // The host's word is two microseconds away.
+        const bool host_stops = turn % 32 == 0 && load_acquire_sys(&host[host_stop]) != 0;
+        if (host_stops || load_relaxed_gpu(&common.status[fault]) != 0) {
+            stop_all();
+            return true;
+        }
+        return false;
+    }
+
+    // The service block of a device that does not lead.
+    __device__ void serve() const {
+        if (threadIdx.x != 0) return;
+        u32 epoch = 0;
+        for (u32 turn = 0; !must_stop(turn); ++turn) {
+            epoch = follow(epoch);
+            __nanosleep(200);
+        }
+    }
+
+    // One thread: begins to bring back deferred items when the threshold has risen.
+    __device__ u32 follow(u32 epoch) const {
+        // Acquire: pairs with the release in `raise`; the threshold is before it.
+        const u32 now = load_acquire_sys(&words[here()][gang_epoch]);
+        if (now == epoch) return epoch;
+        const Queue deferred = Worklist<Program, true>::queue_of(common, deferred_queue);
+        const u32 end = load_relaxed_gpu(deferred.control + Queue::tail);
+        const u32 left = end - load_relaxed_gpu(deferred.control + Queue::head);
+        if (left == 0) {
+            // Release: pairs with the leader's look.
+            fetch_add_release_sys(&common.status[consumed], u64(1));
+        } else {
+            store_relaxed_gpu(&words[here()][undefer_left], left);
+            // Release: pairs with the acquire in `work`.
+            store_release_gpu(&words[here()][undefer_end], end);
+        }
+        return now;
+    }
+
+    // The service block of device 0: looks for the end, and raises the threshold.
+    // One warp; lane d looks at device d.
+    __device__ void lead() const {
+        if (threadIdx.x >= 32) return;
+        u32 epoch = 0;
+        u32 threshold = settings.threshold;
+        u64 seen = 0;
+        u64 since = clock();
+        for (u32 turn = 0;; ++turn) {
+            const u32 stops = lane() == 0 && must_stop(turn);
+            if (__any_sync(~0u, stops)) return;
+            if (lane() == 0) epoch = follow(epoch);
+            const bool is_device = lane() < devices();
+            const u64* const status = statuses[is_device ? lane() : 0].items;
+            // All consumed before all produced: the other order may see an item
+            // consumed whose parent it has not seen produce it.
+            const u64 done = sum(is_device ? load_acquire_sys(status + consumed) +
+                                                 load_acquire_sys(status + deferred_in)
+                                           : 0);
+            __syncwarp();
+            const u64 made = sum(is_device ? load_acquire_sys(status + produced) +
+                                                 load_acquire_sys(status + deferred_out)
+                                           : 0);
+            if (done == made) {
+                const u64 deferred = sum(is_device ? load_acquire_sys(status + deferred_in) -
+                                                         load_acquire_sys(status + deferred_out)
+                                                   : 0);
+                if (deferred == 0) {
+                    if (lane() == 0) stop_all();
+                    return;
+                }
+                threshold = raise(status, is_device, threshold);
+            }
+            if (made + done != seen) {
+                seen = made + done;
+                since = clock();
+            } else if (clock() - since > settings.patience) {
+                if (lane() == 0) {
+                    compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
+                    stop_all();
+                }
+                return;
+            }
+        }
+    }
+
+    // Raises the threshold to the next step that has work, on all devices. The
+    // devices' bringing back is work that counts. Returns the threshold.
+    __device__ u32 raise(const u64* status, bool is_device, u32 threshold) const {
+        u64 lowest = is_device ? load_acquire_sys(status + lowest_deferred) : ~u64(0);
+        if (lowest <= threshold) lowest = ~u64(0);
+        for (u32 step = 16; step > 0; step /= 2) {
+            const u64 other = __shfl_xor_sync(~0u, lowest, step);
+            lowest = other < lowest ? other : lowest;
+        }
+        const u64 delta = settings.delta == 0 ? u64(1) << 32 : settings.delta;
+        const u64 end = lowest > ~0u ? ~0u : lowest / delta * delta + (delta - 1);
+        const u32 raised = end > ~0u ? ~0u : u32(end);
+        if (lane() == 0) fetch_add_relaxed_sys(&common.status[produced], u64(devices()));
+        __syncwarp();
+        if (is_device) {
+            u32* const there = words[lane()].items;
+            store_relaxed_sys(there + gang_threshold, raised);
+            // Release: the count and the threshold are before it.
+            store_release_sys(there + gang_epoch, load_relaxed_sys(there + gang_epoch) + 1);
+        }
+        __syncwarp();
+        return raised;
+    }
+
+    // A block for each inbox: splits what arrives.
+    __device__ void receive(Worklist<Program, true>& worklist, u32 from) const {
+        __shared__ u32 count;
+        __shared__ bool ready, ends;
+        PeerRing<Packet> inbox = ring(from, here());
+        for (u32 next = 0;;) {
+            if (threadIdx.x == 0) {
+                ready = inbox.is_ready(next, &count);
+                ends = state() == stopped;
+            }
+            __syncthreads();
+            if (ends) return;
+            const bool takes = ready;
+            const u32 items = count;
+            if (takes) {
+                const Packet* const packets =
+                    inbox.payloads + u64(inbox.slot_of(next)) * inbox.slot_items;
+                worklist.threshold = word(gang_threshold);
+                // A packet has no more items than a block has threads.
+                worklist.split_receive(threadIdx.x < items, packets + threadIdx.x);
+                worklist.tell();
+                ++next;
+            }
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                if (takes) inbox.give_back(next); else __nanosleep(100);
+            }
+        }
+    }
+
+    // A block for each outbox: packs and sends what is there. Without credit it keeps
+    // the packet; nobody waits for it.
+    __device__ void send(Worklist<Program, true>& worklist, u32 outbox) const {
+        __shared__ alignas(16) unsigned char memory[most_slot_items * sizeof(Packet)];
+        Packet* const packets = reinterpret_cast<Packet*>(memory);
+        __shared__ u32 first, taken, packed;
+        __shared__ bool ends;
+        const OpenQueue queue{worklist.queue(outbox_queues + outbox)};
+        PeerRing<Packet> to = ring(here(), destination(outbox));
+        for (;;) {
+            if (threadIdx.x == 0) {
+                taken = queue.take(settings.slot_items, queue.tail(), &first);
+                packed = 0;
+                ends = state() == stopped;
+            }
+            __syncthreads();
+            if (ends) return;
+            if (threadIdx.x < taken) {
+                const u32 item = queue.queue.entry(first + threadIdx.x);
+                if (queue.queue.claim(item)) {
+                    packets[atomicAdd(&packed, 1)] =
+                        Program::pack(common.problem, common.here, item);
+                }
+            }
+            __syncthreads();
+            const u32 items = packed;
+            while (items > 0 && !to.try_send(packets, items)) {
+                if (threadIdx.x == 0) ends = state() == stopped;
+                __syncthreads();
+                if (ends) return;
+            }
+            if (threadIdx.x == 0) {
+                worklist.count[sent] += items;
+                u64* const packets_sent = &common.status[outbox_news + boxes() + 2 * outbox];
+                packets_sent[0] += items > 0;
+                packets_sent[1] += items;
+                if (items == 0) __nanosleep(100);
+            }
+            __syncthreads();
+        }
+    }
+
+    // All other blocks: process what is ready, else bring back what is deferred.
+    __device__ void work(Worklist<Program, true>& worklist) const {
+        __shared__ u32 first, taken, left_end;
+        __shared__ bool ends;
+        const OpenQueue ready{worklist.queue(ready_queue)};
+        const OpenQueue deferred{worklist.queue(deferred_queue)};
+        const u32 workers = gridDim.x - 1 - 2 * boxes();
+        for (u32 idle = 0;;) {
+            if (threadIdx.x == 0) {
+                ends = state() == stopped;
+                const u32 tail = ready.tail();
+                taken = ready.take(share(tail - ready.head(), workers), tail, &first);
+                left_end = 0;
+                if (taken == 0) {
+                    // Acquire: pairs with `follow`; the threshold is before it.
+                    const u32 end = load_acquire_gpu(&words[here()][undefer_end]);
+                    taken = deferred.take(share(end - deferred.head(), workers), end, &first);
+                    left_end = taken;
+                }
+            }
+            __syncthreads();
+            if (ends) return;
+            const u32 items = taken;
+            const bool brings_back = left_end != 0;
+            if (items > 0) {
+                worklist.threshold = word(gang_threshold);
+                // Neighbours in the queue go to different warps.
+                const u32 at = lane() * (block_threads / 32) + threadIdx.x / 32;
+                const bool is_item = at < items;
+                const OpenQueue& queue = brings_back ? deferred : ready;
+                const u32 item = is_item ? queue.queue.entry(first + at) : 0;
+                if (brings_back) {
+                    worklist.undefer(is_item, item);
+                } else {
+                    worklist.process(is_item, item);
+                }
+                worklist.tell();
+            }
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                if (brings_back) brought_back(items);
+                idle = items > 0 ? 0 : idle + 1;
+                if (idle > 8) __nanosleep(idle > 64 ? 400 : 50);
+            }
+        }
+    }
+
+    // One thread: so many deferred items have been looked at.
+    __device__ void brought_back(u32 items) const {
+        u32* const left = &words[here()][undefer_left];
+        if (fetch_add_acq_rel_gpu(left, 0u - items) == items) {
+            fetch_add_release_sys(&common.status[consumed], u64(1));
+        }
+    }
+
+    // What a block takes of so many entries: enough for each warp to have one.
+    __device__ static u32 share(u32 entries, u32 workers) {
+        if (int(entries) <= 0) return 0;
+        const u32 equal = entries / workers;
+        const u32 least = block_threads / 32;
+        return equal < least ? least : equal < block_threads ? equal : block_threads;
+    }
+
+    __device__ static u64 sum(u64 value) {
+        for (u32 step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
+        return value;
+    }
+
+    // Nanoseconds.
+    __device__ static u64 clock() {
+        u64 now;
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        return now;
+    }
+};
+
+}  // namespace millstream
+
+// The kernel of a program, under the name that the worklist launches.
+#define MILLSTREAM_FUSED(Program)                                                          \
+    extern "C" __global__ __launch_bounds__(256, 3) void fused(                            \
+        millstream::Common<Program> common, millstream::SpanSet<millstream::u64> statuses, \
+        millstream::SpanSet<millstream::u32> words,                                        \
+        millstream::SpanSet<millstream::u32> inboxes,                                      \
+        millstream::SpanSet<millstream::u32> credits,                                      \
+        millstream::Span<millstream::u32> host, millstream::GangSettings settings) {       \
+        millstream::Gang<Program>{common,  statuses, words,   inboxes,                     \
+                                  credits, host,     settings}                             \
+            .run();                                                                        \
+    }
