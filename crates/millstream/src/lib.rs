@@ -25,7 +25,7 @@ pub use millstream_worklist as worklist;
 pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
     pub use millstream_device::{
-        Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
+        CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
     };
     pub use millstream_flow::{
         Buffers, Context, Devices, Graph, PendingSegment, Receiver, Router, RoutingPolicy, Sender,
