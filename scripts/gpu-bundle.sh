@@ -5,14 +5,15 @@
 #
 #   scripts/gpu-bundle.sh FOLDER      writes FOLDER/millstream-gpu.tar.gz
 #
-# On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4
+# On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4, and
+# ./run-examples.sh cuda:0x4, and ./bench-links --bench
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:?usage: scripts/gpu-bundle.sh FOLDER}
 mkdir -p "$folder"
 stage=$(mktemp -d)
-mkdir "$stage/datasets" "$stage/examples"
 trap 'rm -rf "$stage"' EXIT
+mkdir "$stage/datasets" "$stage/examples"
 
 # The path of the one executable that cargo builds for these arguments.
 executable() {

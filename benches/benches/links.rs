@@ -64,8 +64,7 @@ fn throughput(criterion: &mut Criterion) {
     } else {
         (16 << 20, &[16, 256, 4096], &[1, 2, 4])
     };
-    let name = format!("link {from} to {to}, {} MB", bytes / 1_000_000);
-    let mut group = criterion.benchmark_group(name);
+    let mut group = criterion.benchmark_group(format!("link {from} to {to}, {bytes} bytes"));
     group.throughput(Throughput::Bytes(bytes as u64)).sample_size(10);
     group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
     for &packet_kib in packets {
