@@ -37,6 +37,9 @@ pub const QUEUE: Source = source!("queue.cuh");
 pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
 /// The host-driven worklist's kernels (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
+/// Keys that become smaller along arcs, on the worklist: breadth-first search and
+/// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
+pub const RELAXATION: Source = source!("relaxation.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
 /// 2020, figure 6).
 pub const FILTER: Source = source!("filter.cuh");
@@ -45,4 +48,4 @@ pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
 pub const HEADERS: &[Source] =
-    &[ATOMICS, GRID, SPAN, QUEUE, SHARED_ARCS, WORKLIST, FILTER, PEER_RING];
+    &[ATOMICS, GRID, SPAN, QUEUE, SHARED_ARCS, WORKLIST, RELAXATION, FILTER, PEER_RING];

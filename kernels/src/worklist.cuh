@@ -2,7 +2,7 @@
 // 18, 2020, section 4.3, figure 9): insert, process with split-send, pack,
 // split-receive and undefer; the twins of `kernels.rs` in the worklist.
 //
-// A program is a class with what `Bfs` has: types Problem (as the signature
+// A program is a class with what `Relaxation` has: types Problem (as the signature
 // lays it out), Packet and State (a word that goes to all who visit an item's
 // arcs), and static functions
 //   u32 unpack(problem, here, packet)          the item of a packet

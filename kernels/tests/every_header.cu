@@ -3,6 +3,7 @@
 #include "filter.cuh"
 #include "grid.cuh"
 #include "peer_ring.cuh"
+#include "relaxation.cuh"
 #include "worklist.cuh"
 
 using namespace millstream;

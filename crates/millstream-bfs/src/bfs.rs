@@ -1,15 +1,15 @@
 //! The public algorithm: a graph on the devices, and runs on it \[G §4.6.1\].
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use millstream_device::{DeviceBuffer, SharedBuffer};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_worklist::{DistributedWorklist, Routing, WorklistStatistics};
+use millstream_traversal::{
+    Columns, DistributedGraph, Outcome, Result, Settings, UNREACHED, WorklistOptions, run,
+};
+use millstream_worklist::{Routing, WorklistStatistics};
 
-use crate::program::{BfsProgram, Problem, UNREACHED, Value};
-use crate::{Error, Result};
+use crate::rule::Levels;
 
 /// How a BFS runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,19 @@ impl Default for BfsOptions {
             queue_entries: None,
             batch: 1 << 18,
         }
+    }
+}
+
+impl BfsOptions {
+    fn worklist(&self) -> WorklistOptions {
+        let mut options = WorklistOptions::default();
+        options.routing = self.routing;
+        options.halo_filter = self.halo_filter;
+        options.packet_bytes = self.packet_bytes;
+        options.buffers = self.buffers;
+        options.queue_entries = self.queue_entries;
+        options.batch = self.batch;
+        options
     }
 }
 
@@ -98,17 +111,8 @@ impl BfsResult {
 /// ```
 #[derive(Debug)]
 pub struct Bfs {
-    context: Context,
-    partition: Partition,
-    parts: Vec<Part>,
+    graph: DistributedGraph,
     options: BfsOptions,
-}
-
-/// The rows of one device.
-#[derive(Debug)]
-struct Part {
-    offsets: Arc<DeviceBuffer<u64>>,
-    targets: Arc<DeviceBuffer<u32>>,
 }
 
 impl Bfs {
@@ -130,29 +134,8 @@ impl Bfs {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Bfs> {
-        let devices = context.devices().len();
-        if partition.parts() != devices || partition.vertices() != graph.vertices() {
-            return Err(Error::Partition {
-                vertices: partition.vertices(),
-                parts: partition.parts(),
-                graph_vertices: graph.vertices(),
-                devices,
-            });
-        }
-        let renumbered = partition.renumber(graph);
-        let mut parts = Vec::new();
-        for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
-            let rows = &renumbered.offsets()[range[0] as usize..=range[1] as usize];
-            let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
-            let offsets: Vec<u64> = rows.iter().map(|offset| offset - rows[0]).collect();
-            let stream = device.stream()?;
-            let offsets = stream.uploaded(offsets)?;
-            let targets = stream.uploaded(renumbered.targets()[arcs].to_vec())?;
-            stream.record()?.completed().await?;
-            parts.push(Part { offsets: Arc::new(offsets), targets: Arc::new(targets) });
-        }
-        let (context, options) = (context.clone(), BfsOptions::default());
-        Ok(Bfs { context, partition, parts, options })
+        let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
+        Ok(Bfs { graph, options: BfsOptions::default() })
     }
 
     /// Sets how later runs go.
@@ -163,7 +146,7 @@ impl Bfs {
 
     /// Vertices of the graph.
     pub fn vertices(&self) -> u32 {
-        self.partition.vertices()
+        self.graph.vertices()
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not
@@ -175,95 +158,15 @@ impl Bfs {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self, sources: &[u32]) -> Result<BfsResult> {
-        let vertices = self.vertices();
-        if let Some(&source_vertex) = sources.iter().find(|&&source| source >= vertices) {
-            return Err(Error::SourceOutOfRange { source_vertex, vertices });
-        }
-        if self.options.predecessors {
-            self.search::<u64>(sources).await
-        } else {
-            self.search::<u32>(sources).await
-        }
-    }
-
-    async fn search<V: Value>(&self, sources: &[u32]) -> Result<BfsResult> {
-        let options = &self.options;
-        let boundaries = self.partition.boundaries().to_vec();
-        let program = BfsProgram::<V>::new(boundaries, options.depth_limit, options.halo_filter);
-        let program = Arc::new(program);
-        let sources: Vec<u32> =
-            sources.iter().map(|&source| self.partition.to_new(source)).collect();
-        let problems = self.problems(&program, &sources).await?;
-        let initial: Vec<(usize, u32)> =
-            sources.iter().map(|&source| (program.owner_of(source), source)).collect();
-        let worklist = DistributedWorklist::new(
-            &self.context,
-            program,
-            problems.clone(),
-            self.vertices() as usize,
-        );
-        let worklist = worklist
-            .routing(options.routing)
-            .packet_bytes(options.packet_bytes)
-            .buffers(options.buffers)
-            .batch(options.batch)
-            .delta(options.delta);
-        let worklist = match options.queue_entries {
-            Some(entries) => worklist.queue_entries(entries),
-            None => worklist,
+        let BfsOptions { depth_limit, halo_filter, delta, .. } = self.options;
+        let limit = depth_limit;
+        let settings = Settings { limit, halo_filter: halo_filter.into(), priority_scale: 1.0 };
+        let worklist = self.options.worklist();
+        let outcome = match self.options.predecessors {
+            false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
+            true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
         };
-        let start = Instant::now();
-        let statistics = worklist.run(&initial).await?;
-        let run_time = start.elapsed();
-        let values = self.gather(&problems).await?;
-        let levels: Vec<u32> = values.iter().map(|value| value.level()).collect();
-        let predecessors = options.predecessors.then(|| {
-            let original = |value: &V| match value.predecessor() {
-                UNREACHED => UNREACHED,
-                predecessor => self.partition.to_original(predecessor),
-            };
-            self.partition.restore(values.iter().map(original).collect())
-        });
-        let levels = self.partition.restore(levels);
-        let gather_time = start.elapsed() - run_time;
-        Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
-    }
-
-    /// Values on every device: nobody reached but the sources.
-    async fn problems<V: Value>(
-        &self,
-        program: &BfsProgram<V>,
-        sources: &[u32],
-    ) -> Result<Vec<Arc<Problem<V>>>> {
-        let mut values = vec![V::UNREACHED; self.vertices() as usize];
-        for &source in sources {
-            values[source as usize] = V::new(0, UNREACHED);
-        }
-        let initial: Arc<[V]> = values.into();
-        let mut problems = Vec::new();
-        for (device, part) in self.context.devices().iter().zip(&self.parts) {
-            let stream = device.stream()?;
-            let values: SharedBuffer<V> = device.shared(initial.len())?;
-            stream.upload_shared(Arc::clone(&initial), &values, 0..initial.len())?;
-            let boundaries = stream.uploaded(program.boundaries().to_vec())?;
-            stream.record()?.completed().await?;
-            let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
-            let settings = program.settings();
-            let problem = Problem { offsets, targets, values, boundaries, settings };
-            problems.push(Arc::new(problem));
-        }
-        Ok(problems)
-    }
-
-    /// The owners' values, by new id.
-    async fn gather<V: Value>(&self, problems: &[Arc<Problem<V>>]) -> Result<Vec<V>> {
-        let mut values = Vec::with_capacity(self.vertices() as usize);
-        let ranges = self.partition.boundaries().windows(2);
-        for ((device, problem), range) in self.context.devices().iter().zip(problems).zip(ranges) {
-            let stream = device.stream()?;
-            let owned = range[0] as usize..range[1] as usize;
-            values.extend(stream.download_shared(&problem.values, owned)?.await?);
-        }
-        Ok(values)
+        let Outcome { keys, predecessors, statistics, run_time, gather_time, .. } = outcome;
+        Ok(BfsResult { levels: keys, predecessors, statistics, run_time, gather_time })
     }
 }

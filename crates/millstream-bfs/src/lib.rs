@@ -3,9 +3,8 @@
 //! predecessors, from several sources, on one device or many.
 
 mod bfs;
-mod error;
-mod program;
+mod rule;
 
 pub use bfs::{Bfs, BfsOptions, BfsResult};
-pub use error::{Error, Result};
-pub use program::{UNREACHED, cuda_sources};
+pub use millstream_traversal::{Error, Result, UNREACHED};
+pub use rule::cuda_sources;

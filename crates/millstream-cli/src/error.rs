@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use millstream::bfs::Error as BfsError;
+use millstream::cc::Error as CcError;
 use millstream::flow::Error as FlowError;
 use millstream::graph::write::WriteError;
+use millstream::pagerank::Error as RankError;
+use millstream::sssp::Error as SsspError;
+use millstream::traversal::Error as TraversalError;
 use millstream::worklist::Error as WorklistError;
 
 use crate::interrupt;
@@ -32,7 +35,24 @@ pub(crate) enum Error {
     Flow(#[from] FlowError),
     /// The search failed.
     #[error(transparent)]
-    Bfs(#[from] BfsError),
+    Bfs(#[from] TraversalError),
+    /// The search for shortest paths failed.
+    #[error(transparent)]
+    Sssp(#[from] SsspError),
+    /// The ranks could not be computed.
+    #[error(transparent)]
+    Rank(#[from] RankError),
+    /// The search for components failed.
+    #[error(transparent)]
+    Cc(#[from] CcError),
+    /// Ranks that are not close enough, which were given nevertheless.
+    #[error("not converged: {delta:e} after {iterations} iterations")]
+    NotConverged {
+        /// Sweeps or rounds made.
+        iterations: u32,
+        /// How close they are.
+        delta: f64,
+    },
     /// The answer could not be written.
     #[error("{}: {source}", path.display())]
     Output {
@@ -54,21 +74,38 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Input(_) | Error::Generate(_) | Error::Usage(_) => 2,
-            Error::Bfs(BfsError::SourceOutOfRange { .. }) => 2,
-            Error::Flow(error) if is_usage(error) => 2,
-            Error::Bfs(BfsError::Worklist(WorklistError::Flow(error))) if is_usage(error) => 2,
+            Error::Bfs(error)
+            | Error::Sssp(SsspError::Traversal(error))
+            | Error::Rank(RankError::Traversal(error))
+            | Error::Cc(CcError::Traversal(error)) => traversal_code(error),
+            Error::Rank(RankError::Graph(_)) => 1,
+            Error::Rank(_) | Error::Cc(_) => 2,
+            Error::Sssp(SsspError::Overflow { .. }) => 1,
+            Error::Sssp(_) => 2,
+            Error::Flow(error) => flow_code(error),
             Error::Destination(WriteError::Io { .. }) => 1,
             Error::Destination(_) => 2,
-            Error::NotVerified(_) => 3,
+            Error::NotVerified(_) | Error::NotConverged { .. } => 3,
             Error::Interrupted => interrupt::EXIT_CODE,
-            Error::Graph(_) | Error::Flow(_) | Error::Bfs(_) | Error::Output { .. } => 1,
+            Error::Graph(_) | Error::Output { .. } => 1,
         }
     }
 }
 
-/// Whether other options would have been accepted.
-fn is_usage(error: &FlowError) -> bool {
-    matches!(error, FlowError::PacketTooSmall { .. } | FlowError::NoBuffers)
+fn traversal_code(error: &TraversalError) -> u8 {
+    match error {
+        TraversalError::SourceOutOfRange { .. } => 2,
+        TraversalError::Worklist(WorklistError::Flow(error)) => flow_code(error),
+        _ => 1,
+    }
+}
+
+/// 2 if other options would have been accepted.
+fn flow_code(error: &FlowError) -> u8 {
+    match error {
+        FlowError::PacketTooSmall { .. } | FlowError::NoBuffers => 2,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -84,8 +121,11 @@ mod tests {
             (Error::Output { path: file(), source: std::io::ErrorKind::NotFound.into() }, 1),
             (Error::Flow(small.clone()), 2),
             (Error::Bfs(WorklistError::Flow(small).into()), 2),
+            (SsspError::NoWeights.into(), 2),
+            (SsspError::Overflow { vertex: 3 }.into(), 1),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
+            (Error::NotConverged { iterations: 1, delta: 0.5 }, 3),
             (Error::Interrupted, 130),
         ] {
             assert_eq!(error.exit_code(), code, "{error}");

@@ -56,8 +56,13 @@ pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
         }
         "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
         "center" => Ok(source::center(graph).into_iter().collect()),
-        list => list.split(',').map(|name| vertex(name.trim(), graph)).collect(),
+        list => vertices(list, graph),
     }
+}
+
+/// The vertices of a comma list of ids in the file.
+pub(crate) fn vertices(list: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
+    list.split(',').map(|name| vertex(name.trim(), graph)).collect()
 }
 
 /// The vertex with this id in the file.

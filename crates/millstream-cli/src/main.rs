@@ -1,6 +1,7 @@
 //! The `millstream` command: graph algorithms on one device or many.
 
 mod bfs;
+mod cc;
 mod convert;
 mod destination;
 mod devices;
@@ -12,8 +13,11 @@ mod input;
 mod interrupt;
 mod options;
 mod output;
+mod pagerank;
 mod partition;
 mod progress;
+mod report;
+mod sssp;
 mod topology;
 
 use std::process::ExitCode;
@@ -32,6 +36,12 @@ struct Arguments {
 enum Command {
     /// Breadth-first search: levels and predecessors.
     Bfs(bfs::Arguments),
+    /// Shortest paths: distances and predecessors.
+    Sssp(sssp::Arguments),
+    /// PageRank: the chance to be at a vertex after many steps.
+    Pagerank(pagerank::Arguments),
+    /// Connected components, in which directions of arcs do not count.
+    Cc(cc::Arguments),
     /// Predicate-based filtering of numbers over a scatter and a gather router.
     Filter(filter::Arguments),
     /// Makes a graph: symmetric, without self-loops, the same for a seed.
@@ -54,6 +64,9 @@ fn main() -> ExitCode {
     interrupt::listen();
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
+        Command::Sssp(arguments) => sssp::run(&arguments),
+        Command::Pagerank(arguments) => pagerank::run(&arguments),
+        Command::Cc(arguments) => cc::run(&arguments),
         Command::Filter(arguments) => filter::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Partition, partition};
+use millstream::traversal::WorklistOptions;
 use millstream::worklist::Routing;
 
 use crate::devices::DeviceOptions;
@@ -21,6 +22,24 @@ pub(crate) struct Spread {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
+}
+
+/// How items travel.
+#[derive(Debug, Args)]
+pub(crate) struct Packets {
+    /// Bytes of a packet at most.
+    #[arg(long, default_value_t = 1 << 18)]
+    pub(crate) packet_bytes: usize,
+    /// Packet buffers of each link.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) buffers: usize,
+}
+
+impl Packets {
+    pub(crate) fn set(&self, options: &mut WorklistOptions) {
+        options.packet_bytes = self.packet_bytes;
+        options.buffers = self.buffers;
+    }
 }
 
 /// Who divides a graph.
@@ -69,6 +88,15 @@ impl Spread {
             Some(partitioner) => partitioner.divide(graph, parts),
             None => Ok(phase("partitioning", || partition::automatic(graph, parts))),
         }
+    }
+
+    /// The partition that `--partitioner` asks for, if it is given.
+    pub(crate) fn chosen_partition(
+        &self,
+        graph: &CsrGraph,
+        parts: usize,
+    ) -> Option<Result<Partition, Error>> {
+        self.partitioner.map(|partitioner| partitioner.divide(graph, parts))
     }
 
     pub(crate) fn routing(&self) -> Routing {

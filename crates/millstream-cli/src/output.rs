@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use millstream::bfs::UNREACHED;
-use millstream::worklist::WorklistStatistics;
+use millstream::worklist::{DeviceStatistics, WorklistStatistics};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -40,13 +40,17 @@ pub(crate) fn links(statistics: &[millstream::flow::LinkStatistics]) -> Vec<Link
 }
 
 pub(crate) fn per_device(statistics: &WorklistStatistics) -> Vec<PerDevice> {
-    let device = |device: &millstream::worklist::DeviceStatistics| PerDevice {
+    devices(&statistics.devices)
+}
+
+pub(crate) fn devices(statistics: &[DeviceStatistics]) -> Vec<PerDevice> {
+    let device = |device: &DeviceStatistics| PerDevice {
         work_items: device.work_items,
         sent: device.sent,
         received: device.received,
         filtered: device.filtered,
     };
-    statistics.devices.iter().map(device).collect()
+    statistics.iter().map(device).collect()
 }
 
 /// Prints an answer, as one JSON object or as a table.
@@ -89,8 +93,8 @@ pub(crate) fn link_table(links: &[Link]) -> comfy_table::Table {
     table
 }
 
-/// A value of a vertex; its largest stands for "none".
-pub(crate) trait VertexValue: Copy + Eq + Display {
+/// A value of a vertex; one stands for "none".
+pub(crate) trait VertexValue: Copy + PartialEq + Display {
     const NONE: Self;
     /// How NumPy calls the type.
     const NUMPY: &str;
@@ -110,6 +114,25 @@ impl VertexValue for u32 {
 impl VertexValue for u64 {
     const NONE: u64 = u64::MAX;
     const NUMPY: &str = "<u8";
+
+    fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
+        writer.write_all(&self.to_le_bytes())
+    }
+}
+
+impl VertexValue for f32 {
+    const NONE: f32 = f32::INFINITY;
+    const NUMPY: &str = "<f4";
+
+    fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
+        writer.write_all(&self.to_le_bytes())
+    }
+}
+
+impl VertexValue for f64 {
+    // Equal to no number: every vertex has one.
+    const NONE: f64 = f64::NAN;
+    const NUMPY: &str = "<f8";
 
     fn write_bytes(self, writer: &mut impl Write) -> io::Result<()> {
         writer.write_all(&self.to_le_bytes())
@@ -139,6 +162,18 @@ pub(crate) fn write_values<V: VertexValue>(
     let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// Writes predecessors as [`write_values`] does, by their original ids.
+pub(crate) fn write_predecessors(
+    path: &Path,
+    original_ids: Option<&[u64]>,
+    predecessors: &[u32],
+) -> Result<(), Error> {
+    let Some(ids) = original_ids else { return write_values(path, None, predecessors) };
+    let named = |&vertex: &u32| ids.get(vertex as usize).copied().unwrap_or(u64::MAX);
+    let predecessors: Vec<u64> = predecessors.iter().map(named).collect();
+    write_values(path, original_ids, &predecessors)
 }
 
 /// A file next to `path`, gone when dropped.

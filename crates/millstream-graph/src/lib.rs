@@ -14,6 +14,7 @@ pub mod source;
 mod storage;
 pub mod summary;
 mod symmetric;
+mod transpose;
 pub mod validate;
 pub mod write;
 

@@ -2,7 +2,6 @@
 
 use rayon::prelude::*;
 
-use crate::build::{ArcSource, Duplicates, from_arcs};
 use crate::reference::weak_components;
 use crate::{CsrGraph, GraphError, Weights};
 
@@ -90,7 +89,7 @@ fn weight_range(weights: &Weights) -> Option<WeightRange> {
 
 /// Self-loops, duplicates, and whether rows and columns have the same entries.
 fn arcs(graph: &CsrGraph) -> Result<(u64, u64, bool), GraphError> {
-    let reverse = from_arcs(graph.vertices(), &Reversed(graph), Duplicates::Keep)?;
+    let reverse = graph.transposed_structure()?;
     let row = |vertex: u32| {
         // A graph made from finished arrays need not have sorted rows.
         let mut targets = graph.neighbors(vertex).to_vec();
@@ -105,27 +104,6 @@ fn arcs(graph: &CsrGraph) -> Result<(u64, u64, bool), GraphError> {
     let rows = (0..graph.vertices()).into_par_iter().map(row);
     Ok(rows
         .reduce(|| (0, 0, true), |one, other| (one.0 + other.0, one.1 + other.1, one.2 && other.2)))
-}
-
-/// The arcs of a graph, the other way round.
-struct Reversed<'a>(&'a CsrGraph);
-
-/// Rows of a chunk.
-const CHUNK: u32 = 1 << 12;
-
-impl ArcSource for Reversed<'_> {
-    type Weight = ();
-
-    fn chunks(&self) -> usize {
-        self.0.vertices().div_ceil(CHUNK) as usize
-    }
-
-    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, ())) {
-        let first = chunk as u32 * CHUNK;
-        for from in first..self.0.vertices().min(first.saturating_add(CHUNK)) {
-            self.0.neighbors(from).iter().for_each(|&to| emit(to, from, ()));
-        }
-    }
 }
 
 fn degree_histogram(graph: &CsrGraph) -> Vec<u64> {

@@ -49,7 +49,7 @@ pub struct CudaProgram {
     pub file: &'static str,
     /// Includes `worklist.cuh`.
     pub text: &'static str,
-    /// The class, such as `millstream::Bfs<unsigned int>`.
+    /// The class, such as `millstream::Relaxation<millstream::Levels, millstream::u32>`.
     pub class: &'static str,
 }
 

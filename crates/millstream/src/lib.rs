@@ -16,14 +16,19 @@
 //! ```
 
 pub use millstream_bfs as bfs;
+pub use millstream_cc as cc;
 pub use millstream_device as device;
 pub use millstream_flow as flow;
 pub use millstream_graph as graph;
+pub use millstream_pagerank as pagerank;
+pub use millstream_sssp as sssp;
+pub use millstream_traversal as traversal;
 pub use millstream_worklist as worklist;
 
 /// What most programs need.
 pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
+    pub use millstream_cc::{Cc, CcOptions, CcResult};
     pub use millstream_device::{
         CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
     };
@@ -31,5 +36,7 @@ pub mod prelude {
         Buffers, Context, Devices, Graph, PendingSegment, Receiver, Router, RoutingPolicy, Sender,
     };
     pub use millstream_graph::CsrGraph;
+    pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};
+    pub use millstream_sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
     pub use millstream_worklist::{DistributedWorklist, Flags, Here, Program, Routing};
 }

@@ -4,9 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use millstream::bfs::Bfs;
+use millstream::cc::Cc;
 use millstream::flow::{Context, Devices};
 use millstream::graph::read::{ReadOptions, read_graph};
-use millstream::graph::{CsrGraph, reference, validate};
+use millstream::graph::{CsrGraph, generate, reference, source, validate};
+use millstream::pagerank::{PageRank, PageRankOptions};
+use millstream::sssp::Sssp;
 
 /// BFS over `devices` host devices, verified; reached vertices and last level.
 fn answers(graph: &CsrGraph, source: u32, devices: usize) -> (u64, u32) {
@@ -23,6 +26,25 @@ fn answers(graph: &CsrGraph, source: u32, devices: usize) -> (u64, u32) {
         assert_eq!(reached, work_items > 0, "device {device} of {devices}");
     }
     (result.reached(), result.max_level().unwrap())
+}
+
+/// Shortest paths, ranks and components over four host devices, verified.
+fn everything_else(graph: &CsrGraph) {
+    let context = Context::builder().devices(Devices::host(4)).build().unwrap();
+    let weights = generate::random_weights(graph, 64, 1);
+    let graph = graph.clone().with_weights(Some(weights)).unwrap();
+    let source = source::max_degree(&graph).unwrap();
+    let all = async {
+        let sssp = Sssp::new(&context, &graph).await.unwrap().run(&[source]).await.unwrap();
+        let pagerank = PageRank::new(&context, &graph, PageRankOptions::default()).await.unwrap();
+        let cc = Cc::new(&context, &graph).await.unwrap().run().await.unwrap();
+        (sssp, pagerank.run().await.unwrap(), cc)
+    };
+    let (sssp, pagerank, cc) = context.block_on(all).unwrap();
+    validate::sssp_distances(&graph, &[source], &sssp.distances).unwrap();
+    let question = PageRankOptions::default().question();
+    validate::pagerank(&graph, &question, &pagerank.ranks, 1e-4).unwrap();
+    validate::weak_components(&graph, &cc.labels).unwrap();
 }
 
 /// How many weak components there are, and vertices of the largest.
@@ -52,6 +74,7 @@ fn our_graphs_have_their_answers() {
         for devices in [1, 2, 3, 4, 8] {
             assert_eq!(answers(&graph, source, devices), expected, "{file} on {devices}");
         }
+        everything_else(&graph);
     }
 }
 
@@ -78,6 +101,7 @@ fn real_graphs_have_their_answers() {
             let found = answers(&graph, source, devices);
             assert_eq!(found, (reached, eccentricity), "{file} on {devices} devices");
         }
+        everything_else(&graph);
         println!("{file}: verified on 1 and 4 host devices");
     }
 }

@@ -19,6 +19,7 @@ use millstream::worklist::Routing;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+mod algorithms;
 mod child;
 mod command;
 mod faults;

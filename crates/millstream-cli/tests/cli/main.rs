@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bfs;
+mod cc;
 mod common;
 mod devices;
 mod exits;
@@ -10,4 +11,6 @@ mod files;
 mod graphs;
 mod interrupt;
 mod others;
+mod pagerank;
+mod sssp;
 mod topology;

@@ -235,6 +235,7 @@ fn stale_reports(
 }
 
 /// Needs NVRTC, and no GPU.
+#[cfg(feature = "cuda")]
 #[test]
 fn litmus_kernels_compile() {
     for architecture in [80, 90, 100] {

@@ -1,13 +1,13 @@
-//! What can go wrong with a BFS.
+//! What can go wrong with an algorithm on a distributed graph.
 
-/// The result of a BFS.
+/// The result of an algorithm.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a BFS refused to start, or failed.
+/// Why an algorithm refused to start, or failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The worklist or a device failed.
+    /// The worklist, the dataflow graph or a device failed.
     #[error(transparent)]
     Worklist(#[from] millstream_worklist::Error),
     /// A source that is not a vertex.

@@ -1,39 +1,13 @@
 //! BFS against the sequential reference, on awkward graphs, device counts,
 //! routings, tiny queues and packets, on threads and simulated.
 
-#![allow(clippy::unwrap_used)]
+use millstream::bfs::{Bfs, BfsOptions, BfsResult, Error};
+use millstream::device::Injection;
+use millstream::flow::{Context, Devices};
+use millstream::graph::{CsrGraph, Partition, partition, reference, validate};
+use millstream::worklist::{DeviceStatistics, Routing};
 
-use millstream_bfs::{Bfs, BfsOptions, BfsResult};
-use millstream_device::Injection;
-use millstream_flow::{Context, Devices};
-use millstream_graph::{CsrGraph, Partition, partition, reference, validate};
-use millstream_worklist::Routing;
-
-fn graphs() -> Vec<(&'static str, CsrGraph)> {
-    let both = |edges: &[(u32, u32)]| -> Vec<(u32, u32)> {
-        edges.iter().flat_map(|&(one, other)| [(one, other), (other, one)]).collect()
-    };
-    let chain: Vec<_> = (0..99).map(|vertex| (vertex, vertex + 1)).collect();
-    let star: Vec<_> = (1..60).map(|leaf| (0, leaf)).collect();
-    let mut cliques: Vec<_> =
-        (0..8).flat_map(|one| (0..one).map(move |other| (one, other))).collect();
-    cliques.extend(cliques.clone().iter().map(|(one, other)| (one + 20, other + 20)));
-    cliques.extend((7..20).map(|vertex| (vertex, vertex + 1)));
-    let loops = [(0, 0), (0, 1), (0, 1), (1, 1), (3, 4)];
-    // A multiplicative walk: pseudo-random, connected, directed.
-    let random: Vec<_> = (0..900u32).map(|arc| (arc * 7919 % 300, arc * 104_729 % 300)).collect();
-    [
-        ("one vertex", 1, vec![]),
-        ("no edges", 5, vec![]),
-        ("chain", 100, both(&chain)),
-        ("star", 60, both(&star)),
-        ("two cliques and a path", 28, both(&cliques)),
-        ("loops and duplicates", 6, loops.to_vec()),
-        ("random", 300, random),
-    ]
-    .map(|(name, vertices, edges)| (name, CsrGraph::from_edges(vertices, &edges).unwrap()))
-    .into()
-}
+use crate::awkward::graphs;
 
 fn check(name: &str, graph: &CsrGraph, sources: &[u32], options: &BfsOptions, result: &BfsResult) {
     let expected = reference::bfs_levels(graph, sources, options.depth_limit);
@@ -42,9 +16,7 @@ fn check(name: &str, graph: &CsrGraph, sources: &[u32], options: &BfsOptions, re
         validate::bfs_predecessors(graph, &expected, predecessors).unwrap();
     }
     let devices = &result.statistics.devices;
-    let sum = |field: fn(&millstream_worklist::DeviceStatistics) -> u64| -> u64 {
-        devices.iter().map(field).sum()
-    };
+    let sum = |field: fn(&DeviceStatistics) -> u64| -> u64 { devices.iter().map(field).sum() };
     assert_eq!(sum(|device| device.sent), sum(|device| device.received), "{name}");
     for device in devices {
         assert_eq!(device.received, device.kept + device.passed + device.dropped, "{name}");
@@ -102,7 +74,7 @@ fn every_graph_routing_and_device_count_agrees_with_the_reference() {
 
 #[test]
 fn several_sources_and_a_depth_limit() {
-    let (name, graph) = graphs().swap_remove(6);
+    let (name, graph) = graphs().swap_remove(7);
     let context = Context::builder().devices(Devices::host(4)).build().unwrap();
     for depth_limit in [0, 1, 2, 5] {
         let mut options = BfsOptions::default();
@@ -119,12 +91,12 @@ fn a_source_that_is_no_vertex_is_refused() {
     let graph = CsrGraph::from_edges(3, &[]).unwrap();
     let search = async { Bfs::new(&context, &graph).await?.run(&[3]).await };
     let error = context.block_on(search).unwrap().unwrap_err();
-    assert!(matches!(error, millstream_bfs::Error::SourceOutOfRange { source_vertex: 3, .. }));
+    assert!(matches!(error, Error::SourceOutOfRange { source_vertex: 3, .. }));
 }
 
 #[test]
 fn one_graph_serves_two_runs_at_once() {
-    let (name, graph) = graphs().swap_remove(6);
+    let (name, graph) = graphs().swap_remove(7);
     let context = Context::builder().devices(Devices::host(3)).build().unwrap();
     let both = async {
         let bfs = Bfs::new(&context, &graph).await?;

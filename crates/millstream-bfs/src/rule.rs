@@ -1,0 +1,46 @@
+//! BFS as a relaxation \[G §4.5, Fig. 11\]: the twin of `bfs.cuh`.
+
+use std::sync::Arc;
+
+use millstream_device::{CudaSource, DeviceBuffer};
+use millstream_traversal::{Part, Relaxation, Rule, Settings, Value};
+use millstream_worklist::{CudaProgram, Program};
+
+/// Every arc is one level more.
+#[derive(Debug)]
+pub(crate) struct Levels;
+
+impl Rule for Levels {
+    type Weight = u32;
+
+    const LEAST_STEP: u32 = 1;
+
+    fn weights(_: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
+        None
+    }
+
+    fn extended(level: u32, _: &[u32], _: usize) -> u32 {
+        level + 1
+    }
+
+    fn priority(level: u32, _: &Settings) -> u32 {
+        level
+    }
+
+    fn cuda(keeps_predecessors: bool) -> CudaProgram {
+        let class = match keeps_predecessors {
+            false => "millstream::Relaxation<millstream::Levels, millstream::u32>",
+            true => "millstream::Relaxation<millstream::Levels, millstream::u64>",
+        };
+        CudaProgram { file: "bfs.cuh", text: include_str!("bfs.cuh"), class }
+    }
+}
+
+/// The CUDA C++ of every kind of search, to be compiled without running it.
+pub fn cuda_sources() -> Vec<CudaSource> {
+    fn source<V: Value>() -> Option<CudaSource> {
+        let cuda = Relaxation::<Levels, V>::cuda();
+        cuda.map(|cuda| cuda.kernel::<Relaxation<Levels, V>>("process"))
+    }
+    source::<u32>().into_iter().chain(source::<u64>()).collect()
+}

@@ -1,0 +1,17 @@
+//! Connected components (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020,
+//! section 5.1.4): topology-driven, without a worklist. Every device hooks trees
+//! of vertices together along its arcs, jumping over parents on the way; then the
+//! devices merge their trees through a reduction router. Directions of arcs do not
+//! count.
+
+mod cc;
+mod error;
+mod hooking;
+mod kernels;
+mod solver;
+mod sync;
+
+pub use cc::{Cc, CcOptions, CcResult};
+pub use error::{Error, Result};
+pub use kernels::cuda_sources;
+pub use solver::DeviceStatistics;

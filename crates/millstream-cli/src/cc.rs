@@ -1,0 +1,112 @@
+//! `millstream cc GRAPH`.
+
+use clap::Args;
+use millstream::cc::{Cc, CcOptions, Error as CcError};
+use millstream::graph::{CsrGraph, validate};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::input::Input;
+use crate::interrupt::run_interruptibly;
+use crate::options::Spread;
+use crate::output::{PerDevice, answer, check_writable, links, write_values};
+use crate::progress::phase;
+use crate::report::{Answer, Clock, Common};
+
+/// Weak components: directions of arcs do not count.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    spread: Spread,
+    #[command(flatten)]
+    answer: Answer,
+    /// Scatters edges from the host while the devices work, instead of uploading
+    /// the graph first.
+    #[arg(long)]
+    streamed: bool,
+    /// Bytes of a packet at most.
+    #[arg(long, default_value_t = 1 << 20)]
+    packet_bytes: usize,
+    /// Packet buffers of each device and router.
+    #[arg(long, default_value_t = 2)]
+    buffers: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    common: Common,
+    components: usize,
+    largest: u32,
+}
+
+/// Reads, searches, checks and answers.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
+    let Arguments { input, spread, answer: how, .. } = arguments;
+    how.output.iter().try_for_each(|path| check_writable(path))?;
+    let context = spread.context()?;
+    let mut clock = Clock::start();
+    let graph = input.read()?;
+    let mut common = Common::new("cc", input, &graph, &context);
+    common.phases_ms.read = clock.lap();
+    let mut options = CcOptions::default();
+    (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
+    let result = if arguments.streamed {
+        let search = Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options);
+        phase("searching", || run_interruptibly(&context, search))??
+    } else {
+        let partition = spread.partition(&graph, context.devices().len())?;
+        common.phases_ms.partition = clock.lap();
+        let search = async {
+            let cc = Cc::with_partition(&context, &graph, partition).await?.with_options(options);
+            let upload = clock.lap();
+            Ok::<_, CcError>((upload, cc.run().await?))
+        };
+        let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
+        common.phases_ms.upload = upload;
+        result
+    };
+    let verify = || validate::weak_components(&graph, &result.labels);
+    let fault = if how.verify { phase("verifying", verify).err() } else { None };
+    common.verified = how.verify.then_some(fault.is_none());
+    if let Some(path) = &how.output {
+        phase("writing", || write(path, &graph, &result.labels))?;
+    }
+    common.ran(result.run_time, result.gather_time, graph.arcs());
+    common.links = links(&result.links);
+    let device = |device: &millstream::cc::DeviceStatistics| PerDevice {
+        work_items: device.hooked,
+        sent: 0,
+        received: device.merged,
+        filtered: 0,
+    };
+    common.per_device = result.devices.iter().map(device).collect();
+    let sizes = result.sizes();
+    let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
+    let report = Report { common, components: sizes.len(), largest };
+    answer(&report, how.json, table)?;
+    fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
+}
+
+/// Labels are vertices: they go by their ids in the file.
+fn write(path: &std::path::Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
+    match graph.original_ids() {
+        None => write_values(path, None, labels),
+        Some(ids) => {
+            let labels: Vec<u64> = labels.iter().map(|&label| ids[label as usize]).collect();
+            write_values(path, Some(ids), &labels)
+        }
+    }
+}
+
+fn arcs(graph: &CsrGraph) -> impl Iterator<Item = (u32, u32)> {
+    let rows = (0..graph.vertices()).map(|from| (from, graph.neighbors(from)));
+    rows.flat_map(|(from, targets)| targets.iter().map(move |&to| (from, to)))
+}
+
+fn table(report: &Report) -> String {
+    let largest = format!("{} vertices", report.largest);
+    report.common.table(&[("components", report.components.to_string()), ("largest", largest)])
+}

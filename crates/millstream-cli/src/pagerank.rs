@@ -1,0 +1,168 @@
+//! `millstream pagerank GRAPH`.
+
+use clap::{Args, ValueEnum};
+use millstream::graph::{CsrGraph, validate};
+use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, PageRankResult, Precision};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::input::{Input, vertices};
+use crate::interrupt::run_interruptibly;
+use crate::options::{Packets, Spread};
+use crate::output::{answer, check_writable, devices, links, write_values};
+use crate::progress::phase;
+use crate::report::{Answer, Clock, Common};
+
+/// PageRank.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    spread: Spread,
+    #[command(flatten)]
+    packets: Packets,
+    #[command(flatten)]
+    answer: Answer,
+    /// Full sweeps that pull, or residuals pushed on the worklist.
+    #[arg(long, value_enum, default_value_t = AlgorithmOption::Pull)]
+    algorithm: AlgorithmOption,
+    /// Probability to follow an arc.
+    #[arg(long, default_value_t = 0.85)]
+    damping: f64,
+    /// Largest L1 norm of the last sweep's change, or of the residuals.
+    #[arg(long, default_value_t = 1e-6)]
+    tolerance: f64,
+    /// The type of ranks; f64 for a tolerance below 1e-6 unless given.
+    #[arg(long, value_enum)]
+    precision: Option<PrecisionOption>,
+    /// Sweeps or rounds at most.
+    #[arg(long, default_value_t = 1000)]
+    max_iterations: u32,
+    /// Succeeds even if the ranks have not converged.
+    #[arg(long)]
+    allow_unconverged: bool,
+    /// Vertices (1,2,3) where a step leads that follows no arc; any unless given.
+    #[arg(long)]
+    personalize: Option<String>,
+    /// Follows arcs in proportion to their weight.
+    #[arg(long)]
+    weighted: bool,
+    /// Ranks that sum to the number of vertices, not to 1.
+    #[arg(long)]
+    unnormalized: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AlgorithmOption {
+    Pull,
+    Push,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PrecisionOption {
+    F32,
+    F64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    common: Common,
+    iterations: u32,
+    converged: bool,
+    delta: f64,
+}
+
+/// Reads, computes, checks and answers.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
+    let Arguments { input, spread, answer: how, .. } = arguments;
+    how.output.iter().try_for_each(|path| check_writable(path))?;
+    let context = spread.context()?;
+    let mut clock = Clock::start();
+    let graph = input.read()?;
+    let options = options(arguments, &graph)?;
+    let mut common = Common::new("pagerank", input, &graph, &context);
+    common.phases_ms.read = clock.lap();
+    let parts = context.devices().len();
+    let partition = spread.chosen_partition(&graph, parts).transpose()?;
+    common.phases_ms.partition = clock.lap();
+    let search = async {
+        let pagerank = match partition {
+            Some(partition) => {
+                PageRank::with_partition(&context, &graph, partition, options.clone()).await?
+            }
+            None => PageRank::new(&context, &graph, options.clone()).await?,
+        };
+        let upload = clock.lap();
+        Ok::<_, millstream::pagerank::Error>((upload, pagerank.run().await?))
+    };
+    let (upload, result) = phase("ranking", || run_interruptibly(&context, search))??;
+    common.phases_ms.upload = upload;
+    let fault = match how.verify {
+        true => phase("verifying", || verify(&graph, &options, &result)).err(),
+        false => None,
+    };
+    common.verified = how.verify.then_some(fault.is_none());
+    if let Some(path) = &how.output {
+        phase("writing", || write_values(path, graph.original_ids(), &result.ranks))?;
+    }
+    let arcs = graph.arcs() * u64::from(result.iterations);
+    common.ran(result.run_time, result.gather_time, arcs);
+    common.work_items = result.devices.iter().map(|device| device.work_items).sum();
+    common.useful_work_items = common.work_items.min(graph.vertices().into());
+    common.links = links(&result.links);
+    common.per_device = devices(&result.devices);
+    let PageRankResult { iterations, converged, delta, .. } = result;
+    let report = Report { common, iterations, converged, delta };
+    answer(&report, how.json, table)?;
+    match fault {
+        Some(fault) => Err(Error::NotVerified(fault.to_string())),
+        None if converged || arguments.allow_unconverged => Ok(()),
+        None => Err(Error::NotConverged { iterations, delta }),
+    }
+}
+
+fn options(arguments: &Arguments, graph: &CsrGraph) -> Result<PageRankOptions, Error> {
+    let mut options = PageRankOptions::default();
+    options.algorithm = match arguments.algorithm {
+        AlgorithmOption::Pull => Algorithm::Pull,
+        AlgorithmOption::Push => Algorithm::Push,
+    };
+    options.precision = match arguments.precision {
+        None => Precision::Auto,
+        Some(PrecisionOption::F32) => Precision::F32,
+        Some(PrecisionOption::F64) => Precision::F64,
+    };
+    arguments.packets.set(&mut options.worklist);
+    options.worklist.routing = arguments.spread.routing();
+    options.damping = arguments.damping;
+    options.tolerance = arguments.tolerance;
+    options.max_iterations = arguments.max_iterations;
+    options.weighted = arguments.weighted;
+    options.unnormalized = arguments.unnormalized;
+    if let Some(names) = &arguments.personalize {
+        options.personalization = vertices(names, graph)?;
+    }
+    Ok(options)
+}
+
+/// What one sweep in f64 changes bounds the error. Ranks in f32 are not closer than
+/// their rounding.
+fn verify(
+    graph: &CsrGraph,
+    options: &PageRankOptions,
+    result: &PageRankResult,
+) -> Result<f64, validate::PageRankFault> {
+    let scale = if options.unnormalized { 1.0 / f64::from(graph.vertices()) } else { 1.0 };
+    let ranks: Vec<f64> = result.ranks.iter().map(|rank| rank * scale).collect();
+    let rounding = if options.tolerance < 1e-6 { 1e-12 } else { 1e-5 };
+    let allowed = (2.0 * result.delta + rounding) / (1.0 - options.damping);
+    validate::pagerank(graph, &options.question(), &ranks, allowed)
+}
+
+fn table(report: &Report) -> String {
+    let converged = if report.converged { "converged" } else { "not converged" };
+    let found = format!("{converged} to {:.3e}", report.delta);
+    report.common.table(&[("ranks", found), ("iterations", report.iterations.to_string())])
+}

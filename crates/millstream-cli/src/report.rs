@@ -1,0 +1,132 @@
+//! What every algorithm's answer says, as JSON has it.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use millstream::flow::Context;
+use millstream::graph::CsrGraph;
+use serde::Serialize;
+use std::path::PathBuf;
+
+use crate::input::Input;
+use crate::output::{Link, PerDevice, facts, link_table};
+
+/// How the answer is given.
+#[derive(Debug, Args)]
+pub(crate) struct Answer {
+    /// Checks the answer with a validator that trusts no solver.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Prints one JSON object instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Writes the value of each vertex; .npy by extension.
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Milliseconds of each part of the work.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Phases {
+    pub(crate) read: f64,
+    pub(crate) partition: f64,
+    pub(crate) upload: f64,
+    pub(crate) run: f64,
+    pub(crate) gather: f64,
+}
+
+/// The keys that all answers have.
+#[derive(Debug, Serialize)]
+pub(crate) struct Common {
+    pub(crate) algorithm: &'static str,
+    pub(crate) graph: String,
+    pub(crate) vertices: u32,
+    pub(crate) edges: u64,
+    pub(crate) devices: Vec<String>,
+    pub(crate) time_ms: f64,
+    pub(crate) phases_ms: Phases,
+    pub(crate) teps: f64,
+    pub(crate) work_items: u64,
+    pub(crate) useful_work_items: u64,
+    pub(crate) verified: Option<bool>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) per_device: Vec<PerDevice>,
+}
+
+impl Common {
+    /// What is known before the algorithm runs.
+    pub(crate) fn new(
+        algorithm: &'static str,
+        input: &Input,
+        graph: &CsrGraph,
+        context: &Context,
+    ) -> Common {
+        Common {
+            algorithm,
+            graph: input.graph.display().to_string(),
+            vertices: graph.vertices(),
+            edges: graph.arcs(),
+            devices: context.devices().iter().map(ToString::to_string).collect(),
+            time_ms: 0.0,
+            phases_ms: Phases::default(),
+            teps: 0.0,
+            work_items: 0,
+            useful_work_items: 0,
+            verified: None,
+            links: Vec::new(),
+            per_device: Vec::new(),
+        }
+    }
+
+    /// Takes in how long it ran, over so many arcs, and how long the answer took to
+    /// the host.
+    pub(crate) fn ran(&mut self, run: Duration, gather: Duration, arcs: u64) {
+        self.time_ms = milliseconds(run);
+        self.phases_ms.run = self.time_ms;
+        self.phases_ms.gather = milliseconds(gather);
+        self.teps = arcs as f64 / run.as_secs_f64();
+    }
+
+    /// The table of an answer: `found` says what it is.
+    pub(crate) fn table(&self, found: &[(&str, String)]) -> String {
+        let size = format!("{} vertices, {} arcs", self.vertices, self.edges);
+        let mut rows =
+            vec![("graph", format!("{}, {size}", self.graph)), ("devices", self.devices.join(" "))];
+        rows.extend(found.iter().cloned());
+        rows.push(("time", format!("{:.3} ms", self.time_ms)));
+        rows.push(("TEPS", format!("{:.3e}", self.teps)));
+        if self.work_items > 0 {
+            let useful = self.useful_work_items as f64 / self.work_items as f64 * 100.0;
+            rows.push(("work items", format!("{} ({useful:.0} % useful)", self.work_items)));
+        }
+        let mut text = facts(&rows).to_string();
+        if !self.links.is_empty() {
+            text += &format!("\n{}", link_table(&self.links));
+        }
+        text + if self.verified == Some(true) { "\nverified" } else { "" }
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Milliseconds since the last call.
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    pub(crate) fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        milliseconds(now - std::mem::replace(&mut self.0, now))
+    }
+}
+
+/// Arcs that leave vertices of which `is_reached` holds.
+pub(crate) fn arcs_reached(graph: &CsrGraph, is_reached: impl Fn(usize) -> bool) -> u64 {
+    let reached = (0..graph.vertices()).filter(|&vertex| is_reached(vertex as usize));
+    reached.map(|vertex| graph.degree(vertex)).sum()
+}

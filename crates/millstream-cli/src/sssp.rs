@@ -1,0 +1,224 @@
+//! `millstream sssp GRAPH`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use millstream::graph::{CsrGraph, generate, reference, validate};
+use millstream::sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::input::{Input, original_ids, sources};
+use crate::interrupt::run_interruptibly;
+use crate::options::{Packets, Spread};
+use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
+use crate::progress::phase;
+use crate::report::{Answer, Clock, Common, arcs_reached};
+
+/// Shortest paths.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    spread: Spread,
+    #[command(flatten)]
+    packets: Packets,
+    #[command(flatten)]
+    answer: Answer,
+    /// A vertex, several (1,2,3), max-degree or center.
+    #[arg(long, default_value = "max-degree")]
+    source: String,
+    /// Weights in place of the graph's own: unit, or random:MAX for integers from 1
+    /// to MAX.
+    #[arg(long, value_parser = weights)]
+    weights: Option<WeightsOption>,
+    /// Steps of the priority threshold, in distance; auto, or off for no priorities.
+    #[arg(long, default_value = "auto", value_parser = delta)]
+    delta: Delta,
+    /// Largest distance to reach.
+    #[arg(long)]
+    cutoff: Option<f64>,
+    /// Writes the predecessor of each vertex; .npy by extension.
+    #[arg(long)]
+    predecessors: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum WeightsOption {
+    Unit,
+    Random(u32),
+}
+
+fn weights(text: &str) -> Result<WeightsOption, String> {
+    let max = text.strip_prefix("random:").and_then(|max| max.parse().ok()).filter(|&max| max > 0);
+    match (text, max) {
+        ("unit", _) => Ok(WeightsOption::Unit),
+        (_, Some(max)) => Ok(WeightsOption::Random(max)),
+        _ => Err("neither unit nor random:MAX with a positive integer".into()),
+    }
+}
+
+fn delta(text: &str) -> Result<Delta, String> {
+    match (text, text.parse::<f64>()) {
+        ("auto", _) => Ok(Delta::Auto),
+        ("off", _) => Ok(Delta::Off),
+        (_, Ok(step)) if step > 0.0 && step.is_finite() => Ok(Delta::Step(step)),
+        _ => Err("neither auto, off nor positive".into()),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    common: Common,
+    source: Vec<u64>,
+    reached: u64,
+    max_distance: serde_json::Value,
+    delta: Option<f64>,
+}
+
+/// Reads, searches, checks and answers.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
+    let Arguments { input, spread, answer: how, .. } = arguments;
+    [&how.output, &arguments.predecessors]
+        .into_iter()
+        .flatten()
+        .try_for_each(|path| check_writable(path))?;
+    let context = spread.context()?;
+    let mut clock = Clock::start();
+    let graph = weighted(arguments, input.read()?)?;
+    let sources = sources(&arguments.source, &graph)?;
+    let mut common = Common::new("sssp", input, &graph, &context);
+    common.phases_ms.read = clock.lap();
+    let partition = spread.partition(&graph, context.devices().len())?;
+    common.phases_ms.partition = clock.lap();
+    let search = async {
+        let sssp = Sssp::with_partition(&context, &graph, partition).await?;
+        let upload = clock.lap();
+        let result = sssp.with_options(options(arguments)).run(&sources).await?;
+        Ok::<_, millstream::sssp::Error>((upload, result))
+    };
+    let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
+    common.phases_ms.upload = upload;
+    let fault = match how.verify {
+        true => phase("verifying", || verify(&graph, &sources, arguments.cutoff, &result)).err(),
+        false => None,
+    };
+    common.verified = how.verify.then_some(fault.is_none());
+    phase("writing", || write(arguments, &graph, &result))?;
+    let is_reached = result.is_reached();
+    let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
+    common.ran(result.run_time, result.gather_time, arcs);
+    common.work_items = result.statistics.work_items();
+    common.useful_work_items = result.reached();
+    common.links = links(&result.statistics.links);
+    common.per_device = per_device(&result.statistics);
+    let report = Report {
+        common,
+        source: original_ids(&graph, &sources),
+        reached: result.reached(),
+        max_distance: max_distance(&result),
+        delta: result.delta,
+    };
+    answer(&report, how.json, table)?;
+    fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault)))
+}
+
+/// The graph with the weights asked for, or its own.
+fn weighted(arguments: &Arguments, graph: CsrGraph) -> Result<CsrGraph, Error> {
+    let weights = match arguments.weights {
+        Some(WeightsOption::Unit) => generate::unit_weights(&graph),
+        Some(WeightsOption::Random(max)) => generate::random_weights(&graph, max, 0),
+        None if graph.weights().is_some() => return Ok(graph),
+        None => {
+            return Err(Error::Usage(format!(
+                "{} has no weights; give it some with --weights unit or --weights random:MAX",
+                arguments.input.graph.display()
+            )));
+        }
+    };
+    Ok(graph.with_weights(Some(weights))?)
+}
+
+fn options(arguments: &Arguments) -> SsspOptions {
+    let mut options = SsspOptions::default();
+    arguments.packets.set(&mut options.worklist);
+    options.worklist.routing = arguments.spread.routing();
+    options.cutoff = arguments.cutoff;
+    options.predecessors = arguments.predecessors.is_some();
+    options.delta = arguments.delta;
+    options
+}
+
+/// An integer for integer weights.
+fn max_distance(result: &SsspResult) -> serde_json::Value {
+    match (&result.distances, result.max_distance()) {
+        (Distances::Integer(_), Some(distance)) => serde_json::json!(distance as u64),
+        (_, distance) => serde_json::json!(distance),
+    }
+}
+
+/// Writes the files that were asked for.
+fn write(arguments: &Arguments, graph: &CsrGraph, result: &SsspResult) -> Result<(), Error> {
+    let ids = graph.original_ids();
+    if let Some(path) = &arguments.answer.output {
+        match &result.distances {
+            Distances::Integer(distances) => write_values(path, ids, distances)?,
+            Distances::Real(distances) => write_values(path, ids, distances)?,
+        }
+    }
+    match (&arguments.predecessors, &result.predecessors) {
+        (Some(path), Some(predecessors)) => write_predecessors(path, ids, predecessors),
+        _ => Ok(()),
+    }
+}
+
+fn verify(
+    graph: &CsrGraph,
+    sources: &[u32],
+    cutoff: Option<f64>,
+    result: &SsspResult,
+) -> Result<(), String> {
+    let Some(cutoff) = cutoff else {
+        return verify_all(graph, sources, result).map_err(|fault| fault.to_string());
+    };
+    let expected = match reference::dijkstra(graph, sources).map_err(|error| error.to_string())? {
+        Distances::Integer(all) => Distances::Integer(
+            all.into_iter().map(|d| if f64::from(d) > cutoff { u32::MAX } else { d }).collect(),
+        ),
+        Distances::Real(all) => Distances::Real(
+            all.into_iter()
+                .map(|d| if f64::from(d) > cutoff { f32::INFINITY } else { d })
+                .collect(),
+        ),
+    };
+    match result.distances == expected {
+        true => Ok(()),
+        false => Err("distances are not those of the reference up to the cutoff".into()),
+    }
+}
+
+fn verify_all(
+    graph: &CsrGraph,
+    sources: &[u32],
+    result: &SsspResult,
+) -> Result<(), validate::SsspFault> {
+    validate::sssp_distances(graph, sources, &result.distances)?;
+    match &result.predecessors {
+        Some(predecessors) => {
+            validate::sssp_predecessors(graph, sources, &result.distances, predecessors)
+        }
+        None => Ok(()),
+    }
+}
+
+fn table(report: &Report) -> String {
+    let largest = match &report.max_distance {
+        serde_json::Value::Null => "-".to_string(),
+        distance => distance.to_string(),
+    };
+    let found = format!("{}, largest distance {largest}", report.reached);
+    let delta = report.delta.map_or("off".into(), |delta| format!("{delta:.3}"));
+    report.common.table(&[("reached", found), ("delta", delta)])
+}

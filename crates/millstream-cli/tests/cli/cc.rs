@@ -1,0 +1,60 @@
+//! `millstream cc`.
+
+use serde_json::json;
+
+use crate::common::{Folder, dataset, json, refused, succeed};
+
+#[test]
+fn json_has_the_keys_of_the_contract() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", "1 0\n3 2\n4 3\n6 6\n");
+    for streamed in [&[][..], &["--streamed"]] {
+        let fixed = ["cc", &graph, "--devices", "host:3", "--verify"];
+        let report = json(&[&fixed[..], streamed].concat());
+        for (key, value) in [
+            ("algorithm", json!("cc")),
+            ("vertices", json!(7)),
+            ("edges", json!(4)),
+            ("devices", json!(["host:0", "host:1", "host:2"])),
+            ("verified", json!(true)),
+            ("components", json!(4)),
+            ("largest", json!(3)),
+        ] {
+            assert_eq!(report[key], value, "{key}");
+        }
+        assert!(report["time_ms"].as_f64().unwrap() > 0.0);
+        assert_eq!(report["per_device"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn labels_go_to_files_by_their_ids() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", "11 7\n3 20\n20 4\n");
+    let path = folder.path("labels");
+    let said = succeed(&["cc", &graph, "--relabel", "--verify", "--output", &path]);
+    assert!(said.ends_with("verified\n"), "{said}");
+    assert_eq!(folder.text("labels"), "3 3\n4 3\n7 7\n11 7\n20 3\n");
+    refused(&["cc", &graph, "--packet-bytes", "1"], 2);
+    refused(&["cc", &folder.path("missing.el")], 2);
+}
+
+#[test]
+fn the_answer_does_not_depend_on_how_it_is_found() {
+    let folder = Folder::new();
+    let graph = dataset("debian-dependencies.el.gz");
+    let labels = |name: &str, options: &[&str]| {
+        let path = folder.path(name);
+        let fixed = ["cc", &graph, "--verify", "--output", &path];
+        assert!(succeed(&[&fixed[..], options].concat()).ends_with("verified\n"), "{options:?}");
+        folder.text(name)
+    };
+    let expected = labels("one", &["--devices", "host:1"]);
+    for options in [
+        &["--partitioner", "random"][..],
+        &["--partitioner", "metis", "--devices", "host:2x2"],
+        &["--streamed", "--packet-bytes", "65536", "--buffers", "1"],
+    ] {
+        assert!(labels("several", options) == expected, "{options:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! `millstream pagerank`.
+
+use serde_json::json;
+
+use crate::common::{Folder, dataset, json, refused, run, succeed};
+
+#[test]
+fn json_has_the_keys_of_the_contract() {
+    let karate = dataset("karate.mtx");
+    for algorithm in ["pull", "push"] {
+        let fixed = ["pagerank", &karate, "--devices", "host:2", "--verify"];
+        let report = json(&[&fixed[..], &["--algorithm", algorithm]].concat());
+        for (key, value) in [
+            ("algorithm", json!("pagerank")),
+            ("graph", json!(karate)),
+            ("vertices", json!(34)),
+            ("edges", json!(156)),
+            ("devices", json!(["host:0", "host:1"])),
+            ("verified", json!(true)),
+            ("converged", json!(true)),
+        ] {
+            assert_eq!(report[key], value, "{key}");
+        }
+        assert!(report["iterations"].as_u64().unwrap() > 0);
+        assert!(report["delta"].as_f64().unwrap() <= 1e-6);
+        assert!(report["time_ms"].as_f64().unwrap() > 0.0);
+        assert!(!report["links"].as_array().unwrap().is_empty());
+        assert_eq!(report["work_items"].as_u64().unwrap() > 0, algorithm == "push");
+    }
+}
+
+/// The ranks in a file of them.
+fn ranks(text: &str) -> Vec<f64> {
+    text.lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn ranks_go_to_files() {
+    let folder = Folder::new();
+    // A step from 0 leads to 1, one from 1 anywhere.
+    let graph = folder.file("graph.el", "0 1\n");
+    let path = folder.path("ranks");
+    let answer = |options: &[&str]| {
+        let fixed = ["pagerank", &graph, "--verify", "--tolerance", "1e-10", "--output", &path];
+        assert!(succeed(&[&fixed[..], options].concat()).ends_with("verified\n"), "{options:?}");
+        ranks(&folder.text("ranks"))
+    };
+    let near = |found: Vec<f64>, expected: [f64; 2]| {
+        let distance = (found[0] - expected[0]).abs() + (found[1] - expected[1]).abs();
+        assert!(found.len() == 2 && distance < 1e-8, "{found:?}");
+    };
+    // x = (1 - d + d y) / 2 and x + y = 1.
+    let (low, high) = (1.0 / 2.85, 1.85 / 2.85);
+    near(answer(&[]), [low, high]);
+    near(answer(&["--algorithm", "push"]), [low, high]);
+    near(answer(&["--unnormalized"]), [2.0 * low, 2.0 * high]);
+    near(answer(&["--damping", "0", "--personalize", "1"]), [0.0, 1.0]);
+}
+
+#[test]
+fn what_does_not_converge_is_written_and_said() {
+    let folder = Folder::new();
+    let (karate, path) = (dataset("karate.mtx"), folder.path("ranks"));
+    let arguments = ["pagerank", &karate, "--max-iterations", "2", "--output", &path];
+    let answer = run(&arguments);
+    assert_eq!(answer.code, Some(3), "{answer:?}");
+    assert!(answer.stderr.contains("not converged") && answer.stdout.contains("not converged"));
+    assert_eq!(ranks(&folder.text("ranks")).len(), 34);
+    let report = json(&[&arguments[..], &["--allow-unconverged"]].concat());
+    assert_eq!((&report["converged"], &report["iterations"]), (&json!(false), &json!(2)));
+}
+
+#[test]
+fn questions_without_answers_are_refused() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", "0 1\n");
+    let negative = folder.file("negative.wel", "0 1 -2.5\n");
+    for option in ["--damping=1", "--damping=-0.1", "--tolerance=nan", "--tolerance=-1"] {
+        refused(&["pagerank", &graph, option], 2);
+    }
+    assert!(refused(&["pagerank", &graph, "--personalize", "7"], 2).contains("2 vertices"));
+    assert!(refused(&["pagerank", &graph, "--weighted"], 2).contains("no weights"));
+    assert!(refused(&["pagerank", &negative, "--weighted"], 2).contains("-2.5"));
+}

@@ -1,0 +1,100 @@
+//! `millstream sssp`.
+
+use serde_json::json;
+
+use crate::common::{Folder, dataset, json, refused, succeed};
+
+/// 0 -9-> 1, 0 -2-> 2 -3-> 1 -0-> 3; 4 on its own.
+const GRAPH: &str = "0 1 9\n0 2 2\n2 1 3\n1 3 0\n4 4 1\n";
+
+#[test]
+fn json_has_the_keys_of_the_contract() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.wel", GRAPH);
+    let report = json(&["sssp", &graph, "--devices", "host:2", "--source", "0", "--verify"]);
+    for (key, value) in [
+        ("algorithm", json!("sssp")),
+        ("graph", json!(graph)),
+        ("vertices", json!(5)),
+        ("edges", json!(5)),
+        ("devices", json!(["host:0", "host:1"])),
+        ("source", json!([0])),
+        ("useful_work_items", json!(4)),
+        ("verified", json!(true)),
+        ("reached", json!(4)),
+        ("max_distance", json!(5)),
+    ] {
+        assert_eq!(report[key], value, "{key}");
+    }
+    assert!(report["work_items"].as_u64().unwrap() >= 4);
+    assert!(report["time_ms"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["phases_ms"]["run"], report["time_ms"]);
+    assert_eq!(report["per_device"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn distances_and_predecessors_go_to_files() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.wel", GRAPH);
+    let real = folder.file("real.wel", GRAPH.replace(" 9\n", " 9.5\n").replace(" 2\n", " 0.25\n"));
+    let (distances, predecessors) = (folder.path("distances"), folder.path("predecessors"));
+    let run = |graph: &str, more: &[&str]| {
+        let fixed = ["sssp", graph, "--source", "0", "--verify", "--output", &distances];
+        let said = succeed(&[&fixed[..], &["--predecessors", &predecessors], more].concat());
+        assert!(said.ends_with("verified\n"), "{said}");
+        folder.text("distances")
+    };
+    assert_eq!(run(&graph, &[]), "0 0\n1 5\n2 2\n3 5\n4 inf\n");
+    assert_eq!(folder.text("predecessors"), "0 inf\n1 2\n2 0\n3 1\n4 inf\n");
+    assert_eq!(run(&real, &[]), "0 0\n1 3.25\n2 0.25\n3 3.25\n4 inf\n");
+    assert_eq!(run(&graph, &["--cutoff", "4", "--delta", "1"]), "0 0\n1 inf\n2 2\n3 inf\n4 inf\n");
+    assert_eq!(
+        run(&graph, &["--weights", "unit", "--delta", "off"]),
+        "0 0\n1 1\n2 1\n3 2\n4 inf\n"
+    );
+}
+
+#[test]
+fn the_answer_does_not_depend_on_how_it_is_found() {
+    let folder = Folder::new();
+    let graph = dataset("debian-dependencies.el.gz");
+    let distances = |name: &str, options: &[&str]| {
+        let path = folder.path(name);
+        let fixed = ["sssp", &graph, "--symmetrize", "--weights", "random:64", "--output", &path];
+        assert!(succeed(&[&fixed[..], &["--verify"], options].concat()).ends_with("verified\n"));
+        folder.text(name)
+    };
+    let expected = distances("one", &["--devices", "host:1"]);
+    for options in [
+        ["--routing", "ring", "--partitioner", "random"],
+        ["--routing", "direct", "--delta", "off"],
+        ["--packet-bytes", "4096", "--buffers", "1"],
+    ] {
+        assert_eq!(distances("several", &options), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn graphs_without_answers_are_refused() {
+    let folder = Folder::new();
+    let karate = dataset("karate.mtx");
+    let unweighted = folder.file("unweighted.el", "0 1\n");
+    assert!(refused(&["sssp", &unweighted], 2).contains("--weights unit or --weights random:MAX"));
+    let negative = folder.file("negative.wel", "0 1 2.5\n1 2 -1\n");
+    assert!(refused(&["sssp", &negative], 2).contains("-1"));
+    let long = folder.file("long.wel", "0 1 4294967295\n1 2 1\n");
+    assert!(refused(&["sssp", &long, "--source", "0"], 1).contains("overflows"));
+    for (option, value) in [
+        ("--weights", "random:0"),
+        ("--weights", "some"),
+        ("--delta", "0"),
+        ("--delta", "nan"),
+        ("--cutoff", "-1"),
+        ("--cutoff", "nan"),
+        ("--source", "99"),
+    ] {
+        let option = format!("{option}={value}");
+        let weights = if option.starts_with("--weights") { &[][..] } else { &["--weights=unit"] };
+        refused(&[&["sssp", &karate, &option], weights].concat(), 2);
+    }
+}

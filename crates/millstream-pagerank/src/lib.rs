@@ -1,0 +1,20 @@
+//! PageRank (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): the chance to
+//! be at a vertex after many steps along arcs. Two ways to the same ranks: full
+//! sweeps in which every vertex *pulls* from its predecessors, and residuals that
+//! are *pushed* along arcs on a distributed worklist \[G §4.6.3\].
+
+mod error;
+mod options;
+mod pagerank;
+mod pull;
+mod push;
+mod push_run;
+mod real;
+mod share;
+mod sweep;
+
+pub use error::{Error, Result};
+pub use options::{Algorithm, PageRankOptions, Precision};
+pub use pagerank::{PageRank, PageRankResult};
+pub use push::cuda_sources as push_cuda_sources;
+pub use sweep::cuda_sources as pull_cuda_sources;

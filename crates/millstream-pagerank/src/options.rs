@@ -1,0 +1,90 @@
+//! What is asked, and how it is computed.
+
+use millstream_graph::reference;
+use millstream_traversal::WorklistOptions;
+
+/// The way to the ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Full sweeps: every vertex adds up what its predecessors give.
+    #[default]
+    Pull,
+    /// Residuals pushed along arcs on the worklist, in no particular order
+    /// \[G §4.6.3\].
+    Push,
+}
+
+/// The type that ranks are computed in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// f64 for a tolerance below 1e-6, else f32.
+    #[default]
+    Auto,
+    /// 32 bits.
+    F32,
+    /// 64 bits.
+    F64,
+}
+
+/// What is asked, and how it is computed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PageRankOptions {
+    /// Probability to follow an arc, from 0 up to but not including 1.
+    pub damping: f64,
+    /// The end: the L1 norm of one sweep's change (pull), or of the residuals
+    /// (push), is at most this, for ranks that sum to 1.
+    pub tolerance: f64,
+    /// Sweeps (pull) or rounds (push) at most, converged or not.
+    pub max_iterations: u32,
+    /// Where a step leads that follows no arc, each as likely; any vertex if empty.
+    pub personalization: Vec<u32>,
+    /// Whether arcs are followed in proportion to their weight, not each as likely.
+    pub weighted: bool,
+    /// Whether ranks sum to the number of vertices, as in the article, not to 1.
+    pub unnormalized: bool,
+    /// The way to the ranks.
+    pub algorithm: Algorithm,
+    /// The type that ranks are computed in.
+    pub precision: Precision,
+    /// How packets travel.
+    pub worklist: WorklistOptions,
+}
+
+impl Default for PageRankOptions {
+    fn default() -> PageRankOptions {
+        let question = reference::PageRankOptions::default();
+        PageRankOptions {
+            damping: question.damping,
+            tolerance: question.tolerance,
+            max_iterations: question.max_iterations,
+            personalization: Vec::new(),
+            weighted: false,
+            unnormalized: false,
+            algorithm: Algorithm::default(),
+            precision: Precision::default(),
+            worklist: WorklistOptions::default(),
+        }
+    }
+}
+
+impl PageRankOptions {
+    /// The same question for the sequential reference and the validator.
+    pub fn question(&self) -> reference::PageRankOptions {
+        let mut question = reference::PageRankOptions::default();
+        question.damping = self.damping;
+        question.tolerance = self.tolerance;
+        question.max_iterations = self.max_iterations;
+        question.personalization = self.personalization.clone();
+        question.weighted = self.weighted;
+        question
+    }
+
+    pub(crate) fn is_double(&self) -> bool {
+        match self.precision {
+            Precision::Auto => self.tolerance < 1e-6,
+            Precision::F32 => false,
+            Precision::F64 => true,
+        }
+    }
+}

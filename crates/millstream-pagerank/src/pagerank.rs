@@ -1,0 +1,229 @@
+//! The public algorithm: a graph on the devices, and ranks of it.
+
+use std::time::Duration;
+
+use millstream_flow::{Context, LinkStatistics};
+use millstream_graph::reference::PageRankError;
+use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_worklist::DeviceStatistics;
+
+use crate::pull::PullGraph;
+use crate::push_run::PushGraph;
+use crate::{Algorithm, Error, PageRankOptions, Result};
+
+/// Ranks, by original vertex id, and how they came about.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PageRankResult {
+    /// They sum to 1, or to the number of vertices if that was asked for.
+    pub ranks: Vec<f64>,
+    /// Sweeps (pull) or rounds (push) made.
+    pub iterations: u32,
+    /// L1 norm of the last sweep's change (pull) or of the residuals (push), for
+    /// ranks that sum to 1.
+    pub delta: f64,
+    /// Whether that is at most the tolerance.
+    pub converged: bool,
+    /// What went over each link.
+    pub links: Vec<LinkStatistics>,
+    /// What each device did on the worklist (push); empty otherwise.
+    pub devices: Vec<DeviceStatistics>,
+    /// From the first sweep or item to the last, ranks left on the devices.
+    pub run_time: Duration,
+    /// Bringing the ranks to the host.
+    pub gather_time: Duration,
+}
+
+/// Ranks by new id, summing to 1.
+pub(crate) struct Ranks {
+    pub(crate) ranks: Vec<f64>,
+    pub(crate) iterations: u32,
+    pub(crate) delta: f64,
+    pub(crate) converged: bool,
+    pub(crate) links: Vec<LinkStatistics>,
+    pub(crate) devices: Vec<DeviceStatistics>,
+    pub(crate) run_time: Duration,
+    pub(crate) gather_time: Duration,
+}
+
+/// A graph spread over the devices of a context for PageRank, as its options ask
+/// for; it serves any number of runs.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+/// use millstream_pagerank::{PageRank, PageRankOptions};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let cycle = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3), (3, 0)])?;
+/// let result = context.block_on(async {
+///     PageRank::new(&context, &cycle, PageRankOptions::default()).await?.run().await
+/// })??;
+/// assert!(result.converged && result.ranks.iter().all(|rank| (rank - 0.25).abs() < 1e-6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PageRank {
+    graph: Uploaded,
+    options: PageRankOptions,
+}
+
+#[derive(Debug)]
+enum Uploaded {
+    /// No vertices: no ranks.
+    Nothing,
+    Pull32(PullGraph<f32>),
+    Pull64(PullGraph<f64>),
+    Push32(PushGraph<f32>),
+    Push64(PushGraph<f64>),
+}
+
+impl PageRank {
+    /// Uploads a graph in blocks with equally many arcs: of those that come in for
+    /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
+    ///
+    /// # Errors
+    /// Options or weights that have no meaning; no memory on a device.
+    pub async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        options: PageRankOptions,
+    ) -> Result<PageRank> {
+        PageRank::upload(context, graph, None, options).await
+    }
+
+    /// Uploads a graph in the parts of `partition`, one for each device.
+    ///
+    /// # Errors
+    /// As [`PageRank::new`]; a partition that does not fit.
+    pub async fn with_partition(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        options: PageRankOptions,
+    ) -> Result<PageRank> {
+        let (devices, graph_vertices) = (context.devices().len(), graph.vertices());
+        if partition.parts() != devices || partition.vertices() != graph_vertices {
+            let (vertices, parts) = (partition.vertices(), partition.parts());
+            let error =
+                millstream_traversal::Error::Partition { vertices, parts, graph_vertices, devices };
+            return Err(error.into());
+        }
+        PageRank::upload(context, graph, Some(partition), options).await
+    }
+
+    async fn upload(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Option<Partition>,
+        options: PageRankOptions,
+    ) -> Result<PageRank> {
+        check(graph, &options)?;
+        let weighted = options.weighted;
+        let uploaded = match (options.algorithm, options.is_double()) {
+            _ if graph.vertices() == 0 => Uploaded::Nothing,
+            (Algorithm::Pull, is_double) => {
+                let transposed = graph.transposed()?;
+                let parts = context.devices().len();
+                let balanced = || partition::edge_balanced_blocks(&transposed, parts);
+                let partition = partition.unwrap_or_else(balanced);
+                let (context, sources) = (context, &transposed);
+                match is_double {
+                    false => Uploaded::Pull32(
+                        PullGraph::new(context, graph, sources, partition, weighted).await?,
+                    ),
+                    true => Uploaded::Pull64(
+                        PullGraph::new(context, graph, sources, partition, weighted).await?,
+                    ),
+                }
+            }
+            (Algorithm::Push, is_double) => {
+                let parts = context.devices().len();
+                let balanced = || partition::edge_balanced_blocks(graph, parts);
+                let partition = partition.unwrap_or_else(balanced);
+                match is_double {
+                    false => {
+                        Uploaded::Push32(PushGraph::new(context, graph, partition, weighted).await?)
+                    }
+                    true => {
+                        Uploaded::Push64(PushGraph::new(context, graph, partition, weighted).await?)
+                    }
+                }
+            }
+        };
+        Ok(PageRank { graph: uploaded, options })
+    }
+
+    /// Computes the ranks until they are close enough or the most iterations are
+    /// made: see [`PageRankResult::converged`].
+    ///
+    /// # Errors
+    /// The first cause of any failure below.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the devices; the graph stays.
+    pub async fn run(&self) -> Result<PageRankResult> {
+        let options = &self.options;
+        let (found, partition) = match &self.graph {
+            Uploaded::Nothing => return Ok(of_nothing()),
+            Uploaded::Pull32(graph) => (graph.run(options).await?, graph.partition()),
+            Uploaded::Pull64(graph) => (graph.run(options).await?, graph.partition()),
+            Uploaded::Push32(graph) => (graph.run(options).await?, graph.partition()),
+            Uploaded::Push64(graph) => (graph.run(options).await?, graph.partition()),
+        };
+        let Ranks { ranks, iterations, delta, converged, links, devices, .. } = found;
+        let factor = if options.unnormalized { ranks.len() as f64 } else { 1.0 };
+        let ranks = partition.restore(ranks.into_iter().map(|rank| rank * factor).collect());
+        let (run_time, gather_time) = (found.run_time, found.gather_time);
+        Ok(PageRankResult {
+            ranks,
+            iterations,
+            delta,
+            converged,
+            links,
+            devices,
+            run_time,
+            gather_time,
+        })
+    }
+}
+
+fn of_nothing() -> PageRankResult {
+    PageRankResult {
+        ranks: Vec::new(),
+        iterations: 0,
+        delta: 0.0,
+        converged: true,
+        links: Vec::new(),
+        devices: Vec::new(),
+        run_time: Duration::ZERO,
+        gather_time: Duration::ZERO,
+    }
+}
+
+fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
+    let PageRankOptions { damping, tolerance, .. } = *options;
+    if !(0.0..1.0).contains(&damping) {
+        return Err(PageRankError::Damping { damping }.into());
+    }
+    if !(0.0..f64::INFINITY).contains(&tolerance) {
+        return Err(Error::Tolerance { tolerance });
+    }
+    let vertices = graph.vertices();
+    if let Some(&vertex) = options.personalization.iter().find(|&&vertex| vertex >= vertices) {
+        return Err(PageRankError::Personalization { vertex, vertices }.into());
+    }
+    match graph.weights() {
+        None if options.weighted => Err(PageRankError::NoWeights.into()),
+        Some(Weights::Real(weights)) if options.weighted => {
+            let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
+            match weights.iter().position(|weight| !is_weight(weight)) {
+                Some(arc) => {
+                    Err(PageRankError::Weight { arc: arc as u64, weight: weights[arc] }.into())
+                }
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}

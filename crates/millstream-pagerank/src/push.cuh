@@ -1,0 +1,160 @@
+// PageRank by pushing residuals on the worklist (Ben-Nun et al., Groute, ACM TOPC
+// 7(3), art. 18, 2020, section 4.6.3); the twin of `push.rs`.
+#pragma once
+
+#include "worklist.cuh"
+
+namespace millstream {
+
+template <class Real>
+struct Bits;
+
+template <>
+struct Bits<float> {
+    using Word = u32;
+    __device__ static float value(u32 word) { return __uint_as_float(word); }
+};
+
+template <>
+struct Bits<double> {
+    using Word = u64;
+    __device__ static double value(u64 word) { return __longlong_as_double(word); }
+};
+
+template <class Real>
+struct ResidualPacket;
+
+template <>
+struct ResidualPacket<float> {
+    float value;
+    u32 vertex;
+};
+
+template <>
+struct ResidualPacket<double> {
+    double value;
+    u32 vertex;
+    u32 padding;
+};
+
+template <class Real>
+struct PushPageRank {
+    // What goes along each arc, without its weight.
+    using State = Real;
+    using Packet = ResidualPacket<Real>;
+    using Word = typename Bits<Real>::Word;
+
+    struct Problem {
+        // Row index, targets and weights of the owned vertices; no weights if
+        // arcs count once each.
+        Span<const u64> offsets;
+        Span<const u32> targets;
+        Span<const Real> weights;
+        // 0 for a vertex that no step leaves along an arc.
+        Span<const Real> inverse_row_weights;
+        Span<Word> residuals;
+        // Of the owned vertices.
+        Span<Word> ranks;
+        // What the dangling vertices have given: the bits of a double.
+        Span<u64> leaked;
+        // First vertex of each device, and the number of vertices at the end.
+        Span<const u32> boundaries;
+        double damping;
+        double threshold;
+        double top;
+    };
+
+    // Adds to a residual; the one before.
+    __device__ static Real add(const Problem& problem, u32 vertex, Real value) {
+        return atomicAdd(reinterpret_cast<Real*>(&problem.residuals[vertex]), value);
+    }
+
+    // Takes a residual, and leaves 0.
+    __device__ static Real take(const Problem& problem, u32 vertex) {
+        return Bits<Real>::value(fetch_exchange_relaxed_gpu(&problem.residuals[vertex], Word(0)));
+    }
+
+    __device__ static bool owns(const Problem& problem, const Here& here, u32 vertex) {
+        return vertex >= problem.boundaries[here.device] &&
+               vertex < problem.boundaries[here.device + 1];
+    }
+
+    __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
+        return packet.vertex;
+    }
+
+    // Whatever has come together for a vertex goes out at once.
+    __device__ static Packet pack(const Problem& problem, const Here&, u32 vertex) {
+        Packet packet{};
+        packet.value = take(problem, vertex);
+        packet.vertex = vertex;
+        return packet;
+    }
+
+    __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
+        return owns(problem, here, vertex) ? Flags::keep : Flags::pass;
+    }
+
+    __device__ static Flags on_receive(const Problem& problem, const Here& here,
+                                       const Packet& packet) {
+        const Real before = add(problem, packet.vertex, packet.value);
+        if (!owns(problem, here, packet.vertex)) return Flags::pass;
+        return crosses(problem, before, packet.value) ? Flags::keep : Flags::drop;
+    }
+
+    __device__ static Real magnitude(Real value) { return value < 0 ? -value : value; }
+
+    __device__ static bool crosses(const Problem& problem, Real before, Real value) {
+        const Real threshold = Real(problem.threshold);
+        return magnitude(before) <= threshold && magnitude(before + value) > threshold;
+    }
+
+    // Large residuals go first, halving from step to step: small ones come together
+    // meanwhile, and are pushed once.
+    __device__ static u32 priority(const Problem& problem, u32 vertex) {
+        const Real residual =
+            magnitude(Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex])));
+        if (!(residual > 0)) return 0;
+        // A conversion stays in the range of the type.
+        return __float2uint_rz(__log2f(float(problem.top / double(residual))));
+    }
+
+    __device__ static u32 owner(const Problem& problem, u32 vertex) {
+        u32 device = 0;
+        // Empty parts have equal boundaries: the last that starts here owns it.
+        while (device + 2 < problem.boundaries.len && problem.boundaries[device + 1] <= vertex) {
+            ++device;
+        }
+        return device;
+    }
+
+    __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
+                                  u64* first, u64* last) {
+        const u32 row = vertex - problem.boundaries[here.device];
+        const Real residual = take(problem, vertex);
+        atomicAdd(reinterpret_cast<Real*>(&problem.ranks[row]), residual);
+        const Real share = Real(problem.damping) * residual;
+        const Real inverse = problem.inverse_row_weights[row];
+        if (inverse == 0) {
+            atomicAdd(reinterpret_cast<double*>(&problem.leaked[0]), double(share));
+            return 0;
+        }
+        *first = problem.offsets[row];
+        *last = problem.offsets[row + 1];
+        return share * inverse;
+    }
+
+    __device__ static bool visit(const Problem& problem, const Here& here, State share, u64 arc,
+                                 u32* target, u32*) {
+        *target = problem.targets[arc];
+        const Real value = problem.weights.len ? share * problem.weights[arc] : share;
+        if (value == 0) return false;
+        const Real before = add(problem, *target, value);
+        // Small residuals of one device may be large together: all are sent. One
+        // that is not sent yet takes this one along.
+        if (!owns(problem, here, *target)) return before == 0;
+        return crosses(problem, before, value);
+    }
+};
+
+}  // namespace millstream

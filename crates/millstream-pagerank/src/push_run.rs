@@ -1,0 +1,261 @@
+//! Rounds of pushing: between them, what the dangling vertices have given is spread
+//! evenly, where that matters.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_device::DeviceBuffer;
+use millstream_flow::{Context, LinkStatistics};
+use millstream_graph::{CsrGraph, Partition};
+use millstream_traversal::{Columns, DistributedGraph, PartWeights};
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+
+use crate::pagerank::Ranks;
+use crate::push::{Problem, Push, Settings};
+use crate::real::Real;
+use crate::share::{by_new_id, even_inflow, inverse_row_weights, teleport};
+use crate::{PageRankOptions, Result};
+
+/// The graph on the devices, every row with the arcs that leave.
+#[derive(Debug)]
+pub(crate) struct PushGraph<R: Real> {
+    graph: DistributedGraph,
+    inverse: Vec<Arc<DeviceBuffer<R>>>,
+    weights: Vec<Arc<DeviceBuffer<R>>>,
+    boundaries: Vec<Arc<DeviceBuffer<u32>>>,
+    /// What each vertex gets along arcs when every vertex that has some has the same
+    /// rank, by new id: see [`even_inflow`].
+    inflow: Vec<f64>,
+    /// Whether no step leaves a vertex along an arc, by new id.
+    is_dangling: Vec<bool>,
+}
+
+/// Ranks and residuals to start from, by new id.
+struct Start {
+    ranks: Vec<f64>,
+    residuals: Vec<f64>,
+    /// Whether dangling vertices give nothing, and ranks are scaled at the end.
+    ignores_leaks: bool,
+}
+
+impl<R: Real> PushGraph<R> {
+    pub(crate) async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        is_weighted: bool,
+    ) -> Result<PushGraph<R>> {
+        let inverse = inverse_row_weights(graph, is_weighted);
+        let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
+        let inverse = by_new_id(&partition, &inverse);
+        let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
+        let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
+        let graph = DistributedGraph::new(context, graph, partition, columns).await?;
+        let (inverse_row_weights, weights, boundaries) = (vec![], vec![], vec![]);
+        let mut uploaded = PushGraph {
+            graph,
+            inverse: inverse_row_weights,
+            weights,
+            boundaries,
+            inflow,
+            is_dangling,
+        };
+        for (place, device) in context.devices().iter().enumerate() {
+            let stream = device.stream()?;
+            let own = uploaded.graph.partition().range(place);
+            let own = &inverse[own.start as usize..own.end as usize];
+            let own: Vec<R> = own.iter().map(|&value| R::from_f64(value)).collect();
+            let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
+                PartWeights::None => Vec::new(),
+                PartWeights::Integer(weights) => {
+                    let weights = stream.download(&**weights)?.await?;
+                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
+                }
+                PartWeights::Real(weights) => {
+                    let weights = stream.download(&**weights)?.await?;
+                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
+                }
+            };
+            let boundaries = uploaded.graph.partition().boundaries().to_vec();
+            uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
+            uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
+            uploaded.boundaries.push(Arc::new(stream.uploaded(boundaries)?));
+            stream.record()?.completed().await?;
+        }
+        Ok(uploaded)
+    }
+
+    pub(crate) fn partition(&self) -> &Partition {
+        self.graph.partition()
+    }
+
+    /// Pushes until residuals, and what the dangling vertices have given, are small
+    /// enough together.
+    pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
+        let vertices = self.graph.vertices() as usize;
+        let Start { ranks, residuals, ignores_leaks } = self.start(options);
+        let threshold = match ignores_leaks {
+            // Ranks may sum to 1 - damping before they are scaled.
+            true => options.tolerance * (1.0 - options.damping) / vertices as f64,
+            // Half for residuals, half for the dangling vertices.
+            false => options.tolerance / (2.0 * vertices as f64),
+        };
+        let top = residuals.iter().map(|residual| residual.abs()).fold(0.0, f64::max);
+        let settings = Settings { damping: options.damping, threshold, top };
+        let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
+        let problems = self.problems(settings, ranks).await?;
+        let program = Arc::new(Push::<R>::new(&self.graph));
+        let mut counts = WorklistCounts::default();
+        let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
+        let (mut ranks, start) = (Vec::new(), Instant::now());
+        while delta > options.tolerance && iterations < options.max_iterations {
+            self.upload_residuals(&problems, &residuals).await?;
+            let is_large = |residual: &R| residual.abs().to_f64() > threshold;
+            let large = (0..vertices as u32).filter(|&v| is_large(&residuals[v as usize]));
+            let initial: Vec<_> = large.map(|vertex| (program.owner_of(vertex), vertex)).collect();
+            let (context, program) = (self.graph.context(), Arc::clone(&program));
+            let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
+            let worklist = worklist.delta(Some(1));
+            let round = Instant::now();
+            counts.add(worklist.run(&initial).await?);
+            run_time += round.elapsed();
+            let buffers = problems.iter().map(|problem| problem.residuals.clone());
+            let left = self.graph.gather(buffers).await?;
+            residuals = left.into_iter().map(R::from_bits).collect();
+            ranks = self.ranks(&problems).await?;
+            let leaked = self.take_leaked(&problems).await?;
+            let left: f64 = residuals.iter().map(|residual| residual.abs().to_f64()).sum();
+            delta = match ignores_leaks {
+                true => left / ranks.iter().sum::<f64>(),
+                false => left + leaked.abs(),
+            };
+            let share = if ignores_leaks { 0.0 } else { leaked / vertices as f64 };
+            residuals.iter_mut().for_each(|residual| *residual = *residual + R::from_f64(share));
+            iterations += 1;
+        }
+        let sum: f64 = ranks.iter().sum();
+        ranks.iter_mut().for_each(|rank| *rank /= sum);
+        let gather_time = start.elapsed() - run_time;
+        let converged = delta <= options.tolerance;
+        let WorklistCounts { links, devices } = counts;
+        Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
+    }
+
+    /// Where to start. Steps that follow no arc and lead to any vertex alike add
+    /// the same to each, so only the scale of ranks depends on how many such steps
+    /// there are: what dangling vertices give may be ignored, and ranks scaled at
+    /// the end. They start even then, but for dangling vertices, which start at
+    /// what they come to: the nearer, the less there is to push. For a
+    /// personalization everything starts at its vertices.
+    fn start(&self, options: &PageRankOptions) -> Start {
+        let PageRankOptions { damping, ref personalization, .. } = *options;
+        let vertices = self.graph.vertices() as usize;
+        if !personalization.is_empty() {
+            let teleport = teleport(self.partition(), options).into_iter();
+            let residuals = teleport.map(|chance| (1.0 - damping) * chance).collect();
+            return Start { ranks: vec![0.0; vertices], residuals, ignores_leaks: false };
+        }
+        let even = 1.0 / vertices as f64;
+        let given = |inflow: &f64| (1.0 - damping) * even + damping * inflow;
+        let start = |(inflow, &is_dangling): (&f64, &bool)| match is_dangling {
+            true => (given(inflow), 0.0),
+            false => (even, given(inflow) - even),
+        };
+        let (ranks, residuals) = self.inflow.iter().zip(&self.is_dangling).map(start).unzip();
+        Start { ranks, residuals, ignores_leaks: true }
+    }
+
+    async fn problems(&self, settings: Settings, ranks: Vec<f64>) -> Result<Vec<Arc<Problem<R>>>> {
+        let mut problems = Vec::new();
+        let devices = self.graph.context().devices().iter();
+        for (place, (device, part)) in devices.zip(self.graph.parts()).enumerate() {
+            let own = self.partition().range(place);
+            let own = &ranks[own.start as usize..own.end as usize];
+            let bits: Vec<R::Bits> = own.iter().map(|&r| R::from_f64(r).to_bits()).collect();
+            let ranks = device.shared(bits.len())?;
+            let stream = device.stream()?;
+            stream.upload_shared(bits, &ranks, 0..ranks.len())?;
+            stream.record()?.completed().await?;
+            problems.push(Arc::new(Problem {
+                offsets: Arc::clone(&part.offsets),
+                targets: Arc::clone(&part.targets),
+                weights: Arc::clone(&self.weights[place]),
+                inverse_row_weights: Arc::clone(&self.inverse[place]),
+                residuals: device.shared(self.graph.vertices() as usize)?,
+                ranks,
+                leaked: device.shared(1)?,
+                boundaries: Arc::clone(&self.boundaries[place]),
+                settings,
+            }));
+        }
+        Ok(problems)
+    }
+
+    /// Gives every owner its residuals; all others are 0, as everything is sent.
+    async fn upload_residuals(&self, problems: &[Arc<Problem<R>>], residuals: &[R]) -> Result<()> {
+        let devices = self.graph.context().devices().iter().zip(problems);
+        for (place, (device, problem)) in devices.enumerate() {
+            let own = self.partition().range(place);
+            let own = own.start as usize..own.end as usize;
+            let bits: Vec<R::Bits> = residuals[own.clone()].iter().map(|r| r.to_bits()).collect();
+            let stream = device.stream()?;
+            stream.upload_shared(bits, &problem.residuals, own)?;
+            stream.record()?.completed().await?;
+        }
+        Ok(())
+    }
+
+    /// What the dangling vertices have given since the last call.
+    async fn take_leaked(&self, problems: &[Arc<Problem<R>>]) -> Result<f64> {
+        let mut sum = 0.0;
+        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
+            let stream = device.stream()?;
+            let leaked = stream.download_shared(&problem.leaked, 0..1)?.await?;
+            sum += leaked.into_iter().map(f64::from_bits).sum::<f64>();
+            stream.fill_shared(&problem.leaked, 0..1, 0)?;
+            stream.record()?.completed().await?;
+        }
+        Ok(sum)
+    }
+
+    async fn ranks(&self, problems: &[Arc<Problem<R>>]) -> Result<Vec<f64>> {
+        let mut ranks = Vec::with_capacity(self.graph.vertices() as usize);
+        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
+            let own = 0..problem.ranks.len();
+            let bits = device.stream()?.download_shared(&problem.ranks, own)?.await?;
+            ranks.extend(bits.into_iter().map(|bits| R::from_bits(bits).to_f64()));
+        }
+        Ok(ranks)
+    }
+}
+
+/// The statistics of all rounds together.
+#[derive(Default)]
+struct WorklistCounts {
+    links: Vec<LinkStatistics>,
+    devices: Vec<DeviceStatistics>,
+}
+
+impl WorklistCounts {
+    fn add(&mut self, round: WorklistStatistics) {
+        if self.links.is_empty() {
+            (self.links, self.devices) = (round.links, round.devices);
+            return;
+        }
+        for (sum, link) in self.links.iter_mut().zip(round.links) {
+            sum.packets += link.packets;
+            sum.bytes += link.bytes;
+            sum.largest_packet_bytes = sum.largest_packet_bytes.max(link.largest_packet_bytes);
+        }
+        for (sum, device) in self.devices.iter_mut().zip(round.devices) {
+            sum.work_items += device.work_items;
+            sum.sent += device.sent;
+            sum.received += device.received;
+            sum.kept += device.kept;
+            sum.passed += device.passed;
+            sum.dropped += device.dropped;
+            sum.filtered += device.filtered;
+            sum.deferred += device.deferred;
+        }
+    }
+}

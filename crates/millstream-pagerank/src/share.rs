@@ -1,0 +1,61 @@
+//! What a vertex gives along its arcs, and where a step leads that follows none.
+
+use millstream_graph::{CsrGraph, Partition, Weights};
+
+use crate::PageRankOptions;
+
+/// One over what the arcs of each vertex weigh (their number, unless weighted); 0
+/// for a vertex that no step leaves along an arc. By original id.
+pub(crate) fn inverse_row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
+    let row_weight = |vertex: u32| -> f64 {
+        match graph.weights().filter(|_| is_weighted) {
+            None => graph.degree(vertex) as f64,
+            Some(Weights::Integer(weights)) => {
+                weights[graph.row(vertex)].iter().map(|&weight| f64::from(weight)).sum()
+            }
+            Some(Weights::Real(weights)) => {
+                weights[graph.row(vertex)].iter().map(|&weight| f64::from(weight)).sum()
+            }
+        }
+    };
+    let inverse = |weight: f64| if weight == 0.0 { 0.0 } else { 1.0 / weight };
+    (0..graph.vertices()).map(|vertex| inverse(row_weight(vertex))).collect()
+}
+
+/// What each vertex gets along arcs, without damping, when all vertices have the
+/// same rank and ranks sum to 1. By original id.
+pub(crate) fn even_inflow(graph: &CsrGraph, inverse: &[f64], is_weighted: bool) -> Vec<f64> {
+    let even = 1.0 / f64::from(graph.vertices());
+    let mut inflow = vec![0.0; graph.vertices() as usize];
+    for vertex in 0..graph.vertices() {
+        let share = even * inverse[vertex as usize];
+        for arc in graph.row(vertex) {
+            let weight = match graph.weights().filter(|_| is_weighted) {
+                None => 1.0,
+                Some(Weights::Integer(weights)) => f64::from(weights[arc]),
+                Some(Weights::Real(weights)) => f64::from(weights[arc]),
+            };
+            inflow[graph.targets()[arc] as usize] += share * weight;
+        }
+    }
+    inflow
+}
+
+/// The probability of each vertex, by new id, for a step that follows no arc.
+pub(crate) fn teleport(partition: &Partition, options: &PageRankOptions) -> Vec<f64> {
+    let vertices = partition.vertices() as usize;
+    let named = &options.personalization;
+    if named.is_empty() {
+        return vec![1.0 / vertices as f64; vertices];
+    }
+    let mut teleport = vec![0.0; vertices];
+    for &vertex in named {
+        teleport[partition.to_new(vertex) as usize] += 1.0 / named.len() as f64;
+    }
+    teleport
+}
+
+/// Values by original id, in the order of new ids.
+pub(crate) fn by_new_id(partition: &Partition, values: &[f64]) -> Vec<f64> {
+    (0..partition.vertices()).map(|new| values[partition.to_original(new) as usize]).collect()
+}

@@ -1,0 +1,42 @@
+//! What can go wrong with shortest paths.
+
+/// The result of a search for shortest paths.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a search refused to start, or failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph or the source does not fit, or something below failed.
+    #[error(transparent)]
+    Traversal(#[from] millstream_traversal::Error),
+    /// The graph has no weights.
+    #[error("the graph has no weights")]
+    NoWeights,
+    /// A weight that is negative, infinite or not a number.
+    #[error("arc {arc} weighs {weight}; weights must be finite and not negative")]
+    Weight {
+        /// Position of the arc in its row order.
+        arc: u64,
+        /// Its weight.
+        weight: f32,
+    },
+    /// A shortest path that is too long for the type of the weights.
+    #[error("the distance of vertex {vertex} overflows the type of the weights")]
+    Overflow {
+        /// The vertex at its end.
+        vertex: u32,
+    },
+    /// A step of the priority threshold that is not positive, or too small.
+    #[error("delta {delta} is not a positive number that distances can be divided by")]
+    Delta {
+        /// The step.
+        delta: f64,
+    },
+    /// A cutoff that is negative or not a number.
+    #[error("cutoff {cutoff} is not a distance")]
+    Cutoff {
+        /// The cutoff.
+        cutoff: f64,
+    },
+}

@@ -1,0 +1,16 @@
+//! Single-source shortest paths on a distributed worklist \[G §4.5, §4.6.3\]
+//! (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): distances in the
+//! weights' own type, u32 or f32, and predecessors, from one source or several,
+//! on one device or many.
+
+mod delta;
+mod error;
+mod rule;
+mod sssp;
+
+pub use delta::Delta;
+pub use error::{Error, Result};
+pub use millstream_graph::reference::Distances;
+pub use millstream_traversal::{UNREACHED, WorklistOptions};
+pub use rule::cuda_sources;
+pub use sssp::{Sssp, SsspOptions, SsspResult};

@@ -1,0 +1,156 @@
+//! Shortest paths as relaxations \[G §4.6.3\]: the twins of `sssp.cuh`.
+
+use std::sync::Arc;
+
+use millstream_device::{CudaSource, DeviceBuffer};
+use millstream_traversal::{Part, PartWeights, Relaxation, Rule, Settings, Value};
+use millstream_worklist::{CudaProgram, Program};
+
+/// Keys that are distances in some type.
+pub(crate) trait DistanceRule: Rule {
+    /// The key of all distances that the type cannot hold; larger than any other.
+    const TOO_FAR: u32;
+
+    /// Steps of the worklist's threshold for steps of this distance, and how many
+    /// priorities a unit of distance has.
+    fn threshold(step: f64) -> (u32, f32);
+
+    /// The key of the largest distance that is not above `cutoff`.
+    fn limit(cutoff: f64) -> u32;
+}
+
+/// Sums of unsigned integers; those that are too long are all the same.
+#[derive(Debug)]
+pub(crate) struct IntegerDistances;
+
+impl DistanceRule for IntegerDistances {
+    const TOO_FAR: u32 = u32::MAX - 1;
+
+    fn threshold(step: f64) -> (u32, f32) {
+        (step.round().max(1.0) as u32, 1.0)
+    }
+
+    fn limit(cutoff: f64) -> u32 {
+        // A cast stays in the range of the type.
+        (cutoff as u32).min(Self::TOO_FAR - 1)
+    }
+}
+
+impl Rule for IntegerDistances {
+    type Weight = u32;
+
+    const LEAST_STEP: u32 = 0;
+
+    fn weights(part: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
+        match &part.weights {
+            PartWeights::Integer(weights) => Some(Arc::clone(weights)),
+            _ => None,
+        }
+    }
+
+    fn extended(distance: u32, weights: &[u32], arc: usize) -> u32 {
+        distance.saturating_add(weights[arc]).min(Self::TOO_FAR)
+    }
+
+    fn priority(distance: u32, _: &Settings) -> u32 {
+        distance
+    }
+
+    fn cuda(keeps_predecessors: bool) -> CudaProgram {
+        let class = match keeps_predecessors {
+            false => "millstream::Relaxation<millstream::IntegerDistances, millstream::u32>",
+            true => "millstream::Relaxation<millstream::IntegerDistances, millstream::u64>",
+        };
+        CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class }
+    }
+}
+
+/// Sums of reals that are not negative, whose bits are in the same order.
+#[derive(Debug)]
+pub(crate) struct RealDistances;
+
+impl DistanceRule for RealDistances {
+    const TOO_FAR: u32 = f32::INFINITY.to_bits();
+
+    fn threshold(step: f64) -> (u32, f32) {
+        (1, 1.0 / step as f32)
+    }
+
+    fn limit(cutoff: f64) -> u32 {
+        let nearest = cutoff as f32;
+        let below = if f64::from(nearest) > cutoff { nearest.next_down() } else { nearest };
+        below.to_bits().min(Self::TOO_FAR - 1)
+    }
+}
+
+impl Rule for RealDistances {
+    type Weight = f32;
+
+    const LEAST_STEP: u32 = 0;
+
+    fn weights(part: &Part) -> Option<Arc<DeviceBuffer<f32>>> {
+        match &part.weights {
+            PartWeights::Real(weights) => Some(Arc::clone(weights)),
+            _ => None,
+        }
+    }
+
+    fn extended(distance: u32, weights: &[f32], arc: usize) -> u32 {
+        (f32::from_bits(distance) + weights[arc]).to_bits()
+    }
+
+    fn priority(distance: u32, settings: &Settings) -> u32 {
+        // A cast stays in the range of the type.
+        (f32::from_bits(distance) * settings.priority_scale) as u32
+    }
+
+    fn cuda(keeps_predecessors: bool) -> CudaProgram {
+        let class = match keeps_predecessors {
+            false => "millstream::Relaxation<millstream::RealDistances, millstream::u32>",
+            true => "millstream::Relaxation<millstream::RealDistances, millstream::u64>",
+        };
+        CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class }
+    }
+}
+
+/// The CUDA C++ of every kind of search, to be compiled without running it.
+pub fn cuda_sources() -> Vec<CudaSource> {
+    fn source<R: Rule, V: Value>() -> Option<CudaSource> {
+        let cuda = Relaxation::<R, V>::cuda();
+        cuda.map(|cuda| cuda.kernel::<Relaxation<R, V>>("process"))
+    }
+    let sources = [
+        source::<IntegerDistances, u32>(),
+        source::<IntegerDistances, u64>(),
+        source::<RealDistances, u32>(),
+        source::<RealDistances, u64>(),
+    ];
+    sources.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_that_are_too_long_are_too_far() {
+        let integer = |distance, weight| IntegerDistances::extended(distance, &[weight], 0);
+        assert_eq!(integer(3, 4), 7);
+        assert_eq!(integer(u32::MAX - 3, 1), u32::MAX - 2);
+        assert_eq!(integer(u32::MAX - 3, 9), IntegerDistances::TOO_FAR);
+        assert_eq!(integer(IntegerDistances::TOO_FAR, 0), IntegerDistances::TOO_FAR);
+        let real =
+            |distance: f32, weight| RealDistances::extended(distance.to_bits(), &[weight], 0);
+        assert_eq!(real(0.25, 0.5), 0.75f32.to_bits());
+        assert_eq!(real(f32::MAX, f32::MAX), RealDistances::TOO_FAR);
+        assert_eq!(real(0.0, -0.0), 0);
+    }
+
+    #[test]
+    fn cutoffs_are_not_exceeded() {
+        assert_eq!(IntegerDistances::limit(7.9), 7);
+        assert_eq!(IntegerDistances::limit(1e30), IntegerDistances::TOO_FAR - 1);
+        assert!(f64::from(f32::from_bits(RealDistances::limit(0.1))) <= 0.1);
+        assert_eq!(RealDistances::limit(f64::INFINITY), f32::MAX.to_bits());
+    }
+}

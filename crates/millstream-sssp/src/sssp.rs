@@ -1,0 +1,207 @@
+//! The public algorithm: a weighted graph on the devices, and runs on it
+//! \[G §4.6.1\].
+
+use std::time::Duration;
+
+use millstream_flow::Context;
+use millstream_graph::reference::Distances;
+use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_traversal::{
+    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, run,
+};
+use millstream_worklist::WorklistStatistics;
+
+use crate::delta::{Delta, automatic};
+use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
+use crate::{Error, Result};
+
+/// How a search for shortest paths runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SsspOptions {
+    /// How the worklist runs.
+    pub worklist: WorklistOptions,
+    /// Vertices farther than this are not reached.
+    pub cutoff: Option<f64>,
+    /// Whether to find predecessors too; packets are twice as large then.
+    pub predecessors: bool,
+    /// Steps of the priority threshold \[G §4.4\].
+    pub delta: Delta,
+}
+
+/// What was found, by original vertex id.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SsspResult {
+    /// From the nearest source, in the weights' own type.
+    pub distances: Distances,
+    /// The vertex before on a shortest path; [`UNREACHED`] for sources and where
+    /// there is no path. `None` unless asked for.
+    pub predecessors: Option<Vec<u32>>,
+    /// What the devices did.
+    pub statistics: WorklistStatistics,
+    /// The step of the priority threshold; `None` without priorities.
+    pub delta: Option<f64>,
+    /// From the first item to the last, values in place and left on the devices.
+    pub run_time: Duration,
+    /// Bringing the values to the host.
+    pub gather_time: Duration,
+}
+
+impl SsspResult {
+    /// Whether a path leads to each vertex.
+    pub fn is_reached(&self) -> Vec<bool> {
+        match &self.distances {
+            Distances::Integer(distances) => distances.iter().map(|&d| d != UNREACHED).collect(),
+            Distances::Real(distances) => distances.iter().map(|d| d.is_finite()).collect(),
+        }
+    }
+
+    /// Vertices reached: the work-items that had to be.
+    pub fn reached(&self) -> u64 {
+        self.is_reached().into_iter().filter(|&reached| reached).count() as u64
+    }
+
+    /// The largest distance of a vertex that is reached; `None` if none is.
+    pub fn max_distance(&self) -> Option<f64> {
+        let finite: Box<dyn Iterator<Item = f64>> = match &self.distances {
+            Distances::Integer(all) => {
+                Box::new(all.iter().filter(|&&d| d != UNREACHED).map(|&d| f64::from(d)))
+            }
+            Distances::Real(all) => {
+                Box::new(all.iter().filter(|d| d.is_finite()).map(|&d| f64::from(d)))
+            }
+        };
+        finite.max_by(f64::total_cmp)
+    }
+}
+
+/// A weighted graph spread over the devices of a context, for any number of runs.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+/// use millstream_sssp::{Distances, Sssp};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let graph = CsrGraph::from_weighted_edges(4, &[(0, 1, 9u32), (0, 2, 2), (2, 1, 3)])?;
+/// let result = context.block_on(async {
+///     Sssp::new(&context, &graph).await?.run(&[0]).await
+/// })??;
+/// assert_eq!(result.distances, Distances::Integer(vec![0, 5, 2, u32::MAX]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Sssp {
+    graph: DistributedGraph,
+    weights: WeightType,
+    automatic_delta: Option<f64>,
+    options: SsspOptions,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum WeightType {
+    Integer,
+    Real,
+}
+
+impl Sssp {
+    /// Uploads a graph in edge-balanced blocks.
+    ///
+    /// # Errors
+    /// No weights, or one that is negative; no memory on a device.
+    pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Sssp> {
+        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
+        Sssp::with_partition(context, graph, partition).await
+    }
+
+    /// Uploads a graph in the parts of `partition`, one for each device.
+    ///
+    /// # Errors
+    /// No weights, or one that is negative; a partition that does not fit; no
+    /// memory on a device.
+    pub async fn with_partition(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+    ) -> Result<Sssp> {
+        let weights = match graph.weights().ok_or(Error::NoWeights)? {
+            Weights::Integer(_) => WeightType::Integer,
+            Weights::Real(weights) => {
+                let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
+                if let Some(arc) = weights.iter().position(|weight| !is_weight(weight)) {
+                    return Err(Error::Weight { arc: arc as u64, weight: weights[arc] });
+                }
+                WeightType::Real
+            }
+        };
+        let automatic_delta = automatic(graph);
+        let graph = DistributedGraph::new(context, graph, partition, Columns::Weighted).await?;
+        Ok(Sssp { graph, weights, automatic_delta, options: SsspOptions::default() })
+    }
+
+    /// Sets how later runs go.
+    #[must_use]
+    pub fn with_options(self, options: SsspOptions) -> Sssp {
+        Sssp { options, ..self }
+    }
+
+    /// Vertices of the graph.
+    pub fn vertices(&self) -> u32 {
+        self.graph.vertices()
+    }
+
+    /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
+    /// do not disturb each other.
+    ///
+    /// Integer distances from `u32::MAX - 1` on overflow.
+    ///
+    /// # Errors
+    /// A source that is not a vertex; options that have no meaning; a distance that
+    /// overflows, unless a cutoff is given; the first cause of any failure below.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the devices; the graph stays.
+    pub async fn run(&self, sources: &[u32]) -> Result<SsspResult> {
+        match (self.weights, self.options.predecessors) {
+            (WeightType::Integer, false) => self.search::<IntegerDistances, u32>(sources).await,
+            (WeightType::Integer, true) => self.search::<IntegerDistances, u64>(sources).await,
+            (WeightType::Real, false) => self.search::<RealDistances, u32>(sources).await,
+            (WeightType::Real, true) => self.search::<RealDistances, u64>(sources).await,
+        }
+    }
+
+    async fn search<R: DistanceRule, V: millstream_traversal::Value>(
+        &self,
+        sources: &[u32],
+    ) -> Result<SsspResult> {
+        let SsspOptions { worklist, cutoff, delta, .. } = &self.options;
+        let limit = match *cutoff {
+            None => R::TOO_FAR,
+            Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
+            Some(cutoff) => return Err(Error::Cutoff { cutoff }),
+        };
+        let delta = delta.step(self.automatic_delta)?;
+        let (step, priority_scale) = match delta {
+            Some(delta) => R::threshold(delta),
+            None => (u32::MAX, 1.0),
+        };
+        let settings = Settings { limit, halo_filter: worklist.halo_filter.into(), priority_scale };
+        let step = delta.map(|_| step);
+        let outcome = run::<R, V>(&self.graph, sources, settings, step, worklist).await?;
+        let Outcome { keys, predecessors, statistics, run_time, gather_time, .. } = outcome;
+        if let Some(vertex) = keys.iter().position(|&key| key == R::TOO_FAR) {
+            return Err(Error::Overflow { vertex: vertex as u32 });
+        }
+        let distances = match self.weights {
+            WeightType::Integer => Distances::Integer(keys),
+            WeightType::Real => Distances::Real(keys.into_iter().map(real).collect()),
+        };
+        Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
+    }
+}
+
+/// The distance of a key.
+fn real(key: u32) -> f32 {
+    if key == UNREACHED { f32::INFINITY } else { f32::from_bits(key) }
+}

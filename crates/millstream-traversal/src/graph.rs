@@ -1,0 +1,167 @@
+//! A graph spread over the devices of a context \[G §4.6.1\].
+
+use std::sync::Arc;
+
+use millstream_device::{AtomicPod, DeviceBuffer, Pod, SharedBuffer, Stream};
+use millstream_flow::Context;
+use millstream_graph::{CsrGraph, Partition, Weights};
+
+use crate::{Error, Result};
+
+/// What of a graph goes to the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// Row index and targets.
+    Structure,
+    /// Weights too, where the graph has them.
+    Weighted,
+}
+
+/// The rows of one device.
+#[derive(Debug)]
+pub struct Part {
+    /// Row index of the owned vertices, from 0.
+    pub offsets: Arc<DeviceBuffer<u64>>,
+    /// New ids of the targets of their arcs.
+    pub targets: Arc<DeviceBuffer<u32>>,
+    /// Weights of their arcs.
+    pub weights: PartWeights,
+}
+
+/// The weights of one device's arcs.
+#[derive(Debug)]
+pub enum PartWeights {
+    /// None are there.
+    None,
+    /// Unsigned integers.
+    Integer(Arc<DeviceBuffer<u32>>),
+    /// Reals.
+    Real(Arc<DeviceBuffer<f32>>),
+}
+
+/// A graph spread over the devices of a context: each owns a contiguous range of
+/// vertices, in the order of the partition, with their rows. It serves any number
+/// of runs.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::{CsrGraph, partition};
+/// use millstream_traversal::{Columns, DistributedGraph};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2)])?;
+/// let blocks = partition::contiguous_blocks(&path, 2);
+/// let upload = DistributedGraph::new(&context, &path, blocks, Columns::Structure);
+/// let graph = context.block_on(upload)??;
+/// assert_eq!(graph.parts()[1].offsets.len(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct DistributedGraph {
+    context: Context,
+    partition: Partition,
+    parts: Vec<Part>,
+}
+
+impl DistributedGraph {
+    /// Uploads a graph in the parts of `partition`, one for each device.
+    ///
+    /// # Errors
+    /// A partition that does not fit; no memory on a device.
+    ///
+    /// # Device ordering
+    /// When it resolves, the graph is in the devices' memory.
+    pub async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        columns: Columns,
+    ) -> Result<DistributedGraph> {
+        let devices = context.devices().len();
+        if partition.parts() != devices || partition.vertices() != graph.vertices() {
+            return Err(Error::Partition {
+                vertices: partition.vertices(),
+                parts: partition.parts(),
+                graph_vertices: graph.vertices(),
+                devices,
+            });
+        }
+        let renumbered = partition.is_renumbered().then(|| partition.renumber(graph));
+        let rows_of = renumbered.as_ref().unwrap_or(graph);
+        let weights = rows_of.weights().filter(|_| columns == Columns::Weighted);
+        let mut parts = Vec::new();
+        for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
+            let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
+            let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
+            let offsets: Vec<u64> = rows.iter().map(|offset| offset - rows[0]).collect();
+            let stream = device.stream()?;
+            let offsets = Arc::new(stream.uploaded(offsets)?);
+            let targets = uploaded(&stream, &rows_of.targets()[arcs.clone()])?;
+            let weights = match weights {
+                None => PartWeights::None,
+                Some(Weights::Integer(all)) => PartWeights::Integer(uploaded(&stream, &all[arcs])?),
+                Some(Weights::Real(all)) => PartWeights::Real(uploaded(&stream, &all[arcs])?),
+            };
+            stream.record()?.completed().await?;
+            parts.push(Part { offsets, targets, weights });
+        }
+        Ok(DistributedGraph { context: context.clone(), partition, parts })
+    }
+
+    /// The devices.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Who owns which vertices.
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// The rows of each device.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Vertices of the graph.
+    pub fn vertices(&self) -> u32 {
+        self.partition.vertices()
+    }
+
+    /// New ids of vertices given by their original ids.
+    ///
+    /// # Errors
+    /// A source that is not a vertex.
+    pub fn sources(&self, originals: &[u32]) -> Result<Vec<u32>> {
+        let vertices = self.vertices();
+        match originals.iter().find(|&&source| source >= vertices) {
+            Some(&source_vertex) => Err(Error::SourceOutOfRange { source_vertex, vertices }),
+            None => Ok(originals.iter().map(|&source| self.partition.to_new(source)).collect()),
+        }
+    }
+
+    /// The owners' values, by new id, of buffers that have one for every vertex.
+    ///
+    /// # Errors
+    /// A device failed, or still works on a buffer.
+    pub async fn gather<V: AtomicPod>(
+        &self,
+        buffers: impl Iterator<Item = SharedBuffer<V>>,
+    ) -> Result<Vec<V>> {
+        let mut values = Vec::with_capacity(self.vertices() as usize);
+        let ranges = self.partition.boundaries().windows(2);
+        for ((device, buffer), range) in self.context.devices().iter().zip(buffers).zip(ranges) {
+            let stream = device.stream()?;
+            let owned = range[0] as usize..range[1] as usize;
+            values.extend(stream.download_shared(&buffer, owned)?.await?);
+        }
+        Ok(values)
+    }
+}
+
+fn uploaded<T: Pod + Send + Sync>(
+    stream: &Stream,
+    items: &[T],
+) -> millstream_device::Result<Arc<DeviceBuffer<T>>> {
+    stream.uploaded(items.to_vec()).map(Arc::new)
+}

@@ -1,0 +1,18 @@
+//! What the graph algorithms share \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
+//! 7(3), art. 18, 2020): a graph spread over the devices of a context, and
+//! *relaxation*, the program on a distributed worklist that breadth-first search
+//! and shortest paths are cases of.
+
+mod error;
+mod graph;
+mod options;
+mod relaxation;
+mod run;
+mod value;
+
+pub use error::{Error, Result};
+pub use graph::{Columns, DistributedGraph, Part, PartWeights};
+pub use options::WorklistOptions;
+pub use relaxation::{Problem, Relaxation, Rule, Settings, View};
+pub use run::{Outcome, run};
+pub use value::{Packet, UNREACHED, Value};

@@ -1,0 +1,95 @@
+//! A relaxation from its sources to the values of all vertices \[G §4.6.4\].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_device::SharedBuffer;
+use millstream_worklist::WorklistStatistics;
+
+use crate::relaxation::{Problem, Relaxation, Rule, Settings};
+use crate::value::{UNREACHED, Value};
+use crate::{DistributedGraph, Result, WorklistOptions};
+
+/// What a relaxation came to, by original vertex id.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// [`UNREACHED`] where no path leads.
+    pub keys: Vec<u32>,
+    /// The vertex before on such a path; [`UNREACHED`] for sources and where there
+    /// is none. `None` for values that keep none.
+    pub predecessors: Option<Vec<u32>>,
+    /// What the devices did.
+    pub statistics: WorklistStatistics,
+    /// From the first item to the last, values in place and left on the devices.
+    pub run_time: Duration,
+    /// Bringing the values to the host.
+    pub gather_time: Duration,
+}
+
+/// Relaxes from `sources` (original ids), all with key 0, until nothing changes;
+/// `delta` are the steps of the priority threshold \[G §4.4\].
+///
+/// # Errors
+/// A source that is not a vertex; the first cause of any failure below.
+///
+/// # Cancel safety
+/// Dropping the future stops the devices; the graph stays.
+pub async fn run<R: Rule, V: Value>(
+    graph: &DistributedGraph,
+    sources: &[u32],
+    settings: Settings,
+    delta: Option<u32>,
+    options: &WorklistOptions,
+) -> Result<Outcome> {
+    let sources = graph.sources(sources)?;
+    let partition = graph.partition();
+    let program = Arc::new(Relaxation::<R, V>::new(partition.boundaries().to_vec(), settings));
+    let problems = problems::<R, V>(graph, settings, &sources).await?;
+    let initial: Vec<(usize, u32)> =
+        sources.iter().map(|&source| (program.owner_of(source), source)).collect();
+    let items = graph.vertices() as usize;
+    let worklist = options.worklist(graph.context(), program, problems.clone(), items).delta(delta);
+    let start = Instant::now();
+    let statistics = worklist.run(&initial).await?;
+    let run_time = start.elapsed();
+    let values = graph.gather(problems.iter().map(|problem| problem.values.clone())).await?;
+    let keys = partition.restore(values.iter().map(|value| value.key()).collect());
+    let predecessors = V::KEEPS_PREDECESSOR.then(|| {
+        let original = |value: &V| match value.predecessor() {
+            UNREACHED => UNREACHED,
+            predecessor => partition.to_original(predecessor),
+        };
+        partition.restore(values.iter().map(original).collect())
+    });
+    let gather_time = start.elapsed() - run_time;
+    Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
+}
+
+/// Values on every device: nobody reached but the sources.
+async fn problems<R: Rule, V: Value>(
+    graph: &DistributedGraph,
+    settings: Settings,
+    sources: &[u32],
+) -> Result<Vec<Arc<Problem<R::Weight, V>>>> {
+    let mut values = vec![V::UNREACHED; graph.vertices() as usize];
+    for &source in sources {
+        values[source as usize] = V::new(0, UNREACHED);
+    }
+    let initial: Arc<[V]> = values.into();
+    let mut problems = Vec::new();
+    for (device, part) in graph.context().devices().iter().zip(graph.parts()) {
+        let stream = device.stream()?;
+        let values: SharedBuffer<V> = device.shared(initial.len())?;
+        stream.upload_shared(Arc::clone(&initial), &values, 0..initial.len())?;
+        let boundaries = stream.uploaded(graph.partition().boundaries().to_vec())?;
+        let weights = match R::weights(part) {
+            Some(weights) => weights,
+            None => Arc::new(device.buffer(0)?),
+        };
+        stream.record()?.completed().await?;
+        let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
+        let problem = Problem { offsets, targets, weights, values, boundaries, settings };
+        problems.push(Arc::new(problem));
+    }
+    Ok(problems)
+}

@@ -1,0 +1,30 @@
+//! Shortest paths from the library: the way through a small town.
+
+use millstream::prelude::*;
+use millstream::sssp::UNREACHED;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A street of 1000 corners, and a road around it with an exit every 100.
+    let street = (0..999u32).map(|corner| (corner, corner + 1, 10));
+    let road = (0..9u32).map(|exit| (exit * 100, (exit + 1) * 100, 150));
+    let one_way: Vec<(u32, u32, u32)> = street.chain(road).collect();
+    let back = one_way.iter().map(|&(from, to, minutes)| (to, from, minutes));
+    let edges: Vec<_> = one_way.iter().copied().chain(back).collect();
+    let graph = CsrGraph::from_weighted_edges(1001, &edges)?;
+    let context = Context::builder().devices(Devices::host(4)).build()?;
+    let result = context.block_on(async {
+        let mut options = SsspOptions::default();
+        options.predecessors = true;
+        Sssp::new(&context, &graph).await?.with_options(options).run(&[0]).await
+    })??;
+    let Distances::Integer(distances) = &result.distances else { unreachable!("integer weights") };
+    assert_eq!((distances[510], distances[999], distances[1000]), (850, 2340, UNREACHED));
+    let predecessors = result.predecessors.as_deref().unwrap_or_default();
+    let mut way = vec![510];
+    while let Some(&corner) = way.last().filter(|&&corner| corner != 0) {
+        way.push(predecessors[corner as usize]);
+    }
+    println!("to corner 510 in 850: {:?}", way.iter().rev().collect::<Vec<_>>());
+    println!("{} work items for {} corners", result.statistics.work_items(), result.reached());
+    Ok(())
+}

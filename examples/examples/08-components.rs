@@ -1,0 +1,20 @@
+//! Connected components of edges that never are in memory together.
+
+use millstream::prelude::*;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let context = Context::builder().devices(Devices::host(4)).build()?;
+    // Numbers that differ by 6 or by 10 belong together: the even, and the odd.
+    let vertices = 100_000;
+    let edges = [6, 10].into_iter().flat_map(|step| (step..vertices).map(move |v| (v, v - step)));
+    // Small segments, so that every device gets some.
+    let mut options = CcOptions::default();
+    options.packet_bytes = 1 << 12;
+    let search = Cc::run_streamed(&context, vertices, edges, options);
+    let result = context.block_on(search)??;
+    assert_eq!(result.sizes(), [(0, 50_000), (1, 50_000)]);
+    for (device, statistics) in context.devices().iter().zip(&result.devices) {
+        println!("{device}: {} edges, {} pairs merged", statistics.hooked, statistics.merged);
+    }
+    Ok(())
+}

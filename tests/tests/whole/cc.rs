@@ -1,0 +1,129 @@
+//! Connected components against union-find.
+
+use std::time::Duration;
+
+use millstream::cc::{Cc, CcOptions, CcResult, Error};
+use millstream::device::Injection;
+use millstream::flow::{Context, Devices};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Partition, partition, reference, validate};
+
+use crate::awkward;
+
+pub(crate) fn run(
+    context: &Context,
+    graph: &CsrGraph,
+    parts: Partition,
+    options: CcOptions,
+) -> CcResult {
+    let search = async {
+        Cc::with_partition(context, graph, parts).await?.with_options(options).run().await
+    };
+    context.block_on(search).unwrap().unwrap()
+}
+
+pub(crate) fn run_streamed(
+    context: &Context,
+    graph: &CsrGraph,
+    options: CcOptions,
+) -> Result<CcResult, Error> {
+    let search = Cc::run_streamed(context, graph.vertices(), arcs(graph), options);
+    context.block_on(search).unwrap()
+}
+
+fn arcs(graph: &CsrGraph) -> Vec<(u32, u32)> {
+    let rows = (0..graph.vertices()).map(|from| (from, graph.neighbors(from)));
+    rows.flat_map(|(from, targets)| targets.iter().map(move |&to| (from, to))).collect()
+}
+
+/// Compares with the reference, and has the validator look at it.
+pub(crate) fn check(what: &str, graph: &CsrGraph, options: &CcOptions, result: &CcResult) {
+    let expected = reference::weak_components(graph);
+    assert!(result.labels == expected, "{what}: {:?} not {expected:?}", result.labels);
+    validate::weak_components(graph, &result.labels).unwrap();
+    let sizes = result.sizes();
+    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<u32>(), graph.vertices(), "{what}");
+    let hooked: u64 = result.devices.iter().map(|device| device.hooked).sum();
+    assert_eq!(hooked, graph.arcs(), "{what}");
+    for link in &result.links {
+        assert!(link.largest_packet_bytes <= options.packet_bytes as u64, "{what}");
+    }
+}
+
+/// Packets that are always too small.
+pub(crate) fn tiny() -> CcOptions {
+    let mut options = CcOptions::default();
+    (options.packet_bytes, options.buffers) = (32, 1);
+    options
+}
+
+fn host(devices: usize) -> Context {
+    Context::builder().devices(Devices::host(devices)).build().unwrap()
+}
+
+#[test]
+fn every_graph_and_device_count_agrees_with_union_find() {
+    for devices in [1, 2, 3, 4, 8] {
+        let delay = Some(Duration::ZERO..=Duration::from_micros(20));
+        let injection = Injection { reorder: true, delay, ..Injection::default() };
+        let builder = Context::builder().devices(Devices::host(devices));
+        let simulated = builder.simulated(devices as u64).injection(injection);
+        for context in [host(devices), simulated.build().unwrap()] {
+            for (name, graph) in awkward::graphs() {
+                for options in [CcOptions::default(), tiny()] {
+                    let what = format!("{name}, {devices} devices, {options:?}");
+                    for parts in [
+                        partition::edge_balanced_blocks(&graph, devices),
+                        partition::random(&graph, devices, 1),
+                    ] {
+                        check(&what, &graph, &options, &run(&context, &graph, parts, options));
+                    }
+                    let streamed = run_streamed(&context, &graph, options).unwrap();
+                    check(&format!("{what}, streamed"), &graph, &options, &streamed);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn only_pairs_that_say_something_are_merged() {
+    // Two devices; the second has one arc.
+    let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 500)]).unwrap();
+    let parts = partition::contiguous_blocks(&graph, 2);
+    let result = run(&host(2), &graph, parts, CcOptions::default());
+    assert_eq!(result.devices.iter().map(|device| device.merged).sum::<u64>(), 1);
+    assert_eq!(result.links.iter().map(|link| link.bytes).sum::<u64>(), 8);
+    assert_eq!(result.sizes().len(), 998);
+}
+
+#[test]
+fn an_edge_of_no_vertex_ends_a_stream_with_an_error() {
+    let context = host(2);
+    let edges = [(0, 1), (1, 5), (2, 0)];
+    let search = Cc::run_streamed(&context, 5, edges, CcOptions::default());
+    let error = context.block_on(search).unwrap().unwrap_err();
+    assert!(matches!(error, Error::VertexOutOfRange { edge: 1, vertex: 5, vertices: 5 }));
+    let nothing = CsrGraph::from_edges(0, &[]).unwrap();
+    assert!(run_streamed(&context, &nothing, CcOptions::default()).unwrap().labels.is_empty());
+}
+
+#[test]
+fn roads_and_kronecker_graphs() {
+    let options = GenerateOptions::default();
+    for (name, graph) in [
+        ("road", generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("kron", generate::kron(14, 16, &options).unwrap()),
+    ] {
+        let (context, options) = (host(4), CcOptions::default());
+        let resident = run(&context, &graph, partition::automatic(&graph, 4), options);
+        check(name, &graph, &options, &resident);
+        // Many more segments than one device has buffers.
+        let mut options = options;
+        options.packet_bytes = 1 << 12;
+        let streamed = run_streamed(&context, &graph, options).unwrap();
+        check(name, &graph, &options, &streamed);
+        assert!(streamed.devices.iter().filter(|device| device.hooked > 0).count() > 1);
+        println!("{name}: {:?} resident, {:?} streamed", resident.run_time, streamed.run_time);
+    }
+}

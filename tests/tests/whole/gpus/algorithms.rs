@@ -1,0 +1,130 @@
+//! Every algorithm on the devices that `MILLSTREAM_TEST_DEVICES` names
+//! (`cuda:0x4`, `cuda:0-3`, `cuda:0,host:1`); on four host devices without it.
+
+use millstream::cc::CcOptions;
+use millstream::flow::{Context, Devices};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Weights, partition, source};
+use millstream::sssp::{Delta, SsspOptions};
+use millstream::worklist::Routing;
+
+use crate::{awkward, cc, pagerank, sssp};
+
+fn context() -> Context {
+    let list = std::env::var("MILLSTREAM_TEST_DEVICES").unwrap_or("host:4".into());
+    let list = list.parse().unwrap();
+    Context::builder().devices(Devices::List(list)).build().unwrap()
+}
+
+/// A road map and a Kronecker graph, with integer weights.
+fn generated() -> Vec<(&'static str, CsrGraph)> {
+    let options = GenerateOptions { seed: 1, max_weight: Some(100) };
+    vec![
+        ("road", generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("kron", generate::kron(12, 16, &options).unwrap()),
+    ]
+}
+
+#[test]
+fn sssp_on_awkward_graphs() {
+    let context = context();
+    for (name, graph) in awkward::graphs() {
+        let parts = partition::contiguous_blocks(&graph, context.devices().len());
+        for (round, (kind, weights)) in awkward::weights(&graph).into_iter().enumerate() {
+            let graph = graph.clone().with_weights(Some(weights)).unwrap();
+            let mut options = if round % 3 == 0 { sssp::tiny() } else { SsspOptions::default() };
+            options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
+            options.predecessors = round % 4 > 1;
+            let result = sssp::run(&context, &graph, parts.clone(), options, &[0]).unwrap();
+            sssp::check(&format!("{name}, {kind} weights"), &graph, &[0], &result);
+        }
+    }
+}
+
+#[test]
+fn sssp_on_generated_graphs() {
+    let context = context();
+    for (name, graph) in generated() {
+        let real = Weights::Real(match graph.weights().unwrap() {
+            Weights::Integer(weights) => weights.iter().map(|&w| w as f32 / 7.0).collect(),
+            Weights::Real(weights) => weights.clone(),
+        });
+        for graph in [graph.clone(), graph.clone().with_weights(Some(real)).unwrap()] {
+            let source = source::max_degree(&graph).unwrap();
+            for (round, routing) in [Routing::Ring, Routing::Direct].into_iter().enumerate() {
+                for delta in [Delta::Auto, Delta::Off] {
+                    let mut options = SsspOptions::default();
+                    options.worklist.routing = routing;
+                    options.delta = delta;
+                    options.predecessors = round == 0;
+                    let parts = partition::automatic(&graph, context.devices().len());
+                    let result = sssp::run(&context, &graph, parts, options, &[source]).unwrap();
+                    let what = format!("{name}, {routing:?}, {delta:?}");
+                    sssp::check(&what, &graph, &[source], &result);
+                    let items = result.statistics.work_items();
+                    println!("{what}: {:?}, {items} work items", result.run_time);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pagerank_on_awkward_graphs() {
+    let context = context();
+    for (round, (name, graph)) in awkward::graphs().into_iter().enumerate() {
+        for algorithm in pagerank::ALGORITHMS {
+            let mut options = pagerank::exact(algorithm);
+            options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
+            options.worklist.packet_bytes = [64, 1 << 18][round / 2 % 2];
+            let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+            pagerank::check(&format!("{name}, {algorithm:?}"), &graph, &options, &result);
+        }
+    }
+}
+
+#[test]
+fn pagerank_on_generated_graphs() {
+    let context = context();
+    for (name, graph) in generated() {
+        for algorithm in pagerank::ALGORITHMS {
+            for (weighted, tolerance) in [(false, 1e-6), (true, 1e-6), (false, 1e-9)] {
+                let mut options = pagerank::exact(algorithm);
+                (options.weighted, options.tolerance) = (weighted, tolerance);
+                let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+                let what = format!("{name}, {algorithm:?}, weighted {weighted}, to {tolerance:e}");
+                pagerank::check(&what, &graph, &options, &result);
+                let items: u64 = result.devices.iter().map(|device| device.work_items).sum();
+                let (iterations, time) = (result.iterations, result.run_time);
+                println!("{what}: {iterations} iterations, {items} work items in {time:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn components_of_awkward_graphs() {
+    let context = context();
+    for (name, graph) in awkward::graphs() {
+        for options in [CcOptions::default(), cc::tiny()] {
+            let parts = partition::random(&graph, context.devices().len(), 1);
+            cc::check(name, &graph, &options, &cc::run(&context, &graph, parts, options));
+            let streamed = cc::run_streamed(&context, &graph, options).unwrap();
+            cc::check(&format!("{name}, streamed"), &graph, &options, &streamed);
+        }
+    }
+}
+
+#[test]
+fn components_of_generated_graphs() {
+    let context = context();
+    for (name, graph) in generated() {
+        let options = CcOptions::default();
+        let parts = partition::automatic(&graph, context.devices().len());
+        let resident = cc::run(&context, &graph, parts, options);
+        cc::check(name, &graph, &options, &resident);
+        let streamed = cc::run_streamed(&context, &graph, options).unwrap();
+        cc::check(&format!("{name}, streamed"), &graph, &options, &streamed);
+        println!("{name}: {:?} resident, {:?} streamed", resident.run_time, streamed.run_time);
+    }
+}

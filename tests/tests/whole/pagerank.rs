@@ -1,0 +1,180 @@
+//! PageRank against the sequential reference in f64.
+
+use std::time::Duration;
+
+use millstream::device::Injection;
+use millstream::flow::{Context, Devices};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Weights, partition, reference, validate};
+use millstream::pagerank::{
+    Algorithm, Error, PageRank, PageRankOptions, PageRankResult, Precision,
+};
+use millstream::worklist::Routing;
+
+use crate::awkward;
+
+pub(crate) const ALGORITHMS: [Algorithm; 2] = [Algorithm::Pull, Algorithm::Push];
+
+pub(crate) fn run(
+    context: &Context,
+    graph: &CsrGraph,
+    options: PageRankOptions,
+) -> Result<PageRankResult, Error> {
+    let ranks = async { PageRank::new(context, graph, options).await?.run().await };
+    context.block_on(ranks).unwrap()
+}
+
+/// Options with a tolerance of 1e-9, so in f64.
+pub(crate) fn exact(algorithm: Algorithm) -> PageRankOptions {
+    let mut options = PageRankOptions::default();
+    options.algorithm = algorithm;
+    options.tolerance = 1e-9;
+    options
+}
+
+/// L1 distance to ranks that are converged as far as f64 goes.
+fn distance(graph: &CsrGraph, options: &PageRankOptions, ranks: &[f64]) -> f64 {
+    let mut question = options.question();
+    question.tolerance = 1e-14;
+    let expected = reference::pagerank(graph, &question).unwrap().ranks;
+    assert_eq!(expected.len(), ranks.len());
+    expected.iter().zip(ranks).map(|(expected, rank)| (expected - rank).abs()).sum()
+}
+
+/// The bound of the contract: 1e-6 for a tolerance of 1e-9.
+pub(crate) fn check(
+    what: &str,
+    graph: &CsrGraph,
+    options: &PageRankOptions,
+    result: &PageRankResult,
+) {
+    assert!(result.converged && result.delta <= options.tolerance, "{what}: {}", result.delta);
+    let error = distance(graph, options, &result.ranks);
+    let bound = if options.tolerance < 1e-6 { 1e-6 } else { 1e-4 };
+    assert!(error <= bound, "{what}: {error}");
+    validate::pagerank(graph, &options.question(), &result.ranks, bound).unwrap();
+    let sum: f64 = result.ranks.iter().sum();
+    let drift = if options.tolerance < 1e-6 { 1e-9 } else { 1e-4 };
+    assert!((sum - 1.0).abs() < drift, "{what}: sum {sum}");
+    let sent: u64 = result.devices.iter().map(|device| device.sent).sum();
+    let received: u64 = result.devices.iter().map(|device| device.received).sum();
+    assert_eq!(sent, received, "{what}");
+}
+
+fn host(devices: usize) -> Context {
+    Context::builder().devices(Devices::host(devices)).build().unwrap()
+}
+
+#[test]
+fn every_graph_algorithm_and_device_count_agrees_with_the_reference() {
+    for devices in [1, 2, 3, 4, 8] {
+        let delay = Some(Duration::ZERO..=Duration::from_micros(20));
+        let injection = Injection { reorder: true, delay, ..Injection::default() };
+        let builder = Context::builder().devices(Devices::host(devices));
+        let simulated = builder.simulated(devices as u64).injection(injection);
+        let contexts = [host(devices), simulated.build().unwrap()];
+        for (round, (name, graph)) in awkward::graphs().into_iter().enumerate() {
+            for algorithm in ALGORITHMS {
+                let mut options = exact(algorithm);
+                options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
+                if (round + devices) % 2 == 0 {
+                    options.worklist.packet_bytes = 64;
+                    options.worklist.queue_entries = Some(4);
+                    options.worklist.batch = 5;
+                }
+                let context = &contexts[(round + devices / 2) % 2];
+                let result = run(context, &graph, options.clone()).unwrap();
+                let what = format!("{name}, {algorithm:?}, {devices} devices");
+                check(&what, &graph, &options, &result);
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_personalization_damping_and_single_precision() {
+    let graph = awkward::graphs().swap_remove(7).1;
+    let integers = Weights::Integer((0..900).map(|arc| arc * 7 % 5).collect());
+    let reals = Weights::Real((0..900).map(|arc| (arc * 7 % 5) as f32 / 4.0).collect());
+    for algorithm in ALGORITHMS {
+        for weights in [integers.clone(), reals.clone()] {
+            let graph = graph.clone().with_weights(Some(weights)).unwrap();
+            for damping in [0.0, 0.5, 0.95] {
+                let mut options = exact(algorithm);
+                options.weighted = true;
+                options.damping = damping;
+                options.personalization = vec![3, 250, 3];
+                let result = run(&host(3), &graph, options.clone()).unwrap();
+                check(&format!("{algorithm:?}, damping {damping}"), &graph, &options, &result);
+            }
+        }
+        let mut options = PageRankOptions::default();
+        options.algorithm = algorithm;
+        check("f32", &graph, &options, &run(&host(3), &graph, options.clone()).unwrap());
+        options.unnormalized = true;
+        let unnormalized = run(&host(3), &graph, options.clone()).unwrap();
+        assert!((unnormalized.ranks.iter().sum::<f64>() - 300.0).abs() < 1e-2);
+    }
+}
+
+#[test]
+fn what_does_not_converge_says_so() {
+    let graph = awkward::graphs().swap_remove(4).1;
+    let mut options = exact(Algorithm::Pull);
+    options.max_iterations = 3;
+    let result = run(&host(2), &graph, options.clone()).unwrap();
+    assert!(!result.converged && result.iterations == 3 && result.delta > options.tolerance);
+    // With a personalization, what vertices without arcs give must be spread again
+    // and again.
+    options.algorithm = Algorithm::Push;
+    options.max_iterations = 1;
+    options.personalization = vec![0];
+    let dangling = CsrGraph::from_edges(100, &[(0, 1)]).unwrap();
+    let result = run(&host(2), &dangling, options).unwrap();
+    assert!(!result.converged && result.iterations == 1);
+}
+
+#[test]
+fn what_has_no_answer_is_refused() {
+    let graph = CsrGraph::from_edges(3, &[(0, 1)]).unwrap();
+    let refused = |change: fn(&mut PageRankOptions)| {
+        let mut options = PageRankOptions::default();
+        change(&mut options);
+        run(&host(1), &graph, options).unwrap_err().to_string()
+    };
+    assert!(refused(|options| options.damping = 1.0).contains("damping 1"));
+    assert!(refused(|options| options.tolerance = f64::NAN).contains("tolerance NaN"));
+    assert!(refused(|options| options.personalization = vec![3]).contains("names 3"));
+    assert!(refused(|options| options.weighted = true).contains("no weights"));
+    let nothing = CsrGraph::from_edges(0, &[]).unwrap();
+    let result = run(&host(2), &nothing, PageRankOptions::default()).unwrap();
+    assert!(result.converged && result.ranks.is_empty());
+}
+
+#[test]
+fn roads_and_kronecker_graphs() {
+    let options = GenerateOptions::default();
+    for (name, graph) in [
+        ("road", generate::road(150, 150, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("kron", generate::kron(12, 16, &options).unwrap()),
+    ] {
+        for algorithm in ALGORITHMS {
+            for precision in [Precision::F32, Precision::F64] {
+                let mut options = PageRankOptions::default();
+                options.algorithm = algorithm;
+                options.precision = precision;
+                let parts = partition::automatic(&graph, 4);
+                let context = host(4);
+                let result = context.block_on(async {
+                    let graph =
+                        PageRank::with_partition(&context, &graph, parts, options.clone()).await?;
+                    graph.run().await
+                });
+                let result = result.unwrap().unwrap();
+                let what = format!("{name}, {algorithm:?}, {precision:?}");
+                check(&what, &graph, &options, &result);
+                println!("{what}: {} iterations, {:?}", result.iterations, result.run_time);
+            }
+        }
+    }
+}
