@@ -5,13 +5,15 @@
 #
 #   scripts/gpu-bundle.sh FOLDER      writes FOLDER/millstream-gpu.tar.gz
 #
-# On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4
+# On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4, and
+# ./run-examples.sh cuda:0x4, and ./bench-links --bench
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:?usage: scripts/gpu-bundle.sh FOLDER}
 mkdir -p "$folder"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
+mkdir "$stage/datasets" "$stage/examples"
 
 # The path of the one executable that cargo builds for these arguments.
 executable() {
@@ -29,15 +31,14 @@ for bench in $(cd benches/benches && ls *.rs); do
 done
 for example in $(cd examples/examples && ls *.rs); do
     name=${example%.rs}
-    cp "$(executable build --release -p millstream-examples --example "$name")" "$stage/$name"
+    cp "$(executable build --release -p millstream-examples --example "$name")" "$stage/examples/$name"
 done
-strip "$stage"/*
-mkdir "$stage/datasets"
+find "$stage" -type f -exec strip {} +
 cp datasets/*.mtx datasets/*.el datasets/*.gz "$stage/datasets/"
 if [ -d "${MILLSTREAM_DATASETS:-}" ]; then
     cp -r "$MILLSTREAM_DATASETS" "$stage/real"
 fi
-cp scripts/run-tests.sh scripts/sanitize.sh "$stage/"
+cp scripts/run-tests.sh scripts/run-examples.sh scripts/sanitize.sh "$stage/"
 tar -C "$stage" -cf - . | gzip -9 > "$folder/millstream-gpu.tar.gz"
 size=$(stat -c %s "$folder/millstream-gpu.tar.gz")
 echo "$folder/millstream-gpu.tar.gz: $((size >> 10)) KiB"

@@ -1,51 +1,81 @@
-//! Link throughput between two host devices by packet size and buffers.
+//! Link throughput from the first device to the second by packet size and buffers:
+//! of all GPUs, of host devices where there are none, or of those that
+//! `MILLSTREAM_DEVICES` names. A single device sends to the host.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use futures_util::try_join;
+use millstream::flow::Error;
 use millstream::prelude::*;
 
-/// Sends `bytes` from one device to the other and waits for the last packet.
-async fn transfer(
+/// Receives a message of `bytes`, to its last packet.
+async fn receive(input: &mut Receiver<u8>, bytes: usize, stream: &Stream) -> Result<(), Error> {
+    let mut received = 0;
+    while received < bytes {
+        let Some(pending) = input.recv().await? else { return Err(Error::Ended) };
+        received += pending.len();
+        stream.wait(&pending)?;
+        pending.release_after(stream)?;
+    }
+    Ok(stream.record()?.completed().await?)
+}
+
+/// How long a link takes for so many messages of `bytes`, one after the other;
+/// another one before them allocates what is needed.
+async fn transfers(
     context: &Context,
+    (from, to): (&Device, &Device),
     bytes: usize,
     buffers: Buffers,
-) -> Result<(), millstream::flow::Error> {
+    messages: u64,
+) -> Result<Duration, Error> {
     let graph = Graph::new(context);
-    let (from, to) = (&context.devices()[0], &context.devices()[1]);
     let (mut output, mut input) = graph.link::<u8>(from, to, buffers)?;
     let (sending, receiving) = (from.stream()?, to.stream()?);
-    graph.spawn(async move {
-        let message = output.buffer(bytes).await?;
-        output.send(message, &sending)?;
-        output.shutdown()
-    });
-    graph
-        .run(async move {
-            while let Some(pending) = input.recv().await? {
-                receiving.wait(&pending)?;
-                pending.release_after(&receiving)?;
+    let mut message = from.buffer(bytes)?;
+    sending.fill(&mut message, 1)?;
+    let run = graph.run(async move {
+        let mut start = Instant::now();
+        for number in 0..=messages {
+            let sent = output.send_from(&message, &sending, 0)?;
+            try_join!(sent, receive(&mut input, bytes, &receiving))?;
+            if number == 0 {
+                start = Instant::now();
             }
-            receiving.record()?.completed().await?;
-            Ok::<_, millstream::flow::Error>(())
-        })
-        .await
+        }
+        let time = start.elapsed();
+        output.shutdown()?;
+        assert!(input.recv().await?.is_none());
+        Ok::<_, Error>(time)
+    });
+    run.await
 }
 
 fn throughput(criterion: &mut Criterion) {
-    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
-    let bytes = 16 << 20;
-    let mut group = criterion.benchmark_group("link 16 MiB");
+    let context = Context::builder().devices(Devices::All).build().unwrap();
+    let from = &context.devices()[0];
+    let to = context.devices().get(1).unwrap_or(context.host());
+    // Sizes that mean something to these devices: in KiB, those of packets.
+    let (bytes, packets, counts): (usize, &[usize], &[usize]) = if from.is_gpu() {
+        (256_000_000, &[256, 1024, 4096, 16_384, 65_536], &[2, 4])
+    } else {
+        (16 << 20, &[16, 256, 4096], &[1, 2, 4])
+    };
+    let mut group = criterion.benchmark_group(format!("link {from} to {to}, {bytes} bytes"));
     group.throughput(Throughput::Bytes(bytes as u64)).sample_size(10);
     group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));
-    for packet_kib in [16, 256, 4096] {
-        for buffers in [1, 2, 4] {
-            let id = BenchmarkId::new(format!("{packet_kib} KiB packets"), buffers);
-            let buffers = Buffers::bytes(packet_kib << 10).count(buffers);
+    for &packet_kib in packets {
+        for &count in counts {
+            let id = BenchmarkId::new(format!("{packet_kib} KiB packets"), count);
+            let buffers = Buffers::bytes(packet_kib << 10).count(count);
             group.bench_function(id, |bencher| {
-                bencher.iter(|| context.block_on(transfer(&context, bytes, buffers)).unwrap());
+                bencher.iter_custom(|messages| {
+                    let run = transfers(&context, (from, to), bytes, buffers, messages);
+                    context.block_on(run).unwrap().unwrap()
+                });
             });
         }
     }

@@ -2,16 +2,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::path::Path;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::graph::write::write_graph;
+use millstream_benches::dataset;
 
 fn reading(criterion: &mut Criterion) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/debian-dependencies.el.gz");
+    let file = dataset("debian-dependencies.el.gz");
     let mut group = criterion.benchmark_group("read");
     group.throughput(Throughput::Bytes(file.metadata().unwrap().len())).sample_size(10);
     group.warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(2));

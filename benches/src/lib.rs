@@ -1,1 +1,12 @@
 //! Criterion benches of Millstream: `cargo bench -p millstream-benches`.
+
+use std::path::{Path, PathBuf};
+
+/// A file of `datasets/`: of the folder beside the program, as in a bundle, or else
+/// of the repository.
+pub fn dataset(name: &str) -> PathBuf {
+    let program = std::env::current_exe().ok();
+    let beside = program.and_then(|program| Some(program.parent()?.join("datasets").join(name)));
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets").join(name);
+    beside.filter(|file| file.exists()).unwrap_or(repository)
+}

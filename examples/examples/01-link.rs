@@ -1,15 +1,32 @@
 //! A link between two devices: one fills packets, the other adds them up.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-1` or `host:2`.
 
 use millstream::prelude::*;
 
-static COUNT_UP: Kernel<(Write<u32>, Value<u32>)> = Kernel::new("count_up", |_, (items, first)| {
-    items.iter_mut().zip(first..).for_each(|(item, value)| *item = value);
-    Ok(())
-});
+const SOURCE: &str = r#"
+#include "span.cuh"
+using namespace millstream;
+extern "C" __global__ void count_up(Span<u32> items, u32 first) {
+    for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid())
+        items[at] = first + u32(at);
+}
+"#;
+
+/// What GPUs run, and what host devices run.
+static COUNT_UP: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
+    "count_up",
+    CudaSource::new("count_up.cu", "count_up", SOURCE),
+    |_, (items, first)| {
+        items.iter_mut().zip(first..).for_each(|(item, value)| *item = value);
+        Ok(())
+    },
+);
 
 fn main() -> Result<(), millstream::flow::Error> {
-    let context = Context::builder().devices(Devices::host(2)).build()?;
-    let [first, second] = context.devices() else { return Ok(()) };
+    let context = Context::builder().devices(Devices::All).build()?;
+    let first = &context.devices()[0];
+    // A device alone sends to the host: a link has two ends.
+    let second = context.devices().get(1).unwrap_or(context.host());
     let graph = Graph::new(&context);
     // Packets of 1000 items, three buffers posted ahead.
     let (mut output, mut input) =
@@ -32,7 +49,8 @@ fn main() -> Result<(), millstream::flow::Error> {
             stream.wait(&pending)?; // the device waits, the host does not
             let items = stream.download(pending.part()?)?;
             println!(
-                "message {} at {}: {} items",
+                "{} -> {second}: message {} at {}: {} items",
+                pending.source(),
                 pending.sequence(),
                 pending.offset(),
                 pending.len()

@@ -1,38 +1,45 @@
 //! A router: host messages go to whichever device has a free buffer, and a
-//! policy of the program's own sends urgent ones to the last device.
+//! policy of the program's own sends urgent ones to the first device.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:3`.
 
-use millstream::flow::Route;
+use futures_util::future::try_join_all;
+use futures_util::try_join;
+use millstream::flow::{Error, Route};
 use millstream::prelude::*;
 
 const URGENT: u64 = 1;
 
-fn main() -> Result<(), millstream::flow::Error> {
-    let context = Context::builder().devices(Devices::host(3)).build()?;
+/// Takes what comes; returns how many items that was.
+async fn count(mut input: Receiver<u32>) -> Result<usize, Error> {
+    let mut items = 0;
+    while let Some(pending) = input.recv().await? {
+        items += pending.len();
+        pending.ready().await?.release()?; // it is here, and its buffer free again
+    }
+    println!("{} received {items} items", input.device());
+    Ok(items)
+}
+
+fn main() -> Result<(), Error> {
+    let context = Context::builder().devices(Devices::All).build()?;
     let graph = Graph::new(&context);
-    let policy = RoutingPolicy::new(|message, _, devices| {
-        let (last, others) = devices
-            .split_last()
-            .map_or((&[][..], devices), |(_, others)| (&devices[others.len()..], others));
-        Route::Any(if message.metadata == URGENT { last } else { others }.to_vec())
+    let policy = RoutingPolicy::new(|message, _, devices| match devices {
+        [first, ..] if message.metadata == URGENT => Route::All(vec![first.clone()]),
+        [_, others @ ..] if !others.is_empty() => Route::Any(others.to_vec()),
+        alone => Route::Any(alone.to_vec()),
     });
     let router = graph.router::<u32>(policy)?;
     let mut feed = router.sender(context.host())?;
-    for device in context.devices() {
-        let mut input = router.receiver(device, Buffers::items(16))?;
-        graph.spawn(async move {
-            let mut items = 0;
-            while let Some(pending) = input.recv().await? {
-                items += pending.len();
-                pending.ready().await?.release()?;
-            }
-            println!("{} received {items} items", input.device());
-            Ok::<_, millstream::flow::Error>(())
-        });
-    }
-    context.block_on(graph.run(async move {
+    let inputs = context.devices().iter().map(|device| router.receiver(device, Buffers::items(16)));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    let feeding = async move {
         for round in 0..8 {
             feed.send_data(vec![round; 40], if round % 4 == 0 { URGENT } else { 0 })?;
         }
         feed.shutdown()
-    }))?
+    };
+    let counting = try_join_all(inputs.into_iter().map(count));
+    let (_, counts) = context.block_on(graph.run(async { try_join!(feeding, counting) }))??;
+    assert_eq!(counts.iter().sum::<usize>(), 8 * 40);
+    Ok(())
 }

@@ -1,10 +1,10 @@
 //! Predicate-based filtering \[G §3, Fig. 5 and 6\]: segments of a large array go
 //! to free devices, what satisfies a predicate comes back.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `cuda:0,host:1`.
 
 use std::sync::atomic::Ordering;
 
 use futures_util::try_join;
-use millstream::device::CudaSource;
 use millstream::flow::{Counter, Error, first_available};
 use millstream::prelude::*;
 

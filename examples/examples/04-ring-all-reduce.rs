@@ -1,31 +1,41 @@
 //! A ring all-reduce as a plain dataflow program: every device starts with an
 //! array and ends with the sum of all. Each of n parts goes round twice: once
 //! collecting sums (reduce-scatter), once spreading them (all-gather).
+//! `MILLSTREAM_places` names the devices, such as `cuda:0-7` or `host:4`.
 
 use futures_util::future::try_join_all;
 use millstream::flow::Error;
 use millstream::prelude::*;
 
-static ADD: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("add", |_, (from, to)| {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-    Ok(())
-});
+const SOURCE: &str = r#"
+#include "span.cuh"
+using namespace millstream;
+extern "C" __global__ void add(Span<const u32> from, Span<u32> to) {
+    for (u64 at = thread_in_grid(); at < from.len; at += threads_in_grid()) to[at] += from[at];
+}
+"#;
 
-const DEVICES: usize = 4;
+static ADD: Kernel<(Read<u32>, Write<u32>)> =
+    Kernel::with_source("add", CudaSource::new("add.cu", "add", SOURCE), |_, (from, to)| {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        Ok(())
+    });
+
 const PART: usize = 25_000;
 
-/// One device's part in it; returns the sum.
+/// What the device at `place` of `places` does; returns the sum.
 async fn all_reduce(
     place: usize,
+    places: usize,
     mut input: Receiver<u32>,
     mut output: Sender<u32>,
 ) -> Result<Vec<u32>, Error> {
     let stream = input.device().stream()?;
-    let mut array = stream.uploaded(vec![place as u32 + 1; DEVICES * PART])?;
-    for step in 0..2 * (DEVICES - 1) {
+    let mut array = stream.uploaded(vec![place as u32 + 1; places * PART])?;
+    for step in 0..2 * (places - 1) {
         // Part (place - step) goes on; the one before it comes in.
-        let sent = (place + 2 * DEVICES - step) % DEVICES;
-        let received = (sent + DEVICES - 1) % DEVICES;
+        let sent = (place + 2 * places - step) % places;
+        let received = (sent + places - 1) % places;
         let mut message = output.buffer(PART).await?;
         stream.copy(array.part(sent * PART..(sent + 1) * PART)?, message.part_mut()?)?;
         output.send(message, &stream)?;
@@ -35,7 +45,7 @@ async fn all_reduce(
             let start = received * PART + pending.offset();
             let target = array.part_mut(start..start + pending.len())?;
             stream.wait(&pending)?;
-            if step < DEVICES - 1 {
+            if step < places - 1 {
                 ADD.launch(&stream, pending.len(), (&pending, target))?;
             } else {
                 stream.copy(pending.part()?, target)?;
@@ -51,21 +61,27 @@ async fn all_reduce(
 }
 
 fn main() -> Result<(), Error> {
-    let context = Context::builder().devices(Devices::host(DEVICES)).build()?;
-    let graph = Graph::new(&context);
+    let context = Context::builder().devices(Devices::All).build()?;
     let order = context.topology().ring_order();
-    let mut links = Vec::new();
-    for (place, device) in order.iter().enumerate() {
-        let next = order[(place + 1) % DEVICES];
-        let (from, to) = (&context.devices()[*device], &context.devices()[next]);
-        links.push(graph.link::<u32>(from, to, Buffers::items(10_000))?);
+    let mut ring: Vec<&Device> = order.iter().map(|&index| &context.devices()[index]).collect();
+    if ring.len() == 1 {
+        ring.push(context.host()); // a ring has no links from a device to itself
     }
-    let (mut outputs, mut inputs): (Vec<_>, Vec<_>) = links.into_iter().unzip();
-    inputs.rotate_right(1); // link i ends at place i + 1
-    let devices = (0..DEVICES).map(|place| all_reduce(place, inputs.remove(0), outputs.remove(0)));
+    let places = ring.len();
+    let graph = Graph::new(&context);
+    let mut links = Vec::new();
+    for (place, from) in ring.iter().enumerate() {
+        links.push(graph.link::<u32>(from, ring[(place + 1) % places], Buffers::items(10_000))?);
+    }
+    let (outputs, mut inputs): (Vec<_>, Vec<_>) = links.into_iter().unzip();
+    inputs.rotate_right(1); // the link from place i ends at place i + 1
+    let ends = inputs.into_iter().zip(outputs).enumerate();
+    let devices = ends.map(|(place, (input, output))| all_reduce(place, places, input, output));
     let sums = context.block_on(graph.run(try_join_all(devices)))??;
-    let expected = (1..=DEVICES as u32).sum::<u32>();
+    let expected = (1..=places as u32).sum::<u32>();
     assert!(sums.iter().flatten().all(|&sum| sum == expected));
-    println!("every item is {expected} on all {DEVICES} devices");
+    for device in ring {
+        println!("every item is {expected} on {device}");
+    }
     Ok(())
 }

@@ -1,4 +1,5 @@
 //! BFS from the library: one uploaded graph, several runs at once.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use futures_util::try_join;
 use millstream::bfs::UNREACHED;

@@ -1,4 +1,5 @@
 //! Shortest paths from the library: the way through a small town.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use millstream::prelude::*;
 use millstream::sssp::UNREACHED;
@@ -11,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let back = one_way.iter().map(|&(from, to, minutes)| (to, from, minutes));
     let edges: Vec<_> = one_way.iter().copied().chain(back).collect();
     let graph = CsrGraph::from_weighted_edges(1001, &edges)?;
-    let context = Context::builder().devices(Devices::host(4)).build()?;
+    let context = Context::builder().devices(Devices::All).build()?;
     let result = context.block_on(async {
         let mut options = SsspOptions::default();
         options.predecessors = true;

@@ -1,4 +1,5 @@
 //! PageRank from the library: both ways to the same ranks.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use millstream::pagerank::Algorithm;
 use millstream::prelude::*;
@@ -9,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .flat_map(|page| (1..page).filter(move |d| page % d == 0).map(move |d| (page, d)))
         .collect();
     let graph = CsrGraph::from_edges(1000, &links)?;
-    let context = Context::builder().devices(Devices::host(4)).build()?;
+    let context = Context::builder().devices(Devices::All).build()?;
     let mut first: Vec<usize> = Vec::new();
     for algorithm in [Algorithm::Pull, Algorithm::Push] {
         let mut options = PageRankOptions::default();

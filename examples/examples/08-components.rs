@@ -1,9 +1,10 @@
 //! Connected components of edges that never are in memory together.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use millstream::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let context = Context::builder().devices(Devices::host(4)).build()?;
+    let context = Context::builder().devices(Devices::All).build()?;
     // Numbers that differ by 6 or by 10 belong together: the even, and the odd.
     let vertices = 100_000;
     let edges = [6, 10].into_iter().flat_map(|step| (step..vertices).map(move |v| (v, v - step)));

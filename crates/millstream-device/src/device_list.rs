@@ -87,6 +87,38 @@ impl DeviceList {
         self.len() == 0
     }
 
+    /// The first `count` devices of the list, or all of them if it has fewer;
+    /// virtual devices count each.
+    ///
+    /// ```
+    /// use millstream_device::DeviceList;
+    ///
+    /// let list: DeviceList = "cuda:0-1x2,host:1".parse()?;
+    /// assert_eq!(list.first(3).to_string(), "cuda:0x2,cuda:1");
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    #[must_use]
+    pub fn first(&self, count: usize) -> DeviceList {
+        let mut left = count;
+        let mut entries = Vec::new();
+        for &entry in &self.entries {
+            let whole = entry.count.min(left / entry.virtual_devices);
+            left -= whole * entry.virtual_devices;
+            entries.push(Entry { count: whole, ..entry });
+            // Some of the virtual devices of the next one.
+            let next = usize::from(whole < entry.count);
+            let part = next * left;
+            left -= part;
+            let first = match entry.driver {
+                Driver::Host => 0,
+                Driver::Cuda => entry.first + whole,
+            };
+            entries.push(Entry { first, count: next, virtual_devices: part, ..entry });
+        }
+        entries.retain(|entry| entry.count * entry.virtual_devices > 0);
+        DeviceList { entries }
+    }
+
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -175,6 +207,24 @@ mod tests {
             let parsed: DeviceList = list.parse().unwrap();
             assert_eq!((parsed.len(), parsed.to_string().as_str()), (len, list));
         }
+    }
+
+    #[test]
+    fn lists_are_cut_short() {
+        for (list, count, first) in [
+            ("host:4", 2, "host:2"),
+            ("host:4", 9, "host:4"),
+            ("host:2x3", 4, "host:1x3,host:1"),
+            ("cuda:4-7", 3, "cuda:4-6"),
+            ("cuda:2x4", 2, "cuda:2x2"),
+            ("cuda:0,host:2", 2, "cuda:0,host:1"),
+            ("cuda:0-1x3,host:2", 5, "cuda:0x3,cuda:1x2"),
+        ] {
+            let list: DeviceList = list.parse().unwrap();
+            let short = list.first(count);
+            assert_eq!((short.len(), short.to_string().as_str()), (count.min(list.len()), first));
+        }
+        assert!(DeviceList::host(2).first(0).is_empty());
     }
 
     #[test]

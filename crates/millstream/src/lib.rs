@@ -30,7 +30,7 @@ pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
     pub use millstream_cc::{Cc, CcOptions, CcResult};
     pub use millstream_device::{
-        Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
+        CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
     };
     pub use millstream_flow::{
         Buffers, Context, Devices, Graph, PendingSegment, Receiver, Router, RoutingPolicy, Sender,
