@@ -14,15 +14,6 @@
 
 namespace millstream {
 
-// One buffer for each device.
-template <class T>
-struct SpanSet {
-    static constexpr u32 most = 16;
-    Span<T> of[most];
-
-    __device__ __forceinline__ const Span<T>& operator[](u32 device) const { return of[device]; }
-};
-
 // Words of a device's gang memory. The first three are written by the leader, the
 // service block of device 0, on every device.
 enum GangWord { gang_state, gang_threshold, gang_epoch, undefer_end, undefer_left, gang_words };
@@ -33,6 +24,7 @@ enum GangState : u32 { waiting_to_start, running, stopped };
 enum HostWord { host_open, host_stop, host_words };
 
 constexpr u64 stalled = 4;
+constexpr u64 too_few_blocks = 5;
 
 struct GangSettings {
     u64 patience;  // Nanoseconds without progress that end the run.
@@ -40,7 +32,10 @@ struct GangSettings {
     u32 threshold; // The first one.
     u32 slots;     // Packets of a ring, a power of two.
     u32 slot_items;
+    u32 previous;  // The device before this one in the ring.
+    u32 padding;
 };
+static_assert(sizeof(GangSettings) == 32, "as Rust writes it");
 
 template <class Program>
 struct Gang {
@@ -60,7 +55,7 @@ struct Gang {
     __device__ u32 devices() const { return common.here.devices; }
     __device__ bool is_ring() const { return common.here.next != nobody; }
 
-    // Inboxes of a device, and outboxes.
+    // Inboxes of a device, and outboxes. Alone there is no ring.
     __device__ u32 boxes() const { return is_ring() ? 1 : devices() - 1; }
 
     __device__ u32 word(GangWord word) const { return load_relaxed_gpu(&words[here()][word]); }
@@ -90,20 +85,18 @@ struct Gang {
     }
 
     __device__ u32 source(u32 inbox) const {
-        return is_ring() ? (here() + devices() - ring_step()) % devices() : inbox + (inbox >= here());
+        return is_ring() ? settings.previous : inbox + (inbox >= here());
     }
 
-    // The ring goes through the devices in their order.
-    __device__ u32 ring_step() const {
-        return (common.here.next + devices() - here()) % devices();
-    }
-
-    __device__ void run() {
+    __device__ void run() const {
         __shared__ Tally tally;
         Worklist<Program, true> worklist(common, tally, settings.threshold);
         wait_for_start();
         const u32 role = blockIdx.x;
-        if (role == 0) {
+        if (gridDim.x < 2 + 2 * boxes()) {
+            worklist.fail(too_few_blocks, gridDim.x);
+            if (threadIdx.x == 0) stop_all();
+        } else if (role == 0) {
             if (here() == 0) lead(); else serve();
         } else if (role <= boxes()) {
             receive(worklist, source(role - 1));

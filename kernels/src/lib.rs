@@ -40,6 +40,10 @@ pub const WORKLIST: Source = source!("worklist.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
+/// The queue of the fused worker, which many blocks take from.
+pub const OPEN_QUEUE: Source = source!("open_queue.cuh");
+/// The fused worker (Ben-Nun et al., *Groute*, section 5.2).
+pub const FUSED: Source = source!("fused.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
 /// 2020, figure 6).
 pub const FILTER: Source = source!("filter.cuh");
@@ -47,5 +51,16 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 
 /// Every header.
-pub const HEADERS: &[Source] =
-    &[ATOMICS, GRID, SPAN, QUEUE, SHARED_ARCS, WORKLIST, RELAXATION, FILTER, PEER_RING];
+pub const HEADERS: &[Source] = &[
+    ATOMICS,
+    GRID,
+    SPAN,
+    QUEUE,
+    SHARED_ARCS,
+    WORKLIST,
+    RELAXATION,
+    FILTER,
+    PEER_RING,
+    OPEN_QUEUE,
+    FUSED,
+];

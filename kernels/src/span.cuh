@@ -14,4 +14,13 @@ struct Span {
 };
 static_assert(sizeof(Span<u32>) == 16, "as Rust writes it");
 
+// One buffer for each device.
+template <class T>
+struct SpanSet {
+    static constexpr u32 most = 16;
+    Span<T> of[most];
+
+    __device__ __forceinline__ const Span<T>& operator[](u32 device) const { return of[device]; }
+};
+
 }  // namespace millstream

@@ -114,8 +114,10 @@ struct Worklist {
         return u32(common.queues.control.len / Queue::control_words) - outbox_queues;
     }
 
-    __device__ Queue queue(u32 place) const {
-        const u32 queues = outboxes() + outbox_queues;
+    __device__ Queue queue(u32 place) const { return queue_of(common, place); }
+
+    __device__ static Queue queue_of(const Common<Program>& common, u32 place) {
+        const u32 queues = u32(common.queues.control.len / Queue::control_words);
         const u64 words = common.queues.bits.len / queues;
         const u64 capacity = common.queues.entries.len / queues;
         return Queue{common.queues.bits.items + place * words, words,
@@ -140,16 +142,11 @@ struct Worklist {
         }
     }
 
-    // Counts `what` now, before anything that this warp makes visible after: the
-    // lanes that are together here.
-    __device__ void count_now(Status what, u32 by) {
-        if constexpr (is_fused) {
-            const u32 together = __activemask();
-            if (lane() == __ffs(together) - 1) {
-                fetch_add_relaxed_sys(&common.status[what], u64(by));
-            }
-            __syncwarp(together);
-        }
+    // Fused: counts `what` now, before anything that this warp makes visible after. The
+    // lanes of a warp call this together.
+    __device__ void count_now(Status what, u32 by) const {
+        if (lane() == 0) fetch_add_relaxed_sys(&common.status[what], u64(by));
+        __syncwarp();
     }
 
     // Fused: tells what the lanes of a warp have counted since, after whatever they

@@ -7,7 +7,7 @@ use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
     Columns, DistributedGraph, Outcome, Result, Settings, UNREACHED, WorklistOptions, run,
 };
-use millstream_worklist::{Routing, WorklistStatistics};
+use millstream_worklist::{Routing, Worker, WorklistStatistics};
 
 use crate::rule::Levels;
 
@@ -31,8 +31,10 @@ pub struct BfsOptions {
     pub buffers: usize,
     /// Entries of each queue; `None` for a device's share of the vertices.
     pub queue_entries: Option<usize>,
-    /// Vertices that one kernel processes at most.
+    /// Vertices that one kernel processes at most, if the host drives.
     pub batch: u32,
+    /// Who drives the worklist.
+    pub worker: Worker,
 }
 
 impl Default for BfsOptions {
@@ -47,6 +49,7 @@ impl Default for BfsOptions {
             buffers: 2,
             queue_entries: None,
             batch: 1 << 18,
+            worker: Worker::Auto,
         }
     }
 }
@@ -60,6 +63,7 @@ impl BfsOptions {
         options.buffers = self.buffers;
         options.queue_entries = self.queue_entries;
         options.batch = self.batch;
+        options.worker = self.worker;
         options
     }
 }

@@ -38,9 +38,11 @@ impl Rule for Levels {
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn source<V: Value>() -> Option<CudaSource> {
-        let cuda = Relaxation::<Levels, V>::cuda();
-        cuda.map(|cuda| cuda.kernel::<Relaxation<Levels, V>>("process"))
+    fn sources<V: Value>() -> impl Iterator<Item = CudaSource> {
+        let cuda = Relaxation::<Levels, V>::cuda().into_iter();
+        cuda.flat_map(|cuda| {
+            [cuda.kernel::<Relaxation<Levels, V>>("process"), cuda.fused::<Relaxation<Levels, V>>()]
+        })
     }
-    source::<u32>().into_iter().chain(source::<u64>()).collect()
+    sources::<u32>().chain(sources::<u64>()).collect()
 }

@@ -101,6 +101,7 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     options.predecessors = arguments.predecessors.is_some();
     options.packet_bytes = arguments.packets.packet_bytes;
     options.buffers = arguments.packets.buffers;
+    options.worker = arguments.packets.worker();
     options.delta = match arguments.delta.as_str() {
         "auto" => Some(1),
         delta => match delta.parse() {

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Partition, partition};
 use millstream::traversal::WorklistOptions;
-use millstream::worklist::Routing;
+use millstream::worklist::{Routing, Worker};
 
 use crate::devices::DeviceOptions;
 use crate::error::Error;
@@ -33,12 +33,34 @@ pub(crate) struct Packets {
     /// Packet buffers of each link.
     #[arg(long, default_value_t = 2)]
     pub(crate) buffers: usize,
+    /// Who drives the worklist.
+    #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
+    worker: WorkerOption,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WorkerOption {
+    /// Kernels that stay on the GPUs.
+    Fused,
+    /// The host, kernel by kernel.
+    Host,
+    /// Fused where all devices are GPUs that reach each other.
+    Auto,
 }
 
 impl Packets {
     pub(crate) fn set(&self, options: &mut WorklistOptions) {
         options.packet_bytes = self.packet_bytes;
         options.buffers = self.buffers;
+        options.worker = self.worker();
+    }
+
+    pub(crate) fn worker(&self) -> Worker {
+        match self.worker {
+            WorkerOption::Fused => Worker::Fused,
+            WorkerOption::Host => Worker::HostDriven,
+            WorkerOption::Auto => Worker::Auto,
+        }
     }
 }
 

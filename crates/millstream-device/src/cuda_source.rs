@@ -34,7 +34,22 @@ pub struct CudaSource {
     entry: Text,
     text: Text,
     threads: u32,
-    blocks: Option<u32>,
+    blocks: Blocks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocks {
+    /// Enough for the work elements, or to fill the GPU.
+    AsNeeded,
+    These(u32),
+    Resident,
+}
+
+/// Blocks that fill a GPU, and those of them that two multiprocessors run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capacity {
+    pub(crate) full: u32,
+    pub(crate) spare: u32,
 }
 
 /// Text that is cheap to clone.
@@ -63,7 +78,7 @@ impl CudaSource {
             entry: Text::Static(entry),
             text: Text::Static(text),
             threads: 256,
-            blocks: None,
+            blocks: Blocks::AsNeeded,
         }
     }
 
@@ -75,7 +90,7 @@ impl CudaSource {
     ) -> CudaSource {
         let (file, entry) = (Text::Shared(file.into()), Text::Shared(entry.into()));
         let text = Text::Shared(text.into());
-        CudaSource { file, entry, text, threads: 256, blocks: None }
+        CudaSource { file, entry, text, threads: 256, blocks: Blocks::AsNeeded }
     }
 
     /// Threads of a block; 256 unless set.
@@ -88,7 +103,16 @@ impl CudaSource {
     /// Launches this many blocks whatever the number of work elements.
     #[must_use]
     pub const fn blocks(mut self, blocks: u32) -> CudaSource {
-        self.blocks = Some(blocks);
+        self.blocks = Blocks::These(blocks);
+        self
+    }
+
+    /// Launches as many blocks as run at once, so that they may wait for each other,
+    /// and leaves two multiprocessors free. The launch's size is then the number of
+    /// such kernels that share the GPU.
+    #[must_use]
+    pub const fn resident(mut self) -> CudaSource {
+        self.blocks = Blocks::Resident;
         self
     }
 
@@ -118,11 +142,16 @@ impl CudaSource {
         crate::cuda::compile_with_log(self, architecture)
     }
 
-    /// Blocks and threads for `size` work elements when `full` blocks fill the GPU.
+    /// Blocks and threads for `size` work elements on a GPU of that capacity.
     #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
-    pub(crate) fn dimensions(&self, size: usize, full: u32) -> (u32, u32) {
-        let wanted = size.div_ceil(self.threads as usize).clamp(1, full.max(1) as usize) as u32;
-        (self.blocks.unwrap_or(wanted).max(1), self.threads)
+    pub(crate) fn dimensions(&self, size: usize, capacity: Capacity) -> (u32, u32) {
+        let full = capacity.full.max(1);
+        let blocks = match self.blocks {
+            Blocks::These(blocks) => blocks,
+            Blocks::AsNeeded => size.div_ceil(self.threads as usize).clamp(1, full as usize) as u32,
+            Blocks::Resident => full.saturating_sub(capacity.spare) / size.max(1) as u32,
+        };
+        (blocks.max(1), self.threads)
     }
 }
 
@@ -133,9 +162,12 @@ mod tests {
     #[test]
     fn launches_fill_the_gpu_and_no_more() {
         let source = CudaSource::new("file", "entry", "text").threads(128);
-        assert_eq!(source.dimensions(0, 100), (1, 128));
-        assert_eq!(source.dimensions(129, 100), (2, 128));
-        assert_eq!(source.dimensions(1 << 40, 100), (100, 128));
-        assert_eq!(source.blocks(7).dimensions(1, 100), (7, 128));
+        let capacity = Capacity { full: 100, spare: 4 };
+        assert_eq!(source.dimensions(0, capacity), (1, 128));
+        assert_eq!(source.dimensions(129, capacity), (2, 128));
+        assert_eq!(source.dimensions(1 << 40, capacity), (100, 128));
+        assert_eq!(source.clone().resident().dimensions(1, capacity), (96, 128));
+        assert_eq!(source.clone().resident().dimensions(5, capacity), (19, 128));
+        assert_eq!(source.blocks(7).dimensions(1, capacity), (7, 128));
     }
 }

@@ -54,7 +54,7 @@ pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use location::{Location, NvLinks};
 pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
-pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, Value, Write};
+pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{Download, HostData, Stream, StreamKind};
 pub use topology::{LinkKind, Topology};

@@ -71,6 +71,16 @@ pub struct Write<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct Shared<T>(PhantomData<T>);
 
+/// One buffer for each device, which kernels of all of them use at once; the twin
+/// sees a `&[Atomic]` for each. At most [`SharedSet::MOST`].
+#[derive(Debug)]
+pub struct SharedSet<T>(PhantomData<T>);
+
+impl<T> SharedSet<T> {
+    /// Buffers at most.
+    pub const MOST: usize = 16;
+}
+
 /// A value; the twin sees it.
 #[derive(Debug)]
 pub struct Value<T>(PhantomData<T>);
@@ -117,6 +127,27 @@ impl<T: AtomicPod> Parameter for Shared<T> {
         // SAFETY: in range and aligned, same size; whatever runs beside this
         // operation uses the same atomics.
         unsafe { std::slice::from_raw_parts(items, bound.0.len::<T>()) }
+    }
+}
+
+impl<T: AtomicPod> Parameter for SharedSet<T> {
+    type Bound = Vec<Bound>;
+    type View<'a> = Vec<&'a [T::Atomic]>;
+
+    fn write(bound: &Vec<Bound>, to: &mut ArgumentWriter) {
+        to.structure(|to| {
+            for place in 0..SharedSet::<T>::MOST {
+                match bound.get(place) {
+                    Some(bound) => Shared::<T>::write(bound, to),
+                    None => to.span(std::ptr::null_mut(), 0),
+                }
+            }
+        });
+    }
+
+    unsafe fn view(bound: &Vec<Bound>) -> Vec<&[T::Atomic]> {
+        // SAFETY: the caller's promise covers every buffer.
+        bound.iter().map(|bound| unsafe { Shared::<T>::view(bound) }).collect()
     }
 }
 
@@ -167,6 +198,14 @@ impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation(), AccessKind::Shared);
         Ok(Bound(Place::new::<T>(self.allocation(), &(0..self.len()))))
+    }
+}
+
+/// Buffers beyond [`SharedSet::MOST`] are left out.
+impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
+    fn bind(self, accesses: &mut Accesses) -> Result<Vec<Bound>> {
+        let buffers = self.iter().take(SharedSet::<T>::MOST);
+        buffers.map(|buffer| Argument::<Shared<T>>::bind(*buffer, accesses)).collect()
     }
 }
 

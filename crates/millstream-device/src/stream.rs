@@ -29,6 +29,9 @@ pub enum StreamKind {
     HighPriority,
     /// Copies.
     Copy,
+    /// Kernels that wait for kernels on other devices: up to eight at once on one
+    /// GPU, none of which waits for another's stream.
+    Gang,
 }
 
 impl fmt::Display for StreamKind {
@@ -37,6 +40,7 @@ impl fmt::Display for StreamKind {
             StreamKind::Compute => "compute",
             StreamKind::HighPriority => "high priority",
             StreamKind::Copy => "copy",
+            StreamKind::Gang => "gang",
         })
     }
 }

@@ -1,6 +1,9 @@
 //! The runtime environment of a program \[G §4, Table 1\].
 
 use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::lock::{Mutex, OwnedMutexGuard};
 
 use millstream_device::{Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology};
 
@@ -37,6 +40,9 @@ impl Devices {
 #[derive(Clone, Debug)]
 pub struct Context {
     devices: DeviceSet,
+    /// Held by whoever runs kernels that wait for each other: two such gangs at once
+    /// might each hold what the other needs to start.
+    gang: Arc<Mutex<()>>,
 }
 
 impl Context {
@@ -64,6 +70,15 @@ impl Context {
     /// What went wrong when the devices were opened and only costs time.
     pub fn warnings(&self) -> &[String] {
         self.devices.warnings()
+    }
+
+    /// Waits until no other gang runs on these devices: a set of kernels that wait for
+    /// each other, which must all have started. The permit ends when it is dropped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn gang_permit(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.gang).lock_owned().await
     }
 
     /// The layer below.
@@ -163,6 +178,7 @@ impl ContextBuilder {
     /// devices.
     pub fn build(self) -> Result<Context> {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
-        Ok(Context { devices: self.devices.devices(list).open()? })
+        let devices = self.devices.devices(list).open()?;
+        Ok(Context { devices, gang: Arc::default() })
     }
 }

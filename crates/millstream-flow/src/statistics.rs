@@ -20,7 +20,8 @@ pub struct LinkStatistics {
 }
 
 impl LinkStatistics {
-    pub(crate) fn new(from: String, to: String) -> LinkStatistics {
+    /// No traffic yet.
+    pub fn new(from: String, to: String) -> LinkStatistics {
         LinkStatistics {
             from,
             to,

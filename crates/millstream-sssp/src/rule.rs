@@ -115,42 +115,15 @@ impl Rule for RealDistances {
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn source<R: Rule, V: Value>() -> Option<CudaSource> {
-        let cuda = Relaxation::<R, V>::cuda();
-        cuda.map(|cuda| cuda.kernel::<Relaxation<R, V>>("process"))
+    fn sources<R: Rule, V: Value>() -> impl Iterator<Item = CudaSource> {
+        let cuda = Relaxation::<R, V>::cuda().into_iter();
+        cuda.flat_map(|cuda| {
+            [cuda.kernel::<Relaxation<R, V>>("process"), cuda.fused::<Relaxation<R, V>>()]
+        })
     }
-    let sources = [
-        source::<IntegerDistances, u32>(),
-        source::<IntegerDistances, u64>(),
-        source::<RealDistances, u32>(),
-        source::<RealDistances, u64>(),
-    ];
-    sources.into_iter().flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sums_that_are_too_long_are_too_far() {
-        let integer = |distance, weight| IntegerDistances::extended(distance, &[weight], 0);
-        assert_eq!(integer(3, 4), 7);
-        assert_eq!(integer(u32::MAX - 3, 1), u32::MAX - 2);
-        assert_eq!(integer(u32::MAX - 3, 9), IntegerDistances::TOO_FAR);
-        assert_eq!(integer(IntegerDistances::TOO_FAR, 0), IntegerDistances::TOO_FAR);
-        let real =
-            |distance: f32, weight| RealDistances::extended(distance.to_bits(), &[weight], 0);
-        assert_eq!(real(0.25, 0.5), 0.75f32.to_bits());
-        assert_eq!(real(f32::MAX, f32::MAX), RealDistances::TOO_FAR);
-        assert_eq!(real(0.0, -0.0), 0);
-    }
-
-    #[test]
-    fn cutoffs_are_not_exceeded() {
-        assert_eq!(IntegerDistances::limit(7.9), 7);
-        assert_eq!(IntegerDistances::limit(1e30), IntegerDistances::TOO_FAR - 1);
-        assert!(f64::from(f32::from_bits(RealDistances::limit(0.1))) <= 0.1);
-        assert_eq!(RealDistances::limit(f64::INFINITY), f32::MAX.to_bits());
-    }
+    sources::<IntegerDistances, u32>()
+        .chain(sources::<IntegerDistances, u64>())
+        .chain(sources::<RealDistances, u32>())
+        .chain(sources::<RealDistances, u64>())
+        .collect()
 }

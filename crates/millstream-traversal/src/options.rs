@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_flow::Context;
-use millstream_worklist::{DistributedWorklist, Program, Routing};
+use millstream_worklist::{DistributedWorklist, Program, Routing, Worker};
 
 /// How an algorithm's worklist runs; the answer does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,10 @@ pub struct WorklistOptions {
     pub buffers: usize,
     /// Entries of each queue; `None` for a device's share of the vertices.
     pub queue_entries: Option<usize>,
-    /// Vertices that one kernel processes at most.
+    /// Vertices that one kernel processes at most, if the host drives.
     pub batch: u32,
+    /// Who drives the worklist.
+    pub worker: Worker,
 }
 
 impl Default for WorklistOptions {
@@ -32,6 +34,7 @@ impl Default for WorklistOptions {
             buffers: 2,
             queue_entries: None,
             batch: 1 << 18,
+            worker: Worker::Auto,
         }
     }
 }
@@ -49,7 +52,8 @@ impl WorklistOptions {
             .routing(self.routing)
             .packet_bytes(self.packet_bytes)
             .buffers(self.buffers)
-            .batch(self.batch);
+            .batch(self.batch)
+            .worker(self.worker);
         match self.queue_entries {
             Some(entries) => worklist.queue_entries(entries),
             None => worklist,

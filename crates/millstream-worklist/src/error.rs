@@ -38,6 +38,12 @@ pub enum Error {
         /// Items asked for.
         items: usize,
     },
+    /// The fused worker was asked for where it cannot run.
+    #[error("the fused worker cannot run: {reason}; let the host drive the worklist")]
+    NotFused {
+        /// What it would need.
+        reason: &'static str,
+    },
     /// Direct routing for a program without owners.
     #[error("direct routing needs a program that says who owns item {item}")]
     NoOwner {

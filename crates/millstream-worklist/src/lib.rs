@@ -3,11 +3,14 @@
 //! ring or directly, with soft priorities and exact termination (Ben-Nun et al.,
 //! *Groute*, ACM TOPC 7(3), art. 18, 2020).
 //!
-//! This is the host-driven worklist: splitting, packing, filtering and queueing
-//! are kernels on the owning device; the host sees counters and moves packets.
+//! There are two ways to run it. Driven by the host: splitting, packing, filtering
+//! and queueing are kernels on the owning device, the host sees counters and moves
+//! packets; on any devices. Fused \[G §5.2\]: persistent kernels do all of it among
+//! themselves; on GPUs that are peers.
 
 mod coordinator;
 mod error;
+mod fused;
 mod kernels;
 mod notify;
 mod program;
@@ -20,7 +23,7 @@ mod termination;
 mod worklist;
 
 pub use error::{Error, Result};
-pub use program::{CudaProgram, Flags, Here, Program, Routing};
+pub use program::{CudaProgram, Flags, Here, Program, Routing, Worker};
 pub use statistics::{DeviceStatistics, WorklistStatistics};
 #[cfg(feature = "seeded-faults")]
 pub use sync::seed_count_after_publish;

@@ -30,6 +30,20 @@ pub enum Routing {
     Auto,
 }
 
+/// Who drives a worklist \[G §5.2\].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Worker {
+    /// Kernels that stay on the devices and do everything among themselves: GPUs
+    /// that are all peers, for programs with CUDA C++.
+    Fused,
+    /// The host, which launches kernels for batches and moves packets over links:
+    /// on any devices.
+    HostDriven,
+    /// Fused where that is possible, and queues have room for everything.
+    #[default]
+    Auto,
+}
+
 /// Where a callback runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Here {
@@ -64,6 +78,20 @@ impl CudaProgram {
              \"a packet in CUDA C++ and in Rust\");\n\
              MILLSTREAM_WORKLIST(TheProgram)\n"
         )
+    }
+
+    /// The kernel of the fused worker; `fused.cuh` is among the headers.
+    pub fn fused<P: Program>(&self) -> CudaSource {
+        let CudaProgram { file, text, class } = self;
+        let packet_bytes = size_of::<P::Packet>();
+        let source = format!(
+            "#line 1 \"{file}\"\n{text}\n#line 1 \"fused.cu\"\n#include \"fused.cuh\"\n\
+             using TheProgram = {class};\n\
+             static_assert(sizeof(TheProgram::Packet) == {packet_bytes}, \
+             \"a packet in CUDA C++ and in Rust\");\n\
+             MILLSTREAM_FUSED(TheProgram)\n"
+        );
+        CudaSource::generated(*file, "fused", source).resident()
     }
 
     /// Kernel `entry` of a program, to be compiled without running it.

@@ -21,7 +21,7 @@ use crate::worklist::{Ends, WorklistDevice};
 /// Drives one device: a worker, a receiver for each input, a sender for each
 /// outbox \[G Fig. 9\], as tasks that wait for each other's signals.
 pub(crate) struct Solver<P: Program> {
-    pub(crate) device: WorklistDevice<P>,
+    pub(crate) device: Arc<WorklistDevice<P>>,
     pub(crate) host: Device,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) place: usize,

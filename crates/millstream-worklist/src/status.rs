@@ -30,9 +30,21 @@ pub(crate) const PASSED_ALONE: u64 = 1;
 /// A fault: an item is passed on, but its owner is here, or nobody.
 pub(crate) const PASSED_TO_NOBODY: u64 = 2;
 
+/// A fault of the fused worker: queue `item` has no room.
+const QUEUE_FULL: u64 = 3;
+/// A fault of the fused worker: nothing has changed for long.
+const STALLED: u64 = 4;
+/// A fault of the fused worker: too few blocks run at once, `item` of them.
+const TOO_FEW_BLOCKS: u64 = 5;
+
 /// Words of a device with so many outboxes.
 pub(crate) const fn words(outboxes: usize) -> usize {
-    OUTBOX_NEWS + outboxes
+    outbox_traffic(outboxes, outboxes)
+}
+
+/// Of the fused worker: the packets sent from an outbox, and after them the items.
+pub(crate) const fn outbox_traffic(outboxes: usize, outbox: usize) -> usize {
+    OUTBOX_NEWS + outboxes + 2 * outbox
 }
 
 /// The fault in its word, in words.
@@ -42,6 +54,9 @@ pub(crate) fn fault_text(word: u64) -> Option<String> {
         0 => None,
         PASSED_ALONE => Some(format!("item {item} is passed on, but there is one device only")),
         PASSED_TO_NOBODY => Some(format!("item {item} is passed on, but no other device owns it")),
+        QUEUE_FULL => Some(format!("queue {item} (ready, deferred, outboxes) is full")),
+        STALLED => Some("nothing has changed for as long as the patience allows".to_string()),
+        TOO_FEW_BLOCKS => Some(format!("{item} blocks are too few for a gang")),
         fault => Some(format!("fault {fault} at item {item}")),
     }
 }

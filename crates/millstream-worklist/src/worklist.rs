@@ -2,13 +2,15 @@
 //! \[G §4.3\].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_device::SharedBuffer;
 use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::coordinator::Coordinator;
+use crate::fused::{self, Gang};
 use crate::kernels::{Kernels, OUTBOXES, QueueBuffers};
-use crate::program::{Here, Program, Routing};
+use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
 use crate::solver::Solver;
 use crate::statistics::{Counters, WorklistStatistics};
@@ -44,6 +46,8 @@ pub struct DistributedWorklist<P: Program> {
     queue_entries: Option<usize>,
     batch: u32,
     delta: Option<u32>,
+    worker: Worker,
+    patience: Duration,
 }
 
 impl<P: Program> std::fmt::Debug for DistributedWorklist<P> {
@@ -56,6 +60,7 @@ impl<P: Program> std::fmt::Debug for DistributedWorklist<P> {
             .field("queue_entries", &self.queue_entries)
             .field("batch", &self.batch)
             .field("delta", &self.delta)
+            .field("worker", &self.worker)
             .finish_non_exhaustive()
     }
 }
@@ -97,6 +102,8 @@ impl<P: Program> DistributedWorklist<P> {
             queue_entries: None,
             batch: 1 << 18,
             delta: None,
+            worker: Worker::Auto,
+            patience: Duration::from_secs(10),
         }
     }
 
@@ -138,6 +145,19 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { delta, ..self }
     }
 
+    /// Who drives it.
+    #[must_use]
+    pub fn worker(self, worker: Worker) -> DistributedWorklist<P> {
+        DistributedWorklist { worker, ..self }
+    }
+
+    /// How long a fused run may go on without any change before it fails; ten
+    /// seconds unless set.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> DistributedWorklist<P> {
+        DistributedWorklist { patience, ..self }
+    }
+
     /// Runs to the end: from the initial items `(device, item)`, whose values
     /// are already in the problems, until no item is left anywhere.
     ///
@@ -151,23 +171,19 @@ impl<P: Program> DistributedWorklist<P> {
     /// When it resolves, all kernels are over and host code comes after them.
     pub async fn run(self, initial: &[(usize, u32)]) -> Result<WorklistStatistics> {
         self.check(initial)?;
-        let is_ring = self.uses_ring();
-        let devices = self.devices(is_ring)?;
+        let (is_ring, is_fused) = (self.uses_ring(), self.is_fused()?);
+        let devices = self.devices(is_ring, is_fused)?;
         let outboxes = self.outboxes(is_ring);
         let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, self.delta));
+        let solvers = self.solvers(&devices, &coordinator, initial).await?;
+        if is_fused {
+            let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
+            let gang = Gang { context, devices, is_ring, delta, patience };
+            return gang.run(coordinator.threshold()).await;
+        }
         let graph = Graph::new(&self.context);
         let links = graph.statistics();
         let ends = self.links(&graph, is_ring)?;
-        let packet_items = self.packet_bytes / size_of::<P::Packet>().max(1);
-        let mut solvers = Vec::new();
-        for (place, device) in devices.into_iter().enumerate() {
-            let (coordinator, host) = (Arc::clone(&coordinator), self.context.host().clone());
-            let solver =
-                Solver { device, host, coordinator, place, packet_items, batch: self.batch };
-            let own = initial.iter().filter(|(device, _)| *device == place).map(|(_, item)| *item);
-            solver.insert(own.collect()).await?;
-            solvers.push(Arc::new(solver));
-        }
         for (solver, ends) in solvers.iter().zip(ends) {
             solver.spawn(&graph, ends)?;
         }
@@ -175,6 +191,39 @@ impl<P: Program> DistributedWorklist<P> {
         graph.run(async { Ok::<_, millstream_flow::Error>(()) }).await?;
         let devices = coordinator.counters.iter().map(Counters::statistics).collect();
         Ok(WorklistStatistics { devices, links: links.links() })
+    }
+
+    /// One for each device, with its initial items queued.
+    async fn solvers(
+        &self,
+        devices: &[Arc<WorklistDevice<P>>],
+        coordinator: &Arc<Coordinator>,
+        initial: &[(usize, u32)],
+    ) -> Result<Vec<Arc<Solver<P>>>> {
+        let packet_items = self.packet_bytes / size_of::<P::Packet>().max(1);
+        let mut solvers = Vec::new();
+        for (place, device) in devices.iter().enumerate() {
+            let (device, coordinator) = (Arc::clone(device), Arc::clone(coordinator));
+            let (host, batch) = (self.context.host().clone(), self.batch);
+            let solver = Solver { device, host, coordinator, place, packet_items, batch };
+            let own = initial.iter().filter(|(device, _)| *device == place).map(|(_, item)| *item);
+            solver.insert(own.collect()).await?;
+            solvers.push(Arc::new(solver));
+        }
+        Ok(solvers)
+    }
+
+    fn is_fused(&self) -> Result<bool> {
+        let is_possible = fused::is_possible::<P>(&self.context);
+        match self.worker {
+            Worker::HostDriven => Ok(false),
+            // Its queues never overflow: who wants small ones wants the other.
+            Worker::Auto => Ok(is_possible && self.queue_entries.is_none()),
+            Worker::Fused if is_possible => Ok(true),
+            Worker::Fused => Err(Error::NotFused {
+                reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
+            }),
+        }
     }
 
     fn check(&self, initial: &[(usize, u32)]) -> Result<()> {
@@ -213,7 +262,7 @@ impl<P: Program> DistributedWorklist<P> {
         if is_ring { others.min(1) } else { others }
     }
 
-    fn devices(&self, is_ring: bool) -> Result<Vec<WorklistDevice<P>>> {
+    fn devices(&self, is_ring: bool, is_fused: bool) -> Result<Vec<Arc<WorklistDevice<P>>>> {
         let order = self.context.topology().ring_order();
         let count = self.context.devices().len();
         let share = self.items / count.max(1);
@@ -223,8 +272,13 @@ impl<P: Program> DistributedWorklist<P> {
         devices
             .map(|(place, (device, problem))| {
                 let next = is_ring.then(|| next_in(&order, place)).flatten();
-                // Room for all threads of a GPU at once saves them a look each.
-                let least = if device.is_gpu() { share + (1 << 19) } else { share.max(1024) };
+                // Room for all threads of a GPU at once saves them a look each; a fused
+                // run has no other way to queue than an entry.
+                let least = match (is_fused, device.is_gpu()) {
+                    (true, _) => self.items + (1 << 19),
+                    (false, true) => share + (1 << 19),
+                    (false, false) => share.max(1024),
+                };
                 let entries = self.queue_entries.unwrap_or(least).max(1).next_power_of_two();
                 let queue_buffers = QueueBuffers {
                     bits: device.shared(queues * bit_words(self.items))?,
@@ -232,14 +286,14 @@ impl<P: Program> DistributedWorklist<P> {
                     control: device.shared(queues * CONTROL_WORDS)?,
                 };
                 let here = Here { device: place, devices: count, next };
-                Ok(WorklistDevice {
+                Ok(Arc::new(WorklistDevice {
                     device: device.clone(),
                     problem: Arc::clone(problem),
                     kernels: Kernels::new(&self.program, here),
                     here,
                     queues: queue_buffers,
                     status: device.shared(status::words(outboxes))?,
-                })
+                }))
             })
             .collect()
     }

@@ -15,7 +15,7 @@ use millstream::device::{
 use millstream::flow::{Buffers, Context, Counter, Devices, Graph, first_available, scatter};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, reference, validate};
-use millstream::worklist::Routing;
+use millstream::worklist::{Routing, Worker};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -23,6 +23,7 @@ mod algorithms;
 mod child;
 mod command;
 mod faults;
+mod fused;
 mod large;
 mod links;
 mod litmus;
@@ -331,6 +332,14 @@ fn a_message_larger_than_all_buffers() {
     }
 }
 
+/// Every way to run a worklist: fused where that is possible.
+const WAYS: [(Routing, Worker); 4] = [
+    (Routing::Ring, Worker::HostDriven),
+    (Routing::Direct, Worker::HostDriven),
+    (Routing::Ring, Worker::Auto),
+    (Routing::Direct, Worker::Auto),
+];
+
 /// BFS with these options, verified against the reference; how long it ran.
 fn search(
     context: &Context,
@@ -372,13 +381,14 @@ fn bfs_whatever_the_options() {
     ];
     for (name, graph) in &graphs {
         let busiest = millstream::graph::source::max_degree(graph).unwrap();
-        for routing in [Routing::Ring, Routing::Direct] {
+        for (routing, worker) in WAYS {
             let mut base = BfsOptions::default();
-            base.routing = routing;
+            (base.routing, base.worker) = (routing, worker);
             let case = |change: &dyn Fn(&mut BfsOptions), what: &str| {
                 let mut options = base;
                 change(&mut options);
-                search(&context, graph, &[busiest], options, &format!("{name} {routing:?} {what}"));
+                let what = format!("{name} {routing:?} {worker:?} {what}");
+                search(&context, graph, &[busiest], options, &what);
             };
             case(&|_| {}, "as usual");
             case(&|options| options.predecessors = true, "with predecessors");
@@ -401,14 +411,14 @@ fn bfs_of_small_graphs() {
     let context = context();
     let graph = generate::kron(7, 8, &GenerateOptions::default()).unwrap();
     let busiest = millstream::graph::source::max_degree(&graph).unwrap();
-    for routing in [Routing::Ring, Routing::Direct] {
+    for (routing, worker) in WAYS {
         for predecessors in [false, true] {
             let mut options = BfsOptions::default();
-            options.routing = routing;
+            (options.routing, options.worker) = (routing, worker);
             options.predecessors = predecessors;
             options.packet_bytes = 256;
-            options.queue_entries = Some(32);
-            let what = format!("small {routing:?}, predecessors {predecessors}");
+            options.queue_entries = (worker == Worker::HostDriven).then_some(32);
+            let what = format!("small {routing:?} {worker:?}, predecessors {predecessors}");
             search(&context, &graph, &[busiest], options, &what);
         }
     }
@@ -423,10 +433,10 @@ fn bfs_on_larger_graphs() {
         ("road 700", generate::road(700, 700, generate::KEEP_PERMILLE, &options).unwrap()),
     ] {
         let busiest = millstream::graph::source::max_degree(&graph).unwrap();
-        for routing in [Routing::Ring, Routing::Direct] {
+        for (routing, worker) in WAYS {
             let mut options = BfsOptions::default();
-            options.routing = routing;
-            let what = format!("{name} {routing:?}");
+            (options.routing, options.worker) = (routing, worker);
+            let what = format!("{name} {routing:?} {worker:?}");
             let time = search(&context, &graph, &[busiest], options, &what);
             println!("{what}: {:.3} ms", time.as_secs_f64() * 1e3);
         }

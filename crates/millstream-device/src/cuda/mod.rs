@@ -53,6 +53,7 @@ use crate::{Error, Result};
 const COMPUTE: usize = 4;
 const HIGH_PRIORITY: usize = 2;
 const COPY: usize = 4;
+const GANG: usize = 8;
 
 /// A GPU in use.
 pub(crate) struct Gpu {
@@ -61,7 +62,10 @@ pub(crate) struct Gpu {
     compute: Vec<Arc<Lane>>,
     high_priority: Vec<Arc<Lane>>,
     copy: Vec<Arc<Lane>>,
+    gang: Vec<Arc<Lane>>,
     next: AtomicUsize,
+    /// Of the gang's lanes: those of a gang must be different ones.
+    next_of_gang: AtomicUsize,
     /// GPUs whose memory its kernels reach.
     peers: OnceLock<Vec<usize>>,
 }
@@ -75,19 +79,20 @@ impl std::fmt::Debug for Gpu {
 impl Gpu {
     /// A stream of its own order.
     pub(crate) fn stream(&self, kind: StreamKind) -> Result<CudaStream> {
-        let lanes = match kind {
-            StreamKind::Compute => &self.compute,
-            StreamKind::HighPriority => &self.high_priority,
-            StreamKind::Copy => &self.copy,
+        let (lanes, next) = match kind {
+            StreamKind::Compute => (&self.compute, &self.next),
+            StreamKind::HighPriority => (&self.high_priority, &self.next),
+            StreamKind::Copy => (&self.copy, &self.next),
+            StreamKind::Gang => (&self.gang, &self.next_of_gang),
         };
         // Relaxed: any lane will do.
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let turn = next.fetch_add(1, Ordering::Relaxed);
         let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]));
         stream.check().map(|()| stream)
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
-        [&self.compute, &self.high_priority, &self.copy].into_iter().flatten()
+        [&self.compute, &self.high_priority, &self.copy, &self.gang].into_iter().flatten()
     }
 
     /// Zeroed memory; `None` if there is not enough.
@@ -220,7 +225,9 @@ fn open_gpu(
         compute: lanes(StreamKind::Compute, 0, COMPUTE)?,
         high_priority: lanes(StreamKind::HighPriority, COMPUTE, HIGH_PRIORITY)?,
         copy: lanes(StreamKind::Copy, COMPUTE + HIGH_PRIORITY, COPY)?,
+        gang: lanes(StreamKind::Gang, COMPUTE + HIGH_PRIORITY + COPY, GANG)?,
         next: AtomicUsize::new(0),
+        next_of_gang: AtomicUsize::new(0),
         peers: OnceLock::new(),
     }))
 }

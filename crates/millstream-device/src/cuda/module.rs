@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::compile::compile;
 use super::lane::LaneStream;
-use crate::cuda_source::CudaSource;
+use crate::cuda_source::{Capacity, CudaSource};
 use crate::layout::ArgumentWriter;
 use crate::{Error, Result};
 
@@ -38,8 +38,7 @@ impl Modules {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function {
     function: CUfunction,
-    /// Blocks that fill the GPU.
-    full: u32,
+    capacity: Capacity,
 }
 
 // SAFETY: driver handles may be used from any thread.
@@ -75,14 +74,16 @@ impl LaneStream<'_> {
         }
         check_parameters(function, arguments).map_err(signature)?;
         let mut blocks = 0;
-        let threads = source.dimensions(1, 1).1 as i32;
+        let (_, threads) = source.dimensions(1, Capacity { full: 1, spare: 0 });
+        let threads = threads as i32;
         // SAFETY: a function of this context.
         let answer = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads, 0)
         };
         context.check(answer, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
-        let full = u32::try_from(blocks).unwrap_or(1).max(1) * context.multiprocessors;
-        Ok(Function { function, full })
+        let blocks = u32::try_from(blocks).unwrap_or(1).max(1);
+        let capacity = Capacity { full: blocks * context.multiprocessors, spare: blocks * 2 };
+        Ok(Function { function, capacity })
     }
 
     fn module(&self, source: &CudaSource) -> Result<CUmodule> {
@@ -111,7 +112,7 @@ impl LaneStream<'_> {
         let base = bytes.as_mut_ptr();
         let mut pointers: Vec<*mut c_void> =
             places.iter().map(|(start, _)| base.wrapping_add(*start).cast()).collect();
-        let (blocks, threads) = source.dimensions(size, function.full);
+        let (blocks, threads) = source.dimensions(size, function.capacity);
         // SAFETY: the function's parameters have the sizes of the arguments, which
         // the call copies; what they point to is held until the stream has passed,
         // and the ledger has ordered its uses. What the kernel does with it is the

@@ -1,0 +1,266 @@
+//! The fused worker \[G §5.2\]: a gang of persistent kernels, one a device, that run
+//! the worklist among themselves; the host starts them and can stop them. The
+//! kernels' side is `fused.cuh`; the protocol is in `FUSED.md`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    Event, Kernel, KernelFault, LinkKind, Shared, SharedBuffer, SharedSet, StreamKind, Value,
+};
+use millstream_flow::{Context, LinkStatistics};
+
+use crate::kernels::{Common, CommonArgument, Place, SCRATCH_WORDS};
+use crate::program::Program;
+use crate::statistics::{COUNTERS, Counter, Counters, DeviceStatistics, WorklistStatistics};
+use crate::status::{self, FAULT, fault_text};
+use crate::worklist::WorklistDevice;
+use crate::{Error, Result};
+
+/// Devices of a gang at most: those of one GPU have a stream each.
+const MOST_DEVICES: usize = 8;
+/// Packets of a peer ring.
+const SLOTS: u32 = 64;
+/// Items of a packet: one for each thread of the block that sends it.
+const SLOT_ITEMS: u32 = 256;
+/// Words of a device's gang memory: state, threshold, epoch, and two of its own.
+const GANG_WORDS: usize = 16;
+const GANG_THRESHOLD: usize = 1;
+/// Words in the host's memory.
+const HOST_OPEN: usize = 0;
+const HOST_STOP: usize = 1;
+
+/// What the kernel takes beside [`Common`]: of all devices the status, the gang's
+/// words, the inboxes and the credits; the host's words; settings.
+type Signature<P> = (
+    Common<P>,
+    SharedSet<u64>,
+    SharedSet<u32>,
+    SharedSet<u32>,
+    SharedSet<u32>,
+    Shared<u32>,
+    Value<GangSettings>,
+);
+
+/// How a gang runs, as kernels take it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct GangSettings {
+    patience_ns: u64,
+    delta: u32,
+    threshold: u32,
+    slots: u32,
+    slot_items: u32,
+    previous: u32,
+    padding: u32,
+}
+
+/// Whether the fused worker can run on these devices.
+pub(crate) fn is_possible<P: Program>(context: &Context) -> bool {
+    let devices = context.devices();
+    P::cuda().is_some()
+        && devices.iter().all(|device| device.is_gpu())
+        && (1..=MOST_DEVICES).contains(&devices.len())
+        && context.topology().all_peers()
+}
+
+/// A gang whose memory is there and whose initial items are queued.
+pub(crate) struct Gang<P: Program> {
+    pub(crate) context: Context,
+    pub(crate) devices: Vec<Arc<WorklistDevice<P>>>,
+    pub(crate) is_ring: bool,
+    pub(crate) delta: Option<u32>,
+    pub(crate) patience: Duration,
+}
+
+/// Memory of all devices that their kernels share.
+struct Memory {
+    words: Vec<SharedBuffer<u32>>,
+    inboxes: Vec<SharedBuffer<u32>>,
+    credits: Vec<SharedBuffer<u32>>,
+    reports: Vec<SharedBuffer<u64>>,
+    host: StopOnDrop,
+}
+
+/// Ends the kernels of a gang, if they have not ended, when nobody waits for them.
+struct StopOnDrop(SharedBuffer<u32>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.store(HOST_STOP, 1);
+    }
+}
+
+impl<P: Program> Gang<P> {
+    /// Runs to the end, `threshold` being the first one.
+    pub(crate) async fn run(self, threshold: u32) -> Result<WorklistStatistics> {
+        // Everything is allocated before: nothing may wait for a device that waits
+        // for another's kernel to start.
+        let memory = self.memory(threshold).await?;
+        let _permit = self.context.gang_permit().await;
+        let events = self.launch(&memory, threshold)?;
+        memory.host.0.store(HOST_OPEN, 1)?;
+        for event in &events {
+            event.completed().await?;
+        }
+        self.results(&memory)
+    }
+
+    /// Inboxes of a device, and outboxes.
+    fn boxes(&self) -> usize {
+        let others = self.devices.len() - 1;
+        if self.is_ring { others.min(1) } else { others }
+    }
+
+    async fn memory(&self, threshold: u32) -> Result<Memory> {
+        let boxes = self.boxes();
+        // Slots have two words each; see `SlotWords`.
+        let ring_words = SLOTS as usize * (2 + SLOT_ITEMS as usize * size_of::<P::Packet>() / 4);
+        let host = self.context.host();
+        let mut memory = Memory {
+            words: Vec::new(),
+            inboxes: Vec::new(),
+            credits: Vec::new(),
+            reports: Vec::new(),
+            host: StopOnDrop(host.shared(2)?),
+        };
+        for member in &self.devices {
+            let device = &member.device;
+            let words = device.shared(GANG_WORDS)?;
+            let stream = device.stream()?;
+            let first: Arc<[u32]> = Arc::new([threshold]);
+            stream.upload_shared(first, &words, GANG_THRESHOLD..GANG_THRESHOLD + 1)?;
+            stream.record()?.completed().await?;
+            memory.words.push(words);
+            memory.inboxes.push(device.shared((boxes * ring_words).max(1))?);
+            memory.credits.push(device.shared((boxes * 2).max(1))?);
+            memory.reports.push(host.shared(member.status.len())?);
+        }
+        Ok(memory)
+    }
+
+    fn launch(&self, memory: &Memory, threshold: u32) -> Result<Vec<Event>> {
+        let statuses: Vec<_> = self.devices.iter().map(|device| &device.status).collect();
+        let words: Vec<_> = memory.words.iter().collect();
+        let inboxes: Vec<_> = memory.inboxes.iter().collect();
+        let credits: Vec<_> = memory.credits.iter().collect();
+        let kernel = kernel::<P>()?;
+        let mut scratches = Vec::new();
+        for member in &self.devices {
+            scratches.push(member.device.shared(SCRATCH_WORDS)?);
+        }
+        let mut events = Vec::new();
+        for (place, member) in self.devices.iter().enumerate() {
+            let stream = member.device.stream_of(StreamKind::Gang)?;
+            let common: CommonArgument<'_, P> = CommonArgument {
+                problem: &member.problem,
+                queues: &member.queues,
+                status: &member.status,
+                scratch: &scratches[place],
+                report: &memory.reports[place],
+                place: Place::new(&member.here),
+            };
+            let settings = self.settings(place, threshold);
+            let (statuses, words) = (&statuses[..], &words[..]);
+            let (inboxes, credits) = (&inboxes[..], &credits[..]);
+            let arguments = (common, statuses, words, inboxes, credits, &memory.host.0, settings);
+            kernel.launch(&stream, self.sharers(place), arguments)?;
+            events.push(stream.record()?);
+        }
+        Ok(events)
+    }
+
+    fn settings(&self, place: usize, threshold: u32) -> GangSettings {
+        let previous = self.devices.iter().position(|device| device.here.next == Some(place));
+        GangSettings {
+            patience_ns: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
+            delta: self.delta.unwrap_or(0),
+            threshold,
+            slots: SLOTS,
+            slot_items: SLOT_ITEMS,
+            previous: previous.unwrap_or(0) as u32,
+            padding: 0,
+        }
+    }
+
+    /// Devices on the same GPU.
+    fn sharers(&self, place: usize) -> usize {
+        let topology = self.context.topology();
+        let here = |other: &usize| topology.link(place, *other) == LinkKind::Memory;
+        (0..self.devices.len()).filter(|other| *other == place || here(other)).count()
+    }
+
+    /// What the kernels have counted, or why they have ended.
+    fn results(&self, memory: &Memory) -> Result<WorklistStatistics> {
+        let mut statistics = WorklistStatistics::default();
+        for (place, report) in memory.reports.iter().enumerate() {
+            if let Some(message) = fault_text(report.load(FAULT)?) {
+                let message = format!("{message}; {}", self.counters(memory)?);
+                return Err(Error::from(millstream_device::Error::KernelFailed {
+                    kernel: "the fused worklist's".into(),
+                    device: self.devices[place].device.name(),
+                    message: message.into(),
+                }));
+            }
+            statistics.devices.push(device_statistics(report)?);
+            statistics.links.extend(self.links(place, report)?);
+        }
+        Ok(statistics)
+    }
+
+    fn links(&self, place: usize, report: &SharedBuffer<u64>) -> Result<Vec<LinkStatistics>> {
+        let member = &self.devices[place];
+        let mut links = Vec::new();
+        for outbox in 0..self.boxes() {
+            let to = match member.here.next {
+                Some(next) => next,
+                None => outbox + usize::from(outbox >= place),
+            };
+            let at = status::outbox_traffic(self.boxes(), outbox);
+            let (packets, items) = (report.load(at)?, report.load(at + 1)?);
+            let mut link =
+                LinkStatistics::new(member.device.name(), self.devices[to].device.name());
+            (link.packets, link.bytes) = (packets, items * size_of::<P::Packet>() as u64);
+            // Of one the size is not known, but what it is at most.
+            link.largest_packet_bytes =
+                link.bytes.min(u64::from(SLOT_ITEMS) * size_of::<P::Packet>() as u64);
+            links.push(link);
+        }
+        Ok(links)
+    }
+
+    /// Where every counter stands, for an error.
+    fn counters(&self, memory: &Memory) -> Result<String> {
+        let mut text = Vec::new();
+        for (member, report) in self.devices.iter().zip(&memory.reports) {
+            let [produced, consumed, deferred_in, deferred_out] =
+                [Counter::Produced, Counter::Consumed, Counter::DeferredIn, Counter::DeferredOut]
+                    .map(|counter| report.load(counter as usize));
+            text.push(format!(
+                "{}: {} produced, {} consumed, {} deferred, {} of them brought back",
+                member.device, produced?, consumed?, deferred_in?, deferred_out?
+            ));
+        }
+        Ok(text.join("; "))
+    }
+}
+
+fn device_statistics(report: &SharedBuffer<u64>) -> Result<DeviceStatistics> {
+    let words: millstream_device::Result<Vec<u64>> =
+        (0..COUNTERS).map(|place| report.load(place)).collect();
+    let counters = Counters::default();
+    counters.update(words?.into_iter());
+    Ok(counters.statistics())
+}
+
+/// The kernel of a program. It has no twin: host devices are driven by the host.
+fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
+    let Some(cuda) = P::cuda() else {
+        return Err(Error::NotFused { reason: "the program has no CUDA C++" });
+    };
+    let no_twin = |_: &_, _: <Signature<P> as millstream_device::Parameter>::View<'_>| {
+        Err(KernelFault::new("the fused worker runs on GPUs only"))
+    };
+    Ok(Kernel::from_closure("fused", no_twin).with_cuda(cuda.fused::<P>()))
+}
