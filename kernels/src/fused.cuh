@@ -16,7 +16,19 @@ namespace millstream {
 
 // Words of a device's gang memory. The first three are written by the leader, the
 // service block of device 0, on every device.
-enum GangWord { gang_state, gang_threshold, gang_epoch, undefer_end, undefer_left, gang_words };
+enum GangWord {
+    gang_state,
+    gang_threshold,
+    gang_epoch,
+    // Deferred entries being brought back: the first one, how many have not been
+    // looked at, and in two words how many have been taken, and of how many.
+    undefer_first,
+    undefer_left,
+    undefer_padding,
+    undefer_taken,
+    undefer_all,
+    gang_words
+};
 
 enum GangState : u32 { waiting_to_start, running, stopped };
 
@@ -169,16 +181,23 @@ struct Gang {
         if (now == epoch) return epoch;
         const Queue deferred = Worklist<Program, true>::queue_of(common, deferred_queue);
         const u32 end = load_relaxed_gpu(deferred.control + Queue::tail);
-        const u32 left = end - load_relaxed_gpu(deferred.control + Queue::head);
-        if (left == 0) {
+        const u32 first = load_relaxed_gpu(deferred.control + Queue::head);
+        if (first == end) {
             // Release: pairs with the leader's look.
             fetch_add_release_sys(&common.status[consumed], u64(1));
         } else {
-            store_relaxed_gpu(&words[here()][undefer_left], left);
-            // Release: pairs with the acquire in `work`.
-            store_release_gpu(&words[here()][undefer_end], end);
+            store_relaxed_gpu(deferred.control + Queue::head, end);
+            store_relaxed_gpu(&words[here()][undefer_first], first);
+            store_relaxed_gpu(&words[here()][undefer_left], end - first);
+            // Release: pairs with the acquire in `bring_back`.
+            store_release_gpu(undefer(), u64(end - first) << 32);
         }
         return now;
+    }
+
+    // Taken, and all in the upper half: one word, so that a ticket is of its epoch.
+    __device__ u64* undefer() const {
+        return reinterpret_cast<u64*>(&words[here()][undefer_taken]);
     }
 
     // The service block of device 0: looks for the end, and raises the threshold.
@@ -286,13 +305,14 @@ struct Gang {
     __device__ void send(Worklist<Program, true>& worklist, u32 outbox) const {
         __shared__ alignas(16) unsigned char memory[most_slot_items * sizeof(Packet)];
         Packet* const packets = reinterpret_cast<Packet*>(memory);
-        __shared__ u32 first, taken, packed;
+        __shared__ u32 taken, packed;
         __shared__ bool ends;
         const OpenQueue queue{worklist.queue(outbox_queues + outbox)};
         PeerRing<Packet> to = ring(here(), destination(outbox));
-        for (;;) {
+        for (u32 first = 0;;) {
             if (threadIdx.x == 0) {
-                taken = queue.take(settings.slot_items, queue.tail(), &first);
+                const u32 there = queue.tail() - first;
+                taken = there < settings.slot_items ? there : settings.slot_items;
                 packed = 0;
                 ends = state() == stopped;
             }
@@ -305,6 +325,7 @@ struct Gang {
                         Program::pack(common.problem, common.here, item);
                 }
             }
+            first += taken;
             __syncthreads();
             const u32 items = packed;
             while (items > 0 && !to.try_send(packets, items)) {
@@ -323,67 +344,84 @@ struct Gang {
         }
     }
 
-    // All other blocks: process what is ready, else bring back what is deferred.
+    // All other blocks, warp by warp: process what is ready, else bring back what is
+    // deferred. Lanes hold tickets of the ready queue.
     __device__ void work(Worklist<Program, true>& worklist) const {
-        __shared__ u32 first, taken, left_end;
-        __shared__ bool ends;
         const OpenQueue ready{worklist.queue(ready_queue)};
-        const OpenQueue deferred{worklist.queue(deferred_queue)};
-        const u32 workers = gridDim.x - 1 - 2 * boxes();
+        const u32 workers = (gridDim.x - 1 - 2 * boxes()) * (blockDim.x / 32);
+        bool holds = false;
+        u32 position = 0;
         for (u32 idle = 0;;) {
-            if (threadIdx.x == 0) {
-                ends = state() == stopped;
-                const u32 tail = ready.tail();
-                taken = ready.take(share(tail - ready.head(), workers), tail, &first);
-                left_end = 0;
-                if (taken == 0) {
-                    // Acquire: pairs with `follow`; the threshold is before it.
-                    const u32 end = load_acquire_gpu(&words[here()][undefer_end]);
-                    taken = deferred.take(share(end - deferred.head(), workers), end, &first);
-                    left_end = taken;
-                }
+            draw(ready, workers, &holds, &position);
+            // Three loads under way at once.
+            const u32 entry = holds ? ready.look(position) : 0;
+            const u64 deferred = load_relaxed_gpu(undefer());
+            const u32 state = word(gang_state);
+            const bool came = entry != 0;
+            if (__any_sync(~0u, came)) {
+                // Nobody raises the threshold while somebody has work untold.
+                if (idle > 0) worklist.threshold = word(gang_threshold);
+                if (came) ready.empty(position);
+                holds = holds && !came;
+                worklist.process(came, entry - 1);
+                idle = 0;
+                continue;
             }
-            __syncthreads();
-            if (ends) return;
-            const u32 items = taken;
-            const bool brings_back = left_end != 0;
-            if (items > 0) {
-                worklist.threshold = word(gang_threshold);
-                // Neighbours in the queue go to different warps.
-                const u32 at = lane() * (block_threads / 32) + threadIdx.x / 32;
-                const bool is_item = at < items;
-                const OpenQueue& queue = brings_back ? deferred : ready;
-                const u32 item = is_item ? queue.queue.entry(first + at) : 0;
-                if (brings_back) {
-                    worklist.undefer(is_item, item);
-                } else {
-                    worklist.process(is_item, item);
-                }
-                worklist.tell();
-            }
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                if (brings_back) brought_back(items);
-                idle = items > 0 ? 0 : idle + 1;
-                if (idle > 8) __nanosleep(idle > 64 ? 400 : 50);
-            }
+            if (idle == 0) worklist.tell();
+            if (bring_back(worklist, deferred)) continue;
+            if (__any_sync(~0u, state == stopped)) return;
+            if (++idle > 256) __nanosleep(100);
         }
     }
 
-    // One thread: so many deferred items have been looked at.
-    __device__ void brought_back(u32 items) const {
-        u32* const left = &words[here()][undefer_left];
-        if (fetch_add_acq_rel_gpu(left, 0u - items) == items) {
+    // Gives tickets to lanes without: one to a warp, more when there is a backlog.
+    __device__ void draw(const OpenQueue& ready, u32 workers, bool* holds, u32* position) const {
+        if (__all_sync(~0u, *holds || lane() > 0) && __any_sync(~0u, *holds)) return;
+        u32 wanted = 0;
+        if (lane() == 0) {
+            const int backlog = ready.backlog();
+            const u32 share = backlog > 0 ? u32(backlog) / workers + 1 : 1;
+            wanted = share < 32 ? share : 32;
+        }
+        wanted = __shfl_sync(~0u, wanted, 0);
+        const u32 without = __ballot_sync(~0u, !*holds && lane() < wanted);
+        if (without == 0) return;
+        u32 base = 0;
+        if (lane() == 0) base = ready.draw(__popc(without));
+        base = __shfl_sync(~0u, base, 0);
+        if (without >> lane() & 1) {
+            *position = base + __popc(without & ((1u << lane()) - 1));
+            *holds = true;
+        }
+    }
+
+    // A warp: looks at some deferred items, if there are any to be brought back, as
+    // the words `seen` say.
+    __device__ bool bring_back(Worklist<Program, true>& worklist, u64 seen) const {
+        u32 taken = 0;
+        u32 count = 0;
+        if (lane() == 0 && u32(seen) < u32(seen >> 32)) {
+            // Acquire: pairs with `follow`; the threshold is before it.
+            const u64 word = fetch_add_acq_rel_gpu(undefer(), u64(32));
+            taken = u32(word);
+            const u32 all = u32(word >> 32);
+            if (taken < all) count = all - taken < 32 ? all - taken : 32;
+        }
+        count = __shfl_sync(~0u, count, 0);
+        if (count == 0) return false;
+        taken = __shfl_sync(~0u, taken, 0);
+        const Queue deferred = worklist.queue(deferred_queue);
+        const u32 first = word(undefer_first) + taken;
+        const bool is_item = lane() < count;
+        worklist.threshold = word(gang_threshold);
+        worklist.undefer(is_item, is_item ? deferred.entry(first + lane()) : 0);
+        worklist.tell();
+        // The last one to look ends what the leader has counted.
+        if (lane() == 0 &&
+            fetch_add_acq_rel_gpu(&words[here()][undefer_left], 0u - count) == count) {
             fetch_add_release_sys(&common.status[consumed], u64(1));
         }
-    }
-
-    // What a block takes of so many entries: enough for each warp to have one.
-    __device__ static u32 share(u32 entries, u32 workers) {
-        if (int(entries) <= 0) return 0;
-        const u32 equal = entries / workers;
-        const u32 least = block_threads / 32;
-        return equal < least ? least : equal < block_threads ? equal : block_threads;
+        return true;
     }
 
     __device__ static u64 sum(u64 value) {

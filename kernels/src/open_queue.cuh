@@ -1,6 +1,10 @@
-// The queue of the fused worker: as `queue.cuh`, in the same memory, but many blocks
-// take from it while others put, and nothing overflows. It has an entry for every
-// item whose bit is set, and room for all of them beside all threads.
+// The queue of the fused worker: as `queue.cuh`, in the same memory, but many warps
+// take from it while others put. Whoever wants items draws tickets, positions of its
+// own, and looks there until an entry appears: nobody contends for one.
+//
+// Nothing overflows: an item has an entry for each time its bit was set, and there is
+// room for all items beside all threads. Only deferred items leave entries behind
+// when they are processed before their turn.
 #pragma once
 
 #include "queue.cuh"
@@ -21,16 +25,17 @@ struct OpenQueue {
         u32 base = 0;
         if (lane() == leader) {
             base = fetch_add_relaxed_gpu(queue.control + Queue::tail, u32(__popc(news)));
-            const u32 head = load_relaxed_gpu(queue.control + Queue::head);
-            *full = base + __popc(news) - head > queue.capacity;
         }
         base = __shfl_sync(group, base, leader);
-        const bool has_room = __ballot_sync(group, *full) == 0;
-        if (is_new && has_room) {
-            const u32 position = base + __popc(news & ((1u << lane()) - 1));
-            u32* const place = queue.entries + (position & (queue.capacity - 1));
-            // Whoever took the entry a lap ago is about to empty it.
-            while (load_relaxed_gpu(place) != 0) {
+        if (is_new) {
+            u32* const place = entry(base + __popc(news & ((1u << lane()) - 1)));
+            // Whoever has the ticket of a lap ago is about to empty it, unless it is of
+            // this lap: items that are queued again and again without a turn.
+            for (u32 looks = 0; load_relaxed_gpu(place) != 0; ++looks) {
+                if (looks == most_looks) {
+                    *full = true;
+                    return true;
+                }
             }
             // Relaxed: the bit publishes the value, the entry says where it is.
             store_relaxed_gpu(place, item + 1);
@@ -38,27 +43,29 @@ struct OpenQueue {
         return is_new;
     }
 
-    // One thread. Takes up to `most` entries before position `end` for itself or its
-    // block: from `*first` on. Each must be read with `Queue::entry`.
-    __device__ u32 take(u32 most, u32 end, u32* first) const {
-        u32 from = load_relaxed_gpu(queue.control + Queue::head);
-        for (;;) {
-            const int left = int(end - from);
-            if (left <= 0) return 0;
-            const u32 count = u32(left) < most ? u32(left) : most;
-            // Relaxed: entries speak for themselves.
-            const u32 before =
-                compare_exchange_relaxed_gpu(queue.control + Queue::head, from, from + count);
-            if (before == from) {
-                *first = from;
-                return count;
-            }
-            from = before;
-        }
+    // Draws tickets: positions from the answer on.
+    __device__ u32 draw(u32 count) const {
+        return fetch_add_relaxed_gpu(queue.control + Queue::head, count);
     }
+
+    // The item that has come to a position, plus one; 0 as long as none has.
+    __device__ u32 look(u32 position) const { return load_relaxed_gpu(entry(position)); }
+
+    // Empties a position whose item has come.
+    __device__ void empty(u32 position) const { store_relaxed_gpu(entry(position), u32(0)); }
+
+    // Entries that nobody has a ticket for; less than 0 if tickets wait.
+    __device__ int backlog() const { return int(tail() - head()); }
 
     __device__ u32 head() const { return load_relaxed_gpu(queue.control + Queue::head); }
     __device__ u32 tail() const { return load_relaxed_gpu(queue.control + Queue::tail); }
+
+   private:
+    static constexpr u32 most_looks = 1 << 20;
+
+    __device__ u32* entry(u32 position) const {
+        return queue.entries + (position & (queue.capacity - 1));
+    }
 };
 
 }  // namespace millstream

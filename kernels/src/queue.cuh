@@ -57,6 +57,11 @@ struct Queue {
         return fetch_and_acq_rel_gpu(bits + item / 32, ~mask) & mask;
     }
 
+    // Whether an item is queued; whoever queues it meanwhile sees to it.
+    __device__ bool has(u32 item) const {
+        return load_relaxed_gpu(bits + item / 32) >> (item & 31) & 1;
+    }
+
     // Puts a claimed item back for a later sweep.
     __device__ void put_back(u32 item) const {
         fetch_or_acq_rel_gpu(bits + item / 32, 1u << (item & 31));

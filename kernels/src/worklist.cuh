@@ -100,6 +100,8 @@ struct Worklist {
     Tally& tally;
     // Items of a higher priority value are deferred.
     u32 threshold;
+    // Fused: what this warp has counted as produced in advance.
+    u32 credit = 0;
     // Counts of this thread.
     u32 count[counters];
 
@@ -150,15 +152,25 @@ struct Worklist {
     }
 
     // Fused: tells what the lanes of a warp have counted since, after whatever they
-    // produced was counted.
+    // produced was counted; what was counted in advance and not needed goes back.
     __device__ void tell() {
-        const u32 done = __reduce_add_sync(~0u, count[consumed]);
+        const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
         const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
-        count[consumed] = count[deferred_in] = 0;
+        count[consumed] = count[deferred_in] = credit = 0;
         if (lane() != 0) return;
         // Release: pairs with the acquire of whoever looks for the end.
         if (in > 0) fetch_add_release_sys(&common.status[deferred_in], u64(in));
         if (done > 0) fetch_add_release_sys(&common.status[consumed], u64(done));
+    }
+
+    // Fused: counts what a warp may produce, before it does; some in advance.
+    __device__ void produce(u32 most) {
+        if (credit < most) {
+            const u32 more = most < 256 ? 256 : most;
+            count_now(produced, more);
+            credit += more;
+        }
+        credit -= most;
     }
 
     __device__ SharedArcs<typename Program::State> shared_arcs() const {
@@ -169,9 +181,11 @@ struct Worklist {
 
     // Makes an item ready, or defers it. The lanes of a warp call this together.
     __device__ void keep(bool selected, u32 item) {
-        const u32 priority = selected ? Program::priority(common.problem, item) : 0;
-        defer(selected && priority > threshold, item, priority);
-        selected = selected && priority <= threshold;
+        if (threshold != ~0u) {
+            const u32 priority = selected ? Program::priority(common.problem, item) : 0;
+            defer(selected && priority > threshold, item, priority);
+            selected = selected && priority <= threshold;
+        }
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
         if (!push(ready_queue, group, item)) count[consumed] += 1;
@@ -256,7 +270,7 @@ struct Worklist {
         if constexpr (is_fused) {
             // One is counted with the arc.
             const u32 more = __reduce_add_sync(~0u, copies > 1 ? copies - 1 : 0);
-            if (more > 0) count_now(produced, more);
+            if (more > 0) produce(more);
             count[consumed] += selected && copies == 0;
         } else {
             // The host believes counts only between kernels: they may follow.
@@ -267,17 +281,20 @@ struct Worklist {
     // Processes ready items up to the threshold, one for each lane of a warp.
     __device__ void process(bool is_item, u32 item) {
         bool runs = is_item && queue(ready_queue).claim(item);
-        const u32 priority = runs ? Program::priority(common.problem, item) : 0;
-        const bool defers = runs && priority > threshold;
-        defer(defers, item, priority);
-        runs = runs && !defers;
+        if (threshold != ~0u) {
+            const u32 priority = runs ? Program::priority(common.problem, item) : 0;
+            const bool defers = runs && priority > threshold;
+            defer(defers, item, priority);
+            runs = runs && !defers;
+        }
         u64 first = 0;
         u64 last = 0;
         typename Program::State state{};
         if (runs) {
             // Whatever was deferred of this item is processed with it, and before
             // its value is read.
-            if (queue(deferred_queue).claim(item)) {
+            // A look first: few are.
+            if (queue(deferred_queue).has(item) && queue(deferred_queue).claim(item)) {
                 if (is_fused) {
                     fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
                 } else {
@@ -306,7 +323,7 @@ struct Worklist {
         }
         const u32 total = __shfl_sync(~0u, end, 31);
         // Every arc may produce an item; those that do not are consumed at once.
-        if (is_fused && total > 0) count_now(produced, total);
+        if (is_fused && total > 0) produce(total);
         for (u32 base = 0; base < total; base += 32) {
             const u32 at = base + lane();
             // The item whose arcs end after `at`.
@@ -353,7 +370,7 @@ struct Worklist {
         // The packet's own count goes on with one of its successors.
         if constexpr (is_fused) {
             const u32 more = __reduce_add_sync(~0u, u32(keeps && passes));
-            if (more > 0) count_now(produced, more);
+            if (more > 0) produce(more);
         } else {
             count[produced] += keeps && passes;
         }

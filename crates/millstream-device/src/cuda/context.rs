@@ -31,7 +31,13 @@ pub(crate) struct GpuContext {
     /// Events that nobody uses.
     events: Mutex<Vec<NativeHandle>>,
     pub(super) modules: Modules,
+    /// Where host devices copy; created by the first who does.
+    copies: Mutex<Option<CopyStream>>,
 }
+
+/// A driver's stream for copies that a thread waits for.
+#[derive(Clone, Copy)]
+struct CopyStream(sys::CUstream);
 
 /// A driver's event.
 #[derive(Clone, Copy)]
@@ -89,7 +95,41 @@ impl GpuContext {
             poison: Arc::clone(poison),
             events: Mutex::new(Vec::new()),
             modules: Modules::default(),
+            copies: Mutex::new(None),
         }))
+    }
+
+    /// Copies, and waits for that without holding the driver's locks: others may have
+    /// to submit what some stream of this GPU waits for, and the driver's own waiting
+    /// copy would hold them up.
+    ///
+    /// # Safety
+    /// Both places are this long, and nothing conflicts with the copy.
+    pub(super) unsafe fn copy_now(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        let mut copies = self.copies.lock();
+        self.bind()?;
+        let stream = match *copies {
+            Some(CopyStream(stream)) => stream,
+            None => {
+                let mut stream = std::ptr::null_mut();
+                let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+                // SAFETY: the context is current; destroyed with it.
+                let answer = unsafe { sys::cuStreamCreate(&mut stream, flags) };
+                self.check(answer, "cuStreamCreate")?;
+                *copies = Some(CopyStream(stream));
+                stream
+            }
+        };
+        // SAFETY: the caller's promise; a live stream of this context.
+        let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, stream) };
+        self.check(answer, "cuMemcpyAsync")?;
+        loop {
+            // SAFETY: a live stream of the current context.
+            match unsafe { sys::cuStreamQuery(stream) } {
+                CUresult::CUDA_ERROR_NOT_READY => std::thread::yield_now(),
+                answer => return self.check(answer, "cuMemcpyAsync"),
+            }
+        }
     }
 
     /// Makes this the calling thread's context.
@@ -203,6 +243,10 @@ impl Drop for GpuContext {
             let _ = unsafe { sys::cuEventDestroy_v2(event.0) };
         }
         self.modules.unload();
+        if let Some(CopyStream(stream)) = *self.copies.get_mut() {
+            // SAFETY: a stream of this context that nobody uses any more.
+            let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
+        }
         // SAFETY: retained once by this.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }

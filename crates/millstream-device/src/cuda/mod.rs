@@ -267,9 +267,7 @@ pub(crate) fn copy_now(from: &Place, to: &Place) -> Result<()> {
     let Some(context) = owner else {
         return Ok(());
     };
-    context.bind()?;
     let (target, source) = (to.address() as u64, from.address() as u64);
     // SAFETY: the ledger has ordered the copy, and the caller holds both places.
-    let answer = unsafe { sys::cuMemcpy(target, source, from.bytes()) };
-    context.check(answer, "cuMemcpy")
+    unsafe { context.copy_now(target, source, from.bytes()) }
 }
