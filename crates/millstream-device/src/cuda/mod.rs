@@ -26,8 +26,6 @@ mod words;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use cudarc::driver::sys;
-
 pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
 pub(crate) use driver::count;
