@@ -43,7 +43,7 @@ impl Default for BfsOptions {
             routing: Routing::Auto,
             depth_limit: UNREACHED,
             predecessors: false,
-            delta: Some(1),
+            delta: Some(32),
             halo_filter: true,
             packet_bytes: 1 << 18,
             buffers: 2,

@@ -103,7 +103,7 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     options.buffers = arguments.packets.buffers;
     options.worker = arguments.packets.worker();
     options.delta = match arguments.delta.as_str() {
-        "auto" => Some(1),
+        "auto" => BfsOptions::default().delta,
         delta => match delta.parse() {
             Ok(delta) if delta > 0 => Some(delta),
             _ => return Err(Error::Usage(format!("delta {delta:?} is neither auto nor positive"))),

@@ -10,7 +10,9 @@ use crate::Result;
 
 /// Bytes from one word to the next: a cache line each.
 const STRIDE: usize = 64;
-const WORDS: usize = 64;
+/// Words of a page: more than streams ever wait for at once, since the driver may
+/// wait for all streams before it gives another page.
+const WORDS: usize = 4096;
 
 /// Words that nobody uses.
 #[derive(Debug)]
