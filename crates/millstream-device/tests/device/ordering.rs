@@ -165,10 +165,12 @@ fn a_callbacks_panic_stays_its_own() {
     on_both(|set| {
         let stream = set.devices()[0].stream().unwrap();
         let mut buffer = stream.uploaded(vec![0_u32]).unwrap();
+        // Slow: a callback of an event that is complete runs here.
+        slow_add().launch(&stream, 1, (&mut buffer,)).unwrap();
         let event = stream.record().unwrap();
         event.on_complete(|_| panic!("a callback's panic, which the test asks for"));
         ADD_ONE.launch(&stream, 1, (&mut buffer,)).unwrap();
-        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [1]);
+        assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [2]);
     });
 }
 
