@@ -70,7 +70,7 @@ struct Gang {
     // Inboxes of a device, and outboxes. Alone there is no ring.
     __device__ u32 boxes() const { return is_ring() ? 1 : devices() - 1; }
 
-    __device__ u32 word(GangWord word) const { return load_relaxed_gpu(&words[here()][word]); }
+    __device__ u32 word(GangWord word) const { return load_relaxed_sys(&words[here()][word]); }
 
     // Acquire: pairs with the leader's release.
     __device__ u32 state() const { return load_acquire_sys(&words[here()][gang_state]); }
@@ -319,10 +319,10 @@ struct Gang {
             __syncthreads();
             if (ends) return;
             if (threadIdx.x < taken) {
-                const u32 item = queue.queue.entry(first + threadIdx.x);
-                if (queue.queue.claim(item)) {
+                const u32 entry = take(queue, first + threadIdx.x);
+                if (entry != 0 && queue.queue.claim(entry - 1)) {
                     packets[atomicAdd(&packed, 1)] =
-                        Program::pack(common.problem, common.here, item);
+                        Program::pack(common.problem, common.here, entry - 1);
                 }
             }
             first += taken;
@@ -358,6 +358,7 @@ struct Gang {
             const u64 deferred = load_relaxed_gpu(undefer());
             const u32 state = word(gang_state);
             const bool came = entry != 0;
+            if (__any_sync(~0u, state == stopped)) return;
             if (__any_sync(~0u, came)) {
                 // Nobody raises the threshold while somebody has work untold.
                 if (idle > 0) worklist.threshold = word(gang_threshold);
@@ -368,8 +369,11 @@ struct Gang {
                 continue;
             }
             if (idle == 0) worklist.tell();
-            if (bring_back(worklist, deferred)) continue;
-            if (__any_sync(~0u, state == stopped)) return;
+            // It leaves nothing untold either.
+            if (bring_back(worklist, deferred)) {
+                idle = 1;
+                continue;
+            }
             if (++idle > 256) __nanosleep(100);
         }
     }
@@ -410,11 +414,13 @@ struct Gang {
         count = __shfl_sync(~0u, count, 0);
         if (count == 0) return false;
         taken = __shfl_sync(~0u, taken, 0);
-        const Queue deferred = worklist.queue(deferred_queue);
+        // What the first lane has acquired, all have.
+        __syncwarp();
+        const OpenQueue deferred{worklist.queue(deferred_queue)};
         const u32 first = word(undefer_first) + taken;
-        const bool is_item = lane() < count;
         worklist.threshold = word(gang_threshold);
-        worklist.undefer(is_item, is_item ? deferred.entry(first + lane()) : 0);
+        const u32 entry = lane() < count ? take(deferred, first + lane()) : 0;
+        worklist.undefer(entry != 0, entry - 1);
         worklist.tell();
         // The last one to look ends what the leader has counted.
         if (lane() == 0 &&
@@ -422,6 +428,17 @@ struct Gang {
             fetch_add_release_sys(&common.status[consumed], u64(1));
         }
         return true;
+    }
+
+    // Empties an entry that has been reserved: whoever did is about to write it. The
+    // item plus one; 0 only if the gang has stopped.
+    __device__ u32 take(const OpenQueue& queue, u32 position) const {
+        u32 entry;
+        while ((entry = queue.look(position)) == 0) {
+            if (word(gang_state) == stopped) return 0;
+        }
+        queue.empty(position);
+        return entry;
     }
 
     __device__ static u64 sum(u64 value) {

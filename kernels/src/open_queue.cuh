@@ -2,6 +2,10 @@
 // take from it while others put. Whoever wants items draws tickets, positions of its
 // own, and looks there until an entry appears: nobody contends for one.
 //
+// An entry says of which lap it is: the upper bits of its position lie above its item,
+// whose number is smaller than the capacity. So who holds a ticket for the next lap
+// leaves it alone.
+//
 // Nothing overflows: an item has an entry for each time its bit was set, and there is
 // room for all items beside all threads. Only deferred items leave entries behind
 // when they are processed before their turn.
@@ -28,17 +32,18 @@ struct OpenQueue {
         }
         base = __shfl_sync(group, base, leader);
         if (is_new) {
-            u32* const place = entry(base + __popc(news & ((1u << lane()) - 1)));
-            // Whoever has the ticket of a lap ago is about to empty it, unless it is of
-            // this lap: items that are queued again and again without a turn.
-            for (u32 looks = 0; load_relaxed_gpu(place) != 0; ++looks) {
+            const u32 position = base + __popc(news & ((1u << lane()) - 1));
+            // Whoever has the ticket of a lap ago is about to empty it, unless nobody
+            // has: items that are queued again and again without a turn.
+            // Relaxed: the bit publishes the value, the entry says where it is.
+            for (u32 looks = 0; compare_exchange_relaxed_gpu(entry(position), 0u,
+                                                             lap(position) | (item + 1)) != 0;
+                 ++looks) {
                 if (looks == most_looks) {
                     *full = true;
                     return true;
                 }
             }
-            // Relaxed: the bit publishes the value, the entry says where it is.
-            store_relaxed_gpu(place, item + 1);
         }
         return is_new;
     }
@@ -49,7 +54,10 @@ struct OpenQueue {
     }
 
     // The item that has come to a position, plus one; 0 as long as none has.
-    __device__ u32 look(u32 position) const { return load_relaxed_gpu(entry(position)); }
+    __device__ u32 look(u32 position) const {
+        const u32 item = load_relaxed_gpu(entry(position)) ^ lap(position);
+        return item < queue.capacity ? item : 0;
+    }
 
     // Empties a position whose item has come.
     __device__ void empty(u32 position) const { store_relaxed_gpu(entry(position), u32(0)); }
@@ -62,6 +70,8 @@ struct OpenQueue {
 
    private:
     static constexpr u32 most_looks = 1 << 20;
+
+    __device__ u32 lap(u32 position) const { return position & ~(queue.capacity - 1); }
 
     __device__ u32* entry(u32 position) const {
         return queue.entries + (position & (queue.capacity - 1));

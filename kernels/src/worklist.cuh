@@ -157,6 +157,8 @@ struct Worklist {
         const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
         const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
         count[consumed] = count[deferred_in] = credit = 0;
+        // What all lanes have done is before what the first one tells.
+        __syncwarp();
         if (lane() != 0) return;
         // Release: pairs with the acquire of whoever looks for the end.
         if (in > 0) fetch_add_release_sys(&common.status[deferred_in], u64(in));
@@ -206,9 +208,10 @@ struct Worklist {
     // A priority up to the threshold is from before the threshold rose.
     __device__ void lower_deferred(u64 priority) const {
         u64* const word = &common.status[lowest_deferred];
-        u64 known = load_relaxed_gpu(word);
+        // All devices: a leader reads it from another one.
+        u64 known = load_relaxed_sys(word);
         while (known <= threshold || priority < known) {
-            const u64 before = compare_exchange_relaxed_gpu(word, known, priority);
+            const u64 before = compare_exchange_relaxed_sys(word, known, priority);
             if (before == known) return;
             known = before;
         }
