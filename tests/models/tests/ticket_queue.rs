@@ -1,0 +1,212 @@
+//! The open queue of the fused worker, step by step as in
+//! `kernels/src/open_queue.cuh`, under every interleaving.
+//!
+//! | here | there |
+//! |---|---|
+//! | `reserve`: bit | `OpenQueue::push`, `fetch_or_acq_rel_gpu(queue.bits ...)` |
+//! | `reserve`: position | `OpenQueue::push`, `fetch_add_relaxed_gpu(... tail ...)` |
+//! | `write` | `OpenQueue::push`, one turn of the loop around `compare_exchange_relaxed_gpu` |
+//! | `draw`, `lap`, `look` | `OpenQueue::draw`, `lap`, `look` |
+//! | `take`: look, empty | `Gang::work`: `ready.look`, `ready.empty` |
+//! | `take`: claim | `Queue::claim`, called by `Worklist::process` |
+//!
+//! There an item is smaller than the capacity; here the ring is smaller, so that
+//! producers come around while entries are full.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ops::Range;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+use millstream_models::{fails_with, holds, is_seeded};
+
+#[derive(Clone, Copy)]
+enum Fault {
+    OverwriteEntries,
+    LookThenWrite,
+    IgnoreLaps,
+}
+
+fn seeded(fault: Fault) -> bool {
+    is_seeded(fault as usize)
+}
+
+const CAPACITY: u32 = 2;
+const ITEMS: u32 = 3;
+/// Bits of an entry for an item plus one; the lap is above them.
+const ITEM_BITS: u32 = 8;
+
+struct OpenQueue {
+    bits: AtomicU32,
+    entries: [AtomicU32; CAPACITY as usize],
+    head: AtomicU32,
+    tail: AtomicU32,
+    values: [AtomicU32; ITEMS as usize],
+    processed: AtomicU32,
+}
+
+impl OpenQueue {
+    /// Empty, `first` being the next position.
+    fn new(first: u32) -> Arc<OpenQueue> {
+        Arc::new(OpenQueue {
+            bits: AtomicU32::new(0),
+            entries: [0; CAPACITY as usize].map(AtomicU32::new),
+            head: AtomicU32::new(first),
+            tail: AtomicU32::new(first),
+            values: [0; ITEMS as usize].map(AtomicU32::new),
+            processed: AtomicU32::new(0),
+        })
+    }
+
+    fn entry(&self, position: u32) -> &AtomicU32 {
+        &self.entries[(position % CAPACITY) as usize]
+    }
+
+    fn lap(position: u32) -> u32 {
+        (position / CAPACITY) << ITEM_BITS
+    }
+
+    /// Queues an item as far as its position, which is to be written there.
+    fn reserve(&self, item: u32) -> Reserved {
+        self.values[item as usize].store(item + 1, Ordering::Relaxed);
+        assert_eq!(self.bits.fetch_or(1 << item, Ordering::AcqRel) >> item & 1, 0);
+        Reserved { item, position: self.tail.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Writes an entry, unless the place is full.
+    fn write(&self, reserved: &Reserved) -> bool {
+        let Reserved { item, position } = *reserved;
+        let (place, entry) = (self.entry(position), OpenQueue::lap(position) | (item + 1));
+        if seeded(Fault::OverwriteEntries) || seeded(Fault::LookThenWrite) {
+            let writes = seeded(Fault::OverwriteEntries) || place.load(Ordering::Relaxed) == 0;
+            if writes {
+                place.store(entry, Ordering::Relaxed);
+            }
+            return writes;
+        }
+        place.compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    fn draw(&self) -> u32 {
+        self.head.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The item that has come to a position, plus one; 0 as long as none has.
+    fn look(&self, position: u32) -> u32 {
+        let entry = self.entry(position).load(Ordering::Relaxed);
+        if seeded(Fault::IgnoreLaps) {
+            return entry & ((1 << ITEM_BITS) - 1);
+        }
+        let item = entry ^ OpenQueue::lap(position);
+        if item < 1 << ITEM_BITS { item } else { 0 }
+    }
+
+    /// Takes and processes the item that has come to a position, if one has.
+    fn take(&self, position: u32) -> bool {
+        let entry = self.look(position);
+        if entry == 0 {
+            return false;
+        }
+        let item = entry - 1;
+        self.entry(position).store(0, Ordering::Relaxed);
+        if self.bits.fetch_and(!(1 << item), Ordering::AcqRel) >> item & 1 == 1 {
+            assert_eq!(self.values[item as usize].load(Ordering::Relaxed), item + 1);
+            self.processed.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Pushes items; those that found no place in the end.
+    fn produce(&self, items: Range<u32>) -> Vec<Reserved> {
+        items.map(|item| self.reserve(item)).filter(|reserved| !self.write(reserved)).collect()
+    }
+
+    /// Draws tickets, and looks at each twice; those to whose position nothing has come.
+    fn consume(&self, tickets: usize) -> Vec<u32> {
+        let mut tickets: Vec<_> = (0..tickets).map(|_| self.draw()).collect();
+        (0..2).for_each(|_| tickets.retain(|&position| !self.take(position)));
+        tickets
+    }
+
+    /// Goes on alone with what was left, as long as it leads anywhere.
+    fn finish(&self, mut reserved: Vec<Reserved>, mut tickets: Vec<u32>) {
+        for _ in 0..ITEMS {
+            tickets.retain(|&position| !self.take(position));
+            reserved.retain(|reserved| !self.write(reserved));
+        }
+        tickets.retain(|&position| !self.take(position));
+        assert!(reserved.is_empty() && tickets.is_empty(), "somebody waits for ever");
+        assert_eq!(self.processed.load(Ordering::Relaxed), ITEMS, "an item is lost");
+        assert_eq!(self.bits.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// An item whose entry is not written yet.
+struct Reserved {
+    item: u32,
+    position: u32,
+}
+
+/// Three items, two entries: one consumer has two tickets and the other one, in
+/// whatever order they draw. Nobody waits, so that loom sees an end of every
+/// interleaving.
+fn two_consumers(first: u32) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let queue = OpenQueue::new(first);
+        let consumers = [2, 1].map(|tickets| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || queue.consume(tickets))
+        });
+        let reserved = queue.produce(0..ITEMS);
+        let tickets = consumers.map(|thread| thread.join().unwrap()).concat();
+        queue.finish(reserved, tickets);
+    }
+}
+
+/// Two producers, of which one may be a lap ahead of the other.
+fn two_producers() {
+    let queue = OpenQueue::new(0);
+    let other = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || queue.produce(0..2))
+    };
+    let consumer = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || queue.consume(ITEMS as usize))
+    };
+    let mut reserved = queue.produce(2..ITEMS);
+    reserved.extend(other.join().unwrap());
+    queue.finish(reserved, consumer.join().unwrap());
+}
+
+#[test]
+fn every_item_is_taken_once() {
+    holds(two_consumers(0));
+}
+
+#[test]
+fn positions_wrap_around_with_their_laps() {
+    holds(two_consumers((CAPACITY << (32 - ITEM_BITS)) - 1));
+}
+
+#[test]
+fn producers_wait_for_entries() {
+    holds(two_producers);
+}
+
+#[test]
+fn writing_a_full_entry_is_caught() {
+    fails_with(Fault::OverwriteEntries as usize, two_consumers(0));
+}
+
+#[test]
+fn looking_and_then_writing_is_caught() {
+    fails_with(Fault::LookThenWrite as usize, two_producers);
+}
+
+#[test]
+fn taking_the_entry_of_another_lap_is_caught() {
+    fails_with(Fault::IgnoreLaps as usize, two_consumers(0));
+}
