@@ -44,7 +44,7 @@ enum WorkerOption {
     Fused,
     /// The host, kernel by kernel.
     Host,
-    /// Fused where all devices are GPUs that reach each other.
+    /// Fused where all devices are on one GPU.
     Auto,
 }
 
