@@ -65,12 +65,6 @@ pub(crate) fn is_possible<P: Program>(context: &Context) -> bool {
         && context.topology().all_peers()
 }
 
-/// Whether all devices share one memory.
-pub(crate) fn is_one_gpu(context: &Context) -> bool {
-    let topology = context.topology();
-    (0..context.devices().len()).all(|place| topology.link(0, place) == LinkKind::Memory)
-}
-
 /// A gang whose memory is there and whose initial items are queued.
 pub(crate) struct Gang<P: Program> {
     pub(crate) context: Context,

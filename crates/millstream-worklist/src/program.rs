@@ -38,11 +38,8 @@ pub enum Worker {
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
     /// on any devices.
-    HostDriven,
-    /// Fused where that is possible and all devices are on one GPU, which is where
-    /// it has been measured; else driven by the host.
     #[default]
-    Auto,
+    HostDriven,
 }
 
 /// Where a callback runs.

@@ -102,7 +102,7 @@ impl<P: Program> DistributedWorklist<P> {
             queue_entries: None,
             batch: 1 << 18,
             delta: None,
-            worker: Worker::Auto,
+            worker: Worker::HostDriven,
             patience: Duration::from_secs(10),
         }
     }
@@ -146,7 +146,7 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { delta, ..self }
     }
 
-    /// Who drives it.
+    /// Who drives it; the host unless set.
     #[must_use]
     pub fn worker(self, worker: Worker) -> DistributedWorklist<P> {
         DistributedWorklist { worker, ..self }
@@ -218,11 +218,6 @@ impl<P: Program> DistributedWorklist<P> {
         let is_possible = fused::is_possible::<P>(&self.context);
         match self.worker {
             Worker::HostDriven => Ok(false),
-            // Its queues never overflow: who wants small ones wants the other.
-            Worker::Auto => {
-                let is_one_gpu = fused::is_one_gpu(&self.context);
-                Ok(is_possible && is_one_gpu && self.queue_entries.is_none())
-            }
             Worker::Fused if is_possible => Ok(true),
             Worker::Fused => Err(Error::NotFused {
                 reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
