@@ -35,8 +35,10 @@ pub const SPAN: Source = source!("span.cuh");
 pub const QUEUE: Source = source!("queue.cuh");
 /// Arcs of items that have very many, visited by all warps.
 pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
-/// The host-driven worklist's kernels (Ben-Nun et al., *Groute*, section 4.3).
+/// What a worklist's kernels do with items (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
+/// The host-driven worklist's kernels.
+pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
@@ -58,6 +60,7 @@ pub const HEADERS: &[Source] = &[
     QUEUE,
     SHARED_ARCS,
     WORKLIST,
+    HOST_DRIVEN,
     RELAXATION,
     FILTER,
     PEER_RING,

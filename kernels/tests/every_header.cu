@@ -4,7 +4,7 @@
 #include "grid.cuh"
 #include "peer_ring.cuh"
 #include "relaxation.cuh"
-#include "worklist.cuh"
+#include "host_driven.cuh"
 
 using namespace millstream;
 

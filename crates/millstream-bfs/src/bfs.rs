@@ -49,7 +49,7 @@ impl Default for BfsOptions {
             buffers: 2,
             queue_entries: None,
             batch: 1 << 18,
-            worker: Worker::Auto,
+            worker: Worker::HostDriven,
         }
     }
 }

@@ -34,18 +34,16 @@ pub(crate) struct Packets {
     #[arg(long, default_value_t = 2)]
     pub(crate) buffers: usize,
     /// Who drives the worklist.
-    #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
+    #[arg(long, value_enum, default_value_t = WorkerOption::Host)]
     worker: WorkerOption,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WorkerOption {
-    /// Kernels that stay on the GPUs.
-    Fused,
     /// The host, kernel by kernel.
     Host,
-    /// Fused where all devices are GPUs that reach each other.
-    Auto,
+    /// Kernels that stay on the GPUs, which must all reach each other.
+    Fused,
 }
 
 impl Packets {
@@ -57,9 +55,8 @@ impl Packets {
 
     pub(crate) fn worker(&self) -> Worker {
         match self.worker {
-            WorkerOption::Fused => Worker::Fused,
             WorkerOption::Host => Worker::HostDriven,
-            WorkerOption::Auto => Worker::Auto,
+            WorkerOption::Fused => Worker::Fused,
         }
     }
 }

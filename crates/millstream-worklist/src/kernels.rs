@@ -327,7 +327,7 @@ impl<P: Program> Kernels<P> {
                 view.with_threshold(threshold).split_receive(grid, packets)
             }
         };
-        let source = P::cuda().map(|cuda| Arc::<str>::from(cuda.source(size_of::<P::Packet>())));
+        let source = P::cuda().map(|cuda| Arc::<str>::from(cuda.host_driven::<P>()));
         let cuda = CudaText { file: P::cuda().map_or("", |cuda| cuda.file), text: source };
         Kernels {
             insert: cuda.add(kernel!(program, here, insert(items: &[u32], threshold: u32))),

@@ -38,10 +38,8 @@ pub enum Worker {
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
     /// on any devices.
-    HostDriven,
-    /// Fused where that is possible, and queues have room for everything.
     #[default]
-    Auto,
+    HostDriven,
 }
 
 /// Where a callback runs.
@@ -68,35 +66,33 @@ pub struct CudaProgram {
 }
 
 impl CudaProgram {
-    /// The source of all kernels; `packet_bytes` is the size of a packet in Rust.
-    pub(crate) fn source(&self, packet_bytes: usize) -> String {
-        let CudaProgram { file, text, class } = self;
-        format!(
-            "#line 1 \"{file}\"\n{text}\n#line 1 \"worklist.cu\"\n\
-             using TheProgram = {class};\n\
-             static_assert(sizeof(TheProgram::Packet) == {packet_bytes}, \
-             \"a packet in CUDA C++ and in Rust\");\n\
-             MILLSTREAM_WORKLIST(TheProgram)\n"
-        )
+    /// The kernel of the fused worker.
+    pub fn fused<P: Program>(&self) -> CudaSource {
+        let source = self.source::<P>("fused.cuh", "MILLSTREAM_FUSED");
+        CudaSource::generated(self.file, "fused", source).resident()
     }
 
-    /// The kernel of the fused worker; `fused.cuh` is among the headers.
-    pub fn fused<P: Program>(&self) -> CudaSource {
+    /// The host-driven worklist's kernels.
+    pub(crate) fn host_driven<P: Program>(&self) -> String {
+        self.source::<P>("host_driven.cuh", "MILLSTREAM_WORKLIST")
+    }
+
+    /// The source of the kernels that a macro of a header defines.
+    fn source<P: Program>(&self, header: &str, kernels: &str) -> String {
         let CudaProgram { file, text, class } = self;
         let packet_bytes = size_of::<P::Packet>();
-        let source = format!(
-            "#line 1 \"{file}\"\n{text}\n#line 1 \"fused.cu\"\n#include \"fused.cuh\"\n\
+        format!(
+            "#line 1 \"{file}\"\n{text}\n#line 1 \"kernels.cu\"\n#include \"{header}\"\n\
              using TheProgram = {class};\n\
              static_assert(sizeof(TheProgram::Packet) == {packet_bytes}, \
              \"a packet in CUDA C++ and in Rust\");\n\
-             MILLSTREAM_FUSED(TheProgram)\n"
-        );
-        CudaSource::generated(*file, "fused", source).resident()
+             {kernels}(TheProgram)\n"
+        )
     }
 
     /// Kernel `entry` of a program, to be compiled without running it.
     pub fn kernel<P: Program>(&self, entry: &'static str) -> CudaSource {
-        CudaSource::generated(self.file, entry, self.source(size_of::<P::Packet>()))
+        CudaSource::generated(self.file, entry, self.host_driven::<P>())
     }
 }
 

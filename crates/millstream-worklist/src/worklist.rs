@@ -102,7 +102,7 @@ impl<P: Program> DistributedWorklist<P> {
             queue_entries: None,
             batch: 1 << 18,
             delta: None,
-            worker: Worker::Auto,
+            worker: Worker::HostDriven,
             patience: Duration::from_secs(10),
         }
     }
@@ -126,7 +126,8 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     /// Entries of each queue, rounded up to a power of two; a device's share of
-    /// the items unless set. Smaller queues lose nothing: they are swept.
+    /// the items unless set. Smaller queues lose nothing: they are swept. The fused
+    /// worker has room for all items.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
@@ -145,7 +146,7 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { delta, ..self }
     }
 
-    /// Who drives it.
+    /// Who drives it; the host unless set.
     #[must_use]
     pub fn worker(self, worker: Worker) -> DistributedWorklist<P> {
         DistributedWorklist { worker, ..self }
@@ -217,8 +218,6 @@ impl<P: Program> DistributedWorklist<P> {
         let is_possible = fused::is_possible::<P>(&self.context);
         match self.worker {
             Worker::HostDriven => Ok(false),
-            // Its queues never overflow: who wants small ones wants the other.
-            Worker::Auto => Ok(is_possible && self.queue_entries.is_none()),
             Worker::Fused if is_possible => Ok(true),
             Worker::Fused => Err(Error::NotFused {
                 reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
@@ -279,7 +278,8 @@ impl<P: Program> DistributedWorklist<P> {
                     (false, true) => share + (1 << 19),
                     (false, false) => share.max(1024),
                 };
-                let entries = self.queue_entries.unwrap_or(least).max(1).next_power_of_two();
+                let entries = if is_fused { None } else { self.queue_entries };
+                let entries = entries.unwrap_or(least).max(1).next_power_of_two();
                 let queue_buffers = QueueBuffers {
                     bits: device.shared(queues * bit_words(self.items))?,
                     entries: device.shared(queues * entries)?,

@@ -332,13 +332,20 @@ fn a_message_larger_than_all_buffers() {
     }
 }
 
-/// Every way to run a worklist: fused where that is possible.
-const WAYS: [(Routing, Worker); 4] = [
-    (Routing::Ring, Worker::HostDriven),
-    (Routing::Direct, Worker::HostDriven),
-    (Routing::Ring, Worker::Auto),
-    (Routing::Direct, Worker::Auto),
-];
+/// The fused worker, where it can run.
+fn fused(context: &Context) -> Worker {
+    let are_gpus = context.devices().iter().all(Device::is_gpu);
+    let is_possible = are_gpus && context.topology().all_peers() && context.devices().len() <= 8;
+    if is_possible { Worker::Fused } else { Worker::HostDriven }
+}
+
+/// Every way to run a worklist.
+fn ways(context: &Context) -> Vec<(Routing, Worker)> {
+    let mut workers = vec![Worker::HostDriven, fused(context)];
+    workers.dedup();
+    let routings = [Routing::Ring, Routing::Direct];
+    workers.into_iter().flat_map(|worker| routings.map(|routing| (routing, worker))).collect()
+}
 
 /// BFS with these options, verified against the reference; how long it ran.
 fn search(
@@ -381,7 +388,7 @@ fn bfs_whatever_the_options() {
     ];
     for (name, graph) in &graphs {
         let busiest = millstream::graph::source::max_degree(graph).unwrap();
-        for (routing, worker) in WAYS {
+        for (routing, worker) in ways(&context) {
             let mut base = BfsOptions::default();
             (base.routing, base.worker) = (routing, worker);
             let case = |change: &dyn Fn(&mut BfsOptions), what: &str| {
@@ -411,7 +418,7 @@ fn bfs_of_small_graphs() {
     let context = context();
     let graph = generate::kron(7, 8, &GenerateOptions::default()).unwrap();
     let busiest = millstream::graph::source::max_degree(&graph).unwrap();
-    for (routing, worker) in WAYS {
+    for (routing, worker) in ways(&context) {
         for predecessors in [false, true] {
             let mut options = BfsOptions::default();
             (options.routing, options.worker) = (routing, worker);
@@ -433,7 +440,7 @@ fn bfs_on_larger_graphs() {
         ("road 700", generate::road(700, 700, generate::KEEP_PERMILLE, &options).unwrap()),
     ] {
         let busiest = millstream::graph::source::max_degree(&graph).unwrap();
-        for (routing, worker) in WAYS {
+        for (routing, worker) in ways(&context) {
             let mut options = BfsOptions::default();
             (options.routing, options.worker) = (routing, worker);
             let what = format!("{name} {routing:?} {worker:?}");

@@ -7,11 +7,12 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use millstream::bfs::{Bfs, BfsOptions};
+use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{reference, source};
 use millstream::worklist::Routing;
 
-use super::context;
+use super::{context, fused};
 
 /// A graph small enough to race hard; `MILLSTREAM_RUNS` searches (100 unless set)
 /// with each routing and step of the threshold.
@@ -26,6 +27,7 @@ fn many_fused_runs() {
         for delta in [None, Some(1), Some(2)] {
             let mut options = BfsOptions::default();
             (options.routing, options.delta) = (routing, delta);
+            options.worker = fused(&context);
             let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
             let bfs = bfs.with_options(options);
             for run in 0..runs / 6 {
@@ -34,6 +36,12 @@ fn many_fused_runs() {
             }
         }
     }
+}
+
+fn options_of(context: &Context) -> BfsOptions {
+    let mut options = BfsOptions::default();
+    options.worker = fused(context);
+    options
 }
 
 /// Dropping the future stops the devices, at whatever point; the next run is right.
@@ -45,6 +53,7 @@ fn a_run_that_is_given_up() {
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let bfs = bfs.with_options(options_of(&context));
     for microseconds in [0, 50, 200, 1000, 3000] {
         {
             let sources = [busiest];
@@ -70,6 +79,7 @@ fn two_fused_runs_at_once() {
     let graph = generate::kron(10, 8, &GenerateOptions::default()).unwrap();
     let sources = [source::max_degree(&graph).unwrap(), 1];
     let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let bfs = bfs.with_options(options_of(&context));
     let [one, other] = sources.map(|source| reference::bfs_levels(&graph, &[source], u32::MAX));
     let both = async { futures_util::join!(bfs.run(&sources[..1]), bfs.run(&sources[1..])) };
     let results = context.block_on(both).unwrap();
