@@ -1,7 +1,7 @@
 // The fused worker (Ben-Nun et al., Groute, ACM TOPC 7(3), art. 18, 2020, section
 // 5.2): one persistent kernel a device that receives, splits, prioritizes, processes,
 // sends and finds the end, without the host. The kernels of a run are a gang; the
-// protocol, its words and its orders are in the README beside `fused.rs` in the
+// protocol, its words and its orders are in FUSED.md beside `fused.rs` in the
 // worklist.
 //
 // Blocks have roles: the first serves (start, stop, threshold, end), then one for

@@ -24,7 +24,7 @@ const MOST_DEVICES: usize = 8;
 const SLOTS: u32 = 64;
 /// Items of a packet: one for each thread of the block that sends it.
 const SLOT_ITEMS: u32 = 256;
-/// Words of a device's gang memory: state, threshold, epoch, and two of its own.
+/// Words of a device's gang memory, of which `GangWord` of `fused.cuh` names the first.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
 /// Words in the host's memory.
