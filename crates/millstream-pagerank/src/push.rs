@@ -219,8 +219,9 @@ impl<R: Real> Program for Push<R> {
 
 /// The CUDA C++ of both types, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn source<R: Real>() -> Option<CudaSource> {
-        Push::<R>::cuda().map(|cuda| cuda.kernel::<Push<R>>("process"))
+    fn sources<R: Real>() -> impl Iterator<Item = CudaSource> {
+        let cuda = Push::<R>::cuda().into_iter();
+        cuda.flat_map(|cuda| [cuda.kernel::<Push<R>>("process"), cuda.fused::<Push<R>>()])
     }
-    source::<f32>().into_iter().chain(source::<f64>()).collect()
+    sources::<f32>().chain(sources::<f64>()).collect()
 }

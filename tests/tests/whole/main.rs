@@ -5,6 +5,8 @@
 mod awkward;
 mod bfs;
 mod cc;
+#[cfg(feature = "cuda")]
+mod compile;
 mod datasets;
 mod delayed_runs;
 mod generated;

@@ -1,0 +1,65 @@
+//! Compiles the kernels of every algorithm for each architecture that Millstream runs
+//! on, which needs NVRTC and no GPU; none may spill registers. Skipped without NVRTC
+//! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
+
+use millstream::device::{CudaSource, Error};
+use millstream::{bfs, cc, pagerank, sssp};
+
+fn compile(source: &CudaSource, entries: &[&str]) {
+    for architecture in [80, 90, 100] {
+        let log = match source.compile(architecture) {
+            Ok((code, log)) => {
+                assert!(!code.is_empty());
+                log
+            }
+            Err(Error::DriverUnavailable { reason, .. })
+                if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+            {
+                return println!("skipped: {reason}");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        println!("sm_{architecture}\n{log}");
+        for entry in entries {
+            assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
+        }
+        let none = "0 bytes spill stores, 0 bytes spill loads";
+        assert_eq!(log.matches("bytes spill stores").count(), log.matches(none).count());
+    }
+}
+
+/// A worklist's kernels come together, those of the fused worker by themselves.
+fn compile_worklist(sources: Vec<CudaSource>) {
+    assert!(!sources.is_empty());
+    for source in &sources {
+        match source.entry() {
+            "fused" => compile(source, &["fused"]),
+            _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),
+        }
+    }
+}
+
+#[test]
+fn bfs_without_spills() {
+    compile_worklist(bfs::cuda_sources());
+}
+
+#[test]
+fn sssp_without_spills() {
+    compile_worklist(sssp::cuda_sources());
+}
+
+#[test]
+fn pagerank_without_spills() {
+    compile_worklist(pagerank::push_cuda_sources());
+    let sweeps = pagerank::pull_cuda_sources();
+    assert!(!sweeps.is_empty());
+    sweeps.iter().for_each(|source| compile(source, &["sweep_f32", "sweep_f64"]));
+}
+
+#[test]
+fn components_without_spills() {
+    let sources = cc::cuda_sources();
+    assert!(!sources.is_empty());
+    sources.iter().for_each(|source| compile(source, &[source.entry()]));
+}
