@@ -57,7 +57,8 @@ for list in "$@"; do
     *) echo "$list: no GPU in this list" >&2; failed=$((failed + 1)); continue ;;
     esac
     MILLSTREAM_TEST_DEVICES=$list timeout -k 5 "${LIST_SECONDS:-300}" \
-        "$whole" "${CASES:-gpus::}" --test-threads=1 --show-output 2>&1 | watch_cases
+        "$whole" "${CASES:-gpus::}" --test-threads=1 --show-output \
+        ${MILLSTREAM_LARGE:+--include-ignored} 2>&1 | watch_cases
     code=${PIPESTATUS[0]}
     reasons=$(grep '^skipped: ' "$log")
     # The last: cases that run in processes of their own print theirs before.

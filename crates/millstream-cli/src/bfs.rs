@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Last level to reach.
     #[arg(long)]
     depth_limit: Option<u32>,
-    /// Steps of the priority threshold, in levels; auto is 1.
+    /// Steps of the priority threshold, in levels; auto is 32.
     #[arg(long, default_value = "auto")]
     delta: String,
     /// Writes the predecessor of each vertex; .npy by extension.
