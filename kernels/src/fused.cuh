@@ -344,48 +344,87 @@ struct Gang {
         }
     }
 
-    // All other blocks, warp by warp: process what is ready, else bring back what is
-    // deferred. Lanes hold tickets of the ready queue.
+    // All other blocks, warp by warp: process what is ready, in the block or for
+    // all, else pieces of hubs, else bring back what is deferred. Lanes hold tickets
+    // of the ready queue, warps of the pieces.
     __device__ void work(Worklist<Program, true>& worklist) const {
+        __shared__ LocalQueue local;
+        local.clear();
+        worklist.local = &local;
         const OpenQueue ready{worklist.queue(ready_queue)};
-        const u32 workers = (gridDim.x - 1 - 2 * boxes()) * (blockDim.x / 32);
+        const Pieces<typename Program::State> pieces = worklist.pieces();
         bool holds = false;
         u32 position = 0;
-        for (u32 idle = 0;;) {
-            draw(ready, workers, &holds, &position);
-            // Three loads under way at once.
-            const u32 entry = holds ? ready.look(position) : 0;
-            const u64 deferred = load_relaxed_gpu(undefer());
-            const u32 state = word(gang_state);
-            const bool came = entry != 0;
+        u64 piece = draw_piece(pieces);
+        u64 deferred = 0;
+        u32 state = running;
+        u32 idle = 0;
+        for (u32 turn = threadIdx.x / 32;; ++turn) {
+            const u32 own = local.take(!holds);
+            if (__all_sync(~0u, own == 0)) draw(ready, &holds, &position);
+            // All loads under way at once.
+            const u32 come = holds ? ready.look(position) : 0;
+            const bool has_arcs = pieces.has_come(piece);
+            // Words that all warps look at: more often is slower for everybody.
+            if (turn % turns_between_looks == 0) {
+                deferred = load_relaxed_gpu(undefer());
+                state = word(gang_state);
+            }
             if (__any_sync(~0u, state == stopped)) return;
-            if (__any_sync(~0u, came)) {
+            const bool has_item = __any_sync(~0u, (own | come) != 0);
+            const bool has_piece = !has_item && __all_sync(~0u, has_arcs);
+            if (has_item || has_piece) {
                 // Nobody raises the threshold while somebody has work untold.
-                if (idle > 0) worklist.threshold = word(gang_threshold);
-                if (came) ready.empty(position);
-                holds = holds && !came;
-                worklist.process(came, entry - 1);
+                if (idle > idle_turns) worklist.threshold = word(gang_threshold);
                 idle = 0;
-                continue;
             }
-            if (idle == 0) worklist.tell();
-            // It leaves nothing untold either.
-            if (bring_back(worklist, deferred)) {
-                idle = 1;
-                continue;
+            if (has_item) {
+                if (come != 0) ready.empty(position);
+                holds = holds && come == 0;
+                worklist.process((own | come) != 0, (own | come) - 1);
+            } else if (has_piece) {
+                visit_piece(worklist, pieces, &piece);
+            } else {
+                if (idle == idle_turns) worklist.tell();
+                // It leaves nothing untold either.
+                if (idle >= idle_turns && bring_back(worklist, deferred)) {
+                    deferred = load_relaxed_gpu(undefer());
+                }
+                if (++idle > 256) __nanosleep(100);
             }
-            if (++idle > 256) __nanosleep(100);
         }
     }
 
+    // Turns of a warp from one look at the device's words to the next, and turns
+    // without work before it tells what it has counted, by measurement.
+    static constexpr u32 turns_between_looks = 8;
+    static constexpr u32 idle_turns = 8;
+
+    // A warp: visits the piece that has come, and draws another ticket.
+    __device__ void visit_piece(Worklist<Program, true>& worklist,
+                                const Pieces<typename Program::State>& pieces, u64* piece) const {
+        u64 first = 0;
+        u64 last = 0;
+        typename Program::State state{};
+        pieces.take(*piece, &first, &last, &state);
+        *piece = draw_piece(pieces);
+        worklist.visit_range(first, last, state);
+    }
+
+    __device__ static u64 draw_piece(const Pieces<typename Program::State>& pieces) {
+        return __shfl_sync(~0u, lane() == 0 ? pieces.draw() : 0, 0);
+    }
+
     // Gives tickets to lanes without: one to a warp, more when there is a backlog.
-    __device__ void draw(const OpenQueue& ready, u32 workers, bool* holds, u32* position) const {
+    // Some lanes stay free for the block's own items.
+    __device__ void draw(const OpenQueue& ready, bool* holds, u32* position) const {
         if (__all_sync(~0u, *holds || lane() > 0) && __any_sync(~0u, *holds)) return;
         u32 wanted = 0;
         if (lane() == 0) {
+            const u32 warps = (gridDim.x - 1 - 2 * boxes()) * (blockDim.x / 32);
             const int backlog = ready.backlog();
-            const u32 share = backlog > 0 ? u32(backlog) / workers + 1 : 1;
-            wanted = share < 32 ? share : 32;
+            const u32 share = backlog > 0 ? u32(backlog) / warps + 1 : 1;
+            wanted = share < 32 - LocalQueue::at_once ? share : 32 - LocalQueue::at_once;
         }
         wanted = __shfl_sync(~0u, wanted, 0);
         const u32 without = __ballot_sync(~0u, !*holds && lane() < wanted);

@@ -31,8 +31,8 @@ __device__ void process_items(const Common<Program>& common, u32 batch, u32 thre
     const Snapshot consumes = Snapshot::take(ready, word, batch);
     consumes.for_each(ready, [&](bool is_item, u32 item) { worklist.process(is_item, item); });
     worklist.shared_arcs().for_each(
-        [&](bool is_arc, u64 arc, typename Program::State state) {
-            worklist.visit(is_arc, arc, state);
+        [&](u64 first, u64 last, typename Program::State state) {
+            worklist.visit_range(first, last, state);
         });
     if (!worklist.finish_block()) return;
     worklist.shared_arcs().clear();

@@ -42,8 +42,14 @@ pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
+/// Items that a warp has emitted and not sent yet.
+pub const EMISSIONS: Source = source!("emissions.cuh");
+/// The queue of one block of the fused worker.
+pub const LOCAL_QUEUE: Source = source!("local_queue.cuh");
 /// The queue of the fused worker, which many blocks take from.
 pub const OPEN_QUEUE: Source = source!("open_queue.cuh");
+/// Pieces of the arcs of items that have very many.
+pub const PIECES: Source = source!("pieces.cuh");
 /// The fused worker (Ben-Nun et al., *Groute*, section 5.2).
 pub const FUSED: Source = source!("fused.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
@@ -64,6 +70,9 @@ pub const HEADERS: &[Source] = &[
     RELAXATION,
     FILTER,
     PEER_RING,
+    EMISSIONS,
+    LOCAL_QUEUE,
     OPEN_QUEUE,
+    PIECES,
     FUSED,
 ];

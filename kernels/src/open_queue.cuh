@@ -18,34 +18,24 @@ namespace millstream {
 struct OpenQueue {
     Queue queue;
 
-    // As `Queue::push`. Sets `*full` if there is no room, which ends the run.
-    __device__ bool push(u32 group, u32 item, bool* full) const {
-        const u32 mask = 1u << (item & 31);
-        // Release: the value is before the bit. Acquire: pairs with `claim`.
-        const bool is_new = !(fetch_or_acq_rel_gpu(queue.bits + item / 32, mask) & mask);
-        const u32 news = __ballot_sync(group, is_new);
-        if (news == 0) return false;
-        const u32 leader = __ffs(news) - 1;
+    // Puts an item for each lane of `group`, which call this together and have set
+    // the items' bits. False if there is no room, which ends the run.
+    __device__ bool put(u32 group, u32 item) const {
+        const u32 leader = __ffs(group) - 1;
         u32 base = 0;
         if (lane() == leader) {
-            base = fetch_add_relaxed_gpu(queue.control + Queue::tail, u32(__popc(news)));
+            base = fetch_add_relaxed_gpu(queue.control + Queue::tail, u32(__popc(group)));
         }
-        base = __shfl_sync(group, base, leader);
-        if (is_new) {
-            const u32 position = base + __popc(news & ((1u << lane()) - 1));
-            // Whoever has the ticket of a lap ago is about to empty it, unless nobody
-            // has: items that are queued again and again without a turn.
-            // Relaxed: the bit publishes the value, the entry says where it is.
-            for (u32 looks = 0; compare_exchange_relaxed_gpu(entry(position), 0u,
-                                                             lap(position) | (item + 1)) != 0;
-                 ++looks) {
-                if (looks == most_looks) {
-                    *full = true;
-                    return true;
-                }
-            }
+        const u32 position =
+            __shfl_sync(group, base, leader) + __popc(group & ((1u << lane()) - 1));
+        // Whoever has the ticket of a lap ago is about to empty it, unless nobody
+        // has: items that are queued again and again without a turn.
+        // Relaxed: the bit publishes the value, the entry says where it is.
+        u32 looks = 0;
+        while (compare_exchange_relaxed_gpu(entry(position), 0u, lap(position) | (item + 1)) != 0) {
+            if (++looks == most_looks) return false;
         }
-        return is_new;
+        return true;
     }
 
     // Draws tickets: positions from the answer on.

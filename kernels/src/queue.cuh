@@ -23,9 +23,7 @@ struct Queue {
     // already, in which case its consumer will see that value. The lanes of
     // `group` call this together, each with an item of its own.
     __device__ bool push(u32 group, u32 item) const {
-        const u32 mask = 1u << (item & 31);
-        // Release: the value is before the bit. Acquire: pairs with `claim`.
-        const bool is_new = !(fetch_or_acq_rel_gpu(bits + item / 32, mask) & mask);
+        const bool is_new = mark(item);
         const u32 news = __ballot_sync(group, is_new);
         if (news == 0) return false;
         const u32 leader = __ffs(news) - 1;
@@ -43,6 +41,13 @@ struct Queue {
         return is_new;
     }
 
+    // Sets an item's bit, after its value was written. False if it was set.
+    __device__ bool mark(u32 item) const {
+        const u32 mask = 1u << (item & 31);
+        // Release: the value is before the bit; pairs with `claim`.
+        return !(fetch_or_release_gpu(bits + item / 32, mask) & mask);
+    }
+
     // Entries, about as many as they are.
     __device__ u32 length() const {
         return load_relaxed_gpu(control + tail) - load_relaxed_gpu(control + head);
@@ -54,7 +59,7 @@ struct Queue {
         const u32 mask = 1u << (item & 31);
         // Acquire: pairs with the release of whoever set the bit; a value written
         // later sets the bit again.
-        return fetch_and_acq_rel_gpu(bits + item / 32, ~mask) & mask;
+        return fetch_and_acquire_gpu(bits + item / 32, ~mask) & mask;
     }
 
     // Whether an item is queued; whoever queues it meanwhile sees to it.

@@ -4,7 +4,8 @@
 //
 // A rule is a class with a type Weight and
 //   least_step                                     every arc adds this at least
-//   u32 extended(key, weights, arc)                the key at the end of an arc
+//   has_weights                                    whether arcs have any
+//   u32 extended(key, weight)                      the key at the end of an arc
 //   u32 priority(key, settings)                    lower ones run first
 #pragma once
 
@@ -59,6 +60,9 @@ struct RelaxationSettings {
     u32 limit;
     u32 halo_filter;
     float priority_scale;
+    // Vertices of this device.
+    u32 first_vertex;
+    u32 end_vertex;
 };
 
 template <class Rule, class Value>
@@ -66,6 +70,11 @@ struct Relaxation {
     // What goes to the targets of a vertex, without the weight of the arc.
     using State = Value;
     using Packet = ValuePacket<Value>;
+
+    struct Arc {
+        u32 target;
+        typename Rule::Weight weight;
+    };
 
     struct Problem {
         // Row index, targets and weights of the owned vertices.
@@ -78,9 +87,8 @@ struct Relaxation {
         RelaxationSettings settings;
     };
 
-    __device__ static bool owns(const Problem& problem, const Here& here, u32 vertex) {
-        return vertex >= problem.boundaries[here.device] &&
-               vertex < problem.boundaries[here.device + 1];
+    __device__ static bool owns(const Problem& problem, u32 vertex) {
+        return vertex >= problem.settings.first_vertex && vertex < problem.settings.end_vertex;
     }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
@@ -94,15 +102,15 @@ struct Relaxation {
         return packet;
     }
 
-    __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
-        return owns(problem, here, vertex) ? Flags::keep : Flags::pass;
+    __device__ static Flags on_send(const Problem& problem, const Here&, u32 vertex) {
+        return owns(problem, vertex) ? Flags::keep : Flags::pass;
     }
 
-    __device__ static Flags on_receive(const Problem& problem, const Here& here,
+    __device__ static Flags on_receive(const Problem& problem, const Here&,
                                        const Packet& packet) {
         const Value before = lower_value(&problem.values[packet.vertex], packet.value);
         const bool improved = key_of(packet.value) < key_of(before);
-        if (owns(problem, here, packet.vertex)) return improved ? Flags::keep : Flags::drop;
+        if (owns(problem, packet.vertex)) return improved ? Flags::keep : Flags::drop;
         // The halo copy says that a better value has gone this way.
         return improved || !problem.settings.halo_filter ? Flags::pass : Flags::drop;
     }
@@ -121,31 +129,40 @@ struct Relaxation {
         return device;
     }
 
-    __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
-                                  u64* first, u64* last) {
+    __device__ static State begin(const Problem& problem, const Here&, u32 vertex, u64* first,
+                                  u64* last) {
+        const u32 row = vertex - problem.settings.first_vertex;
+        // All three loads under way at once.
+        const u64 from = problem.offsets[row];
+        const u64 to = problem.offsets[row + 1];
         const u32 key = key_of(load_relaxed_gpu(&problem.values[vertex]));
         State state{};
         // Written so that it cannot overflow.
         if (key > problem.settings.limit || problem.settings.limit - key < Rule::least_step) {
             return state;
         }
-        const u32 row = vertex - problem.boundaries[here.device];
-        *first = problem.offsets[row];
-        *last = problem.offsets[row + 1];
+        *first = from;
+        *last = to;
         make_value(key, vertex, &state);
         return state;
     }
 
-    __device__ static bool visit(const Problem& problem, const Here& here, State state, u64 arc,
-                                 u32* target, u32* filtered_changes) {
-        *target = problem.targets[arc];
-        const u32 key = Rule::extended(key_of(state), problem.weights.items, arc);
+    __device__ static Arc arc(const Problem& problem, u64 at) {
+        Arc arc{problem.targets[at], {}};
+        if constexpr (Rule::has_weights) arc.weight = problem.weights[at];
+        return arc;
+    }
+
+    __device__ static bool visit(const Problem& problem, const Here&, State state, const Arc& arc,
+                                 u32* priority, u32* filtered_changes) {
+        const u32 key = Rule::extended(key_of(state), arc.weight);
         if (key > problem.settings.limit) return false;
+        *priority = Rule::priority(key, problem.settings);
         Value value;
         make_value(key, u32(state), &value);
-        const Value before = lower_value(&problem.values[*target], value);
+        const Value before = lower_value(&problem.values[arc.target], value);
         if (key < key_of(before)) return true;
-        if (owns(problem, here, *target)) return false;
+        if (owns(problem, arc.target)) return false;
         if (!problem.settings.halo_filter) return true;
         *filtered_changes += 1;
         return false;

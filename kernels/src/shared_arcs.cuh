@@ -40,7 +40,8 @@ struct SharedArcs {
         return true;
     }
 
-    // Calls `use(is_arc, arc, state)` for arcs here, all lanes of a warp together.
+    // Calls `use(first, last, state)` for pieces of what is here, all lanes of a warp
+    // together.
     // Each warp looks through all entries from a place of its own on; what others add
     // later they find themselves.
     template <class Use>
@@ -69,7 +70,7 @@ struct SharedArcs {
             const u64 word = entry(__shfl_sync(~0u, at, taker))[state];
             State its;
             memcpy(&its, &word, sizeof(its));
-            for (u64 arc = first + lane(); arc - lane() < end; arc += 32) use(arc < end, arc, its);
+            use(first, end, its);
         }
     }
 

@@ -10,12 +10,18 @@
 //   Flags on_receive(problem, here, packet)    applies a packet's value
 //   u32 priority(problem, item)                lower ones run first
 //   u32 owner(problem, item)                   a device; `nobody` needs the ring
-//   State begin(problem, here, item, &first, &last)   the arcs of an item
-//   bool visit(problem, here, state, arc, &target, &filtered)   true: emit target
-// Arcs of an item are visited by many threads.
+//   State begin(problem, here, item, &first, &last)   where an item's arcs lie
+//   Arc arc(problem, at)                       one of them: has a `target`, an item
+//   bool visit(problem, here, state, arc, &priority, &filtered)
+//                                              true: emit the target, of that priority
+// Arcs of an item are visited by many threads; each is read while the one before is
+// visited.
 #pragma once
 
+#include "emissions.cuh"
+#include "local_queue.cuh"
 #include "open_queue.cuh"
+#include "pieces.cuh"
 #include "queue.cuh"
 #include "shared_arcs.cuh"
 
@@ -86,9 +92,12 @@ struct Common {
 // What a block has counted and queued, told to the device at its end.
 struct Tally {
     static constexpr u32 most_devices = 1024;
+    static constexpr u32 most_warps = 8;
 
     u32 count[counters];
     unsigned char news[most_devices + 1];
+    // Of each warp.
+    Emissions emissions[most_warps];
 };
 
 // One device's worklist as its kernels see it. Fused: one kernel is all there is, so
@@ -101,6 +110,10 @@ struct Worklist {
     u32 threshold;
     // Fused: what this warp has counted as produced in advance.
     u32 credit = 0;
+    // Fused: of a block that works.
+    LocalQueue* local = nullptr;
+    // Of this warp, emitted and not sent.
+    u32 unsent = 0;
     // Counts of this thread.
     u32 count[counters];
 
@@ -134,10 +147,12 @@ struct Worklist {
     // already.
     __device__ bool push(u32 place, u32 group, u32 item) const {
         if constexpr (is_fused) {
-            bool full = false;
-            const bool is_new = OpenQueue{queue(place)}.push(group, item, &full);
-            if (full) fail(queue_full, place);
-            return is_new;
+            const bool is_new = queue(place).mark(item);
+            const u32 news = __ballot_sync(group, is_new);
+            if (!is_new) return false;
+            if (place == ready_queue && local != nullptr && local->put(news, item)) return true;
+            if (!OpenQueue{queue(place)}.put(news, item)) fail(queue_full, place);
+            return true;
         } else {
             return queue(place).push(group, item);
         }
@@ -180,10 +195,35 @@ struct Worklist {
         return {Span<u64>{common.scratch.items + scratch_words, len - scratch_words}};
     }
 
+    __device__ Pieces<typename Program::State> pieces() const {
+        return {Span<u64>{common.scratch.items + scratch_words,
+                          common.scratch.len - scratch_words}};
+    }
+
+    // Fused: shares the arcs of items that have very many. The lanes of a warp call
+    // this together; `*last` of what is shared becomes `first`.
+    __device__ void share(u64 first, u64* last, typename Program::State state) {
+        u32 hubs = __ballot_sync(~0u, *last - first >= pieces().many);
+        while (hubs != 0 && __all_sync(~0u, pieces().has_room())) {
+            const u32 hub = __ffs(hubs) - 1;
+            hubs &= hubs - 1;
+            const u64 from = __shfl_sync(~0u, first, hub);
+            const u64 to = __shfl_sync(~0u, *last, hub);
+            // Whoever visits an arc consumes what is counted for it here.
+            produce(u32(to - from));
+            if (!pieces().add(from, to, __shfl_sync(~0u, state, hub))) fail(queue_full, ~0u);
+            if (lane() == hub) *last = first;
+        }
+    }
+
     // Makes an item ready, or defers it. The lanes of a warp call this together.
     __device__ void keep(bool selected, u32 item) {
+        const bool matters = selected && threshold != ~0u;
+        keep(selected, item, matters ? Program::priority(common.problem, item) : 0);
+    }
+
+    __device__ void keep(bool selected, u32 item, u32 priority) {
         if (threshold != ~0u) {
-            const u32 priority = selected ? Program::priority(common.problem, item) : 0;
             defer(selected && priority > threshold, item, priority);
             selected = selected && priority <= threshold;
         }
@@ -254,14 +294,14 @@ struct Worklist {
 
     // Sends an emitted item where its flags say \[G section 4.3\]. The lanes of a
     // warp call this together.
-    __device__ void split_send(bool selected, u32 item) {
+    __device__ void split_send(bool selected, u32 item, u32 priority) {
         const Flags flags =
             selected ? Program::on_send(common.problem, common.here, item) : Flags::drop;
         const bool keeps = flags == Flags::keep || flags == Flags::both;
         const u32 copies =
             keeps + (flags == Flags::pass) + (flags == Flags::both ? outboxes() : 0);
         count_copies(copies, selected);
-        keep(keeps, item);
+        keep(keeps, item, priority);
         if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item);
         if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
     }
@@ -280,23 +320,18 @@ struct Worklist {
         }
     }
 
-    // Processes ready items up to the threshold, one for each lane of a warp.
+    // Processes ready items, one for each lane of a warp.
     __device__ void process(bool is_item, u32 item) {
-        bool runs = is_item && queue(ready_queue).claim(item);
-        if (threshold != ~0u) {
-            const u32 priority = runs ? Program::priority(common.problem, item) : 0;
-            const bool defers = runs && priority > threshold;
-            defer(defers, item, priority);
-            runs = runs && !defers;
-        }
+        // A look beside the claim: few items are deferred too.
+        const bool has_deferred = is_item && queue(deferred_queue).has(item);
+        const bool runs = is_item && queue(ready_queue).claim(item);
         u64 first = 0;
         u64 last = 0;
         typename Program::State state{};
         if (runs) {
             // Whatever was deferred of this item is processed with it, and before
             // its value is read.
-            // A look first: few are.
-            if (queue(deferred_queue).has(item) && queue(deferred_queue).claim(item)) {
+            if (has_deferred && queue(deferred_queue).claim(item)) {
                 if (is_fused) {
                     fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
                 } else {
@@ -312,8 +347,16 @@ struct Worklist {
                 last = first;
             }
         }
+        if constexpr (is_fused) share(first, &last, state);
         visit_arcs(first, last, state);
     }
+
+    // What a lane visits: an arc, and what of its item goes along it.
+    struct Visit {
+        bool is_arc;
+        typename Program::State state;
+        typename Program::Arc arc;
+    };
 
     // Spreads the arcs of a warp's items over its lanes.
     __device__ void visit_arcs(u64 first, u64 last, typename Program::State state) {
@@ -326,8 +369,7 @@ struct Worklist {
         const u32 total = __shfl_sync(~0u, end, 31);
         // Every arc may produce an item; those that do not are consumed at once.
         if (is_fused && total > 0) produce(total);
-        for (u32 base = 0; base < total; base += 32) {
-            const u32 at = base + lane();
+        visit_all(total, [&](u64 at) {
             // The item whose arcs end after `at`.
             u32 owner = 0;
             for (u32 step = 16; step > 0; step /= 2) {
@@ -336,21 +378,61 @@ struct Worklist {
             }
             const u32 before = __shfl_sync(~0u, end - degree, owner);
             const u64 from = __shfl_sync(~0u, first, owner);
-            const typename Program::State its = __shfl_sync(~0u, state, owner);
-            visit(at < total, from + (at - before), its);
-        }
+            return read(at < total, from + (at - before), __shfl_sync(~0u, state, owner));
+        });
     }
 
-    // Visits one arc for each lane of a warp.
-    __device__ void visit(bool is_arc, u64 arc, typename Program::State state) {
-        u32 target = 0;
+    // Visits arcs of one item, the lanes of a warp together.
+    __device__ void visit_range(u64 first, u64 last, typename Program::State state) {
+        visit_all(last - first, [&](u64 at) { return read(at < last - first, first + at, state); });
+    }
+
+    // Visits `count` arcs, of which `of` reads the one at a place: each while the one
+    // before is visited.
+    template <class Of>
+    __device__ void visit_all(u64 count, Of of) {
+        if (count == 0) return;
+        Visit now = of(lane());
+        for (u64 base = 0; base < count; base += 32) {
+            Visit next{};
+            if (base + 32 < count) next = of(base + 32 + lane());
+            visit(now);
+            now = next;
+        }
+        send_emissions(unsent);
+    }
+
+    __device__ Visit read(bool is_arc, u64 at, typename Program::State state) const {
+        Visit visit{is_arc, state, {}};
+        if (is_arc) visit.arc = Program::arc(common.problem, at);
+        return visit;
+    }
+
+    // Visits one arc for each lane of a warp. Leaves less than 32 emissions unsent.
+    __device__ void visit(const Visit& visit) {
+        u32 priority = 0;
         bool emits = false;
-        if (is_arc) {
-            emits = Program::visit(common.problem, common.here, state, arc, &target,
-                                   &count[filtered]);
+        if (visit.is_arc) {
+            emits = Program::visit(common.problem, common.here, visit.state, visit.arc,
+                                   &priority, &count[filtered]);
             if (is_fused) count[consumed] += !emits;
         }
-        if (__any_sync(~0u, emits)) split_send(emits, target);
+        const u32 group = __ballot_sync(~0u, emits);
+        if (group == 0) return;
+        emissions().add(group, unsent, visit.arc.target, priority);
+        unsent += __popc(group);
+        if (unsent >= 32) send_emissions(32);
+    }
+
+    __device__ Emissions& emissions() const { return tally.emissions[threadIdx.x / 32]; }
+
+    // Sends the first `count` emissions, at most 32, the lanes of a warp together.
+    __device__ void send_emissions(u32 count) {
+        if (count == 0) return;
+        split_send(lane() < count, emissions().items[lane()], emissions().priorities[lane()]);
+        unsent -= count;
+        __syncwarp();
+        if (unsent > 0) emissions().drop_sent();
     }
 
     // Splits one packet for each lane of a warp \[G section 4.3\].

@@ -10,8 +10,9 @@ namespace millstream {
 struct Levels {
     using Weight = u32;
     static constexpr u32 least_step = 1;
+    static constexpr bool has_weights = false;
 
-    __device__ static u32 extended(u32 level, const u32*, u64) { return level + 1; }
+    __device__ static u32 extended(u32 level, u32) { return level + 1; }
     __device__ static u32 priority(u32 level, const RelaxationSettings&) { return level; }
 };
 

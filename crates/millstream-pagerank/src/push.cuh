@@ -44,6 +44,11 @@ struct PushPageRank {
     using Packet = ResidualPacket<Real>;
     using Word = typename Bits<Real>::Word;
 
+    struct Arc {
+        u32 target;
+        Real weight;
+    };
+
     struct Problem {
         // Row index, targets and weights of the owned vertices; no weights if
         // arcs count once each.
@@ -112,8 +117,11 @@ struct PushPageRank {
     // Large residuals go first, halving from step to step: small ones come together
     // meanwhile, and are pushed once.
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
-        const Real residual =
-            magnitude(Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex])));
+        return priority_of(problem, Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex])));
+    }
+
+    __device__ static u32 priority_of(const Problem& problem, Real residual) {
+        residual = magnitude(residual);
         if (!(residual > 0)) return 0;
         // A conversion stays in the range of the type.
         return __float2uint_rz(__log2f(float(problem.top / double(residual))));
@@ -144,15 +152,19 @@ struct PushPageRank {
         return share * inverse;
     }
 
-    __device__ static bool visit(const Problem& problem, const Here& here, State share, u64 arc,
-                                 u32* target, u32*) {
-        *target = problem.targets[arc];
-        const Real value = problem.weights.len ? share * problem.weights[arc] : share;
+    __device__ static Arc arc(const Problem& problem, u64 at) {
+        return Arc{problem.targets[at], problem.weights.len ? problem.weights[at] : Real(1)};
+    }
+
+    __device__ static bool visit(const Problem& problem, const Here& here, State share,
+                                 const Arc& arc, u32* priority, u32*) {
+        const Real value = share * arc.weight;
         if (value == 0) return false;
-        const Real before = add(problem, *target, value);
+        const Real before = add(problem, arc.target, value);
+        *priority = priority_of(problem, before + value);
         // Small residuals of one device may be large together: all are sent. One
         // that is not sent yet takes this one along.
-        if (!owns(problem, here, *target)) return before == 0;
+        if (!owns(problem, here, arc.target)) return before == 0;
         return crosses(problem, before, value);
     }
 };

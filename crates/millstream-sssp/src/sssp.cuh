@@ -10,10 +10,11 @@ namespace millstream {
 struct IntegerDistances {
     using Weight = u32;
     static constexpr u32 least_step = 0;
+    static constexpr bool has_weights = true;
     static constexpr u32 too_far = ~0u - 1;
 
-    __device__ static u32 extended(u32 distance, const u32* weights, u64 arc) {
-        const u64 sum = u64(distance) + weights[arc];
+    __device__ static u32 extended(u32 distance, u32 weight) {
+        const u64 sum = u64(distance) + weight;
         return sum < too_far ? u32(sum) : too_far;
     }
     __device__ static u32 priority(u32 distance, const RelaxationSettings&) { return distance; }
@@ -23,9 +24,10 @@ struct IntegerDistances {
 struct RealDistances {
     using Weight = float;
     static constexpr u32 least_step = 0;
+    static constexpr bool has_weights = true;
 
-    __device__ static u32 extended(u32 distance, const float* weights, u64 arc) {
-        return __float_as_uint(__fadd_rn(__uint_as_float(distance), weights[arc]));
+    __device__ static u32 extended(u32 distance, float weight) {
+        return __float_as_uint(__fadd_rn(__uint_as_float(distance), weight));
     }
     __device__ static u32 priority(u32 distance, const RelaxationSettings& settings) {
         return __float2uint_rz(__fmul_rn(__uint_as_float(distance), settings.priority_scale));

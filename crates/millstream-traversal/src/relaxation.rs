@@ -2,10 +2,12 @@
 //! twin of `relaxation.cuh`.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Accesses, Argument, DeviceBuffer, Parameter, Pod, Read, Result, Shared, SharedBuffer, Zeroable,
+    Accesses, Argument, DeviceBuffer, Parameter, Read, Result, Shared, SharedBuffer,
 };
 use millstream_worklist::{CudaProgram, Flags, Here, Program};
 
@@ -35,9 +37,8 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
     fn cuda(keeps_predecessors: bool) -> CudaProgram;
 }
 
-/// How a relaxation goes, as kernels take it.
+/// How a relaxation goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(C)]
 pub struct Settings {
     /// Larger keys are left out.
     pub limit: u32,
@@ -47,10 +48,24 @@ pub struct Settings {
     pub priority_scale: f32,
 }
 
-// SAFETY: plain numbers.
-unsafe impl Zeroable for Settings {}
-// SAFETY: plain numbers without padding.
-unsafe impl Pod for Settings {}
+/// [`Settings`] and the vertices of one device, as kernels take them.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct DeviceSettings {
+    limit: u32,
+    halo_filter: u32,
+    priority_scale: f32,
+    first_vertex: u32,
+    end_vertex: u32,
+}
+
+impl DeviceSettings {
+    pub(crate) fn new(settings: Settings, vertices: Range<u32>) -> DeviceSettings {
+        let Settings { limit, halo_filter, priority_scale } = settings;
+        let Range { start: first_vertex, end: end_vertex } = vertices;
+        DeviceSettings { limit, halo_filter, priority_scale, first_vertex, end_vertex }
+    }
+}
 
 /// One device's part of the graph and its values for all vertices \[G §4.6.1\].
 #[derive(Debug)]
@@ -60,7 +75,7 @@ pub struct Problem<W: Pod, V: Value> {
     pub(crate) weights: Arc<DeviceBuffer<W>>,
     pub(crate) values: SharedBuffer<V>,
     pub(crate) boundaries: DeviceBuffer<u32>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: DeviceSettings,
 }
 
 /// What the callbacks see of a [`Problem`].
@@ -106,7 +121,7 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         Read<R::Weight>,
         Shared<V>,
         Read<u32>,
-        millstream_device::Value<Settings>,
+        millstream_device::Value<DeviceSettings>,
     );
     type View<'a> = View<'a, R::Weight, V>;
 

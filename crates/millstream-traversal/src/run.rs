@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use millstream_device::SharedBuffer;
 use millstream_worklist::WorklistStatistics;
 
-use crate::relaxation::{Problem, Relaxation, Rule, Settings};
+use crate::relaxation::{DeviceSettings, Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
 use crate::{DistributedGraph, Result, WorklistOptions};
 
@@ -77,11 +77,14 @@ async fn problems<R: Rule, V: Value>(
     }
     let initial: Arc<[V]> = values.into();
     let mut problems = Vec::new();
-    for (device, part) in graph.context().devices().iter().zip(graph.parts()) {
+    let partition = graph.partition();
+    for (place, part) in graph.parts().iter().enumerate() {
+        let device = &graph.context().devices()[place];
+        let settings = DeviceSettings::new(settings, partition.range(place));
         let stream = device.stream()?;
         let values: SharedBuffer<V> = device.shared(initial.len())?;
         stream.upload_shared(Arc::clone(&initial), &values, 0..initial.len())?;
-        let boundaries = stream.uploaded(graph.partition().boundaries().to_vec())?;
+        let boundaries = stream.uploaded(partition.boundaries().to_vec())?;
         let weights = match R::weights(part) {
             Some(weights) => weights,
             None => Arc::new(device.buffer(0)?),

@@ -27,6 +27,9 @@ const SLOT_ITEMS: u32 = 256;
 /// Words of a device's gang memory, of which `GangWord` of `fused.cuh` names the first.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
+/// Words of a kernel's scratch memory: also a header of four, and three for each of
+/// the pieces that items with many arcs are cut into.
+const GANG_SCRATCH_WORDS: usize = SCRATCH_WORDS + 4 + (3 << 18);
 /// Words in the host's memory.
 const HOST_OPEN: usize = 0;
 const HOST_STOP: usize = 1;
@@ -148,7 +151,7 @@ impl<P: Program> Gang<P> {
         let kernel = kernel::<P>()?;
         let mut scratches = Vec::new();
         for member in &self.devices {
-            scratches.push(member.device.shared(SCRATCH_WORDS)?);
+            scratches.push(member.device.shared(GANG_SCRATCH_WORDS)?);
         }
         let mut events = Vec::new();
         for (place, member) in self.devices.iter().enumerate() {

@@ -218,12 +218,6 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         if !self.queues[READY].claim(item) {
             return Ok(());
         }
-        let priority = self.program.priority(&self.problem, item);
-        if priority > self.threshold {
-            let merged = self.defer(item, priority);
-            self.raise(Counter::Consumed, merged);
-            return Ok(());
-        }
         // Whatever was deferred of this item is processed with it.
         let mut consumed = 1;
         if self.queues[DEFERRED].claim(item) {

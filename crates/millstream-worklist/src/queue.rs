@@ -41,7 +41,7 @@ impl QueueView<'_> {
     pub(crate) fn push(&self, item: u32) -> bool {
         // Release: the value is before the bit. Acquire: pairs with the
         // consumer's clear, for producers that read values.
-        let before = self.word(item).fetch_or(mask(item), Ordering::AcqRel);
+        let before = self.word(item).fetch_or(mask(item), Ordering::Release);
         if before & mask(item) != 0 {
             return false;
         }
@@ -54,7 +54,7 @@ impl QueueView<'_> {
     pub(crate) fn claim(&self, item: u32) -> bool {
         // Acquire: pairs with the release of whoever set the bit; a value
         // written later sets the bit again.
-        self.word(item).fetch_and(!mask(item), Ordering::AcqRel) & mask(item) != 0
+        self.word(item).fetch_and(!mask(item), Ordering::Acquire) & mask(item) != 0
     }
 
     /// Entries, about as many as they are.
