@@ -15,7 +15,7 @@
 #define LEVELS_ALONE 16
 #define LEVELS_AT_ONCE 4
 #define LEVELS_PIECE 128
-#define LEVELS_WIDTH 4
+#define LEVELS_WIDTH 2
 #endif
 
 namespace millstream {
