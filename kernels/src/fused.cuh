@@ -43,7 +43,7 @@ struct GangSettings {
     u32 slots;     // Packets of a ring, a power of two.
     u32 slot_items;
     u32 previous;  // The device before this one in the ring.
-    u32 padding;
+    u32 lanes;     // Rings from one device to another.
 };
 static_assert(sizeof(GangSettings) == 32, "as Rust writes it");
 
@@ -68,15 +68,18 @@ struct Gang {
     // Inboxes of a device, and outboxes. Alone there is no ring.
     __device__ u32 boxes() const { return is_ring() ? 1 : devices() - 1; }
 
+    // Blocks that receive, and as many that send.
+    __device__ u32 ends() const { return boxes() * settings.lanes; }
+
     __device__ u32 word(GangWord word) const { return load_relaxed_sys(&words[here()][word]); }
 
     // Acquire: pairs with the leader's release.
     __device__ u32 state() const { return load_acquire_sys(&words[here()][gang_state]); }
 
     // Device `from` puts packets for `to` here.
-    __device__ PeerRing<Packet> ring(u32 from, u32 to) const {
-        const u32 inbox = is_ring() ? 0 : from - (from > to);
-        const u32 outbox = is_ring() ? 0 : to - (to > from);
+    __device__ PeerRing<Packet> ring(u32 from, u32 to, u32 lane) const {
+        const u32 inbox = (is_ring() ? 0 : from - (from > to)) * settings.lanes + lane;
+        const u32 outbox = (is_ring() ? 0 : to - (to > from)) * settings.lanes + lane;
         const u64 slot_words = u64(settings.slots) * (sizeof(SlotWords) / 4);
         const u64 ring_words =
             slot_words + u64(settings.slots) * settings.slot_items * (sizeof(Packet) / 4);
@@ -103,15 +106,16 @@ struct Gang {
         Worklist<Program, true> worklist(common, tally, settings.threshold);
         wait_for_start();
         const u32 role = blockIdx.x;
-        if (gridDim.x < 2 + 2 * boxes()) {
+        if (gridDim.x < 2 + 2 * ends()) {
             worklist.fail(too_few_blocks, gridDim.x);
             if (threadIdx.x == 0) stop_all();
         } else if (role == 0) {
             if (here() == 0) lead(); else serve();
-        } else if (role <= boxes()) {
-            receive(worklist, source(role - 1));
-        } else if (role <= 2 * boxes()) {
-            send(worklist, role - 1 - boxes());
+        } else if (role <= ends()) {
+            receive(worklist, (role - 1) / settings.lanes, (role - 1) % settings.lanes);
+        } else if (role <= 2 * ends()) {
+            const u32 end = role - 1 - ends();
+            send(worklist, end / settings.lanes, end % settings.lanes);
         } else {
             work(worklist);
         }
@@ -268,14 +272,14 @@ struct Gang {
         return raised;
     }
 
-    // A block for each inbox: splits what arrives.
-    __device__ void receive(Worklist<Program, true>& worklist, u32 from) const {
+    // A block for each lane of an inbox: splits what arrives.
+    __device__ void receive(Worklist<Program, true>& worklist, u32 inbox, u32 lane) const {
         __shared__ u32 count;
         __shared__ bool ready, ends;
-        PeerRing<Packet> inbox = ring(from, here());
+        PeerRing<Packet> from = ring(source(inbox), here(), lane);
         for (u32 next = 0;;) {
             if (threadIdx.x == 0) {
-                ready = inbox.is_ready(next, &count);
+                ready = from.is_ready(next, &count);
                 ends = state() == stopped;
             }
             __syncthreads();
@@ -284,7 +288,7 @@ struct Gang {
             const u32 items = count;
             if (takes) {
                 const Packet* const packets =
-                    inbox.payloads + u64(inbox.slot_of(next)) * inbox.slot_items;
+                    from.payloads + u64(from.slot_of(next)) * from.slot_items;
                 worklist.threshold = word(gang_threshold);
                 // A packet has no more items than a block has threads.
                 worklist.split_receive(threadIdx.x < items, packets + threadIdx.x);
@@ -293,24 +297,23 @@ struct Gang {
             }
             __syncthreads();
             if (threadIdx.x == 0) {
-                if (takes) inbox.give_back(next); else __nanosleep(100);
+                if (takes) from.give_back(next); else __nanosleep(100);
             }
         }
     }
 
-    // A block for each outbox: packs and sends what is there. Without credit it keeps
-    // the packet; nobody waits for it.
-    __device__ void send(Worklist<Program, true>& worklist, u32 outbox) const {
+    // A block for each lane of an outbox: packs and sends what is there. Without
+    // credit it keeps the packet; nobody waits for it.
+    __device__ void send(Worklist<Program, true>& worklist, u32 outbox, u32 lane) const {
         __shared__ alignas(16) unsigned char memory[most_slot_items * sizeof(Packet)];
         Packet* const packets = reinterpret_cast<Packet*>(memory);
-        __shared__ u32 taken, packed;
+        __shared__ u32 first, taken, packed;
         __shared__ bool ends;
         const OpenQueue queue{worklist.queue(outbox_queues + outbox)};
-        PeerRing<Packet> to = ring(here(), destination(outbox));
-        for (u32 first = 0;;) {
+        PeerRing<Packet> to = ring(here(), destination(outbox), lane);
+        for (;;) {
             if (threadIdx.x == 0) {
-                const u32 there = queue.tail() - first;
-                taken = there < settings.slot_items ? there : settings.slot_items;
+                taken = queue.reserve(settings.slot_items, &first);
                 packed = 0;
                 ends = state() == stopped;
             }
@@ -323,7 +326,6 @@ struct Gang {
                         Program::pack(common.problem, common.here, entry - 1);
                 }
             }
-            first += taken;
             __syncthreads();
             const u32 items = packed;
             while (items > 0 && !to.try_send(packets, items)) {
@@ -333,10 +335,13 @@ struct Gang {
             }
             if (threadIdx.x == 0) {
                 worklist.count[sent] += items;
-                u64* const packets_sent = &common.status[outbox_news + boxes() + 2 * outbox];
-                packets_sent[0] += items > 0;
-                packets_sent[1] += items;
-                if (items == 0) __nanosleep(100);
+                if (items == 0) {
+                    __nanosleep(100);
+                } else {
+                    u64* const traffic = &common.status[outbox_news + boxes() + 2 * outbox];
+                    fetch_add_relaxed_gpu(&traffic[0], u64(1));
+                    fetch_add_relaxed_gpu(&traffic[1], u64(items));
+                }
             }
             __syncthreads();
         }
@@ -419,7 +424,7 @@ struct Gang {
         if (__all_sync(~0u, *holds || lane() > 0) && __any_sync(~0u, *holds)) return;
         u32 wanted = 0;
         if (lane() == 0) {
-            const u32 warps = (gridDim.x - 1 - 2 * boxes()) * (blockDim.x / 32);
+            const u32 warps = (gridDim.x - 1 - 2 * ends()) * (blockDim.x / 32);
             const int backlog = ready.backlog();
             const u32 share = backlog > 0 ? u32(backlog) / warps + 1 : 1;
             wanted = share < 32 - LocalQueue::at_once ? share : 32 - LocalQueue::at_once;

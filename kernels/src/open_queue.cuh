@@ -43,6 +43,17 @@ struct OpenQueue {
         return fetch_add_relaxed_gpu(queue.control + Queue::head, count);
     }
 
+    // One thread: takes positions that producers have, up to `most` from `*first` on;
+    // how many.
+    __device__ u32 reserve(u32 most, u32* first) const {
+        *first = head();
+        const int there = int(tail() - *first);
+        if (there <= 0) return 0;
+        const u32 count = u32(there) < most ? u32(there) : most;
+        u32* const word = queue.control + Queue::head;
+        return compare_exchange_relaxed_gpu(word, *first, *first + count) == *first ? count : 0;
+    }
+
     // The item that has come to a position, plus one; 0 as long as none has.
     __device__ u32 look(u32 position) const {
         const u32 item = load_relaxed_gpu(entry(position)) ^ lap(position);

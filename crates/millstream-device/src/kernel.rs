@@ -303,13 +303,14 @@ impl<S: Parameter> Kernel<S> {
 
     /// Compiles and loads the kernel for a GPU, as its first launch there would:
     /// before kernels run that wait for this one, because loading may wait for them.
-    /// Nothing happens on host devices.
+    /// How many blocks a launch over `size` work elements will have; 1 on host
+    /// devices, where nothing happens.
     ///
     /// # Errors
     /// No device code, or code that does not compile.
-    pub fn prepare(&self, device: &Device) -> Result<()> {
+    pub fn prepare(&self, device: &Device, size: usize) -> Result<u32> {
         match &device.core.place {
-            DevicePlace::Host => Ok(()),
+            DevicePlace::Host => Ok(1),
             #[cfg(feature = "cuda")]
             DevicePlace::Gpu(gpu) => {
                 let Some(source) = &self.source else {
@@ -318,8 +319,8 @@ impl<S: Parameter> Kernel<S> {
                 };
                 let load = || gpu.load(self.name(), source);
                 let unchecked = None::<fn(&crate::cuda::Function) -> Result<()>>;
-                self.loaded.get_or_init(Arc::default).function(gpu.id(), load, unchecked)?;
-                Ok(())
+                let loaded = self.loaded.get_or_init(Arc::default);
+                Ok(loaded.function(gpu.id(), load, unchecked)?.blocks(source, size))
             }
         }
     }
@@ -387,9 +388,8 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
         let mut arguments = ArgumentWriter::default();
         S::write(&self.bound, &mut arguments);
         let load = || lane.load(&self.kernel, source);
-        let check = |function: &crate::cuda::Function| {
-            function.check(&self.kernel, arguments.parameters())
-        };
+        let check =
+            |function: &crate::cuda::Function| function.check(&self.kernel, arguments.parameters());
         let function = self.loaded.function(lane.gpu(), load, Some(check))?;
         lane.launch(function, source, self.size, arguments)
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
 use millstream_device::StreamKind;
+use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
 
 use crate::{Context, Result};
 
@@ -90,13 +90,17 @@ impl Gang {
         &self.words.0
     }
 
-    /// Loads a kernel on all devices: see [`Kernel::prepare`].
+    /// Loads a kernel on all devices: see [`Kernel::prepare`]. How many blocks its
+    /// smallest launch will have.
     ///
     /// # Errors
     /// No device code, or code that does not compile.
-    pub fn prepare<S: Parameter>(&self, kernel: &Kernel<S>) -> Result<()> {
-        let mut devices = self.context.devices().iter();
-        Ok(devices.try_for_each(|device| kernel.prepare(device))?)
+    pub fn prepare<S: Parameter>(&self, kernel: &Kernel<S>) -> Result<u32> {
+        let mut least = u32::MAX;
+        for (place, device) in self.context.devices().iter().enumerate() {
+            least = least.min(kernel.prepare(device, self.sharers(place))?);
+        }
+        Ok(least)
     }
 
     /// Waits until no other gang runs, launches a kernel on each device with `launch`,

@@ -23,6 +23,9 @@ const SLOT_ITEMS: u32 = 256;
 /// Words of a device's gang memory, of which `GangWord` of `fused.cuh` names the first.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
+/// Words of a kernel's scratch memory: also a header of four, and three for each of
+/// the pieces that items with many arcs are cut into; `Pieces` of `pieces.cuh`.
+const GANG_SCRATCH_WORDS: usize = SCRATCH_WORDS + 4 + (3 << 18);
 
 /// What the kernel takes beside [`Common`]: of all devices the status, the gang's
 /// words, the inboxes and the credits; the host's words; settings.
@@ -46,7 +49,7 @@ struct GangSettings {
     slots: u32,
     slot_items: u32,
     previous: u32,
-    padding: u32,
+    lanes: u32,
 }
 
 /// Whether the fused worker can run on these devices.
@@ -75,12 +78,14 @@ struct Memory {
 impl<P: Program> FusedRun<P> {
     /// Runs to the end, `threshold` being the first one.
     pub(crate) async fn run(self, threshold: u32) -> Result<WorklistStatistics> {
-        let memory = self.memory(threshold).await?;
         let gang = Gang::new(&self.context)?;
         let kernel = kernel::<P>()?;
-        gang.prepare(&kernel)?;
+        let lanes = self.lanes(gang.prepare(&kernel)?);
+        let memory = self.memory(threshold, lanes).await?;
         let words = gang.words().clone();
-        gang.run(|member| self.launch(&kernel, &memory, &words, threshold, member)).await?;
+        let settings = |place| self.settings(place, threshold, lanes);
+        gang.run(|member| self.launch(&kernel, &memory, &words, settings(member.place), member))
+            .await?;
         self.results(&memory)
     }
 
@@ -90,8 +95,15 @@ impl<P: Program> FusedRun<P> {
         if self.is_ring { others.min(1) } else { others }
     }
 
-    async fn memory(&self, threshold: u32) -> Result<Memory> {
-        let boxes = self.boxes();
+    /// Rings from one device to another, each with a block of its own at both ends:
+    /// one alone does not keep up with what all others emit. By measurement an
+    /// eighth of a device's blocks send, and as many receive.
+    fn lanes(&self, blocks: u32) -> usize {
+        (blocks as usize / 8 / self.boxes().max(1)).max(1)
+    }
+
+    async fn memory(&self, threshold: u32, lanes: usize) -> Result<Memory> {
+        let rings = self.boxes() * lanes;
         // Slots have two words each; see `SlotWords`.
         let ring_words = SLOTS as usize * (2 + SLOT_ITEMS as usize * size_of::<P::Packet>() / 4);
         let host = self.context.host();
@@ -110,8 +122,8 @@ impl<P: Program> FusedRun<P> {
             stream.upload_shared(first, &words, GANG_THRESHOLD..GANG_THRESHOLD + 1)?;
             stream.record()?.completed().await?;
             memory.words.push(words);
-            memory.inboxes.push(device.shared((boxes * ring_words).max(1))?);
-            memory.credits.push(device.shared((boxes * 2).max(1))?);
+            memory.inboxes.push(device.shared((rings * ring_words).max(1))?);
+            memory.credits.push(device.shared((rings * 2).max(1))?);
             memory.scratches.push(device.shared(GANG_SCRATCH_WORDS)?);
             memory.reports.push(host.shared(member.status.len())?);
         }
@@ -123,7 +135,7 @@ impl<P: Program> FusedRun<P> {
         kernel: &Kernel<Signature<P>>,
         memory: &Memory,
         host: &SharedBuffer<u32>,
-        threshold: u32,
+        settings: GangSettings,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<()> {
         let statuses: Vec<_> = self.devices.iter().map(|device| &device.status).collect();
@@ -139,14 +151,13 @@ impl<P: Program> FusedRun<P> {
             report: &memory.reports[place],
             place: Place::new(&member.here),
         };
-        let settings = self.settings(place, threshold);
         let (statuses, words) = (&statuses[..], &words[..]);
         let (inboxes, credits) = (&inboxes[..], &credits[..]);
         let arguments = (common, statuses, words, inboxes, credits, host, settings);
         Ok(kernel.launch(stream, sharers, arguments)?)
     }
 
-    fn settings(&self, place: usize, threshold: u32) -> GangSettings {
+    fn settings(&self, place: usize, threshold: u32, lanes: usize) -> GangSettings {
         let previous = self.devices.iter().position(|device| device.here.next == Some(place));
         GangSettings {
             patience_ns: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
@@ -155,7 +166,7 @@ impl<P: Program> FusedRun<P> {
             slots: SLOTS,
             slot_items: SLOT_ITEMS,
             previous: previous.unwrap_or(0) as u32,
-            padding: 0,
+            lanes: lanes as u32,
         }
     }
 

@@ -39,8 +39,7 @@ impl QueueView<'_> {
     /// Queues an item whose value is already written; `false` if it is queued
     /// already, in which case its consumer will see that value.
     pub(crate) fn push(&self, item: u32) -> bool {
-        // Release: the value is before the bit. Acquire: pairs with the
-        // consumer's clear, for producers that read values.
+        // Release: the value is before the bit; pairs with `claim`.
         let before = self.word(item).fetch_or(mask(item), Ordering::Release);
         if before & mask(item) != 0 {
             return false;

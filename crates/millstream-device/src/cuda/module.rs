@@ -138,6 +138,11 @@ impl LaneStream<'_> {
 }
 
 impl Function {
+    /// Blocks of a launch over `size` work elements.
+    pub(crate) fn blocks(&self, source: &CudaSource, size: usize) -> u32 {
+        source.dimensions(size, self.capacity).0
+    }
+
     /// Checks the sizes of the kernel's parameters.
     pub(crate) fn check(&self, kernel: &str, arguments: &[(usize, usize)]) -> Result<()> {
         let kernel = kernel.to_string();
