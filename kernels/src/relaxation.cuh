@@ -8,7 +8,7 @@
 //   u32 priority(key, settings)                    lower ones run first
 #pragma once
 
-#include "worklist.cuh"
+#include "owners.cuh"
 
 namespace millstream {
 
@@ -73,15 +73,9 @@ struct Relaxation {
         Span<const u32> targets;
         Span<const typename Rule::Weight> weights;
         Span<Value> values;
-        // First vertex of each device, and the number of vertices at the end.
-        Span<const u32> boundaries;
+        Owners owners;
         RelaxationSettings settings;
     };
-
-    __device__ static bool owns(const Problem& problem, const Here& here, u32 vertex) {
-        return vertex >= problem.boundaries[here.device] &&
-               vertex < problem.boundaries[here.device + 1];
-    }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
         return packet.vertex;
@@ -95,14 +89,14 @@ struct Relaxation {
     }
 
     __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
-        return owns(problem, here, vertex) ? Flags::keep : Flags::pass;
+        return problem.owners.owns(here, vertex) ? Flags::keep : Flags::pass;
     }
 
     __device__ static Flags on_receive(const Problem& problem, const Here& here,
                                        const Packet& packet) {
         const Value before = lower_value(&problem.values[packet.vertex], packet.value);
         const bool improved = key_of(packet.value) < key_of(before);
-        if (owns(problem, here, packet.vertex)) return improved ? Flags::keep : Flags::drop;
+        if (problem.owners.owns(here, packet.vertex)) return improved ? Flags::keep : Flags::drop;
         // The halo copy says that a better value has gone this way.
         return improved || !problem.settings.halo_filter ? Flags::pass : Flags::drop;
     }
@@ -113,12 +107,7 @@ struct Relaxation {
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        u32 device = 0;
-        // Empty parts have equal boundaries: the last that starts here owns it.
-        while (device + 2 < problem.boundaries.len && problem.boundaries[device + 1] <= vertex) {
-            ++device;
-        }
-        return device;
+        return problem.owners.owner(vertex);
     }
 
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
@@ -129,7 +118,7 @@ struct Relaxation {
         if (key > problem.settings.limit || problem.settings.limit - key < Rule::least_step) {
             return state;
         }
-        const u32 row = vertex - problem.boundaries[here.device];
+        const u32 row = problem.owners.row(here, vertex);
         *first = problem.offsets[row];
         *last = problem.offsets[row + 1];
         make_value(key, vertex, &state);
@@ -145,7 +134,7 @@ struct Relaxation {
         make_value(key, u32(state), &value);
         const Value before = lower_value(&problem.values[*target], value);
         if (key < key_of(before)) return true;
-        if (owns(problem, here, *target)) return false;
+        if (problem.owners.owns(here, *target)) return false;
         if (!problem.settings.halo_filter) return true;
         *filtered_changes += 1;
         return false;

@@ -10,7 +10,8 @@ use millstream_device::{
     Result, Shared, SharedBuffer, Value, Write,
 };
 
-use crate::program::{Flags, Here, Program};
+use crate::problem::Problem;
+use crate::program::{Flags, Here, Program, View};
 use crate::queue::{CONTROL_WORDS, QueueView};
 use crate::statistics::Counter;
 use crate::status::{self, LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
@@ -27,7 +28,7 @@ pub(crate) const OUTBOXES: usize = 2;
 /// one after the other; status; scratch memory and report of the task; where it
 /// runs.
 pub(crate) type Common<P> = (
-    <P as Program>::Signature,
+    <P as Program>::Problem,
     (Shared<u32>, Shared<u32>, Shared<u32>),
     Shared<u64>,
     Shared<u64>,
@@ -80,7 +81,7 @@ pub(crate) struct CommonArgument<'a, P: Program> {
 
 impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
     fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
-        let problem = P::bind(self.problem, accesses)?;
+        let problem = self.problem.bind(accesses)?;
         let queues = (&self.queues.bits, &self.queues.entries, &self.queues.control);
         let queues = Argument::<(Shared<u32>, Shared<u32>, Shared<u32>)>::bind(queues, accesses)?;
         let mut words = |words| Argument::<Shared<u64>>::bind(words, accesses);
@@ -93,7 +94,7 @@ impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
 struct DeviceView<'p, 'a, P: Program> {
     program: &'p P,
     here: Here,
-    problem: P::View<'a>,
+    problem: View<'a, P>,
     queues: Vec<QueueView<'a>>,
     status: &'a [AtomicU64],
     report: &'a [AtomicU64],
@@ -110,7 +111,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let queues = bits.zip(entries).zip(control.chunks_exact(CONTROL_WORDS));
         let view = |((bits, ring), control)| QueueView { bits, ring, control };
         let queues = queues.map(view).collect();
-        let (problem, threshold) = (P::view(problem), u32::MAX);
+        let threshold = u32::MAX;
         DeviceView { program, here, problem, queues, status, report, threshold }
     }
 
