@@ -14,7 +14,7 @@ use millstream::worklist::{CudaProgram, Error::NotFused, View, problem};
 
 problem! {
     /// A device's rows of the graph, and what it knows of the width to every vertex.
-    struct Problem, Widths {
+    pub struct Problem, Widths {
         offsets: Read<u64>,
         targets: Read<u32>,
         capacities: Read<u32>,
@@ -23,7 +23,8 @@ problem! {
     }
 }
 
-struct WidestPath {
+/// The program.
+pub struct WidestPath {
     owners: Owners,
 }
 

@@ -15,7 +15,7 @@ use millstream::worklist::{CudaProgram, Error::NotFused, View, problem};
 problem! {
     /// A device's rows of the graph, the neighbours that its vertices have left, and how
     /// many neighbours of others' vertices have gone since their owners were told.
-    struct Problem, Neighbours {
+    pub struct Problem, Neighbours {
         offsets: Read<u64>,
         targets: Read<u32>,
         left: Shared<u32>,
@@ -25,7 +25,8 @@ problem! {
     }
 }
 
-struct KCore {
+/// The program.
+pub struct KCore {
     owners: Owners,
 }
 

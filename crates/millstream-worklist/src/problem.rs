@@ -79,20 +79,34 @@ impl<T: Pod + Send + Sync> Member for Value<T> {
 
 /// C++ that refuses a class `program` whose `Problem` is laid out otherwise.
 pub(crate) fn layout_checks<P: Problem>(program: &str) -> String {
-    let mut offset: usize = 0;
+    let (mut end, mut places) = (0usize, Vec::new());
     let mut checks = String::new();
-    for MemberLayout { name, size, alignment } in P::MEMBERS {
-        offset = offset.next_multiple_of(*alignment);
+    for (at, MemberLayout { name, size, alignment }) in P::MEMBERS.iter().enumerate() {
+        end = end.next_multiple_of(*alignment) + size;
+        // Whether the member of this name is the one in this place.
+        places.push(format!("is_at(&member_{at}, &problem.{name})"));
         checks += &format!(
-            "static_assert(sizeof({program}::Problem::{name}) == {size} && \
-             __builtin_offsetof({program}::Problem, {name}) == {offset}, \
+            "static_assert(sizeof({program}::Problem::{name}) == {size}, \
              \"Problem::{name} in CUDA C++ and in Rust\");\n"
         );
-        offset += size;
     }
+    let members: Vec<_> = (0..places.len()).map(|at| format!("member_{at}")).collect();
+    let (members, places) = (members.join(", "), places.join(" && "));
     let alignment = P::MEMBERS.iter().map(|member| member.alignment).max().unwrap_or(1);
-    let size = offset.next_multiple_of(alignment).max(1);
-    checks + &format!("static_assert(sizeof({program}::Problem) == {size}, \"Problem's size\");\n")
+    let size = end.next_multiple_of(alignment);
+    format!(
+        "{checks}\
+         static_assert(sizeof({program}::Problem) == {size}, \
+         \"Problem's size in CUDA C++ and in Rust\");\n\
+         __device__ constexpr bool is_at(const void* place, const void* member) \
+         {{ return place == member; }}\n\
+         __device__ constexpr bool members_are_in_order() {{\n\
+         const {program}::Problem problem{{}};\n\
+         const auto& [{members}] = problem;\n\
+         return {places};\n}}\n\
+         static_assert(members_are_in_order(), \
+         \"the order of Problem's members in CUDA C++ and in Rust\");\n"
+    )
 }
 
 /// Defines a program's memory on one device, and what its callbacks see of it.
