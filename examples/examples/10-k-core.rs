@@ -1,6 +1,5 @@
-//! A program of one's own on the distributed worklist whose packets count: the k-core
-//! of a graph, what is left when vertices with fewer than k neighbours go, until none
-//! has fewer. A work-item is a vertex that has gone.
+//! The k-core of a graph, as a program whose packets count: what is left when vertices
+//! with fewer than k neighbours go, until none has fewer. An item is one that has gone.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use std::sync::Arc;
@@ -25,7 +24,7 @@ problem! {
     }
 }
 
-/// The program.
+#[derive(Debug)]
 pub struct KCore {
     owners: Owners,
 }
