@@ -19,23 +19,27 @@ impl Owners {
     }
 
     /// The device that owns `vertex`.
+    #[inline]
     pub fn owner(&self, vertex: u32) -> usize {
         // Empty parts have equal boundaries: the last that starts here owns it.
         self.boundaries.partition_point(|&start| start <= vertex).saturating_sub(1)
     }
 
     /// Whether the device here owns `vertex`.
+    #[inline]
     pub fn owns(&self, here: &Here, vertex: u32) -> bool {
         (self.boundaries[here.device]..self.boundaries[here.device + 1]).contains(&vertex)
     }
 
     /// The arcs of `vertex`, which the device here owns, in the row index of its part.
+    #[inline]
     pub fn arcs(&self, here: &Here, offsets: &[u64], vertex: u32) -> std::ops::Range<usize> {
         let row = self.row(here, vertex);
         offsets[row] as usize..offsets[row + 1] as usize
     }
 
     /// The place of `vertex` among the rows of the device here, which owns it.
+    #[inline]
     pub fn row(&self, here: &Here, vertex: u32) -> usize {
         (vertex - self.boundaries[here.device]) as usize
     }
