@@ -28,7 +28,13 @@ impl Owners {
     /// Whether the device here owns `vertex`.
     #[inline]
     pub fn owns(&self, here: &Here, vertex: u32) -> bool {
-        (self.boundaries[here.device]..self.boundaries[here.device + 1]).contains(&vertex)
+        self.owned(here).contains(&vertex)
+    }
+
+    /// The vertices that the device here owns.
+    #[inline]
+    pub fn owned(&self, here: &Here) -> std::ops::Range<u32> {
+        self.boundaries[here.device]..self.boundaries[here.device + 1]
     }
 
     /// The arcs of `vertex`, which the device here owns, in the row index of its part.

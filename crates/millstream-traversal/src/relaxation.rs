@@ -130,16 +130,16 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         if key.saturating_add(R::LEAST_STEP) > self.settings.limit {
             return;
         }
-        for arc in self.owners.arcs(here, view.offsets, vertex) {
+        let (arcs, owned) = (self.owners.arcs(here, view.offsets, vertex), self.owners.owned(here));
+        for (arc, &target) in arcs.clone().zip(&view.targets[arcs]) {
             let extended = R::extended(key, view.weights, arc);
             if extended > self.settings.limit {
                 continue;
             }
-            let target = view.targets[arc];
             let before = V::lower(&view.values[target as usize], V::new(extended, vertex));
             if extended < before.key() {
                 emit(target);
-            } else if !self.owners.owns(here, target) {
+            } else if !owned.contains(&target) {
                 if self.settings.halo_filter == 0 {
                     emit(target);
                 } else {
