@@ -23,6 +23,7 @@ problem! {
     }
 }
 
+/// The program.
 #[derive(Debug)]
 pub struct WidestPath {
     owners: Owners,

@@ -24,6 +24,7 @@ problem! {
     }
 }
 
+/// The program.
 #[derive(Debug)]
 pub struct KCore {
     owners: Owners,
@@ -95,7 +96,6 @@ impl Program for KCore {
     }
 }
 
-/// Neighbours that a vertex of the core has, at least.
 const K: u32 = 10;
 
 /// Whether each vertex of `graph` is in its k-core.
