@@ -166,8 +166,7 @@ fn not_fused(error: &millstream::sssp::Error) -> Option<&'static str> {
 /// The graphs of the command line, with their names.
 fn graphs(files: &[PathBuf]) -> Vec<(String, CsrGraph)> {
     if files.is_empty() {
-        let mut options = GenerateOptions::default();
-        options.max_weight = Some(64);
+        let options = GenerateOptions { max_weight: Some(64), seed: 0 };
         let kron = generate::kron(12, 16, &options).unwrap();
         let road = generate::road(100, 100, 605, &options).unwrap();
         return vec![("road 100".into(), road), ("kron 12 16".into(), kron)];

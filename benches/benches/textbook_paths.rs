@@ -13,10 +13,9 @@ use millstream::prelude::*;
 use millstream_benches::textbook;
 
 fn graphs() -> [(&'static str, CsrGraph); 2] {
-    let mut options = GenerateOptions::default();
-    options.max_weight = Some(64);
+    let options = GenerateOptions { max_weight: Some(64), seed: 0 };
     let kron = generate::kron(16, 16, &options).unwrap();
-    options.max_weight = Some(10_000);
+    let options = GenerateOptions { max_weight: Some(10_000), ..options };
     let road = generate::road(500, 500, 605, &options).unwrap();
     [("kron 16 16", kron), ("road 500", road)]
 }

@@ -131,8 +131,7 @@ fn expected(graph: &CsrGraph) -> Vec<u32> {
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let mut options = generate::GenerateOptions::default();
-    options.max_weight = Some(1000);
+    let options = generate::GenerateOptions { max_weight: Some(1000), seed: 0 };
     let roads = generate::road(100, 100, 605, &options)?;
     let context = Context::builder().devices(Devices::All).build()?;
     let parts = partition::edge_balanced_blocks(&roads, context.devices().len());
