@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod textbook;
+
 /// A file of `datasets/`: of the folder beside the program, as in a bundle, or else
 /// of the repository.
 pub fn dataset(name: &str) -> PathBuf {

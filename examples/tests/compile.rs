@@ -1,5 +1,6 @@
 //! Compiles the kernels of the examples for each architecture that Millstream runs
-//! on, which needs NVRTC and no GPU; none may spill registers. Skipped without
+//! on, which needs NVRTC and no GPU; none may spill registers. And what a user sees of
+//! a mistake in theirs. Skipped without
 //! NVRTC unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -7,6 +8,18 @@
 use std::path::Path;
 
 use millstream::device::{CudaSource, Error};
+use millstream::prelude::*;
+use millstream::worklist::CudaProgram;
+
+use k_core::KCore;
+use widest_path::WidestPath;
+
+#[path = "../examples/10-k-core.rs"]
+#[allow(dead_code)]
+mod k_core;
+#[path = "../examples/09-widest-path.rs"]
+#[allow(dead_code)]
+mod widest_path;
 
 /// Kernels in the text of an example, which has its CUDA source between `r#"` and
 /// `"#`: their names, and the source.
@@ -14,6 +27,32 @@ fn kernels(example: &str) -> Option<(Vec<&str>, &str)> {
     let source = example.split_once("r#\"")?.1.split_once("\"#")?.0;
     let signatures = source.split("extern \"C\" __global__ void ").skip(1);
     Some((signatures.map(|text| text.split_once('(').unwrap().0).collect(), source))
+}
+
+/// What the compiler says of a source; `None` without NVRTC where it may be missing.
+fn log(source: &CudaSource, architecture: u32) -> Option<Result<String, Error>> {
+    match source.compile(architecture) {
+        Err(Error::DriverUnavailable { reason, .. })
+            if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+        {
+            println!("skipped: {reason}");
+            None
+        }
+        result => Some(result.map(|(_, log)| log)),
+    }
+}
+
+fn compile(source: &CudaSource, entries: &[&str]) {
+    for architecture in [80, 90, 100] {
+        let Some(log) = log(source, architecture) else { return };
+        let log = log.unwrap();
+        println!("{} for sm_{architecture}\n{log}", source.file());
+        for entry in entries {
+            assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
+        }
+        let none = "0 bytes spill stores, 0 bytes spill loads";
+        assert_eq!(log.matches("bytes spill stores").count(), log.matches(none).count());
+    }
 }
 
 #[test]
@@ -25,26 +64,61 @@ fn every_kernel_compiles_without_spills() {
         let example = std::fs::read_to_string(&file).unwrap();
         let Some((names, source)) = kernels(&example) else { continue };
         let name = file.file_name().unwrap().to_str().unwrap();
-        let source = CudaSource::generated(name, names[0], source);
-        for architecture in [80, 90, 100] {
-            let log = match source.compile(architecture) {
-                Ok((_, log)) => log,
-                Err(Error::DriverUnavailable { reason, .. })
-                    if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
-                {
-                    return println!("skipped: {reason}");
-                }
-                Err(error) => panic!("{error}"),
-            };
-            println!("{name} for sm_{architecture}\n{log}");
-            for entry in &names {
-                assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
-            }
-            let none = "0 bytes spill stores, 0 bytes spill loads";
-            assert_eq!(log.matches("bytes spill stores").count(), log.matches(none).count());
-        }
+        compile(&CudaSource::generated(name, names[0], source), &names);
         found.extend(names.into_iter().map(String::from));
     }
     found.sort();
     assert_eq!(found, ["add", "count_up", "filter"]);
+}
+
+fn compile_program<P: Program>() {
+    let cuda = P::cuda().unwrap();
+    compile(&cuda.fused::<P>(), &["fused"]);
+    let kernels = ["insert", "process", "pack", "split_receive", "undefer"];
+    compile(&cuda.kernel::<P>("process"), &kernels);
+}
+
+#[test]
+fn every_program_compiles_without_spills() {
+    compile_program::<WidestPath>();
+    compile_program::<KCore>();
+}
+
+/// What the compiler says of the widest path's text with `right` made `wrong`, and the
+/// line where that is.
+fn says(right: &str, wrong: &str) -> Option<(usize, String)> {
+    let cuda = WidestPath::cuda().unwrap();
+    let line = cuda.text[..cuda.text.find(right).unwrap()].lines().count();
+    let text = cuda.text.replacen(right, wrong, 1).leak();
+    let source = CudaProgram { text, ..cuda }.fused::<WidestPath>();
+    let Err(Error::Compile { log, .. }) = log(&source, 90)? else { panic!("it compiles") };
+    Some((line, log.to_string()))
+}
+
+#[test]
+fn an_error_names_the_users_own_line() {
+    let Some((line, log)) = says("return packet.vertex;", "return packet.vertx;") else { return };
+    let place = format!("examples/09-widest-path.cuh({line}): error");
+    assert!(log.contains(&place), "{place} is not in\n{log}");
+}
+
+#[test]
+fn a_callback_that_is_missing_is_named() {
+    let Some((_, log)) = says("static u32 priority(", "static u32 urgency(") else { return };
+    assert!(log.contains("class \"WidestPath\" has no member \"priority\""), "{log}");
+}
+
+#[test]
+fn a_problem_that_differs_is_refused() {
+    let Some((_, log)) = says("Span<u32> widths;", "u32 widths;") else { return };
+    assert!(log.contains("Problem::widths in CUDA C++ and in Rust"), "{log}");
+    let swapped = "Span<const u32> capacities;\n        Span<const u32> targets;";
+    let Some((_, log)) =
+        says("Span<const u32> targets;\n        Span<const u32> capacities;", swapped)
+    else {
+        return;
+    };
+    assert!(log.contains("the order of Problem's members in CUDA C++ and in Rust"), "{log}");
+    let Some((_, log)) = says("Owners owners;", "Owners owners; u32 more;") else { return };
+    assert!(log.contains("Problem's size in CUDA C++ and in Rust"), "{log}");
 }

@@ -39,6 +39,8 @@ pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// The host-driven worklist's kernels.
 pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
+/// Who owns which vertices.
+pub const OWNERS: Source = source!("owners.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
@@ -71,6 +73,7 @@ pub const HEADERS: &[Source] = &[
     SHARED_ARCS,
     WORKLIST,
     HOST_DRIVEN,
+    OWNERS,
     RELAXATION,
     FILTER,
     PEER_RING,

@@ -9,7 +9,7 @@
 //   u32 priority(key, settings)                    lower ones run first
 #pragma once
 
-#include "worklist.cuh"
+#include "owners.cuh"
 
 namespace millstream {
 
@@ -60,9 +60,6 @@ struct RelaxationSettings {
     u32 limit;
     u32 halo_filter;
     float priority_scale;
-    // Vertices of this device.
-    u32 first_vertex;
-    u32 end_vertex;
 };
 
 template <class Rule, class Value>
@@ -82,14 +79,9 @@ struct Relaxation {
         Span<const u32> targets;
         Span<const typename Rule::Weight> weights;
         Span<Value> values;
-        // First vertex of each device, and the number of vertices at the end.
-        Span<const u32> boundaries;
+        Owners owners;
         RelaxationSettings settings;
     };
-
-    __device__ static bool owns(const Problem& problem, u32 vertex) {
-        return vertex >= problem.settings.first_vertex && vertex < problem.settings.end_vertex;
-    }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
         return packet.vertex;
@@ -102,15 +94,15 @@ struct Relaxation {
         return packet;
     }
 
-    __device__ static Flags on_send(const Problem& problem, const Here&, u32 vertex) {
-        return owns(problem, vertex) ? Flags::keep : Flags::pass;
+    __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
+        return problem.owners.owns(here, vertex) ? Flags::keep : Flags::pass;
     }
 
-    __device__ static Flags on_receive(const Problem& problem, const Here&,
+    __device__ static Flags on_receive(const Problem& problem, const Here& here,
                                        const Packet& packet) {
         const Value before = lower_value(&problem.values[packet.vertex], packet.value);
         const bool improved = key_of(packet.value) < key_of(before);
-        if (owns(problem, packet.vertex)) return improved ? Flags::keep : Flags::drop;
+        if (problem.owners.owns(here, packet.vertex)) return improved ? Flags::keep : Flags::drop;
         // The halo copy says that a better value has gone this way.
         return improved || !problem.settings.halo_filter ? Flags::pass : Flags::drop;
     }
@@ -121,17 +113,12 @@ struct Relaxation {
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        u32 device = 0;
-        // Empty parts have equal boundaries: the last that starts here owns it.
-        while (device + 2 < problem.boundaries.len && problem.boundaries[device + 1] <= vertex) {
-            ++device;
-        }
-        return device;
+        return problem.owners.owner(vertex);
     }
 
-    __device__ static State begin(const Problem& problem, const Here&, u32 vertex, u64* first,
-                                  u64* last) {
-        const u32 row = vertex - problem.settings.first_vertex;
+    __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
+                                  u64* first, u64* last) {
+        const u32 row = problem.owners.row(here, vertex);
         // All three loads under way at once.
         const u64 from = problem.offsets[row];
         const u64 to = problem.offsets[row + 1];
@@ -153,8 +140,8 @@ struct Relaxation {
         return arc;
     }
 
-    __device__ static bool visit(const Problem& problem, const Here&, State state, const Arc& arc,
-                                 u32* priority, u32* filtered_changes) {
+    __device__ static bool visit(const Problem& problem, const Here& here, State state,
+                                 const Arc& arc, u32* priority, u32* filtered_changes) {
         const u32 key = Rule::extended(key_of(state), arc.weight);
         if (key > problem.settings.limit) return false;
         *priority = Rule::priority(key, problem.settings);
@@ -162,7 +149,7 @@ struct Relaxation {
         make_value(key, u32(state), &value);
         const Value before = lower_value(&problem.values[arc.target], value);
         if (key < key_of(before)) return true;
-        if (owns(problem, arc.target)) return false;
+        if (problem.owners.owns(here, arc.target)) return false;
         if (!problem.settings.halo_filter) return true;
         *filtered_changes += 1;
         return false;

@@ -2,8 +2,8 @@
 // 18, 2020, sections 4.3 and 4.4): what kernels, host-driven or fused, do with items.
 //
 // A program is a class with what `Relaxation` has: types Problem (as the signature
-// lays it out), Packet and State (a word that goes to all who visit an item's
-// arcs), and static functions
+// lays it out), Packet, State (a word that goes to all who visit an item's arcs) and
+// Arc (what is read of one: at least its `target`, an item), and static functions
 //   u32 unpack(problem, here, packet)          the item of a packet
 //   Packet pack(problem, here, item)           with the item's value as it is now
 //   Flags on_send(problem, here, item)         what becomes of an emitted item
@@ -11,7 +11,7 @@
 //   u32 priority(problem, item)                lower ones run first
 //   u32 owner(problem, item)                   a device; `nobody` needs the ring
 //   State begin(problem, here, item, &first, &last)   where an item's arcs lie
-//   Arc arc(problem, at)                       one of them: has a `target`, an item
+//   Arc arc(problem, at)                       one of them
 //   bool visit(problem, here, state, arc, &priority, &filtered)
 //                                              true: emit the target, of that priority
 // Arcs of an item are visited by many threads; each is read while the one before is

@@ -20,10 +20,12 @@ impl Rule for Levels {
         None
     }
 
+    #[inline]
     fn extended(level: u32, _: &[u32], _: usize) -> u32 {
         level + 1
     }
 
+    #[inline]
     fn priority(level: u32, _: &Settings) -> u32 {
         level
     }

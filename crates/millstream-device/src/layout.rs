@@ -36,7 +36,7 @@ impl ArgumentWriter {
 
     /// What `write` writes, as one struct; the outermost one is the kernel's
     /// parameter list.
-    pub(crate) fn structure(&mut self, write: impl FnOnce(&mut ArgumentWriter)) {
+    pub fn structure(&mut self, write: impl FnOnce(&mut ArgumentWriter)) {
         if self.depth == 0 {
             self.depth = 1;
             write(self);

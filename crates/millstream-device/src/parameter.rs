@@ -36,8 +36,8 @@ impl Accesses {
 pub trait Parameter {
     /// The argument while the launch is queued.
     type Bound: Send + 'static;
-    /// What the kernel's host twin sees.
-    type View<'a>;
+    /// What the kernel's host twin sees, on all its threads.
+    type View<'a>: Send + Sync;
 
     /// Writes the argument as a GPU's kernel takes it: see [`ArgumentWriter`].
     fn write(bound: &Self::Bound, to: &mut ArgumentWriter);
@@ -85,7 +85,7 @@ impl<T> SharedSet<T> {
 #[derive(Debug)]
 pub struct Value<T>(PhantomData<T>);
 
-impl<T: Pod> Parameter for Read<T> {
+impl<T: Pod + Send + Sync> Parameter for Read<T> {
     type Bound = Bound;
     type View<'a> = &'a [T];
 
@@ -99,7 +99,7 @@ impl<T: Pod> Parameter for Read<T> {
     }
 }
 
-impl<T: Pod> Parameter for Write<T> {
+impl<T: Pod + Send + Sync> Parameter for Write<T> {
     type Bound = Bound;
     type View<'a> = &'a mut [T];
 
@@ -151,7 +151,7 @@ impl<T: AtomicPod> Parameter for SharedSet<T> {
     }
 }
 
-impl<T: Pod + Send> Parameter for Value<T> {
+impl<T: Pod + Send + Sync> Parameter for Value<T> {
     type Bound = T;
     type View<'a> = T;
 
@@ -168,26 +168,26 @@ impl<T: Pod + Send> Parameter for Value<T> {
 #[derive(Debug)]
 pub struct Bound(Place);
 
-impl<T: Pod> Argument<Read<T>> for &DeviceBuffer<T> {
+impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         Part::from(self).bind(accesses)
     }
 }
 
-impl<T: Pod> Argument<Read<T>> for Part<'_, T> {
+impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation, AccessKind::Read);
         Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }
 }
 
-impl<T: Pod> Argument<Write<T>> for &mut DeviceBuffer<T> {
+impl<T: Pod + Send + Sync> Argument<Write<T>> for &mut DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         PartMut::from(self).bind(accesses)
     }
 }
 
-impl<T: Pod> Argument<Write<T>> for PartMut<'_, T> {
+impl<T: Pod + Send + Sync> Argument<Write<T>> for PartMut<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation, AccessKind::Write);
         Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
@@ -209,7 +209,7 @@ impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
     }
 }
 
-impl<T: Pod + Send> Argument<Value<T>> for T {
+impl<T: Pod + Send + Sync> Argument<Value<T>> for T {
     fn bind(self, _: &mut Accesses) -> Result<T> {
         Ok(self)
     }

@@ -2,7 +2,7 @@
 // 7(3), art. 18, 2020, section 4.6.3); the twin of `push.rs`.
 #pragma once
 
-#include "worklist.cuh"
+#include "owners.cuh"
 
 namespace millstream {
 
@@ -37,6 +37,13 @@ struct ResidualPacket<double> {
     u32 padding;
 };
 
+// How a push goes; `Settings` of `push.rs`.
+struct PushSettings {
+    double damping;
+    double threshold;
+    double top;
+};
+
 template <class Real>
 struct PushPageRank {
     // What goes along each arc, without its weight.
@@ -62,11 +69,8 @@ struct PushPageRank {
         Span<Word> ranks;
         // What the dangling vertices have given: the bits of a double.
         Span<u64> leaked;
-        // First vertex of each device, and the number of vertices at the end.
-        Span<const u32> boundaries;
-        double damping;
-        double threshold;
-        double top;
+        Owners owners;
+        PushSettings settings;
     };
 
     // Adds to a residual; the one before.
@@ -77,11 +81,6 @@ struct PushPageRank {
     // Takes a residual, and leaves 0.
     __device__ static Real take(const Problem& problem, u32 vertex) {
         return Bits<Real>::value(fetch_exchange_relaxed_gpu(&problem.residuals[vertex], Word(0)));
-    }
-
-    __device__ static bool owns(const Problem& problem, const Here& here, u32 vertex) {
-        return vertex >= problem.boundaries[here.device] &&
-               vertex < problem.boundaries[here.device + 1];
     }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
@@ -97,20 +96,20 @@ struct PushPageRank {
     }
 
     __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
-        return owns(problem, here, vertex) ? Flags::keep : Flags::pass;
+        return problem.owners.owns(here, vertex) ? Flags::keep : Flags::pass;
     }
 
     __device__ static Flags on_receive(const Problem& problem, const Here& here,
                                        const Packet& packet) {
         const Real before = add(problem, packet.vertex, packet.value);
-        if (!owns(problem, here, packet.vertex)) return Flags::pass;
+        if (!problem.owners.owns(here, packet.vertex)) return Flags::pass;
         return crosses(problem, before, packet.value) ? Flags::keep : Flags::drop;
     }
 
     __device__ static Real magnitude(Real value) { return value < 0 ? -value : value; }
 
     __device__ static bool crosses(const Problem& problem, Real before, Real value) {
-        const Real threshold = Real(problem.threshold);
+        const Real threshold = Real(problem.settings.threshold);
         return magnitude(before) <= threshold && magnitude(before + value) > threshold;
     }
 
@@ -124,24 +123,19 @@ struct PushPageRank {
         residual = magnitude(residual);
         if (!(residual > 0)) return 0;
         // A conversion stays in the range of the type.
-        return __float2uint_rz(__log2f(float(problem.top / double(residual))));
+        return __float2uint_rz(__log2f(float(problem.settings.top / double(residual))));
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        u32 device = 0;
-        // Empty parts have equal boundaries: the last that starts here owns it.
-        while (device + 2 < problem.boundaries.len && problem.boundaries[device + 1] <= vertex) {
-            ++device;
-        }
-        return device;
+        return problem.owners.owner(vertex);
     }
 
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
-        const u32 row = vertex - problem.boundaries[here.device];
+        const u32 row = problem.owners.row(here, vertex);
         const Real residual = take(problem, vertex);
         atomicAdd(reinterpret_cast<Real*>(&problem.ranks[row]), residual);
-        const Real share = Real(problem.damping) * residual;
+        const Real share = Real(problem.settings.damping) * residual;
         const Real inverse = problem.inverse_row_weights[row];
         if (inverse == 0) {
             atomicAdd(reinterpret_cast<double*>(&problem.leaked[0]), double(share));
@@ -164,7 +158,7 @@ struct PushPageRank {
         *priority = priority_of(problem, before + value);
         // Small residuals of one device may be large together: all are sent. One
         // that is not sent yet takes this one along.
-        if (!owns(problem, here, arc.target)) return before == 0;
+        if (!problem.owners.owns(here, arc.target)) return before == 0;
         return crosses(problem, before, value);
     }
 };

@@ -1,15 +1,10 @@
 //! Residuals pushed along arcs \[G §4.6.3\]: the twin of `push.cuh`.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-use millstream_device::{
-    Accesses, Argument, AtomicPod, CudaSource, DeviceBuffer, Parameter, Pod, Read, Shared,
-    SharedBuffer, Value, Zeroable,
-};
-use millstream_traversal::DistributedGraph;
-use millstream_worklist::{CudaProgram, Flags, Here, Program};
+use millstream_device::{CudaSource, Pod, Read, Shared, Value, Zeroable};
+use millstream_traversal::Owners;
+use millstream_worklist::{CudaProgram, Flags, Here, Program, View, problem};
 
 use crate::real::Real;
 
@@ -29,19 +24,20 @@ unsafe impl<R: Real> Zeroable for Packet<R> {}
 unsafe impl<R: Real> Pod for Packet<R> {}
 const _: () = assert!(size_of::<Packet<f32>>() == 8 && size_of::<Packet<f64>>() == 16);
 
-/// One device's part of the graph, its ranks, and residuals for all vertices: for
-/// those of others, what has come together and is not sent yet.
-#[derive(Debug)]
-pub struct Problem<R: Real> {
-    pub(crate) offsets: Arc<DeviceBuffer<u64>>,
-    pub(crate) targets: Arc<DeviceBuffer<u32>>,
-    pub(crate) weights: Arc<DeviceBuffer<R>>,
-    pub(crate) inverse_row_weights: Arc<DeviceBuffer<R>>,
-    pub(crate) residuals: SharedBuffer<R::Bits>,
-    pub(crate) ranks: SharedBuffer<R::Bits>,
-    pub(crate) leaked: SharedBuffer<u64>,
-    pub(crate) boundaries: Arc<DeviceBuffer<u32>>,
-    pub(crate) settings: Settings,
+problem! {
+    /// One device's part of the graph, its ranks, and residuals for all vertices: for
+    /// those of others, what has come together and is not sent yet.
+    pub(crate) struct Problem<R: Real>, ProblemView {
+        pub(crate) offsets: Read<u64>,
+        pub(crate) targets: Read<u32>,
+        pub(crate) weights: Read<R>,
+        pub(crate) inverse_row_weights: Read<R>,
+        pub(crate) residuals: Shared<R::Bits>,
+        pub(crate) ranks: Shared<R::Bits>,
+        pub(crate) leaked: Shared<u64>,
+        pub(crate) owners: Read<u32>,
+        pub(crate) settings: Value<Settings>,
+    }
 }
 
 /// How a push goes, as kernels take it.
@@ -60,41 +56,17 @@ unsafe impl Zeroable for Settings {}
 // SAFETY: plain numbers without padding.
 unsafe impl Pod for Settings {}
 
-type Atomic<R> = <<R as Real>::Bits as AtomicPod>::Atomic;
-
-/// What the callbacks see of a [`Problem`].
-pub struct View<'a, R: Real> {
-    offsets: &'a [u64],
-    targets: &'a [u32],
-    weights: &'a [R],
-    inverse_row_weights: &'a [R],
-    residuals: &'a [Atomic<R>],
-    ranks: &'a [Atomic<R>],
-    leaked: &'a [AtomicU64],
-    settings: Settings,
-}
-
 /// PageRank by pushing. A residual, which may be negative, is what a vertex's rank
 /// must still change by before its successors have heard of it.
 #[derive(Debug)]
 pub(crate) struct Push<R> {
-    /// First vertex of each device, and the number of vertices at the end.
-    boundaries: Vec<u32>,
+    owners: Owners,
     real: PhantomData<R>,
 }
 
 impl<R> Push<R> {
-    pub(crate) fn new(graph: &DistributedGraph) -> Push<R> {
-        Push { boundaries: graph.partition().boundaries().to_vec(), real: PhantomData }
-    }
-
-    pub(crate) fn owner_of(&self, vertex: u32) -> usize {
-        // Empty parts have equal boundaries: the last that starts here owns it.
-        self.boundaries.partition_point(|&start| start <= vertex).saturating_sub(1)
-    }
-
-    fn owns(&self, here: &Here, vertex: u32) -> bool {
-        (self.boundaries[here.device]..self.boundaries[here.device + 1]).contains(&vertex)
+    pub(crate) fn new(owners: Owners) -> Push<R> {
+        Push { owners, real: PhantomData }
     }
 }
 
@@ -106,52 +78,25 @@ fn crosses<R: Real>(settings: &Settings, before: R, value: R) -> bool {
 impl<R: Real> Program for Push<R> {
     type Packet = Packet<R>;
     type Problem = Problem<R>;
-    type Signature = (
-        (Read<u64>, Read<u32>, Read<R>, Read<R>),
-        Shared<R::Bits>,
-        Shared<R::Bits>,
-        Shared<u64>,
-        Read<u32>,
-        Value<Settings>,
-    );
-    type View<'a> = View<'a, R>;
-
-    fn bind(
-        problem: &Problem<R>,
-        accesses: &mut Accesses,
-    ) -> millstream_device::Result<<Self::Signature as Parameter>::Bound> {
-        let Problem { offsets, targets, weights, inverse_row_weights, .. } = problem;
-        let arcs = (&**offsets, &**targets, &**weights, &**inverse_row_weights);
-        let Problem { residuals, ranks, leaked, boundaries, settings, .. } = problem;
-        let arguments = (arcs, residuals, ranks, leaked, &**boundaries, *settings);
-        Argument::<Self::Signature>::bind(arguments, accesses)
-    }
-
-    fn view(
-        ((offsets, targets, weights, inverse_row_weights), residuals, ranks, leaked, _, settings):
-            <Self::Signature as Parameter>::View<'_>,
-    ) -> View<'_, R> {
-        View { offsets, targets, weights, inverse_row_weights, residuals, ranks, leaked, settings }
-    }
 
     /// Whatever has come together for a vertex goes out at once. Takes it: every
     /// packet must be sent.
-    fn pack(&self, view: &View<'_, R>, _: &Here, vertex: u32) -> Packet<R> {
+    fn pack(&self, view: &View<'_, Self>, _: &Here, vertex: u32) -> Packet<R> {
         let value = R::take(&view.residuals[vertex as usize]);
         Packet { value, vertex, padding: Zeroable::zeroed() }
     }
 
-    fn unpack(&self, _: &View<'_, R>, _: &Here, packet: &Packet<R>) -> u32 {
+    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &Packet<R>) -> u32 {
         packet.vertex
     }
 
-    fn on_send(&self, _: &View<'_, R>, here: &Here, vertex: u32) -> Flags {
-        if self.owns(here, vertex) { Flags::Keep } else { Flags::Pass }
+    fn on_send(&self, _: &View<'_, Self>, here: &Here, vertex: u32) -> Flags {
+        if self.owners.owns(here, vertex) { Flags::Keep } else { Flags::Pass }
     }
 
-    fn on_receive(&self, view: &View<'_, R>, here: &Here, packet: &Packet<R>) -> Flags {
+    fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Packet<R>) -> Flags {
         let before = R::add_to(&view.residuals[packet.vertex as usize], packet.value);
-        match self.owns(here, packet.vertex) {
+        match self.owners.owns(here, packet.vertex) {
             false => Flags::Pass,
             true if crosses(&view.settings, before, packet.value) => Flags::Keep,
             true => Flags::Drop,
@@ -160,7 +105,7 @@ impl<R: Real> Program for Push<R> {
 
     /// Large residuals go first, halving from step to step: small ones come
     /// together meanwhile, and are pushed once.
-    fn priority(&self, view: &View<'_, R>, vertex: u32) -> u32 {
+    fn priority(&self, view: &View<'_, Self>, vertex: u32) -> u32 {
         let residual = R::get(&view.residuals[vertex as usize]).abs().to_f64();
         // A cast stays in the range of the type: nothing left is the first.
         let halvings = (view.settings.top / residual).log2();
@@ -168,7 +113,7 @@ impl<R: Real> Program for Push<R> {
     }
 
     fn owner(&self, vertex: u32) -> Option<usize> {
-        Some(self.owner_of(vertex))
+        Some(self.owners.owner(vertex))
     }
 
     fn cuda() -> Option<CudaProgram> {
@@ -181,13 +126,13 @@ impl<R: Real> Program for Push<R> {
 
     fn process(
         &self,
-        view: &View<'_, R>,
+        view: &View<'_, Self>,
         here: &Here,
         vertex: u32,
         emit: &mut impl FnMut(u32),
         _: &mut u64,
     ) {
-        let row = (vertex - self.boundaries[here.device]) as usize;
+        let row = self.owners.row(here, vertex);
         let residual = R::take(&view.residuals[vertex as usize]);
         R::add_to(&view.ranks[row], residual);
         let share = R::from_f64(view.settings.damping) * residual;
@@ -197,7 +142,7 @@ impl<R: Real> Program for Push<R> {
             return;
         }
         let share = share * inverse;
-        for arc in view.offsets[row] as usize..view.offsets[row + 1] as usize {
+        for arc in self.owners.arcs(here, view.offsets, vertex) {
             let target = view.targets[arc];
             let value = if view.weights.is_empty() { share } else { share * view.weights[arc] };
             if value == R::ZERO {
@@ -206,7 +151,7 @@ impl<R: Real> Program for Push<R> {
             let before = R::add_to(&view.residuals[target as usize], value);
             // Small residuals of one device may be large together: all are sent.
             // One that is not sent yet takes this one along.
-            let emits = match self.owns(here, target) {
+            let emits = match self.owners.owns(here, target) {
                 true => crosses(&view.settings, before, value),
                 false => before == R::ZERO,
             };

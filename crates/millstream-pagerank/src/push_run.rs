@@ -22,7 +22,6 @@ pub(crate) struct PushGraph<R: Real> {
     graph: DistributedGraph,
     inverse: Vec<Arc<DeviceBuffer<R>>>,
     weights: Vec<Arc<DeviceBuffer<R>>>,
-    boundaries: Vec<Arc<DeviceBuffer<u32>>>,
     /// What each vertex gets along arcs when every vertex that has some has the same
     /// rank, by new id: see [`even_inflow`].
     inflow: Vec<f64>,
@@ -51,15 +50,8 @@ impl<R: Real> PushGraph<R> {
         let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
-        let (inverse_row_weights, weights, boundaries) = (vec![], vec![], vec![]);
-        let mut uploaded = PushGraph {
-            graph,
-            inverse: inverse_row_weights,
-            weights,
-            boundaries,
-            inflow,
-            is_dangling,
-        };
+        let mut uploaded =
+            PushGraph { graph, inverse: Vec::new(), weights: Vec::new(), inflow, is_dangling };
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
@@ -76,10 +68,8 @@ impl<R: Real> PushGraph<R> {
                     weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
                 }
             };
-            let boundaries = uploaded.graph.partition().boundaries().to_vec();
             uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
             uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
-            uploaded.boundaries.push(Arc::new(stream.uploaded(boundaries)?));
             stream.record()?.completed().await?;
         }
         Ok(uploaded)
@@ -104,7 +94,7 @@ impl<R: Real> PushGraph<R> {
         let settings = Settings { damping: options.damping, threshold, top };
         let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings, ranks).await?;
-        let program = Arc::new(Push::<R>::new(&self.graph));
+        let program = Arc::new(Push::<R>::new(self.graph.owners()));
         let mut counts = WorklistCounts::default();
         let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
         let (mut ranks, start) = (Vec::new(), Instant::now());
@@ -112,7 +102,8 @@ impl<R: Real> PushGraph<R> {
             self.upload_residuals(&problems, &residuals).await?;
             let is_large = |residual: &R| residual.abs().to_f64() > threshold;
             let large = (0..vertices as u32).filter(|&v| is_large(&residuals[v as usize]));
-            let initial: Vec<_> = large.map(|vertex| (program.owner_of(vertex), vertex)).collect();
+            let initial: Vec<_> =
+                large.map(|vertex| (self.partition().owner(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
             let worklist = worklist.delta(Some(1));
@@ -184,7 +175,7 @@ impl<R: Real> PushGraph<R> {
                 residuals: device.shared(self.graph.vertices() as usize)?,
                 ranks,
                 leaked: device.shared(1)?,
-                boundaries: Arc::clone(&self.boundaries[place]),
+                owners: Arc::clone(&part.owners),
                 settings,
             }));
         }

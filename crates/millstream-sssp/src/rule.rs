@@ -48,10 +48,12 @@ impl Rule for IntegerDistances {
         }
     }
 
+    #[inline]
     fn extended(distance: u32, weights: &[u32], arc: usize) -> u32 {
         distance.saturating_add(weights[arc]).min(Self::TOO_FAR)
     }
 
+    #[inline]
     fn priority(distance: u32, _: &Settings) -> u32 {
         distance
     }
@@ -95,10 +97,12 @@ impl Rule for RealDistances {
         }
     }
 
+    #[inline]
     fn extended(distance: u32, weights: &[f32], arc: usize) -> u32 {
         (f32::from_bits(distance) + weights[arc]).to_bits()
     }
 
+    #[inline]
     fn priority(distance: u32, settings: &Settings) -> u32 {
         // A cast stays in the range of the type.
         (f32::from_bits(distance) * settings.priority_scale) as u32

@@ -6,6 +6,7 @@ use millstream_device::{AtomicPod, DeviceBuffer, Pod, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
+use crate::owners::Owners;
 use crate::{Error, Result};
 
 /// What of a graph goes to the devices.
@@ -26,6 +27,8 @@ pub struct Part {
     pub targets: Arc<DeviceBuffer<u32>>,
     /// Weights of their arcs.
     pub weights: PartWeights,
+    /// Who owns which vertices, as `owners.cuh` takes it.
+    pub owners: Arc<DeviceBuffer<u32>>,
 }
 
 /// The weights of one device's arcs.
@@ -102,8 +105,9 @@ impl DistributedGraph {
                 Some(Weights::Integer(all)) => PartWeights::Integer(uploaded(&stream, &all[arcs])?),
                 Some(Weights::Real(all)) => PartWeights::Real(uploaded(&stream, &all[arcs])?),
             };
+            let owners = uploaded(&stream, partition.boundaries())?;
             stream.record()?.completed().await?;
-            parts.push(Part { offsets, targets, weights });
+            parts.push(Part { offsets, targets, weights, owners });
         }
         Ok(DistributedGraph { context: context.clone(), partition, parts })
     }
@@ -116,6 +120,11 @@ impl DistributedGraph {
     /// Who owns which vertices.
     pub fn partition(&self) -> &Partition {
         &self.partition
+    }
+
+    /// Who owns which vertices, for a program on a worklist.
+    pub fn owners(&self) -> Owners {
+        Owners::new(self.partition.boundaries())
     }
 
     /// The rows of each device.
@@ -138,6 +147,29 @@ impl DistributedGraph {
             Some(&source_vertex) => Err(Error::SourceOutOfRange { source_vertex, vertices }),
             None => Ok(originals.iter().map(|&source| self.partition.to_new(source)).collect()),
         }
+    }
+
+    /// A buffer on each device with a value for every vertex, by new id.
+    ///
+    /// # Errors
+    /// No memory on a device.
+    ///
+    /// # Device ordering
+    /// When it resolves, the values are in the devices' memory.
+    pub async fn shared<V: AtomicPod>(
+        &self,
+        initial: impl Into<Arc<[V]>>,
+    ) -> Result<Vec<SharedBuffer<V>>> {
+        let initial = initial.into();
+        let mut buffers = Vec::new();
+        for device in self.context.devices() {
+            let stream = device.stream()?;
+            let buffer = device.shared(initial.len())?;
+            stream.upload_shared(Arc::clone(&initial), &buffer, 0..initial.len())?;
+            stream.record()?.completed().await?;
+            buffers.push(buffer);
+        }
+        Ok(buffers)
     }
 
     /// The owners' values, by new id, of buffers that have one for every vertex.

@@ -6,6 +6,7 @@
 mod error;
 mod graph;
 mod options;
+mod owners;
 mod relaxation;
 mod run;
 mod value;
@@ -13,6 +14,7 @@ mod value;
 pub use error::{Error, Result};
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use options::WorklistOptions;
-pub use relaxation::{Problem, Relaxation, Rule, Settings, View};
+pub use owners::Owners;
+pub use relaxation::{Relaxation, Rule, Settings};
 pub use run::{Outcome, run};
 pub use value::{Packet, UNREACHED, Value};

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::SharedBuffer;
 use millstream_worklist::WorklistStatistics;
 
-use crate::relaxation::{DeviceSettings, Problem, Relaxation, Rule, Settings};
+use crate::relaxation::{Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
 use crate::{DistributedGraph, Result, WorklistOptions};
 
@@ -43,10 +42,10 @@ pub async fn run<R: Rule, V: Value>(
 ) -> Result<Outcome> {
     let sources = graph.sources(sources)?;
     let partition = graph.partition();
-    let program = Arc::new(Relaxation::<R, V>::new(partition.boundaries().to_vec(), settings));
+    let program = Arc::new(Relaxation::<R, V>::new(graph.owners(), settings));
     let problems = problems::<R, V>(graph, settings, &sources).await?;
     let initial: Vec<(usize, u32)> =
-        sources.iter().map(|&source| (program.owner_of(source), source)).collect();
+        sources.iter().map(|&source| (partition.owner(source), source)).collect();
     let items = graph.vertices() as usize;
     let worklist = options.worklist(graph.context(), program, problems.clone(), items).delta(delta);
     let start = Instant::now();
@@ -70,29 +69,27 @@ async fn problems<R: Rule, V: Value>(
     graph: &DistributedGraph,
     settings: Settings,
     sources: &[u32],
-) -> Result<Vec<Arc<Problem<R::Weight, V>>>> {
+) -> Result<Vec<Arc<Problem<R, V>>>> {
     let mut values = vec![V::UNREACHED; graph.vertices() as usize];
     for &source in sources {
         values[source as usize] = V::new(0, UNREACHED);
     }
-    let initial: Arc<[V]> = values.into();
+    let values = graph.shared(values).await?;
     let mut problems = Vec::new();
-    let partition = graph.partition();
-    for (place, part) in graph.parts().iter().enumerate() {
-        let device = &graph.context().devices()[place];
-        let settings = DeviceSettings::new(settings, partition.range(place));
-        let stream = device.stream()?;
-        let values: SharedBuffer<V> = device.shared(initial.len())?;
-        stream.upload_shared(Arc::clone(&initial), &values, 0..initial.len())?;
-        let boundaries = stream.uploaded(partition.boundaries().to_vec())?;
+    let devices = graph.context().devices().iter().zip(graph.parts());
+    for ((device, part), values) in devices.zip(values) {
         let weights = match R::weights(part) {
             Some(weights) => weights,
             None => Arc::new(device.buffer(0)?),
         };
-        stream.record()?.completed().await?;
-        let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
-        let problem = Problem { offsets, targets, weights, values, boundaries, settings };
-        problems.push(Arc::new(problem));
+        problems.push(Arc::new(Problem {
+            offsets: Arc::clone(&part.offsets),
+            targets: Arc::clone(&part.targets),
+            weights,
+            values,
+            owners: Arc::clone(&part.owners),
+            settings,
+        }));
     }
     Ok(problems)
 }

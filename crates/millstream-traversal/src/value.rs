@@ -41,10 +41,12 @@ impl Value for u32 {
     const UNREACHED: u32 = UNREACHED;
     const KEEPS_PREDECESSOR: bool = false;
 
+    #[inline]
     fn new(key: u32, _: u32) -> u32 {
         key
     }
 
+    #[inline]
     fn key(self) -> u32 {
         self
     }
@@ -53,11 +55,13 @@ impl Value for u32 {
         UNREACHED
     }
 
+    #[inline]
     fn get(atomic: &AtomicU32) -> u32 {
         // Relaxed: the bit of the queue orders values.
         atomic.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn lower(atomic: &AtomicU32, value: u32) -> u32 {
         // A plain look first: most arcs lead to settled vertices.
         let before = atomic.load(Ordering::Relaxed);
@@ -71,10 +75,12 @@ impl Value for u64 {
     const UNREACHED: u64 = u64::MAX;
     const KEEPS_PREDECESSOR: bool = true;
 
+    #[inline]
     fn new(key: u32, predecessor: u32) -> u64 {
         u64::from(key) << 32 | u64::from(predecessor)
     }
 
+    #[inline]
     fn key(self) -> u32 {
         (self >> 32) as u32
     }
@@ -83,11 +89,13 @@ impl Value for u64 {
         self as u32
     }
 
+    #[inline]
     fn get(atomic: &AtomicU64) -> u64 {
         // Relaxed: the bit of the queue orders values.
         atomic.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn lower(atomic: &AtomicU64, value: u64) -> u64 {
         let mut before = atomic.load(Ordering::Relaxed);
         while value.key() < before.key() {

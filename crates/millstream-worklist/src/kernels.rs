@@ -10,10 +10,11 @@ use millstream_device::{
     Result, Shared, SharedBuffer, Value, Write,
 };
 
-use crate::program::{Flags, Here, Program};
+use crate::problem::Problem;
+use crate::program::{Flags, Here, Program, View};
 use crate::queue::{CONTROL_WORDS, QueueView};
-use crate::statistics::Counter;
-use crate::status::{self, LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
+use crate::statistics::{COUNTERS, Counter};
+use crate::status::{self, LOWEST_DEFERRED, READY_NEWS};
 use crate::sync::{Fault, seeded};
 
 /// Place of the queue of ready items.
@@ -27,7 +28,7 @@ pub(crate) const OUTBOXES: usize = 2;
 /// one after the other; status; scratch memory and report of the task; where it
 /// runs.
 pub(crate) type Common<P> = (
-    <P as Program>::Signature,
+    <P as Program>::Problem,
     (Shared<u32>, Shared<u32>, Shared<u32>),
     Shared<u64>,
     Shared<u64>,
@@ -80,7 +81,7 @@ pub(crate) struct CommonArgument<'a, P: Program> {
 
 impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
     fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
-        let problem = P::bind(self.problem, accesses)?;
+        let problem = self.problem.bind(accesses)?;
         let queues = (&self.queues.bits, &self.queues.entries, &self.queues.control);
         let queues = Argument::<(Shared<u32>, Shared<u32>, Shared<u32>)>::bind(queues, accesses)?;
         let mut words = |words| Argument::<Shared<u64>>::bind(words, accesses);
@@ -93,7 +94,7 @@ impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
 struct DeviceView<'p, 'a, P: Program> {
     program: &'p P,
     here: Here,
-    problem: P::View<'a>,
+    problem: View<'a, P>,
     queues: Vec<QueueView<'a>>,
     status: &'a [AtomicU64],
     report: &'a [AtomicU64],
@@ -110,7 +111,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let queues = bits.zip(entries).zip(control.chunks_exact(CONTROL_WORDS));
         let view = |((bits, ring), control)| QueueView { bits, ring, control };
         let queues = queues.map(view).collect();
-        let (problem, threshold) = (P::view(problem), u32::MAX);
+        let threshold = u32::MAX;
         DeviceView { program, here, problem, queues, status, report, threshold }
     }
 
@@ -118,19 +119,25 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         DeviceView { threshold, ..self }
     }
 
-    fn raise(&self, counter: Counter, by: u64) {
-        if by > 0 {
-            // Release: pairs with the checker's acquire; what is counted here
-            // comes after what was counted before on this thread.
-            self.status[counter as usize].fetch_add(by, Ordering::AcqRel);
-        }
+    /// What a block has counted and queued, nothing yet.
+    fn tally(&self) -> Tally {
+        Tally { counts: [0; COUNTERS], news: vec![false; 1 + self.outboxes().len()] }
     }
 
-    /// Tells the host of items already queued.
-    fn announce(&self, news: usize) {
-        // Release: pairs with the swap of whoever publishes it; whom the host then
-        // wakes finds the items.
-        self.status[news].store(1, Ordering::Release);
+    /// Ends a block: tells the device what it counted, then what it queued. Counts may
+    /// follow what is visible already: the host believes them only between kernels.
+    fn tell(&self, tally: &Tally) {
+        for (word, &count) in self.status.iter().zip(&tally.counts) {
+            if count > 0 {
+                // Release: pairs with the acquire of whoever publishes it.
+                word.fetch_add(count, Ordering::AcqRel);
+            }
+        }
+        for (word, _) in self.status[READY_NEWS..].iter().zip(&tally.news).filter(|&(_, &is)| is) {
+            // Release: pairs with the swap of whoever publishes it; whom the host then
+            // wakes finds the items.
+            word.store(1, Ordering::Release);
+        }
     }
 
     /// Ends a kernel: with what it packed, if it packs.
@@ -170,71 +177,83 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
-    /// Sends emitted items where their flags say: counted first, then visible.
-    fn split_send(&self, emitted: &[(u32, Flags)]) -> KernelResult {
-        let (mut kept, mut sent) = (0, 0);
-        for &(item, flags) in emitted {
-            kept += u64::from(matches!(flags, Flags::Keep | Flags::Both));
-            sent += self.targets(item, flags)?.len() as u64;
-        }
-        // Only the harness's fault leaves remote items to be counted later.
-        let sent_now = if seeded(Fault::CountAfterPublish) { 0 } else { sent };
-        self.raise(Counter::Produced, kept + sent_now);
-        let mut merged = 0;
+    /// Sends emitted items where their flags say.
+    fn split_send(&self, emitted: &[(u32, Flags)], tally: &mut Tally) -> KernelResult {
         for &(item, flags) in emitted {
             if matches!(flags, Flags::Keep | Flags::Both) {
-                merged += self.keep(item);
+                tally.count(Counter::Produced, 1);
+                self.keep(item, tally);
             }
             for outbox in self.targets(item, flags)? {
-                let is_new = self.outboxes()[outbox].push(item);
-                self.announce(OUTBOX_NEWS + outbox);
-                merged += u64::from(!is_new && !seeded(Fault::CountAfterPublish));
+                let is_new = self.post(outbox, item, tally);
+                // Only the harness's fault leaves remote items to be counted later.
+                if !seeded(Fault::CountAfterPublish) {
+                    tally.count(Counter::Produced, 1);
+                    tally.count(Counter::Consumed, u64::from(!is_new));
+                }
             }
         }
-        self.raise(Counter::Consumed, merged);
         Ok(())
     }
 
-    /// Makes an item ready, or defers it; how many merged with one queued before.
-    fn keep(&self, item: u32) -> u64 {
-        let priority = self.program.priority(&self.problem, item);
-        if priority > self.threshold {
-            return self.defer(item, priority);
+    /// Queues an item for another device; `false` if it merged with one queued before.
+    fn post(&self, outbox: usize, item: u32, tally: &mut Tally) -> bool {
+        tally.news[1 + outbox] = true;
+        self.outboxes()[outbox].push(item)
+    }
+
+    /// Makes an item ready, or defers it; it may merge with one queued before.
+    fn keep(&self, item: u32, tally: &mut Tally) {
+        if let Some(priority) = self.too_high(item) {
+            return self.defer(item, priority, tally);
         }
         let is_new = self.queues[READY].push(item);
-        self.announce(READY_NEWS);
-        u64::from(!is_new)
+        tally.news[0] = true;
+        tally.count(Counter::Consumed, u64::from(!is_new));
     }
 
-    /// Defers an item; how many merged with one deferred before.
-    fn defer(&self, item: u32, priority: u32) -> u64 {
+    /// The priority of an item that has to wait.
+    fn too_high(&self, item: u32) -> Option<u32> {
+        if self.threshold == u32::MAX {
+            return None;
+        }
+        let priority = self.program.priority(&self.problem, item);
+        (priority > self.threshold).then_some(priority)
+    }
+
+    /// Defers an item, which may merge with one deferred before.
+    fn defer(&self, item: u32, priority: u32, tally: &mut Tally) {
         let is_new = self.queues[DEFERRED].push(item);
-        self.raise(Counter::DeferredIn, is_new.into());
+        tally.count(Counter::DeferredIn, is_new.into());
+        tally.count(Counter::Consumed, u64::from(!is_new));
         status::lower(&self.status[LOWEST_DEFERRED], priority.into(), self.threshold.into());
-        u64::from(!is_new)
     }
 
-    fn process_item(&self, item: u32, emitted: &mut Vec<(u32, Flags)>) -> KernelResult {
+    fn process_item(
+        &self,
+        item: u32,
+        emitted: &mut Vec<(u32, Flags)>,
+        tally: &mut Tally,
+    ) -> KernelResult {
         if !self.queues[READY].claim(item) {
             return Ok(());
         }
-        // Whatever was deferred of this item is processed with it.
-        let mut consumed = 1;
-        if self.queues[DEFERRED].claim(item) {
-            self.raise(Counter::DeferredOut, 1);
-            consumed += 1;
+        // Whatever was deferred of this item is processed with it, and before its value
+        // is read. A look first: few are.
+        if self.queues[DEFERRED].has(item) && self.queues[DEFERRED].claim(item) {
+            tally.count(Counter::DeferredOut, 1);
+            tally.count(Counter::Consumed, 1);
         }
         emitted.clear();
         let mut filtered = 0;
-        let mut emit = |item| emitted.push((item, Flags::Drop));
+        let mut emit = |item| {
+            emitted.push((item, self.program.on_send(&self.problem, &self.here, item)));
+        };
         self.program.process(&self.problem, &self.here, item, &mut emit, &mut filtered);
-        for (item, flags) in emitted.iter_mut() {
-            *flags = self.program.on_send(&self.problem, &self.here, *item);
-        }
-        self.split_send(emitted)?;
-        self.raise(Counter::WorkItems, 1);
-        self.raise(Counter::Filtered, filtered);
-        self.raise(Counter::Consumed, consumed);
+        self.split_send(emitted, tally)?;
+        tally.count(Counter::WorkItems, 1);
+        tally.count(Counter::Filtered, filtered);
+        tally.count(Counter::Consumed, 1);
         Ok(())
     }
 
@@ -246,32 +265,36 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
             || (matches!(flags, Flags::Both) && self.here.next.is_some());
         let keeps = matches!(flags, Flags::Keep | Flags::Both);
         let targets = if passes { self.targets(item, Flags::Pass)? } else { 0..0 };
-        tally.received += 1;
-        tally.kept += u64::from(keeps);
-        tally.passed += u64::from(passes);
-        tally.dropped += u64::from(!keeps && !passes);
+        tally.count(Counter::Received, 1);
+        tally.count(Counter::Kept, u64::from(keeps));
+        tally.count(Counter::Passed, u64::from(passes));
+        tally.count(Counter::Dropped, u64::from(!keeps && !passes));
         // The packet's own count goes on with one of its successors.
         let successors = u64::from(keeps) + targets.len() as u64;
-        self.raise(Counter::Produced, successors.saturating_sub(1));
-        let mut consumed = u64::from(successors == 0);
+        tally.count(Counter::Produced, successors.saturating_sub(1));
+        tally.count(Counter::Consumed, u64::from(successors == 0));
         if keeps {
-            consumed += self.keep(item);
+            self.keep(item, tally);
         }
         for outbox in targets {
-            consumed += u64::from(!self.outboxes()[outbox].push(item));
-            self.announce(OUTBOX_NEWS + outbox);
+            let is_new = self.post(outbox, item, tally);
+            tally.count(Counter::Consumed, u64::from(!is_new));
         }
-        self.raise(Counter::Consumed, consumed);
         Ok(())
     }
 }
 
-#[derive(Default)]
+/// What a block has counted and queued, told to the device at its end.
 struct Tally {
-    received: u64,
-    kept: u64,
-    passed: u64,
-    dropped: u64,
+    counts: [u64; COUNTERS],
+    /// Ready items, then those of each outbox.
+    news: Vec<bool>,
+}
+
+impl Tally {
+    fn count(&mut self, counter: Counter, by: u64) {
+        self.counts[counter as usize] += by;
+    }
 }
 
 /// The kernels of one device.
@@ -361,7 +384,9 @@ impl<P: Program> DeviceView<'_, '_, P> {
     fn insert(self, items: &[u32], threshold: u32) -> KernelResult {
         let kept: Vec<_> = items.iter().map(|&item| (item, Flags::Keep)).collect();
         let view = self.with_threshold(threshold);
-        view.split_send(&kept)?;
+        let mut tally = view.tally();
+        view.split_send(&kept, &mut tally)?;
+        view.tell(&tally);
         view.publish(0);
         Ok(())
     }
@@ -371,12 +396,17 @@ impl<P: Program> DeviceView<'_, '_, P> {
         let mut items = Vec::new();
         let more = view.queues[READY].take(batch as usize, &mut items);
         Grid::of_blocks(items.len(), ITEMS_IN_BLOCK).for_each_block(|block| {
-            let mut emitted = Vec::new();
-            let mut items = items[block.range].iter();
-            items.try_for_each(|&item| view.process_item(item, &mut emitted))
+            let (mut emitted, mut tally) = (Vec::new(), view.tally());
+            for &item in &items[block.range] {
+                view.process_item(item, &mut emitted, &mut tally)?;
+            }
+            view.tell(&tally);
+            Ok(())
         })?;
         if more {
-            view.announce(READY_NEWS);
+            let mut tally = view.tally();
+            tally.news[0] = true;
+            view.tell(&tally);
         }
         view.publish(0);
         Ok(())
@@ -398,24 +428,21 @@ impl<P: Program> DeviceView<'_, '_, P> {
                 }
             }
         }
-        if more {
-            self.announce(OUTBOX_NEWS + outbox as usize);
-        }
-        self.raise(Counter::Sent, packed as u64);
+        let mut tally = self.tally();
+        tally.news[1 + outbox as usize] = more;
+        tally.count(Counter::Sent, packed as u64);
+        self.tell(&tally);
         self.publish(packed);
         Ok(())
     }
 
     fn split_receive(&self, grid: &Grid, packets: &[P::Packet]) -> KernelResult {
         grid.for_each_block(|block| {
-            let mut tally = Tally::default();
+            let mut tally = self.tally();
             for packet in &packets[block.range] {
                 self.receive_packet(packet, &mut tally)?;
             }
-            self.raise(Counter::Received, tally.received);
-            self.raise(Counter::Kept, tally.kept);
-            self.raise(Counter::Passed, tally.passed);
-            self.raise(Counter::Dropped, tally.dropped);
+            self.tell(&tally);
             Ok(())
         })?;
         self.publish(0);
@@ -426,18 +453,21 @@ impl<P: Program> DeviceView<'_, '_, P> {
         let view = self.with_threshold(threshold);
         let mut items = Vec::new();
         while view.queues[DEFERRED].take(usize::MAX, &mut items) {}
+        let mut tally = view.tally();
         for item in items {
             if view.queues[DEFERRED].claim(item) {
-                view.raise(Counter::DeferredOut, 1);
-                let merged = view.keep(item);
-                view.raise(Counter::Consumed, merged);
+                tally.count(Counter::DeferredOut, 1);
+                view.keep(item, &mut tally);
             }
         }
+        view.tell(&tally);
         Ok(())
     }
 
     fn late_count(&self, count: u32) -> KernelResult {
-        self.raise(Counter::Produced, u64::from(count));
+        let mut tally = self.tally();
+        tally.count(Counter::Produced, u64::from(count));
+        self.tell(&tally);
         self.publish(0);
         Ok(())
     }

@@ -13,6 +13,7 @@ mod error;
 mod fused;
 mod kernels;
 mod notify;
+mod problem;
 mod program;
 mod queue;
 mod solver;
@@ -23,7 +24,10 @@ mod termination;
 mod worklist;
 
 pub use error::{Error, Result};
-pub use program::{CudaProgram, Flags, Here, Program, Routing, Worker};
+#[doc(hidden)]
+pub use millstream_device as device;
+pub use problem::{Member, MemberLayout, Problem};
+pub use program::{CudaProgram, Flags, Here, Program, Routing, View, Worker};
 pub use statistics::{DeviceStatistics, WorklistStatistics};
 #[cfg(feature = "seeded-faults")]
 pub use sync::seed_count_after_publish;

@@ -1,7 +1,9 @@
 //! What a programmer gives a distributed worklist \[G §4.3, Fig. 10\].
 
-use millstream_device::{Accesses, CudaSource, Parameter, Result};
+use millstream_device::{CudaSource, Parameter};
 use millstream_flow::Item;
+
+use crate::problem::{Problem, layout_checks};
 
 /// What becomes of a work-item \[G §4.3\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +55,11 @@ pub struct Here {
     pub next: Option<usize>,
 }
 
+/// What a program's callbacks see of its memory on a device.
+pub type View<'a, P> = <<P as Program>::Problem as Parameter>::View<'a>;
+
 /// A program's callbacks in CUDA C++: a class with what `worklist.cuh` asks for,
-/// whose `Problem` has the members of the program's signature.
+/// whose `Problem` has the members of the program's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaProgram {
     /// What the compiler's messages call the text.
@@ -81,12 +86,13 @@ impl CudaProgram {
     fn source<P: Program>(&self, header: &str, kernels: &str) -> String {
         let CudaProgram { file, text, class } = self;
         let packet_bytes = size_of::<P::Packet>();
+        let checks = layout_checks::<P::Problem>("TheProgram");
         format!(
             "#line 1 \"{file}\"\n{text}\n#line 1 \"kernels.cu\"\n#include \"{header}\"\n\
              using TheProgram = {class};\n\
              static_assert(sizeof(TheProgram::Packet) == {packet_bytes}, \
              \"a packet in CUDA C++ and in Rust\");\n\
-             {kernels}(TheProgram)\n"
+             {checks}{kernels}(TheProgram)\n"
         )
     }
 
@@ -106,43 +112,30 @@ impl CudaProgram {
 ///
 /// These are the host twins, which run on host devices. They must not wait.
 /// GPUs run [`cuda`](Program::cuda).
-pub trait Program: Send + Sync + 'static {
+pub trait Program: Sized + Send + Sync + 'static {
     /// What goes over links for one item.
     type Packet: Item;
-    /// The program's memory on one device \[G §4.6.3\].
-    type Problem: Send + Sync + 'static;
-    /// How kernels take a problem's buffers. They are used by several kernels
-    /// at once: read only, or [`Shared`](millstream_device::Shared).
-    type Signature: Parameter + 'static;
-    /// What the callbacks see of a problem.
-    type View<'a>: Send + Sync;
-
-    /// Passes a problem's buffers to a kernel.
-    ///
-    /// # Errors
-    /// None, unless a range is wrong.
-    fn bind(
-        problem: &Self::Problem,
-        accesses: &mut Accesses,
-    ) -> Result<<Self::Signature as Parameter>::Bound>;
-
-    /// Gives the parts their names.
-    fn view(parts: <Self::Signature as Parameter>::View<'_>) -> Self::View<'_>;
+    /// The program's memory on one device \[G §4.6.3\], made by
+    /// [`problem!`](crate::problem!).
+    type Problem: Problem;
 
     /// Makes a packet of an item, with its value as it is now.
-    fn pack(&self, view: &Self::View<'_>, here: &Here, item: u32) -> Self::Packet;
+    fn pack(&self, view: &View<'_, Self>, here: &Here, item: u32) -> Self::Packet;
 
     /// The item of a packet.
-    fn unpack(&self, view: &Self::View<'_>, here: &Here, packet: &Self::Packet) -> u32;
+    fn unpack(&self, view: &View<'_, Self>, here: &Here, packet: &Self::Packet) -> u32;
 
     /// What becomes of an item that [`process`](Program::process) emitted.
-    fn on_send(&self, view: &Self::View<'_>, here: &Here, item: u32) -> Flags;
+    fn on_send(&self, view: &View<'_, Self>, here: &Here, item: u32) -> Flags;
 
     /// Applies a packet's value and says what becomes of its item.
-    fn on_receive(&self, view: &Self::View<'_>, here: &Here, packet: &Self::Packet) -> Flags;
+    fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Self::Packet) -> Flags;
 
-    /// Items up to the threshold run first, lower ones first \[G §4.4\].
-    fn priority(&self, view: &Self::View<'_>, item: u32) -> u32;
+    /// Items up to the threshold run first, lower ones first \[G §4.4\]; all are alike
+    /// unless the program says otherwise.
+    fn priority(&self, _view: &View<'_, Self>, _item: u32) -> u32 {
+        0
+    }
 
     /// The device that owns an item; `None` if the program has no owners and
     /// needs the ring.
@@ -159,7 +152,7 @@ pub trait Program: Send + Sync + 'static {
     /// \[G §4.5, halo\].
     fn process(
         &self,
-        view: &Self::View<'_>,
+        view: &View<'_, Self>,
         here: &Here,
         item: u32,
         emit: &mut impl FnMut(u32),

@@ -56,6 +56,11 @@ impl QueueView<'_> {
         self.word(item).fetch_and(!mask(item), Ordering::Acquire) & mask(item) != 0
     }
 
+    /// Whether an item is queued, when nothing must be ordered by the answer.
+    pub(crate) fn has(&self, item: u32) -> bool {
+        self.word(item).load(Ordering::Relaxed) & mask(item) != 0
+    }
+
     /// Entries, about as many as they are.
     pub(crate) fn entries(&self) -> u32 {
         let tail = self.control[TAIL].load(Ordering::Relaxed);

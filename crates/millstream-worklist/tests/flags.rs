@@ -4,14 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
-use millstream_device::{
-    Accesses, Argument, InjectedFault, Injection, Parameter, Result, Shared, SharedBuffer,
-};
+use millstream_device::{InjectedFault, Injection, Shared};
 use millstream_flow::{Context, Devices};
 use millstream_worklist::{
-    DistributedWorklist, Error, Flags, Here, Program, Routing, WorklistStatistics,
+    DistributedWorklist, Error, Flags, Here, Program, Routing, View, WorklistStatistics, problem,
 };
 
 /// Parents; each has one child, numbered `PARENTS` higher.
@@ -24,7 +22,11 @@ struct Children {
     has_owners: bool,
 }
 
-struct Visits(SharedBuffer<u32>);
+problem! {
+    struct Problem, Visits {
+        visits: Shared<u32>,
+    }
+}
 
 impl Children {
     fn owner_of(&self, item: u32) -> usize {
@@ -34,37 +36,24 @@ impl Children {
 
 impl Program for Children {
     type Packet = u32;
-    type Problem = Visits;
-    type Signature = (Shared<u32>,);
-    type View<'a> = &'a [AtomicU32];
+    type Problem = Problem;
 
-    fn bind(
-        problem: &Visits,
-        accesses: &mut Accesses,
-    ) -> Result<<Self::Signature as Parameter>::Bound> {
-        Argument::<Self::Signature>::bind((&problem.0,), accesses)
-    }
-
-    fn view((visits,): <Self::Signature as Parameter>::View<'_>) -> &[AtomicU32] {
-        visits
-    }
-
-    fn pack(&self, _: &&[AtomicU32], _: &Here, item: u32) -> u32 {
+    fn pack(&self, _: &View<'_, Self>, _: &Here, item: u32) -> u32 {
         item
     }
 
-    fn unpack(&self, _: &&[AtomicU32], _: &Here, packet: &u32) -> u32 {
+    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &u32) -> u32 {
         *packet
     }
 
-    fn on_send(&self, _: &&[AtomicU32], here: &Here, item: u32) -> Flags {
+    fn on_send(&self, _: &View<'_, Self>, here: &Here, item: u32) -> Flags {
         match self.flags {
             Flags::Pass if self.owner_of(item) == here.device => Flags::Keep,
             flags => flags,
         }
     }
 
-    fn on_receive(&self, _: &&[AtomicU32], here: &Here, packet: &u32) -> Flags {
+    fn on_receive(&self, _: &View<'_, Self>, here: &Here, packet: &u32) -> Flags {
         match self.flags {
             // All of them start on device 0.
             Flags::Both if here.next == Some(0) => Flags::Keep,
@@ -74,7 +63,7 @@ impl Program for Children {
         }
     }
 
-    fn priority(&self, _: &&[AtomicU32], item: u32) -> u32 {
+    fn priority(&self, _: &View<'_, Self>, item: u32) -> u32 {
         item
     }
 
@@ -84,13 +73,13 @@ impl Program for Children {
 
     fn process(
         &self,
-        visits: &&[AtomicU32],
+        view: &View<'_, Self>,
         _: &Here,
         item: u32,
         emit: &mut impl FnMut(u32),
         _: &mut u64,
     ) {
-        visits[item as usize].fetch_add(1, Ordering::Relaxed);
+        view.visits[item as usize].fetch_add(1, Ordering::Relaxed);
         if item < PARENTS {
             emit(item + PARENTS);
         }
@@ -108,8 +97,10 @@ fn outcome(
 ) -> std::result::Result<Outcome, Error> {
     let items = 2 * PARENTS as usize;
     let devices = context.devices();
-    let problems: Vec<_> =
-        devices.iter().map(|device| Arc::new(Visits(device.shared(items).unwrap()))).collect();
+    let problems: Vec<_> = devices
+        .iter()
+        .map(|device| Arc::new(Problem { visits: device.shared(items).unwrap() }))
+        .collect();
     let program = Arc::new(Children { flags, devices: devices.len(), has_owners: true });
     let worklist = DistributedWorklist::new(context, program, problems.clone(), items);
     let worklist = set(worklist.routing(routing).packet_bytes(64));
@@ -120,7 +111,7 @@ fn outcome(
             let mut visits = Vec::new();
             for (device, problem) in devices.iter().zip(&problems) {
                 let stream = device.stream()?;
-                visits.push(stream.download_shared(&problem.0, 0..items)?.await?);
+                visits.push(stream.download_shared(&problem.visits, 0..items)?.await?);
             }
             Ok((visits, statistics))
         })
@@ -234,7 +225,7 @@ fn the_threshold_defers_and_brings_back() {
 #[test]
 fn settings_that_do_not_fit_are_refused() {
     let context = Context::builder().devices(Devices::host(2)).build().unwrap();
-    let problem = || Arc::new(Visits(context.devices()[0].shared(4).unwrap()));
+    let problem = || Arc::new(Problem { visits: context.devices()[0].shared(4).unwrap() });
     let program = |has_owners| Arc::new(Children { flags: Flags::Keep, devices: 2, has_owners });
     let refuse = |worklist: DistributedWorklist<Children>, initial: &[(usize, u32)]| {
         context.block_on(worklist.run(initial)).unwrap().unwrap_err()

@@ -1,0 +1,116 @@
+//! Algorithms as textbooks have them, parallel with rayon: what ours are measured
+//! against on host devices.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use millstream::graph::CsrGraph;
+use rayon::prelude::*;
+
+/// What a vertex has that nobody has reached.
+const UNREACHED: u32 = u32::MAX;
+
+/// Vertices that one task takes at least.
+const VERTICES_OF_A_TASK: usize = 64;
+
+/// What `visit` emits for all vertices of a frontier.
+fn expand<T: Send>(frontier: &[u32], visit: impl Fn(u32, &mut Vec<T>) + Sync) -> Vec<T> {
+    let parts = frontier.par_chunks(VERTICES_OF_A_TASK).fold(Vec::new, |mut emitted, chunk| {
+        chunk.iter().for_each(|&vertex| visit(vertex, &mut emitted));
+        emitted
+    });
+    parts.reduce(Vec::new, |mut all, part| {
+        all.extend(part);
+        all
+    })
+}
+
+/// Levels by level-synchronous breadth-first search, with a shared frontier.
+pub fn bfs(graph: &CsrGraph, source: u32) -> Vec<u32> {
+    let levels: Vec<_> = (0..graph.vertices()).map(|_| AtomicU32::new(UNREACHED)).collect();
+    levels[source as usize].store(0, Relaxed);
+    let (mut frontier, mut level) = (vec![source], 0);
+    while !frontier.is_empty() {
+        level += 1;
+        frontier = expand(&frontier, |vertex, next| {
+            for &target in graph.neighbors(vertex) {
+                let place = &levels[target as usize];
+                if place.load(Relaxed) == UNREACHED
+                    && place.compare_exchange(UNREACHED, level, Relaxed, Relaxed).is_ok()
+                {
+                    next.push(target);
+                }
+            }
+        });
+    }
+    levels.into_iter().map(AtomicU32::into_inner).collect()
+}
+
+/// Distances by delta-stepping (Meyer and Sanders, J. Algorithms 49(1), 2003) without
+/// its division into light and heavy arcs.
+pub fn sssp(graph: &CsrGraph, weights: &[u32], source: u32, delta: u32) -> Vec<u32> {
+    let distances: Vec<_> = (0..graph.vertices()).map(|_| AtomicU32::new(UNREACHED)).collect();
+    distances[source as usize].store(0, Relaxed);
+    let mut buckets = vec![vec![source]];
+    let mut current = 0;
+    while current < buckets.len() {
+        let mut frontier = std::mem::take(&mut buckets[current]);
+        while !frontier.is_empty() {
+            let found = expand(&frontier, |vertex, found| {
+                let distance = distances[vertex as usize].load(Relaxed);
+                if (distance / delta) as usize != current {
+                    return;
+                }
+                for arc in graph.row(vertex) {
+                    let (target, extended) = (graph.targets()[arc], distance + weights[arc]);
+                    let place = &distances[target as usize];
+                    if place.load(Relaxed) > extended
+                        && place.fetch_min(extended, Relaxed) > extended
+                    {
+                        found.push((target, (extended / delta) as usize));
+                    }
+                }
+            });
+            frontier.clear();
+            for (target, bucket) in found {
+                if bucket == current {
+                    frontier.push(target);
+                    continue;
+                }
+                if bucket >= buckets.len() {
+                    buckets.resize_with(bucket + 1, Vec::new);
+                }
+                buckets[bucket].push(target);
+            }
+        }
+        current += 1;
+    }
+    distances.into_iter().map(AtomicU32::into_inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use millstream::graph::generate::{self, GenerateOptions};
+    use millstream::graph::{Weights, reference};
+    use millstream::sssp::Distances;
+
+    use super::*;
+
+    #[test]
+    fn textbooks_are_right() {
+        let options = GenerateOptions { max_weight: Some(1000), seed: 0 };
+        for graph in [
+            generate::kron(8, 8, &options).unwrap(),
+            generate::road(30, 30, 605, &options).unwrap(),
+        ] {
+            assert_eq!(bfs(&graph, 0), reference::bfs_levels(&graph, &[0], u32::MAX));
+            let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!() };
+            for delta in [1, 100, 100_000] {
+                let distances = sssp(&graph, weights, 0, delta);
+                let expected = reference::dijkstra(&graph, &[0]).unwrap();
+                assert_eq!(Distances::Integer(distances), expected);
+            }
+        }
+    }
+}

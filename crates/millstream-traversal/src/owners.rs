@@ -1,0 +1,52 @@
+//! Who owns which vertices: the twin of `owners.cuh`.
+
+use std::sync::Arc;
+
+use millstream_worklist::Here;
+
+/// The device of every vertex: each owns a range of them \[G §4.6.1\].
+///
+/// Kernels have the same in `owners.cuh`, from [`Part::owners`](crate::Part::owners).
+#[derive(Clone, Debug)]
+pub struct Owners {
+    /// First vertex of each device, and the number of vertices at the end.
+    boundaries: Arc<[u32]>,
+}
+
+impl Owners {
+    pub(crate) fn new(boundaries: &[u32]) -> Owners {
+        Owners { boundaries: boundaries.into() }
+    }
+
+    /// The device that owns `vertex`.
+    #[inline]
+    pub fn owner(&self, vertex: u32) -> usize {
+        // Empty parts have equal boundaries: the last that starts here owns it.
+        self.boundaries.partition_point(|&start| start <= vertex).saturating_sub(1)
+    }
+
+    /// Whether the device here owns `vertex`.
+    #[inline]
+    pub fn owns(&self, here: &Here, vertex: u32) -> bool {
+        self.owned(here).contains(&vertex)
+    }
+
+    /// The vertices that the device here owns.
+    #[inline]
+    pub fn owned(&self, here: &Here) -> std::ops::Range<u32> {
+        self.boundaries[here.device]..self.boundaries[here.device + 1]
+    }
+
+    /// The arcs of `vertex`, which the device here owns, in the row index of its part.
+    #[inline]
+    pub fn arcs(&self, here: &Here, offsets: &[u64], vertex: u32) -> std::ops::Range<usize> {
+        let row = self.row(here, vertex);
+        offsets[row] as usize..offsets[row + 1] as usize
+    }
+
+    /// The place of `vertex` among the rows of the device here, which owns it.
+    #[inline]
+    pub fn row(&self, here: &Here, vertex: u32) -> usize {
+        (vertex - self.boundaries[here.device]) as usize
+    }
+}

@@ -1,0 +1,227 @@
+//! What a program keeps on a device \[G §4.6\], named once for the host, for its
+//! twins and for the check of its CUDA C++.
+
+use std::sync::Arc;
+
+use millstream_device::{
+    Accesses, Argument, AtomicPod, DeviceBuffer, Parameter, Pod, Read, Result, Shared,
+    SharedBuffer, Value,
+};
+
+/// A program's memory on one device, as kernels take it: made by
+/// [`problem!`](crate::problem!).
+pub trait Problem: Parameter + Send + Sync + 'static {
+    /// Its members, in order.
+    const MEMBERS: &'static [MemberLayout];
+
+    /// Passes the members to a kernel.
+    ///
+    /// # Errors
+    /// None, unless a range is wrong.
+    fn bind(&self, accesses: &mut Accesses) -> Result<Self::Bound>;
+}
+
+/// A parameter that may be a member of a problem, which several kernels use at once:
+/// [`Read`], [`Shared`] or [`Value`].
+pub trait Member: Parameter {
+    /// What holds it on the host.
+    type Holder: Send + Sync + 'static;
+    /// Bytes and alignment in CUDA C++.
+    const LAYOUT: (usize, usize);
+
+    /// Passes it to a kernel.
+    ///
+    /// # Errors
+    /// None, unless a range is wrong.
+    fn bind(holder: &Self::Holder, accesses: &mut Accesses) -> Result<Self::Bound>;
+}
+
+/// How a member lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberLayout {
+    /// Its name, in Rust and in CUDA C++.
+    pub name: &'static str,
+    /// Bytes.
+    pub size: usize,
+    /// Bytes that its place is a multiple of.
+    pub alignment: usize,
+}
+
+/// A pointer and a length.
+const SPAN: (usize, usize) = (16, 8);
+
+impl<T: Pod + Send + Sync> Member for Read<T> {
+    type Holder = Arc<DeviceBuffer<T>>;
+    const LAYOUT: (usize, usize) = SPAN;
+
+    fn bind(holder: &Arc<DeviceBuffer<T>>, accesses: &mut Accesses) -> Result<Self::Bound> {
+        Argument::<Read<T>>::bind(&**holder, accesses)
+    }
+}
+
+impl<T: AtomicPod> Member for Shared<T> {
+    type Holder = SharedBuffer<T>;
+    const LAYOUT: (usize, usize) = SPAN;
+
+    fn bind(holder: &SharedBuffer<T>, accesses: &mut Accesses) -> Result<Self::Bound> {
+        Argument::<Shared<T>>::bind(holder, accesses)
+    }
+}
+
+impl<T: Pod + Send + Sync> Member for Value<T> {
+    type Holder = T;
+    const LAYOUT: (usize, usize) = (size_of::<T>(), align_of::<T>());
+
+    fn bind(holder: &T, accesses: &mut Accesses) -> Result<Self::Bound> {
+        Argument::<Value<T>>::bind(*holder, accesses)
+    }
+}
+
+/// C++ that refuses a class `program` whose `Problem` is laid out otherwise.
+pub(crate) fn layout_checks<P: Problem>(program: &str) -> String {
+    let (mut end, mut places) = (0usize, Vec::new());
+    let mut checks = String::new();
+    for (at, MemberLayout { name, size, alignment }) in P::MEMBERS.iter().enumerate() {
+        end = end.next_multiple_of(*alignment) + size;
+        // Whether the member of this name is the one in this place.
+        places.push(format!("is_at(&member_{at}, &problem.{name})"));
+        checks += &format!(
+            "static_assert(sizeof({program}::Problem::{name}) == {size}, \
+             \"Problem::{name} in CUDA C++ and in Rust\");\n"
+        );
+    }
+    let members: Vec<_> = (0..places.len()).map(|at| format!("member_{at}")).collect();
+    let (members, places) = (members.join(", "), places.join(" && "));
+    let alignment = P::MEMBERS.iter().map(|member| member.alignment).max().unwrap_or(1);
+    let size = end.next_multiple_of(alignment);
+    format!(
+        "{checks}\
+         static_assert(sizeof({program}::Problem) == {size}, \
+         \"Problem's size in CUDA C++ and in Rust\");\n\
+         __device__ constexpr bool is_at(const void* place, const void* member) \
+         {{ return place == member; }}\n\
+         __device__ constexpr bool members_are_in_order() {{\n\
+         const {program}::Problem problem{{}};\n\
+         const auto& [{members}] = problem;\n\
+         return {places};\n}}\n\
+         static_assert(members_are_in_order(), \
+         \"the order of Problem's members in CUDA C++ and in Rust\");\n"
+    )
+}
+
+/// Defines a program's memory on one device, and what its callbacks see of it.
+///
+/// The members are kernel parameters: [`Read`] (held by an
+/// `Arc<DeviceBuffer<T>>`, seen as `&[T]`), [`Shared`] (a `SharedBuffer<T>`, seen as
+/// atomics) and [`Value`] (a `T`). The struct `Problem` of the CUDA C++ has the same
+/// members in the same order, spans for buffers; the compiler checks it.
+///
+/// ```
+/// use millstream_device::{Read, Shared, Value};
+/// use millstream_flow::{Context, Devices};
+///
+/// millstream_worklist::problem! {
+///     /// Widths for all vertices, and rows of some.
+///     struct Rows, RowsView {
+///         offsets: Read<u64>,
+///         widths: Shared<u32>,
+///         limit: Value<u32>,
+///     }
+/// }
+///
+/// fn row(view: &RowsView<'_>, vertex: usize) -> u64 {
+///     view.offsets[vertex].min(u64::from(view.limit))
+/// }
+///
+/// let context = Context::builder().devices(Devices::host(1)).build()?;
+/// let device = &context.devices()[0];
+/// let offsets = device.stream()?.uploaded(vec![0, 3, 5])?.into();
+/// let rows = Rows { offsets, widths: device.shared(9)?, limit: 4 };
+/// # let _ = (rows, row);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[macro_export]
+macro_rules! problem {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $Problem:ident
+            $(<$($generic:ident: $bound:path),+>)?, $View:ident {
+            $(
+                $(#[$member_attribute:meta])*
+                $member_visibility:vis $member:ident: $parameter:ty,
+            )+
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $Problem$(<$($generic: $bound),+>)? {
+            $(
+                $(#[$member_attribute])*
+                $member_visibility $member: <$parameter as $crate::Member>::Holder,
+            )+
+        }
+
+        #[doc = concat!("What callbacks see of a [`", stringify!($Problem), "`].")]
+        $visibility struct $View<'a $($(, $generic: $bound)+)?> {
+            $(
+                $(#[$member_attribute])*
+                #[allow(dead_code)]
+                $member_visibility $member: <$parameter as $crate::device::Parameter>::View<'a>,
+            )+
+        }
+
+        impl$(<$($generic: $bound),+>)? ::std::fmt::Debug for $Problem$(<$($generic),+>)? {
+            fn fmt(&self, formatter: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                formatter.write_str(stringify!($Problem))
+            }
+        }
+
+        impl<'a $($(, $generic: $bound)+)?> ::std::fmt::Debug for $View<'a $($(, $generic)+)?> {
+            fn fmt(&self, formatter: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                formatter.write_str(stringify!($View))
+            }
+        }
+
+        impl$(<$($generic: $bound),+>)? $crate::device::Parameter
+            for $Problem$(<$($generic),+>)?
+        {
+            type Bound = ($(<$parameter as $crate::device::Parameter>::Bound,)+);
+            type View<'a> = $View<'a $($(, $generic)+)?>;
+
+            fn write(bound: &Self::Bound, to: &mut $crate::device::ArgumentWriter) {
+                let ($($member,)+) = bound;
+                to.structure(|to| {
+                    $(<$parameter as $crate::device::Parameter>::write($member, to);)+
+                });
+            }
+
+            unsafe fn view(bound: &Self::Bound) -> Self::View<'_> {
+                let ($($member,)+) = bound;
+                $View {
+                    $(
+                        // SAFETY: the caller's promise covers every member.
+                        $member: unsafe {
+                            <$parameter as $crate::device::Parameter>::view($member)
+                        },
+                    )+
+                }
+            }
+        }
+
+        impl$(<$($generic: $bound),+>)? $crate::Problem for $Problem$(<$($generic),+>)? {
+            const MEMBERS: &'static [$crate::MemberLayout] = &[
+                $($crate::MemberLayout {
+                    name: stringify!($member),
+                    size: <$parameter as $crate::Member>::LAYOUT.0,
+                    alignment: <$parameter as $crate::Member>::LAYOUT.1,
+                },)+
+            ];
+
+            fn bind(
+                &self,
+                accesses: &mut $crate::device::Accesses,
+            ) -> $crate::device::Result<Self::Bound> {
+                Ok(($(<$parameter as $crate::Member>::bind(&self.$member, accesses)?,)+))
+            }
+        }
+    };
+}
