@@ -52,33 +52,6 @@ pub(crate) fn symmetric_graph(
     from_arcs(vertices, &Symmetric(source), Duplicates::KeepLightest)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Listed(Vec<(u32, u32)>);
-
-    impl EdgeSource for Listed {
-        fn items(&self) -> u64 {
-            self.0.len() as u64
-        }
-
-        fn edges(&self, item: u64, mut emit: impl FnMut(u32, u32)) {
-            let (one, other) = self.0[item as usize];
-            emit(one, other);
-        }
-    }
-
-    #[test]
-    fn edges_become_sorted_rows_without_loops_and_repeats() {
-        let source = Listed(vec![(3, 0), (1, 1), (0, 1), (0, 3), (1, 0), (3, 1)]);
-        let graph = symmetric_graph(5, &source).unwrap();
-        assert_eq!(graph.offsets(), [0, 2, 4, 4, 6, 6]);
-        assert_eq!(graph.targets(), [1, 3, 0, 3, 0, 1]);
-        assert_eq!(symmetric_graph(0, &Listed(vec![])).unwrap().arcs(), 0);
-    }
-}
-
 impl CsrGraph {
     /// Whether every arc comes with its reverse, as often. Compares fingerprints of the
     /// arcs and of their reverses, in one pass: with a probability of 2^-64 a graph
@@ -108,4 +81,43 @@ fn fingerprint(source: u32, target: u32) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ bits >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Listed(Vec<(u32, u32)>);
+
+    impl EdgeSource for Listed {
+        fn items(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn edges(&self, item: u64, mut emit: impl FnMut(u32, u32)) {
+            let (one, other) = self.0[item as usize];
+            emit(one, other);
+        }
+    }
+
+    #[test]
+    fn edges_become_sorted_rows_without_loops_and_repeats() {
+        let source = Listed(vec![(3, 0), (1, 1), (0, 1), (0, 3), (1, 0), (3, 1)]);
+        let graph = symmetric_graph(5, &source).unwrap();
+        assert_eq!(graph.offsets(), [0, 2, 4, 4, 6, 6]);
+        assert_eq!(graph.targets(), [1, 3, 0, 3, 0, 1]);
+        assert_eq!(symmetric_graph(0, &Listed(vec![])).unwrap().arcs(), 0);
+    }
+
+    #[test]
+    fn a_reverse_for_every_arc() {
+        let graph = |arcs: &[(u32, u32)]| CsrGraph::from_edges(4, arcs).unwrap();
+        for symmetric in [&[][..], &[(1, 1)], &[(0, 1), (1, 0)], &[(0, 3), (0, 3), (3, 0), (3, 0)]]
+        {
+            assert!(graph(symmetric).is_symmetric(), "{symmetric:?}");
+        }
+        for directed in [&[(0, 1)][..], &[(0, 1), (1, 2), (2, 0)], &[(0, 3), (0, 3), (3, 0)]] {
+            assert!(!graph(directed).is_symmetric(), "{directed:?}");
+        }
+    }
 }
