@@ -9,7 +9,7 @@ use millstream_traversal::{
 };
 use millstream_worklist::WorklistStatistics;
 
-use crate::algorithm::{Algorithm, Properties};
+use crate::algorithm::Algorithm;
 use crate::level_search::{self, Found, Isolated, LevelSearch};
 use crate::rule::Levels;
 use crate::{Error, Result};
@@ -101,7 +101,6 @@ pub struct Bfs {
     graph: DistributedGraph,
     incoming: Incoming,
     isolated: Isolated,
-    properties: Properties,
     options: BfsOptions,
 }
 
@@ -128,8 +127,10 @@ impl Bfs {
 
     /// Uploads a graph in the parts of `partition`, one for each device.
     ///
-    /// Of a directed graph that is not mesh-like, the arcs that enter vertices are
-    /// uploaded too, for bottom-up levels: 4 bytes an arc and 8 a vertex more.
+    /// Bottom-up levels need the arcs that enter vertices. Of a symmetric graph those
+    /// are there. Of a directed graph they are uploaded too, 4 bytes an arc and 8 a
+    /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
+    /// never large enough, and its search only goes top-down.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
@@ -138,7 +139,6 @@ impl Bfs {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Bfs> {
-        let properties = Properties::of(graph);
         let (mut incoming, mut isolated) = (Incoming::None, Isolated::none(graph.vertices()));
         if level_search::is_possible(context) {
             let original = |vertex| partition.to_original(vertex);
@@ -146,7 +146,7 @@ impl Bfs {
                 let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
                 isolated = Isolated::new(graph.vertices(), is_isolated);
                 incoming = Incoming::Same;
-            } else if properties.is_shallow() {
+            } else if !partition::is_mesh_like(graph) {
                 let reversed = graph.transposed_structure()?;
                 let is_isolated = |vertex| {
                     graph.degree(original(vertex)) + reversed.degree(original(vertex)) == 0
@@ -160,7 +160,7 @@ impl Bfs {
         }
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
         let options = BfsOptions::default();
-        Ok(Bfs { graph, incoming, isolated, properties, options })
+        Ok(Bfs { graph, incoming, isolated, options })
     }
 
     /// Sets how later runs go.
@@ -176,10 +176,11 @@ impl Bfs {
 
     /// The algorithm that runs: never [`Algorithm::Auto`].
     pub fn algorithm(&self) -> Algorithm {
-        let context = self.graph.context();
-        let is_possible = level_search::is_possible(context);
         match self.options.algorithm {
-            Algorithm::Auto => self.properties.choose(context.devices().len(), is_possible),
+            Algorithm::Auto if level_search::is_possible(self.graph.context()) => {
+                Algorithm::LevelSynchronous
+            }
+            Algorithm::Auto => Algorithm::Asynchronous,
             algorithm => algorithm,
         }
     }
@@ -234,8 +235,9 @@ impl Bfs {
         let found = search.run(&self.graph.sources(sources)?).await?;
         let Found { levels, predecessors, statistics, run_time, gather_time } = found;
         let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
-        let predecessors = predecessors
-            .map(|predecessors| partition.restore(predecessors.into_iter().map(original).collect()));
+        let predecessors = predecessors.map(|predecessors| {
+            partition.restore(predecessors.into_iter().map(original).collect())
+        });
         let levels = partition.restore(levels);
         Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
     }

@@ -2,6 +2,7 @@
 //! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
 //! `level_twin.rs`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
@@ -13,8 +14,8 @@ use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
-use crate::level_twin;
 use crate::Result;
+use crate::level_twin;
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
@@ -215,10 +216,9 @@ impl LevelSearch<'_> {
         let partition = self.graph.partition();
         let context = self.graph.context();
         let (bits, connected) = self.isolated.without(sources);
-        let bits: std::sync::Arc<[u32]> = bits.into();
+        let bits: Arc<[u32]> = bits.into();
         let mut memory = Vec::new();
-        for (place, (device, part)) in
-            context.devices().iter().zip(self.graph.parts()).enumerate()
+        for (place, (device, part)) in context.devices().iter().zip(self.graph.parts()).enumerate()
         {
             let range = partition.range(place);
             let owned = range.len();
@@ -231,7 +231,7 @@ impl LevelSearch<'_> {
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * bits.len())?;
-            stream.upload_shared(std::sync::Arc::clone(&bits), &visited, 0..bits.len())?;
+            stream.upload_shared(Arc::clone(&bits), &visited, 0..bits.len())?;
             let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
             let words = if device.is_gpu() { device } else { context.host() };
             memory.push(Memory {

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// Level by level, except on mesh-like graphs spread over several devices.
+    /// Level by level where the devices can.
     Auto,
     /// On the distributed worklist, in no order.
     Asynchronous,

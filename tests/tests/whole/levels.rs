@@ -9,9 +9,9 @@ use millstream::graph::{CsrGraph, Partition, partition, source};
 use crate::awkward::graphs;
 use crate::bfs::{check, run};
 
-/// Options that go mostly bottom-up, as usual, often back and forth, and only top-down.
+/// Options that go bottom-up, as usual, back and forth all the time, and only top-down.
 pub(crate) fn ways() -> Vec<BfsOptions> {
-    [(u32::MAX, 0), (14, 24), (2, u32::MAX), (0, 24)]
+    [(u32::MAX, u32::MAX), (14, 24), (u32::MAX, 0), (0, 24)]
         .into_iter()
         .map(|(alpha, beta)| {
             let mut options = BfsOptions::default();
@@ -77,17 +77,14 @@ fn directed_graphs_with_hubs() {
 }
 
 #[test]
-fn the_graph_and_the_devices_choose() {
-    let options = GenerateOptions::default();
-    let road = generate::road(30, 30, generate::KEEP_PERMILLE, &options).unwrap();
-    let kron = generate::kron(9, 8, &options).unwrap();
-    let chosen = |graph: &CsrGraph, devices: usize| {
-        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
-        context.block_on(Bfs::new(&context, graph)).unwrap().unwrap().algorithm()
-    };
-    assert_eq!(chosen(&kron, 4), Algorithm::LevelSynchronous);
-    assert_eq!(chosen(&road, 4), Algorithm::Asynchronous);
-    assert_eq!(chosen(&road, 1), Algorithm::LevelSynchronous);
+fn devices_that_can_go_level_by_level() {
+    let graph = generate::kron(9, 8, &GenerateOptions::default()).unwrap();
+    let context = Context::builder().devices(Devices::host(4)).build().unwrap();
+    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
+    let mut options = BfsOptions::default();
+    options.algorithm = Algorithm::Asynchronous;
+    assert_eq!(bfs.with_options(options).algorithm(), Algorithm::Asynchronous);
 }
 
 #[test]
