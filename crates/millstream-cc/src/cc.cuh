@@ -7,7 +7,8 @@
 // its smallest vertex. Parents say nothing of other memory: all is relaxed.
 #pragma once
 
-#include "span.cuh"
+#include "shared_arcs.cuh"
+#include "spread_arcs.cuh"
 
 namespace millstream {
 
@@ -30,6 +31,7 @@ __device__ u32 find_root(const Span<u32>& parents, u32 vertex) {
     return vertex;
 }
 
+// Makes the trees of two vertices one.
 __device__ void hook(const Span<u32>& parents, u32 from, u32 to) {
     for (;;) {
         from = find_root(parents, from);
@@ -37,56 +39,93 @@ __device__ void hook(const Span<u32>& parents, u32 from, u32 to) {
         if (from == to) return;
         const u32 larger = from > to ? from : to;
         const u32 smaller = from > to ? to : from;
-        if (compare_exchange_relaxed_gpu(&parents[larger], larger, smaller) == larger) return;
+        const u32 before = compare_exchange_relaxed_gpu(&parents[larger], larger, smaller);
+        if (before == larger) return;
+        // Another thread's hook: go on from there.
+        from = before;
+        to = smaller;
     }
 }
 
-// Calls `use(item, arc)` for the arcs of one item for each lane of a warp, spread
-// over its lanes.
-template <class Use>
-__device__ void for_each_arc(u32 item, u64 first, u64 last, Use use) {
-    const u32 degree = u32(last - first);
-    u32 end = degree;
-    for (u32 step = 1; step < 32; step *= 2) {
-        const u32 before = __shfl_up_sync(~0u, end, step);
-        if (lane() >= step) end += before;
-    }
-    const u32 total = __shfl_sync(~0u, end, 31);
-    for (u32 base = 0; base < total; base += 32) {
-        const u32 at = base + lane();
-        // The item whose arcs end after `at`.
-        u32 owner = 0;
-        for (u32 step = 16; step > 0; step /= 2) {
-            const u32 ends = __shfl_sync(~0u, end, owner + step - 1);
-            if (at >= ends) owner += step;
-        }
-        const u32 before = __shfl_sync(~0u, end - degree, owner);
-        const u64 from = __shfl_sync(~0u, first, owner);
-        const u32 its = __shfl_sync(~0u, item, owner);
-        if (at < total) use(its, from + (at - before));
-    }
+// A device's rows of arcs: those of the vertices from `first_vertex` on.
+struct Rows {
+    Span<const u64> offsets;
+    Span<const u32> targets;
+    u32 first_vertex;
+
+    __device__ u64 count() const { return offsets.len - 1; }
+};
+
+// Whose arcs are hooked, and which: `Method` in `method.rs`.
+enum Method : u32 { every_arc, towards_smaller, outside_hub };
+
+// A vertex's arcs that are left to hook.
+__device__ void remaining_arcs(const Rows& rows, const Span<u32>& parents, u64 row, u32 method,
+                               u32 hub, u64* first, u64* last) {
+    *first = rows.offsets[row];
+    *last = rows.offsets[row + 1];
+    if (*first == *last) return;
+    const u32 vertex = rows.first_vertex + u32(row);
+    // The vertices' trees began with these.
+    if (method == towards_smaller) ++*first;
+    if (method == outside_hub && find_root(parents, vertex) == find_root(parents, hub))
+        *first = *last;
 }
 
 }  // namespace millstream
 
 using namespace millstream;
 
-extern "C" __global__ void start(Span<u32> parents) {
-    for (u64 at = thread_in_grid(); at < parents.len; at += threads_in_grid())
-        store_relaxed_gpu(&parents[at], u32(at));
+// A vertex's parent is the target of its first arc, where that is smaller.
+extern "C" __global__ void start(Span<const u64> offsets, Span<const u32> targets,
+                                 u32 first_vertex, Span<u32> parents) {
+    const Rows rows{offsets, targets, first_vertex};
+    for (u64 at = thread_in_grid(); at < parents.len; at += threads_in_grid()) {
+        u32 parent = u32(at);
+        const u64 row = at - first_vertex;
+        // Vertices before the first have wrapped around.
+        if (row < rows.count() && offsets[row] < offsets[row + 1]) {
+            const u32 target = targets[offsets[row]];
+            parent = target < parent ? target : parent;
+        }
+        store_relaxed_gpu(&parents[at], parent);
+    }
 }
 
+// Hooks along the second arc of every vertex.
+extern "C" __global__ void sample(Span<const u64> offsets, Span<const u32> targets,
+                                  u32 first_vertex, Span<u32> parents) {
+    const Rows rows{offsets, targets, first_vertex};
+    for (u64 row = thread_in_grid(); row < rows.count(); row += threads_in_grid()) {
+        const u64 second = offsets[row] + 1;
+        if (second < offsets[row + 1]) hook(parents, first_vertex + u32(row), targets[second]);
+    }
+}
+
+// `shared` is a `SharedArcs`, used once.
 extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
-    Span<const u64> offsets, Span<const u32> targets, Span<u32> parents, u32 first_vertex) {
-    const u64 rows = offsets.len - 1;
-    const u64 rounds = (rows + threads_in_grid() - 1) / threads_in_grid();
+    Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
+    u32 method, u32 hub, Span<u64> shared) {
+    const Rows rows{offsets, targets, first_vertex};
+    const SharedArcs<u32> shared_arcs{shared};
+    const auto visit = [&](bool is_arc, u64 arc, u32 from) {
+        const u32 target = is_arc ? targets[arc] : from;
+        if (method == towards_smaller ? target < from : target != from)
+            hook(parents, from, target);
+    };
+    const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
     u64 row = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, row += threads_in_grid()) {
-        const bool is_row = row < rows;
-        for_each_arc(first_vertex + u32(row), is_row ? offsets[row] : 0,
-                     is_row ? offsets[row + 1] : 0,
-                     [&](u32 from, u64 arc) { hook(parents, from, targets[arc]); });
+        u64 first = 0;
+        u64 last = 0;
+        const u32 vertex = first_vertex + u32(row);
+        if (row < rows.count())
+            remaining_arcs(rows, parents, row, method, hub, &first, &last);
+        if (last - first >= shared_arcs.many && shared_arcs.add(first, last, vertex))
+            first = last;
+        SpreadArcs<u32>(first, last, vertex).for_each(visit);
     }
+    shared_arcs.for_each(visit);
 }
 
 extern "C" __global__ void hook_edges(Span<const Edge> edges, Span<u32> parents) {
@@ -104,6 +143,36 @@ extern "C" __global__ void compress(Span<u32> parents) {
         for (u32 parent; (parent = load_relaxed_gpu(&parents[root])) != root;) root = parent;
         store_relaxed_gpu(&parents[at], root);
     }
+}
+
+// A number that is the same for equal pairs, and hardly ever for others.
+__device__ u64 fingerprint(u32 from, u32 to) {
+    u64 word = (u64(from) << 32 | to) + 0x9E3779B97F4A7C15;
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9;
+    word = (word ^ word >> 27) * 0x94D049BB133111EB;
+    return word ^ word >> 31;
+}
+
+// Adds the fingerprints of all arcs less those of their reverses to `sum`.
+extern "C" __global__ void asymmetry(Span<const u64> offsets, Span<const u32> targets,
+                                     u32 first_vertex, Span<u64> sum) {
+    const Rows rows{offsets, targets, first_vertex};
+    const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
+    u64 row = thread_in_grid();
+    u64 mine = 0;
+    for (u64 round = 0; round < rounds; ++round, row += threads_in_grid()) {
+        const bool is_row = row < rows.count();
+        const u64 first = is_row ? offsets[row] : 0;
+        const u64 last = is_row ? offsets[row + 1] : 0;
+        SpreadArcs<u32>(first, last, first_vertex + u32(row))
+            .for_each([&](bool is_arc, u64 arc, u32 from) {
+                if (!is_arc) return;
+                const u32 to = targets[arc];
+                mine += fingerprint(from, to) - fingerprint(to, from);
+            });
+    }
+    for (u32 step = 16; step > 0; step /= 2) mine += __shfl_xor_sync(~0u, mine, step);
+    if (lane() == 0 && mine != 0) fetch_add_relaxed_gpu(&sum[0], mine);
 }
 
 // Pairs of a vertex from `first` on and its parent, where that is another, as many

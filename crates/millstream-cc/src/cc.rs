@@ -10,12 +10,12 @@ use millstream_flow::{
     Buffers, Context, Error as FlowError, Graph, LinkStatistics, Sender, first_available,
     tree_reduce,
 };
-use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph};
 
-use crate::kernels::Edge;
-use crate::solver::{Arcs, DeviceStatistics, Solver};
-use crate::{Error, Result};
+use crate::kernels::{ASYMMETRY, Edge};
+use crate::solver::{Arcs, DeviceStatistics, Resident, Solver};
+use crate::{Error, Method, Result};
 
 /// How a search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ impl Default for CcOptions {
 pub struct CcResult {
     /// The smallest vertex of each vertex's component.
     pub labels: Vec<u32>,
+    /// Which arcs were hooked; `None` if they were streamed.
+    pub method: Option<Method>,
     /// What each device did.
     pub devices: Vec<DeviceStatistics>,
     /// What went from one device to another.
@@ -76,6 +78,9 @@ impl CcResult {
 #[derive(Debug)]
 pub struct Cc {
     graph: DistributedGraph,
+    method: Method,
+    /// The vertex that most arcs leave, by its new id.
+    hub: u32,
     options: CcOptions,
 }
 
@@ -98,8 +103,11 @@ impl Cc {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Cc> {
+        let (arcs, hub) = (graph.arcs(), source::max_degree(graph));
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
-        Ok(Cc { graph, options: CcOptions::default() })
+        let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
+        let method = Method::of(is_symmetric(&graph).await?, graph.vertices(), arcs);
+        Ok(Cc { graph, method, hub, options: CcOptions::default() })
     }
 
     /// Sets how later runs go.
@@ -119,8 +127,12 @@ impl Cc {
         let partition = self.graph.partition();
         let search = Search::new(self.graph.context(), partition.vertices(), self.options)?;
         let parts = self.graph.parts().iter().zip(partition.boundaries());
-        let arcs = parts.map(|(part, &first)| Arcs::Resident(part, first)).collect();
-        let mut result = search.run(arcs, async { Ok(()) }).await?;
+        let (method, hub) = (self.method, self.hub);
+        let arcs = parts.map(|(part, &first_vertex)| {
+            Arcs::Resident(Resident { part, first_vertex, method, hub })
+        });
+        let mut result = search.run(arcs.collect(), async { Ok(()) }).await?;
+        result.method = Some(method);
         if partition.is_renumbered() {
             result.labels = original_labels(partition, &result.labels);
         }
@@ -172,6 +184,21 @@ impl Cc {
             None => Ok(result),
         }
     }
+}
+
+/// Whether every arc has its reverse, by fingerprints.
+async fn is_symmetric(graph: &DistributedGraph) -> Result<bool> {
+    let mut sum = 0u64;
+    let devices = graph.context().devices().iter();
+    let firsts = graph.partition().boundaries();
+    for ((device, part), &first) in devices.zip(graph.parts()).zip(firsts) {
+        let (stream, own) = (device.stream()?, device.shared(1)?);
+        let arguments = (&*part.offsets, &*part.targets, first, &own);
+        ASYMMETRY.launch(&stream, part.offsets.len() - 1, arguments)?;
+        let own = stream.download_shared(&own, 0..1)?.await?;
+        sum = own.iter().fold(sum, |sum, own| sum.wrapping_add(*own));
+    }
+    Ok(sum == 0)
 }
 
 /// Edges up to the first that is none, which becomes the fault.
@@ -244,11 +271,13 @@ impl Search {
         let merge = graph.router::<Edge>(tree_reduce(tree.collect::<Vec<_>>()))?;
         let mut solvers = Vec::new();
         for (place, (device, arcs)) in devices.iter().zip(arcs).enumerate() {
+            let shared_arcs = device.shared(shared_arcs_words(&arcs))?;
             let below = merge.receiver(device, buffers)?;
             let is_first = order.first() == Some(&place);
             let above = (!is_first).then(|| merge.sender(device)).transpose()?;
             let (host, parents) = (context.host().clone(), parents[place].clone());
-            let solver = Solver { host, stream: device.stream()?, parents, message_items };
+            let stream = device.stream()?;
+            let solver = Solver { host, stream, parents, shared_arcs, message_items };
             solvers.push(solver.run(arcs, below, above));
         }
         let start = Instant::now();
@@ -260,7 +289,18 @@ impl Search {
         let all = 0..parents[first].len();
         let labels = stream.download_shared(&parents[first], all)?.await?;
         let gather_time = start.elapsed() - run_time;
-        Ok(CcResult { labels, devices: statistics, links: links.links(), run_time, gather_time })
+        let (devices, links) = (statistics, links.links());
+        Ok(CcResult { labels, method: None, devices, links, run_time, gather_time })
+    }
+}
+
+/// Room for all rows that are worth sharing: `SharedArcs` in `shared_arcs.cuh`.
+fn shared_arcs_words(arcs: &Arcs<'_>) -> usize {
+    const MANY: usize = 1024;
+    const ENTRY_WORDS: usize = 3;
+    match arcs {
+        Arcs::Resident(resident) => 1 + resident.part.targets.len() / MANY * ENTRY_WORDS,
+        Arcs::Streamed(_) => 0,
     }
 }
 

@@ -8,10 +8,12 @@ mod cc;
 mod error;
 mod hooking;
 mod kernels;
+mod method;
 mod solver;
 mod sync;
 
 pub use cc::{Cc, CcOptions, CcResult};
 pub use error::{Error, Result};
 pub use kernels::cuda_sources;
+pub use method::Method;
 pub use solver::DeviceStatistics;

@@ -1,10 +1,11 @@
 //! One device's work: hook, then merge with the others \[G §5.1.4, Fig. 15\].
 
-use millstream_device::{Device, SharedBuffer, Stream};
+use millstream_device::{Device, DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::{Counter, Receiver, Result, Sender};
 use millstream_traversal::Part;
 
-use crate::kernels::{COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, START};
+use crate::Method;
+use crate::kernels::{COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START};
 
 /// What one device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,10 +19,20 @@ pub struct DeviceStatistics {
 
 /// Where a device's arcs come from.
 pub(crate) enum Arcs<'a> {
-    /// They are there: rows of the vertices from some on.
-    Resident(&'a Part, u32),
+    /// They are there.
+    Resident(Resident<'a>),
     /// They arrive.
     Streamed(Receiver<Edge>),
+}
+
+/// Rows of arcs, and what to do with them.
+pub(crate) struct Resident<'a> {
+    pub(crate) part: &'a Part,
+    /// Whose row is the first.
+    pub(crate) first_vertex: u32,
+    pub(crate) method: Method,
+    /// The vertex of most arcs.
+    pub(crate) hub: u32,
 }
 
 /// One device in a search.
@@ -30,6 +41,8 @@ pub(crate) struct Solver {
     pub(crate) stream: Stream,
     /// Of all vertices.
     pub(crate) parents: SharedBuffer<u32>,
+    /// Where the warps of a GPU share hubs' arcs.
+    pub(crate) shared_arcs: SharedBuffer<u64>,
     /// Vertices whose pairs go into a message.
     pub(crate) message_items: usize,
 }
@@ -44,14 +57,14 @@ impl Solver {
         below: Receiver<Edge>,
         above: Option<Sender<Edge>>,
     ) -> Result<DeviceStatistics> {
-        START.launch(&self.stream, self.parents.len(), (&self.parents,))?;
         let hooked = match arcs {
-            Arcs::Resident(part, first_vertex) => {
-                let arguments = (&*part.offsets, &*part.targets, &self.parents, first_vertex);
-                HOOK_ROWS.launch(&self.stream, part.offsets.len() - 1, arguments)?;
-                part.targets.len() as u64
+            Arcs::Resident(resident) => self.hook_rows(&resident)?,
+            Arcs::Streamed(edges) => {
+                // No row begins a tree.
+                let device = self.stream.device();
+                self.start(&device.buffer(1)?, &device.buffer(0)?, 0)?;
+                self.hook_all(edges).await?
             }
-            Arcs::Streamed(edges) => self.hook_all(edges).await?,
         };
         let merged = self.hook_all(below).await?;
         COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?;
@@ -60,6 +73,32 @@ impl Solver {
         }
         self.stream.record()?.completed().await?;
         Ok(DeviceStatistics { hooked, merged })
+    }
+
+    /// Lets every vertex's tree begin.
+    fn start(
+        &self,
+        offsets: &DeviceBuffer<u64>,
+        targets: &DeviceBuffer<u32>,
+        first: u32,
+    ) -> Result<()> {
+        let vertices = self.parents.len();
+        Ok(START.launch(&self.stream, vertices, (offsets, targets, first, &self.parents))?)
+    }
+
+    /// Hooks along the device's own arcs; how many it has.
+    fn hook_rows(&self, resident: &Resident<'_>) -> Result<u64> {
+        let Resident { part, first_vertex, method, hub } = *resident;
+        let (offsets, targets) = (&*part.offsets, &*part.targets);
+        let (stream, parents, rows) = (&self.stream, &self.parents, offsets.len() - 1);
+        self.start(offsets, targets, first_vertex)?;
+        if method == Method::OutsideHub {
+            SAMPLE.launch(stream, rows, (offsets, targets, first_vertex, parents))?;
+        }
+        let shared = &self.shared_arcs;
+        let arguments = (offsets, targets, first_vertex, parents, method as u32, hub, shared);
+        HOOK_ROWS.launch(stream, rows, arguments)?;
+        Ok(targets.len() as u64)
     }
 
     /// Hooks along all edges that arrive; how many there were.
