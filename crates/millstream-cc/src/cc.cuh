@@ -17,6 +17,11 @@ struct Edge {
     u32 to;
 };
 
+struct Range {
+    u32 start;
+    u32 end;
+};
+
 // The root of a vertex's tree. Halves the path on its way: whoever is not a root
 // never becomes one again, and any ancestor is as good as another.
 __device__ u32 find_root(const Span<u32>& parents, u32 vertex) {
@@ -76,11 +81,12 @@ __device__ void remaining_arcs(const Rows& rows, const Span<u32>& parents, u64 r
 
 using namespace millstream;
 
-// A vertex's parent is the target of its first arc, where that is smaller.
+// The parent of a vertex of `range` is the target of its first arc, where that is
+// smaller.
 extern "C" __global__ void start(Span<const u64> offsets, Span<const u32> targets,
-                                 u32 first_vertex, Span<u32> parents) {
+                                 u32 first_vertex, Span<u32> parents, Range range) {
     const Rows rows{offsets, targets, first_vertex};
-    for (u64 at = thread_in_grid(); at < parents.len; at += threads_in_grid()) {
+    for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid()) {
         u32 parent = u32(at);
         const u64 row = at - first_vertex;
         // Vertices before the first have wrapped around.
@@ -153,13 +159,16 @@ __device__ u64 fingerprint(u32 from, u32 to) {
     return word ^ word >> 31;
 }
 
-// Adds the fingerprints of all arcs less those of their reverses to `sum`.
-extern "C" __global__ void asymmetry(Span<const u64> offsets, Span<const u32> targets,
-                                     u32 first_vertex, Span<u64> sum) {
+// `words`: the sum of the fingerprints of all arcs less those of their reverses; the
+// complement of the lowest target; the highest target and 1.
+extern "C" __global__ void survey(Span<const u64> offsets, Span<const u32> targets,
+                                  u32 first_vertex, Span<u64> words) {
     const Rows rows{offsets, targets, first_vertex};
     const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
     u64 row = thread_in_grid();
-    u64 mine = 0;
+    u64 sum = 0;
+    u32 lowest = 0;
+    u32 end = 0;
     for (u64 round = 0; round < rounds; ++round, row += threads_in_grid()) {
         const bool is_row = row < rows.count();
         const u64 first = is_row ? offsets[row] : 0;
@@ -168,11 +177,35 @@ extern "C" __global__ void asymmetry(Span<const u64> offsets, Span<const u32> ta
             .for_each([&](bool is_arc, u64 arc, u32 from) {
                 if (!is_arc) return;
                 const u32 to = targets[arc];
-                mine += fingerprint(from, to) - fingerprint(to, from);
+                sum += fingerprint(from, to) - fingerprint(to, from);
+                lowest = ~to > lowest ? ~to : lowest;
+                end = to + 1 > end ? to + 1 : end;
             });
     }
-    for (u32 step = 16; step > 0; step /= 2) mine += __shfl_xor_sync(~0u, mine, step);
-    if (lane() == 0 && mine != 0) fetch_add_relaxed_gpu(&sum[0], mine);
+    for (u32 step = 16; step > 0; step /= 2) {
+        sum += __shfl_xor_sync(~0u, sum, step);
+        lowest = max(lowest, __shfl_xor_sync(~0u, lowest, step));
+        end = max(end, __shfl_xor_sync(~0u, end, step));
+    }
+    if (lane() != 0 || end == 0) return;
+    fetch_add_relaxed_gpu(&words[0], sum);
+    fetch_max_relaxed_gpu(&words[1], u64(lowest));
+    fetch_max_relaxed_gpu(&words[2], u64(end));
+}
+
+// Hooks along the pairs of a vertex of `range` and its parent on another device,
+// which is finished; adds the number of pairs to `merged`.
+extern "C" __global__ void merge(Span<u32> parents, Span<u32> others, Range range,
+                                 Span<u32> merged) {
+    u32 pairs = 0;
+    for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid()) {
+        const u32 parent = load_relaxed_sys(&others[at]);
+        if (parent == at) continue;
+        hook(parents, u32(at), parent);
+        ++pairs;
+    }
+    for (u32 step = 16; step > 0; step /= 2) pairs += __shfl_xor_sync(~0u, pairs, step);
+    if (lane() == 0 && pairs > 0) fetch_add_relaxed_gpu(&merged[0], pairs);
 }
 
 // Pairs of a vertex from `first` on and its parent, where that is another, as many

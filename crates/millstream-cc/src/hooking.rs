@@ -42,6 +42,9 @@ pub(crate) fn hook(parents: &[AtomicU32], mut from: u32, mut to: u32) {
 /// Whether two vertices are in one tree for sure; `false` if they are not yet, or if
 /// their root was hooked meanwhile.
 pub(crate) fn are_together(parents: &[AtomicU32], one: u32, other: u32) -> bool {
+    if seeded(Fault::SkipAnyTree) {
+        return find_root(parents, one) != one;
+    }
     find_root(parents, one) == find_root(parents, other)
 }
 

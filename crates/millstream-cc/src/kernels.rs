@@ -14,22 +14,28 @@ const fn source(entry: &'static str) -> CudaSource {
     CudaSource::new("cc.cuh", entry, include_str!("cc.cuh"))
 }
 
-/// Makes the target of each vertex's first arc its parent, where that is smaller.
-pub(crate) static START: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u32>)> =
-    Kernel::with_source("start", source("start"), |grid, (offsets, targets, first, parents)| {
+/// Makes the target of each vertex's first arc its parent, where that is smaller,
+/// for the vertices of a range. Takes rows of arcs and whose is the first.
+pub(crate) static START: Kernel<Start> = Kernel::with_source(
+    "start",
+    source("start"),
+    |grid, (offsets, targets, first, parents, range)| {
         let first_target = |vertex: usize| {
             let row = vertex.checked_sub(first as usize)?;
             let (start, end) = (*offsets.get(row)?, *offsets.get(row + 1)?);
             (start < end).then(|| targets[start as usize])
         };
         grid.for_each_block(|block| {
-            for vertex in block.range {
+            for vertex in block.range.map(|at| at + range[0] as usize) {
                 let parent = first_target(vertex).map_or(vertex as u32, |it| it.min(vertex as u32));
                 parents[vertex].store(parent, Ordering::Relaxed);
             }
             Ok(())
         })
-    });
+    },
+);
+
+type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 
 /// Hooks along the second arc of every vertex that has a row.
 pub(crate) static SAMPLE: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u32>)> =
@@ -118,28 +124,48 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
         Ok(())
     });
 
-/// Adds the fingerprints of all arcs less those of their reverses to a sum that is
-/// 0 before. It is 0 then if all rows of a graph together have every arc's reverse,
-/// and with a probability of about 2^-64 if they do not.
-pub(crate) static ASYMMETRY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)> =
-    Kernel::with_source(
-        "asymmetry",
-        source("asymmetry"),
-        |grid, (offsets, targets, first, sum)| {
-            grid.for_each_block(|block| {
-                let mut own = 0u64;
-                for row in block.range {
-                    let from = first + row as u32;
-                    for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
-                        own = own.wrapping_add(fingerprint(from, to));
-                        own = own.wrapping_sub(fingerprint(to, from));
-                    }
+/// Hooks along the pairs of a vertex in a range and its parent on another device,
+/// where that is another vertex; adds the number of pairs to a word.
+pub(crate) static MERGE: Kernel<(Shared<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>)> =
+    Kernel::with_source("merge", source("merge"), |grid, (parents, others, [start, _], merged)| {
+        grid.for_each_block(|block| {
+            let mut pairs = 0;
+            for vertex in block.range.map(|at| start + at as u32) {
+                let parent = others[vertex as usize].load(Ordering::Relaxed);
+                if parent != vertex {
+                    hook(parents, vertex, parent);
+                    pairs += 1;
                 }
-                sum[0].fetch_add(own, Ordering::Relaxed);
-                Ok(())
-            })
-        },
-    );
+            }
+            merged[0].fetch_add(pairs, Ordering::Relaxed);
+            Ok(())
+        })
+    });
+
+/// Tells about rows of arcs in three words that are 0 before: the sum of the
+/// fingerprints of all arcs less those of their reverses; the largest 32-bit number
+/// less the lowest target, or 0; the highest target and 1, or 0. The sums of all
+/// devices add up to 0 if every arc has its reverse, and with a probability of about
+/// 2^-64 if one has none.
+pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)> =
+    Kernel::with_source("survey", source("survey"), |grid, (offsets, targets, first, words)| {
+        grid.for_each_block(|block| {
+            let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
+            for row in block.range {
+                let from = first + row as u32;
+                for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
+                    sum = sum.wrapping_add(fingerprint(from, to));
+                    sum = sum.wrapping_sub(fingerprint(to, from));
+                    lowest = lowest.max(u32::MAX - to);
+                    end = end.max(to + 1);
+                }
+            }
+            words[0].fetch_add(sum, Ordering::Relaxed);
+            words[1].fetch_max(lowest.into(), Ordering::Relaxed);
+            words[2].fetch_max(end.into(), Ordering::Relaxed);
+            Ok(())
+        })
+    });
 
 /// A number that is the same for equal pairs, and hardly ever for others: a step of
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
@@ -155,7 +181,7 @@ const ARCS: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    ["start", "sample", "hook_rows", "hook_edges", "compress", "pairs", "asymmetry"]
+    ["start", "sample", "hook_rows", "hook_edges", "compress", "pairs", "merge", "survey"]
         .map(source)
         .into()
 }

@@ -8,8 +8,10 @@ mod cc;
 mod error;
 mod hooking;
 mod kernels;
+mod merge;
 mod method;
 mod solver;
+mod survey;
 mod sync;
 
 pub use cc::{Cc, CcOptions, CcResult};

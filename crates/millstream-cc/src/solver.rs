@@ -1,5 +1,7 @@
 //! One device's work: hook, then merge with the others \[G §5.1.4, Fig. 15\].
 
+use std::ops::Range;
+
 use millstream_device::{Device, DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::{Counter, Receiver, Result, Sender};
 use millstream_traversal::Part;
@@ -35,27 +37,37 @@ pub(crate) struct Resident<'a> {
     pub(crate) hub: u32,
 }
 
+/// Links to the devices below and above, where the host moves what is merged.
+pub(crate) struct Links {
+    pub(crate) below: Receiver<Edge>,
+    /// The first device has none.
+    pub(crate) above: Option<Sender<Edge>>,
+}
+
 /// One device in a search.
 pub(crate) struct Solver {
     pub(crate) host: Device,
     pub(crate) stream: Stream,
     /// Of all vertices.
     pub(crate) parents: SharedBuffer<u32>,
+    /// The vertices whose trees begin here.
+    pub(crate) covered: Range<u32>,
     /// Where the warps of a GPU share hubs' arcs.
     pub(crate) shared_arcs: SharedBuffer<u64>,
+    /// One word: pairs read from other devices.
+    pub(crate) merged: SharedBuffer<u32>,
     /// Vertices whose pairs go into a message.
     pub(crate) message_items: usize,
 }
 
 impl Solver {
-    /// Hooks along all arcs, merges what the devices below found, and passes what
-    /// is not trivial on to the one above, unless this is the first. When all have
-    /// resolved, the first device's parents are the labels.
+    /// Hooks along all arcs; if there are links, merges what the devices below
+    /// found and passes what is not trivial on to the one above. Resident arcs
+    /// without links: resolves when all is submitted.
     pub(crate) async fn run(
-        self,
+        &self,
         arcs: Arcs<'_>,
-        below: Receiver<Edge>,
-        above: Option<Sender<Edge>>,
+        links: Option<Links>,
     ) -> Result<DeviceStatistics> {
         let hooked = match arcs {
             Arcs::Resident(resident) => self.hook_rows(&resident)?,
@@ -66,13 +78,21 @@ impl Solver {
                 self.hook_all(edges).await?
             }
         };
-        let merged = self.hook_all(below).await?;
-        COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?;
-        if let Some(above) = above {
-            self.pass_on(above).await?;
+        let mut merged = 0;
+        if let Some(Links { below, above }) = links {
+            merged = self.hook_all(below).await?;
+            if let Some(above) = above {
+                self.compress()?;
+                self.pass_on(above).await?;
+            }
         }
-        self.stream.record()?.completed().await?;
         Ok(DeviceStatistics { hooked, merged })
+    }
+
+    /// Makes all parents roots, when all is hooked and merged: those of the first
+    /// device are the labels.
+    pub(crate) fn compress(&self) -> Result<()> {
+        Ok(COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?)
     }
 
     /// Lets every vertex's tree begin.
@@ -82,8 +102,9 @@ impl Solver {
         targets: &DeviceBuffer<u32>,
         first: u32,
     ) -> Result<()> {
-        let vertices = self.parents.len();
-        Ok(START.launch(&self.stream, vertices, (offsets, targets, first, &self.parents))?)
+        let Range { start, end } = self.covered;
+        let arguments = (offsets, targets, first, &self.parents, [start, end]);
+        Ok(START.launch(&self.stream, self.covered.len(), arguments)?)
     }
 
     /// Hooks along the device's own arcs; how many it has.
