@@ -2,7 +2,8 @@
 // their compile time.
 //
 // Names say <operation>_<order>_<scope>: order is relaxed, acquire, release or
-// acq_rel; scope is gpu (threads of one device) or sys (all devices and the host).
+// acq_rel; scope is gpu (threads of one device) or sys (all devices and the host); there is
+// one load of scope cta (threads of one block).
 // Words are unsigned, of 32 or 64 bits.
 #pragma once
 
@@ -79,6 +80,9 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
 
 MILLSTREAM_SCOPE(gpu)
 MILLSTREAM_SCOPE(sys)
+
+// For words that may as well be old: a multiprocessor's own cache may answer.
+MILLSTREAM_LOAD(relaxed, cta, u32, u32, "r")
 
 #undef MILLSTREAM_SCOPE
 #undef MILLSTREAM_READ_MODIFY_WRITE

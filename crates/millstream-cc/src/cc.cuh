@@ -36,6 +36,14 @@ __device__ u32 find_root(const Span<u32>& parents, u32 vertex) {
     return vertex;
 }
 
+// The root of a vertex's tree, when nobody hooks. Only looks on its way: a path
+// halved beside compression could put an ancestor that is no root in place of a root
+// written before.
+__device__ u32 look_for_root(const Span<u32>& parents, u32 vertex) {
+    for (u32 parent; (parent = load_relaxed_gpu(&parents[vertex])) != vertex;) vertex = parent;
+    return vertex;
+}
+
 // Makes the trees of two vertices one.
 __device__ void hook(const Span<u32>& parents, u32 from, u32 to) {
     for (;;) {
@@ -64,69 +72,111 @@ struct Rows {
 // Whose arcs are hooked, and which: `Method` in `method.rs`.
 enum Method : u32 { every_arc, towards_smaller, outside_hub };
 
-// A vertex's arcs that are left to hook.
-__device__ void remaining_arcs(const Rows& rows, const Span<u32>& parents, u64 row, u32 method,
-                               u32 hub, u64* first, u64* last) {
-    *first = rows.offsets[row];
-    *last = rows.offsets[row + 1];
-    if (*first == *last) return;
-    const u32 vertex = rows.first_vertex + u32(row);
-    // The vertices' trees began with these.
-    if (method == towards_smaller) ++*first;
-    if (method == outside_hub && find_root(parents, vertex) == find_root(parents, hub))
-        *first = *last;
+__device__ bool are_together(const Span<u32>& parents, u32 one, u32 other) {
+    return find_root(parents, one) == find_root(parents, other);
 }
+
+// The parent that a vertex of `range` has at first: the target of its first arc,
+// where that is smaller and in the range too.
+__device__ u32 first_parent(const Rows& rows, u32 vertex, Range range) {
+    const u64 row = u64(vertex) - rows.first_vertex;
+    // Vertices before the first have wrapped around.
+    if (row >= rows.count() || rows.offsets[row] == rows.offsets[row + 1]) return vertex;
+    const u32 target = rows.targets[rows.offsets[row]];
+    return target < vertex && target >= range.start ? target : vertex;
+}
+
+// Vertices of a tile: as many as words in a block's own memory.
+constexpr u32 tile_vertices = 12288;
+
+// The tile of `range` that a vertex is in, if it is cut into tiles.
+__device__ u32 tile_of(Range range, u32 vertex) { return (vertex - range.start) / tile_vertices; }
 
 }  // namespace millstream
 
 using namespace millstream;
 
-// The parent of a vertex of `range` is the target of its first arc, where that is
-// smaller.
 extern "C" __global__ void start(Span<const u64> offsets, Span<const u32> targets,
                                  u32 first_vertex, Span<u32> parents, Range range) {
     const Rows rows{offsets, targets, first_vertex};
-    for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid()) {
-        u32 parent = u32(at);
-        const u64 row = at - first_vertex;
-        // Vertices before the first have wrapped around.
-        if (row < rows.count() && offsets[row] < offsets[row + 1]) {
-            const u32 target = targets[offsets[row]];
-            parent = target < parent ? target : parent;
+    for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid())
+        store_relaxed_gpu(&parents[at], first_parent(rows, u32(at), Range{0, ~0u}));
+}
+
+// The trees of each tile of `range` by itself, in a block's own memory: hooked along
+// all arcs that do not leave it, and compressed.
+extern "C" __global__ __launch_bounds__(512, 4) void start_tiles(
+    Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
+    Range range) {
+    __shared__ u32 words[tile_vertices];
+    const Rows rows{offsets, targets, first_vertex};
+    const u64 stride = u64(gridDim.x) * tile_vertices;
+    for (u64 base = range.start + u64(blockIdx.x) * tile_vertices; base < range.end;
+         base += stride) {
+        const u32 left = range.end - u32(base);
+        const u32 size = left < tile_vertices ? left : tile_vertices;
+        const Range here{u32(base), u32(base) + size};
+        const Span<u32> tile{words, size};
+        for (u32 at = threadIdx.x; at < size; at += blockDim.x)
+            tile[at] = first_parent(rows, here.start + at, here) - here.start;
+        __syncthreads();
+        for (u32 at = threadIdx.x; at < size; at += blockDim.x)
+            store_relaxed_gpu(&tile[at], look_for_root(tile, at));
+        __syncthreads();
+        for (u32 at = threadIdx.x; at < size; at += blockDim.x) {
+            const u64 row = u64(here.start + at) - first_vertex;
+            if (row >= rows.count()) continue;
+            for (u64 arc = offsets[row] + 1; arc < offsets[row + 1]; ++arc) {
+                const u32 target = targets[arc];
+                if (target < here.start + at && target >= here.start)
+                    hook(tile, at, target - here.start);
+            }
         }
-        store_relaxed_gpu(&parents[at], parent);
+        __syncthreads();
+        for (u32 at = threadIdx.x; at < size; at += blockDim.x)
+            store_relaxed_gpu(&parents[base + at], here.start + look_for_root(tile, at));
+        __syncthreads();
     }
 }
 
-// Hooks along the second arc of every vertex.
+// Hooks along the second arc of the rows of a range.
 extern "C" __global__ void sample(Span<const u64> offsets, Span<const u32> targets,
-                                  u32 first_vertex, Span<u32> parents) {
-    const Rows rows{offsets, targets, first_vertex};
-    for (u64 row = thread_in_grid(); row < rows.count(); row += threads_in_grid()) {
+                                  u32 first_vertex, Span<u32> parents, Range range) {
+    for (u64 row = range.start + thread_in_grid(); row < range.end; row += threads_in_grid()) {
         const u64 second = offsets[row] + 1;
         if (second < offsets[row + 1]) hook(parents, first_vertex + u32(row), targets[second]);
     }
 }
 
-// `shared` is a `SharedArcs`, used once.
+// Arcs that the thread of a row visits itself: often they are all, or enough.
+constexpr u32 few = 4;
+
+// `range` has been cut into tiles if the method is `towards_smaller`; `shared` is a
+// `SharedArcs`, used once.
 extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
-    u32 method, u32 hub, Span<u64> shared) {
+    Range range, u32 method, u32 hub, Span<u64> shared) {
     const Rows rows{offsets, targets, first_vertex};
     const SharedArcs<u32> shared_arcs{shared};
     const auto visit = [&](bool is_arc, u64 arc, u32 from) {
-        const u32 target = is_arc ? targets[arc] : from;
-        if (method == towards_smaller ? target < from : target != from)
-            hook(parents, from, target);
+        if (!is_arc) return;
+        const u32 target = targets[arc];
+        const bool is_wanted = method != towards_smaller ||
+                               (target < from && tile_of(range, target) != tile_of(range, from));
+        if (is_wanted) hook(parents, from, target);
     };
     const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
     u64 row = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, row += threads_in_grid()) {
-        u64 first = 0;
-        u64 last = 0;
+        const bool is_row = row < rows.count();
         const u32 vertex = first_vertex + u32(row);
-        if (row < rows.count())
-            remaining_arcs(rows, parents, row, method, hub, &first, &last);
+        u64 first = is_row ? offsets[row] : 0;
+        u64 last = is_row ? offsets[row + 1] : 0;
+        for (u32 visited = 0; first < last; ++visited, ++first) {
+            if (method == outside_hub && are_together(parents, vertex, hub)) last = first;
+            if (visited == few || first == last) break;
+            visit(true, first, vertex);
+        }
         if (last - first >= shared_arcs.many && shared_arcs.add(first, last, vertex))
             first = last;
         SpreadArcs<u32>(first, last, vertex).for_each(visit);
@@ -141,13 +191,26 @@ extern "C" __global__ void hook_edges(Span<const Edge> edges, Span<u32> parents)
     }
 }
 
-// Only looks on its way: a path halved beside this could put an ancestor that is no
-// root in place of a root written before.
+// Four vertices a thread, whose ways are in flight together.
 extern "C" __global__ void compress(Span<u32> parents) {
-    for (u64 at = thread_in_grid(); at < parents.len; at += threads_in_grid()) {
-        u32 root = u32(at);
-        for (u32 parent; (parent = load_relaxed_gpu(&parents[root])) != root;) root = parent;
-        store_relaxed_gpu(&parents[at], root);
+    constexpr u32 most = 4;
+    const u64 stride = threads_in_grid() * most;
+    for (u64 first = thread_in_grid() * most; first < parents.len; first += stride) {
+        const u64 left = parents.len - first;
+        const u32 count = left < most ? u32(left) : most;
+        u32 roots[most];
+        for (u32 at = 0; at < most; ++at) roots[at] = u32(first) + (at < count ? at : 0);
+        for (bool goes_on = true; goes_on;) {
+            goes_on = false;
+            u32 next[most];
+            // Old ones lead to the root as well.
+            for (u32 at = 0; at < most; ++at) next[at] = load_relaxed_cta(&parents[roots[at]]);
+            for (u32 at = 0; at < most; ++at) {
+                goes_on |= next[at] != roots[at];
+                roots[at] = next[at];
+            }
+        }
+        for (u32 at = 0; at < count; ++at) store_relaxed_gpu(&parents[first + at], roots[at]);
     }
 }
 

@@ -14,77 +14,139 @@ const fn source(entry: &'static str) -> CudaSource {
     CudaSource::new("cc.cuh", entry, include_str!("cc.cuh"))
 }
 
-/// Makes the target of each vertex's first arc its parent, where that is smaller,
-/// for the vertices of a range. Takes rows of arcs and whose is the first.
+/// The start of every vertex's tree: the target of its first arc, where that is
+/// smaller, becomes its parent.
 pub(crate) static START: Kernel<Start> = Kernel::with_source(
     "start",
     source("start"),
     |grid, (offsets, targets, first, parents, range)| {
-        let first_target = |vertex: usize| {
-            let row = vertex.checked_sub(first as usize)?;
-            let (start, end) = (*offsets.get(row)?, *offsets.get(row + 1)?);
-            (start < end).then(|| targets[start as usize])
-        };
+        let rows = Rows { offsets, targets, first };
         grid.for_each_block(|block| {
-            for vertex in block.range.map(|at| at + range[0] as usize) {
-                let parent = first_target(vertex).map_or(vertex as u32, |it| it.min(vertex as u32));
-                parents[vertex].store(parent, Ordering::Relaxed);
+            for vertex in block.range.map(|at| range[0] + at as u32) {
+                let parent = rows.first_parent(vertex, 0);
+                parents[vertex as usize].store(parent, Ordering::Relaxed);
             }
             Ok(())
         })
     },
 );
 
+/// Rows of arcs and whose is the first; parents; the range of vertices to start.
 type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 
-/// Hooks along the second arc of every vertex that has a row.
-pub(crate) static SAMPLE: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u32>)> =
-    Kernel::with_source("sample", source("sample"), |grid, (offsets, targets, first, parents)| {
+/// The trees of each tile of vertices by itself: hooked along all arcs that do not
+/// leave it, and compressed.
+pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
+    "start_tiles",
+    source("start_tiles").threads(TILE_THREADS as u32),
+    |_, (offsets, targets, first, parents, [start, end])| {
+        let rows = Rows { offsets, targets, first };
+        Grid::of_blocks((end - start) as usize, TILE).for_each_block(|block| {
+            let tile = start + block.range.start as u32..start + block.range.end as u32;
+            for vertex in tile.clone() {
+                let parent = rows.first_parent(vertex, tile.start);
+                parents[vertex as usize].store(parent, Ordering::Relaxed);
+            }
+            for vertex in tile.clone() {
+                let near = |target: &&u32| (tile.start..vertex).contains(*target);
+                let others = rows.of(vertex).iter().skip(1).filter(near);
+                others.for_each(|&target| hook(parents, vertex, target));
+            }
+            tile.for_each(|vertex| compress(parents, vertex));
+            Ok(())
+        })
+    },
+);
+
+/// Vertices of a tile: `tile_vertices` in `cc.cuh`.
+pub(crate) const TILE: usize = 12288;
+
+/// Threads that work on a tile.
+pub(crate) const TILE_THREADS: usize = 512;
+
+/// Hooks along the second arcs of a range of rows.
+pub(crate) static SAMPLE: Kernel<Start> = Kernel::with_source(
+    "sample",
+    source("sample"),
+    |grid, (offsets, targets, first, parents, range)| {
+        let rows = Rows { offsets, targets, first };
         grid.for_each_block(|block| {
-            for row in block.range {
-                let second = offsets[row] + 1;
-                if second < offsets[row + 1] {
-                    hook(parents, first + row as u32, targets[second as usize]);
+            for vertex in block.range.map(|at| first + range[0] + at as u32) {
+                if let Some(&second) = rows.of(vertex).get(1) {
+                    hook(parents, vertex, second);
                 }
             }
             Ok(())
         })
-    });
+    },
+);
 
-/// Hooks along rows of arcs, as far as the method wants them. Takes the rows,
-/// parents, [`Method`], the hub, and words in which the warps of a GPU share hubs'
-/// arcs, 0 before and of no use after.
+/// Hooks along rows of arcs, as far as the method wants them.
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
     source("hook_rows"),
-    |_, (offsets, targets, first_vertex, parents, method, hub, _)| {
+    |_, (offsets, targets, first, parents, range, method, hub, _)| {
+        let is_sampled = method == Method::OutsideHub as u32;
+        let is_tiled = method == Method::TowardsSmaller as u32;
+        let tile_of = |vertex: u32| (vertex - range[0]) as usize / TILE;
         // Arcs in blocks: a hub's row may be most of them.
         Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-            let arcs = block.range.start as u64..block.range.end as u64;
-            let mut row = offsets.partition_point(|&offset| offset <= arcs.start) - 1;
-            while offsets[row] < arcs.end {
-                let mut start = offsets[row];
-                let end = offsets[row + 1].min(arcs.end);
-                let vertex = first_vertex + row as u32;
-                row += 1;
-                if method == Method::OutsideHub as u32 && are_together(parents, vertex, hub) {
-                    continue;
-                }
-                // The trees began with the first.
-                start += u64::from(method == Method::TowardsSmaller as u32);
-                for &target in &targets[start.max(arcs.start).min(end) as usize..end as usize] {
-                    if method != Method::TowardsSmaller as u32 || target < vertex {
+            let mut row = offsets.partition_point(|&offset| offset <= block.range.start as u64) - 1;
+            let mut arc = block.range.start;
+            while arc < block.range.end {
+                let vertex = first + row as u32;
+                let end = block.range.end.min(offsets[row + 1] as usize);
+                for &target in &targets[arc..end] {
+                    if is_sampled && are_together(parents, vertex, hub) {
+                        break;
+                    }
+                    if !is_tiled || target < vertex && tile_of(target) != tile_of(vertex) {
                         hook(parents, vertex, target);
                     }
                 }
+                (row, arc) = (row + 1, end);
             }
             Ok(())
         })
     },
 );
 
-type HookRows =
-    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<u32>, Value<u32>, Shared<u64>);
+/// Rows of arcs and whose is the first; parents; the range of vertices that were
+/// started; [`Method`]; the hub; words in which the warps of a GPU share hubs' arcs,
+/// 0 before and of no use after.
+type HookRows = (
+    Read<u64>,
+    Read<u32>,
+    Value<u32>,
+    Shared<u32>,
+    Value<[u32; 2]>,
+    Value<u32>,
+    Value<u32>,
+    Shared<u64>,
+);
+
+/// What kernels see of rows.
+struct Rows<'a> {
+    offsets: &'a [u64],
+    targets: &'a [u32],
+    first: u32,
+}
+
+impl<'a> Rows<'a> {
+    /// A vertex's targets: none if it has no row here.
+    fn of(&self, vertex: u32) -> &'a [u32] {
+        let bounds = vertex.checked_sub(self.first).and_then(|row| {
+            Some((*self.offsets.get(row as usize)?, *self.offsets.get(row as usize + 1)?))
+        });
+        bounds.map_or(&[], |(start, end)| &self.targets[start as usize..end as usize])
+    }
+
+    /// The parent that a vertex has at first: none below `lowest`.
+    fn first_parent(&self, vertex: u32, lowest: u32) -> u32 {
+        let first = self.of(vertex).first().copied();
+        first.filter(|target| (lowest..vertex).contains(target)).unwrap_or(vertex)
+    }
+}
 
 /// Hooks along edges.
 pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> =
@@ -181,7 +243,17 @@ const ARCS: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    ["start", "sample", "hook_rows", "hook_edges", "compress", "pairs", "merge", "survey"]
-        .map(source)
-        .into()
+    [
+        "start",
+        "start_tiles",
+        "sample",
+        "hook_rows",
+        "hook_edges",
+        "compress",
+        "pairs",
+        "merge",
+        "survey",
+    ]
+    .map(source)
+    .into()
 }

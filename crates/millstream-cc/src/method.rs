@@ -11,17 +11,18 @@ pub enum Method {
     /// All of them: not every arc has its reverse.
     EveryArc,
     /// Those towards smaller vertices, since every arc has its reverse (Jaiganesh
-    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs.
+    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs. First those within
+    /// tiles of consecutive vertices.
     TowardsSmaller,
-    /// First a sample: two arcs of every vertex. Then all arcs of vertices that are
-    /// not yet in the tree of the hub, the vertex of most arcs: what is in it meets
-    /// the others on their side, since every arc has its reverse (Sutton, Ben-Nun
-    /// and Barak, Afforest, IPDPS 2018). For graphs of many arcs, whose hub is
+    /// First a sample: an arc of every vertex, and another of some. Then the arcs of
+    /// each vertex until it is in the tree of the hub, the vertex of most arcs: what
+    /// is in it meets the others on their side, since every arc has its reverse
+    /// (Sutton, Ben-Nun and Barak, Afforest, IPDPS 2018). For graphs of many arcs, whose hub is
     /// in the largest component as a rule.
     OutsideHub,
 }
 
-/// From how many arcs a vertex on a sample of two leaves most arcs out.
+/// From how many arcs a vertex on a sample leaves most arcs out.
 const ARCS_WORTH_A_SAMPLE: u64 = 4;
 
 impl Method {

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use millstream_device::{Device, DeviceBuffer, SharedBuffer, Stream};
+use millstream_device::{Device, SharedBuffer, Stream};
 use millstream_flow::{Counter, Receiver, Result, Sender};
 use millstream_traversal::Part;
 
 use crate::Method;
-use crate::kernels::{COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START};
+use crate::kernels::{
+    COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START, START_TILES, TILE, TILE_THREADS,
+};
 
 /// What one device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +76,10 @@ impl Solver {
             Arcs::Streamed(edges) => {
                 // No row begins a tree.
                 let device = self.stream.device();
-                self.start(&device.buffer(1)?, &device.buffer(0)?, 0)?;
+                let (offsets, targets) = (device.buffer(1)?, device.buffer(0)?);
+                let covered = [self.covered.start, self.covered.end];
+                let arguments = (&offsets, &targets, 0, &self.parents, covered);
+                START.launch(&self.stream, self.covered.len(), arguments)?;
                 self.hook_all(edges).await?
             }
         };
@@ -95,29 +100,29 @@ impl Solver {
         Ok(COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?)
     }
 
-    /// Lets every vertex's tree begin.
-    fn start(
-        &self,
-        offsets: &DeviceBuffer<u64>,
-        targets: &DeviceBuffer<u32>,
-        first: u32,
-    ) -> Result<()> {
-        let Range { start, end } = self.covered;
-        let arguments = (offsets, targets, first, &self.parents, [start, end]);
-        Ok(START.launch(&self.stream, self.covered.len(), arguments)?)
-    }
-
     /// Hooks along the device's own arcs; how many it has.
     fn hook_rows(&self, resident: &Resident<'_>) -> Result<u64> {
         let Resident { part, first_vertex, method, hub } = *resident;
         let (offsets, targets) = (&*part.offsets, &*part.targets);
         let (stream, parents, rows) = (&self.stream, &self.parents, offsets.len() - 1);
-        self.start(offsets, targets, first_vertex)?;
-        if method == Method::OutsideHub {
-            SAMPLE.launch(stream, rows, (offsets, targets, first_vertex, parents))?;
+        let covered = [self.covered.start, self.covered.end];
+        let arguments = (offsets, targets, first_vertex, parents, covered);
+        match method {
+            Method::TowardsSmaller => {
+                let tiles = self.covered.len().div_ceil(TILE);
+                START_TILES.launch(stream, tiles * TILE_THREADS, arguments)?;
+            }
+            _ => START.launch(stream, self.covered.len(), arguments)?,
         }
-        let shared = &self.shared_arcs;
-        let arguments = (offsets, targets, first_vertex, parents, method as u32, hub, shared);
+        if method == Method::OutsideHub {
+            for range in stages(rows as u32) {
+                let bounds = [range.start, range.end];
+                let arguments = (offsets, targets, first_vertex, parents, bounds);
+                SAMPLE.launch(stream, range.len(), arguments)?;
+            }
+        }
+        let (method, shared) = (method as u32, &self.shared_arcs);
+        let arguments = (offsets, targets, first_vertex, parents, covered, method, hub, shared);
         HOOK_ROWS.launch(stream, rows, arguments)?;
         Ok(targets.len() as u64)
     }
@@ -146,5 +151,39 @@ impl Solver {
             above.send_counted(pairs, count, &self.stream)?;
         }
         above.shutdown()
+    }
+}
+
+/// The rows of the sample, in stages, each as large as all before by a factor: where
+/// all begin at once they get in each other's way at the same few roots.
+fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
+    const FIRST: u32 = 2048;
+    const FACTOR: u32 = 16;
+    let sampled = rows / SAMPLED;
+    let ends = std::iter::successors(Some(FIRST), |end| end.checked_mul(FACTOR));
+    let ends = ends
+        .map(move |end| end.min(sampled))
+        .scan(0, |start, end| Some(std::mem::replace(start, end)..end));
+    ends.take_while(|stage| !stage.is_empty())
+}
+
+/// One row of so many is in the sample.
+const SAMPLED: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_follow_each_other() {
+        for rows in [0, 1, 4, 8191, 8196, 1 << 20, u32::MAX] {
+            let mut end = 0;
+            for stage in stages(rows) {
+                assert!(stage.start == end && !stage.is_empty());
+                end = stage.end;
+            }
+            assert_eq!(end, rows / SAMPLED);
+        }
+        assert_eq!(stages(1 << 20).count(), 3);
     }
 }

@@ -29,9 +29,8 @@ impl Survey {
             let words = stream.download_shared(&words, 0..WORDS)?.await?;
             let &[sum, lowest, end] = &*words else { continue };
             asymmetry = asymmetry.wrapping_add(sum);
-            let own = if range[0] == range[1] { u32::MAX..0 } else { range[0]..range[1] };
-            let (lowest, end) = (u32::MAX - lowest as u32, end as u32);
-            named.push(own.start.min(lowest)..own.end.max(end));
+            let targets = u32::MAX - lowest as u32..end as u32;
+            named.push(union(&(range[0]..range[1]), &targets));
         }
         Ok(Survey { is_symmetric: asymmetry == 0, named })
     }
@@ -43,8 +42,21 @@ const WORDS: usize = 3;
 /// The vertices in two ranges, and those between.
 pub(crate) fn union(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
     match (one.is_empty(), other.is_empty()) {
-        (true, _) => other.clone(),
-        (_, true) => one.clone(),
+        (true, true) => 0..0,
+        (true, false) => other.clone(),
+        (false, true) => one.clone(),
         _ => one.start.min(other.start)..one.end.max(other.end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::reversed_empty_ranges)]
+    fn unions_of_nothing_are_empty() {
+        assert_eq!([union(&(4..4), &(u32::MAX..0)), union(&(4..4), &(1..2))], [0..0, 1..2]);
+        assert_eq!([union(&(1..2), &(9..3)), union(&(7..9), &(1..2))], [1..2, 1..9]);
     }
 }
