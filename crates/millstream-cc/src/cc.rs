@@ -110,8 +110,12 @@ impl Cc {
         let (arcs, hub) = (graph.arcs(), source::max_degree(graph));
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
         let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
-        let survey = Survey::of(&graph).await?;
+        let mut survey = Survey::of(&graph).await?;
         let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
+        if method == Method::OutsideHub {
+            // Every device asks for its tree.
+            survey.name(hub);
+        }
         Ok(Cc { graph, survey, method, hub, options: CcOptions::default() })
     }
 

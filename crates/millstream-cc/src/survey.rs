@@ -34,6 +34,11 @@ impl Survey {
         }
         Ok(Survey { is_symmetric: asymmetry == 0, named })
     }
+
+    /// Adds a vertex to those that every device names.
+    pub(crate) fn name(&mut self, vertex: u32) {
+        self.named.iter_mut().for_each(|named| *named = union(named, &(vertex..vertex + 1)));
+    }
 }
 
 /// Of the device's answer: see [`SURVEY`].
