@@ -105,7 +105,7 @@ extern "C" __global__ void start(Span<const u64> offsets, Span<const u32> target
 
 // The trees of each tile of `range` by itself, in a block's own memory: hooked along
 // all arcs that do not leave it, and compressed.
-extern "C" __global__ __launch_bounds__(512, 4) void start_tiles(
+extern "C" __global__ __launch_bounds__(1024, 2) void start_tiles(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
     Range range) {
     __shared__ u32 words[tile_vertices];
@@ -179,7 +179,7 @@ extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
         }
         if (last - first >= shared_arcs.many && shared_arcs.add(first, last, vertex))
             first = last;
-        SpreadArcs<u32>(first, last, vertex).for_each(visit);
+        if (__any_sync(~0u, first < last)) SpreadArcs<u32>(first, last, vertex).for_each(visit);
     }
     shared_arcs.for_each(visit);
 }
@@ -196,10 +196,13 @@ extern "C" __global__ void compress(Span<u32> parents) {
     constexpr u32 most = 4;
     const u64 stride = threads_in_grid() * most;
     for (u64 first = thread_in_grid() * most; first < parents.len; first += stride) {
-        const u64 left = parents.len - first;
-        const u32 count = left < most ? u32(left) : most;
+        if (first + most > parents.len) {
+            for (u64 at = first; at < parents.len; ++at)
+                store_relaxed_gpu(&parents[at], look_for_root(parents, u32(at)));
+            return;
+        }
         u32 roots[most];
-        for (u32 at = 0; at < most; ++at) roots[at] = u32(first) + (at < count ? at : 0);
+        load_four_relaxed_gpu(&parents[first], roots);
         for (bool goes_on = true; goes_on;) {
             goes_on = false;
             u32 next[most];
@@ -210,7 +213,7 @@ extern "C" __global__ void compress(Span<u32> parents) {
                 roots[at] = next[at];
             }
         }
-        for (u32 at = 0; at < count; ++at) store_relaxed_gpu(&parents[first + at], roots[at]);
+        store_four_relaxed_gpu(&parents[first], roots);
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
 pub(crate) const TILE: usize = 12288;
 
 /// Threads that work on a tile.
-pub(crate) const TILE_THREADS: usize = 512;
+pub(crate) const TILE_THREADS: usize = 1024;
 
 /// Hooks along the second arcs of a range of rows.
 pub(crate) static SAMPLE: Kernel<Start> = Kernel::with_source(
@@ -84,7 +84,8 @@ pub(crate) static SAMPLE: Kernel<Start> = Kernel::with_source(
 /// Hooks along rows of arcs, as far as the method wants them.
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
-    source("hook_rows"),
+    // Rows differ much.
+    source("hook_rows").uncapped(),
     |_, (offsets, targets, first, parents, range, method, hub, _)| {
         let is_sampled = method == Method::OutsideHub as u32;
         let is_tiled = method == Method::TowardsSmaller as u32;

@@ -158,7 +158,7 @@ impl Solver {
 /// all begin at once they get in each other's way at the same few roots.
 fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
     const FIRST: u32 = 2048;
-    const FACTOR: u32 = 16;
+    const FACTOR: u32 = 4;
     let sampled = rows / SAMPLED;
     let ends = std::iter::successors(Some(FIRST), |end| end.checked_mul(FACTOR));
     let ends = ends
@@ -168,7 +168,7 @@ fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
 }
 
 /// One row of so many is in the sample.
-const SAMPLED: u32 = 4;
+const SAMPLED: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -184,6 +184,6 @@ mod tests {
             }
             assert_eq!(end, rows / SAMPLED);
         }
-        assert_eq!(stages(1 << 20).count(), 3);
+        assert_eq!(stages(1 << 20).count(), 4);
     }
 }
