@@ -15,7 +15,7 @@ use crate::kernels::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStatistics {
-    /// Arcs and edges of the graph hooked.
+    /// Arcs and edges hooked, or left out because others say the same.
     pub hooked: u64,
     /// Pairs of other devices merged.
     pub merged: u64,

@@ -112,7 +112,7 @@ fn only_pairs_that_say_something_are_merged() {
 
 /// Graphs whose components would fall apart if an arc were left to its reverse, which
 /// is not there.
-fn directed() -> Vec<(&'static str, CsrGraph)> {
+pub(crate) fn directed() -> Vec<(&'static str, CsrGraph)> {
     let hub = (1..40).map(|to| (0, to));
     let away = hub.clone().chain([(40, 0), (41, 5), (50, 49), (50, 48)]);
     let dense = (0..60u32).flat_map(|from| (0..6).map(move |by| (from, (from * 7 + by) % 61)));
