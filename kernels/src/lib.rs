@@ -35,6 +35,8 @@ pub const SPAN: Source = source!("span.cuh");
 pub const QUEUE: Source = source!("queue.cuh");
 /// Arcs of items that have very many, visited by all warps.
 pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
+/// Arcs of a warp's items, spread over its lanes.
+pub const SPREAD_ARCS: Source = source!("spread_arcs.cuh");
 /// What a worklist's kernels do with items (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// The host-driven worklist's kernels.
@@ -71,6 +73,7 @@ pub const HEADERS: &[Source] = &[
     SPAN,
     QUEUE,
     SHARED_ARCS,
+    SPREAD_ARCS,
     WORKLIST,
     HOST_DRIVEN,
     OWNERS,

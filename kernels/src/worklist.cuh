@@ -24,6 +24,7 @@
 #include "pieces.cuh"
 #include "queue.cuh"
 #include "shared_arcs.cuh"
+#include "spread_arcs.cuh"
 
 namespace millstream {
 
@@ -358,27 +359,13 @@ struct Worklist {
         typename Program::Arc arc;
     };
 
-    // Spreads the arcs of a warp's items over its lanes.
     __device__ void visit_arcs(u64 first, u64 last, typename Program::State state) {
-        const u32 degree = u32(last - first);
-        u32 end = degree;
-        for (u32 step = 1; step < 32; step *= 2) {
-            const u32 before = __shfl_up_sync(~0u, end, step);
-            if (lane() >= step) end += before;
-        }
-        const u32 total = __shfl_sync(~0u, end, 31);
+        const SpreadArcs<typename Program::State> arcs(first, last, state);
         // Every arc may produce an item; those that do not are consumed at once.
-        if (is_fused && total > 0) produce(total);
-        visit_all(total, [&](u64 at) {
-            // The item whose arcs end after `at`.
-            u32 owner = 0;
-            for (u32 step = 16; step > 0; step /= 2) {
-                const u32 ends = __shfl_sync(~0u, end, owner + step - 1);
-                if (at >= ends) owner += step;
-            }
-            const u32 before = __shfl_sync(~0u, end - degree, owner);
-            const u64 from = __shfl_sync(~0u, first, owner);
-            return read(at < total, from + (at - before), __shfl_sync(~0u, state, owner));
+        if (is_fused && arcs.total > 0) produce(arcs.total);
+        visit_all(arcs.total, [&](u64 at) {
+            const auto place = arcs[u32(at)];
+            return read(place.is_arc, place.arc, place.state);
         });
     }
 

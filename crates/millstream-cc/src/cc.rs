@@ -1,21 +1,24 @@
 //! The public algorithm: components of a graph on the devices, or of a stream of
 //! edges.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use futures_util::try_join;
-use millstream_device::SharedBuffer;
+use millstream_device::{Device, SharedBuffer};
 use millstream_flow::{
     Buffers, Context, Error as FlowError, Graph, LinkStatistics, Sender, first_available,
     tree_reduce,
 };
-use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph};
 
 use crate::kernels::Edge;
-use crate::solver::{Arcs, DeviceStatistics, Solver};
-use crate::{Error, Result};
+use crate::merge::{covered, merge};
+use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
+use crate::survey::Survey;
+use crate::{Error, Method, Result};
 
 /// How a search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ impl Default for CcOptions {
 pub struct CcResult {
     /// The smallest vertex of each vertex's component.
     pub labels: Vec<u32>,
+    /// Which arcs were hooked; `None` if they were streamed.
+    pub method: Option<Method>,
     /// What each device did.
     pub devices: Vec<DeviceStatistics>,
     /// What went from one device to another.
@@ -76,6 +81,10 @@ impl CcResult {
 #[derive(Debug)]
 pub struct Cc {
     graph: DistributedGraph,
+    survey: Survey,
+    method: Method,
+    /// The vertex that most arcs leave, by its new id.
+    hub: u32,
     options: CcOptions,
 }
 
@@ -98,8 +107,16 @@ impl Cc {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Cc> {
+        let (arcs, hub) = (graph.arcs(), source::max_degree(graph));
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
-        Ok(Cc { graph, options: CcOptions::default() })
+        let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
+        let mut survey = Survey::of(&graph).await?;
+        let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
+        if method == Method::OutsideHub {
+            // Every device asks for its tree.
+            survey.name(hub);
+        }
+        Ok(Cc { graph, survey, method, hub, options: CcOptions::default() })
     }
 
     /// Sets how later runs go.
@@ -119,8 +136,13 @@ impl Cc {
         let partition = self.graph.partition();
         let search = Search::new(self.graph.context(), partition.vertices(), self.options)?;
         let parts = self.graph.parts().iter().zip(partition.boundaries());
-        let arcs = parts.map(|(part, &first)| Arcs::Resident(part, first)).collect();
-        let mut result = search.run(arcs, async { Ok(()) }).await?;
+        let (method, hub) = (self.method, self.hub);
+        let arcs = parts.map(|(part, &first_vertex)| {
+            Arcs::Resident(Resident { part, first_vertex, method, hub })
+        });
+        let named = &self.survey.named;
+        let mut result = search.run(arcs.collect(), named, async { Ok(()) }).await?;
+        result.method = Some(method);
         if partition.is_renumbered() {
             result.labels = original_labels(partition, &result.labels);
         }
@@ -162,11 +184,12 @@ impl Cc {
             .devices()
             .iter()
             .map(|device| Ok(Arcs::Streamed(router.receiver(device, search.buffers)?)));
-        let arcs = arcs.collect::<Result<_, FlowError>>()?;
+        let arcs = arcs.collect::<Result<Vec<_>, FlowError>>()?;
         let mut fault = None;
         let edges = checked(edges.into_iter(), vertices, &mut fault);
         let feeding = send_edges(feed, edges, search.message_items());
-        let result = search.run(arcs, feeding).await?;
+        let named = vec![0..vertices; arcs.len()];
+        let result = search.run(arcs, &named, feeding).await?;
         match fault {
             Some(fault) => Err(fault),
             None => Ok(result),
@@ -228,39 +251,90 @@ impl Search {
         (self.options.packet_bytes / size_of::<Edge>()).max(1)
     }
 
-    /// Runs all devices, whose arcs are given, and whoever feeds them.
+    /// Runs all devices, whose arcs and the vertices these name are given, and
+    /// whoever feeds them.
     async fn run(
         self,
         arcs: Vec<Arcs<'_>>,
+        named: &[Range<u32>],
         feeding: impl Future<Output = Result<(), FlowError>>,
     ) -> Result<CcResult> {
         let message_items = self.message_items();
         let Search { context, graph, parents, buffers, .. } = self;
-        let links = graph.statistics();
-        let order = context.topology().ring_order();
-        let order: Vec<usize> = order.to_vec();
-        let devices = context.devices();
-        let tree = order.iter().map(|&place| devices[place].clone());
-        let merge = graph.router::<Edge>(tree_reduce(tree.collect::<Vec<_>>()))?;
+        let statistics = graph.statistics();
+        let (devices, topology) = (context.devices(), context.topology());
+        let order: Vec<usize> = topology.ring_order().to_vec();
+        let vertices = parents.first().map_or(0, |parents| parents.len() as u32);
+        let (covered, links) = if topology.all_peers() {
+            (covered(named, &order, vertices), devices.iter().map(|_| None).collect())
+        } else {
+            (vec![0..vertices; devices.len()], links(&graph, devices, &order, buffers)?)
+        };
         let mut solvers = Vec::new();
-        for (place, (device, arcs)) in devices.iter().zip(arcs).enumerate() {
-            let below = merge.receiver(device, buffers)?;
-            let is_first = order.first() == Some(&place);
-            let above = (!is_first).then(|| merge.sender(device)).transpose()?;
-            let (host, parents) = (context.host().clone(), parents[place].clone());
-            let solver = Solver { host, stream: device.stream()?, parents, message_items };
-            solvers.push(solver.run(arcs, below, above));
+        for ((parents, device), (arcs, covered)) in
+            parents.into_iter().zip(devices).zip(arcs.iter().zip(covered))
+        {
+            solvers.push(Solver {
+                host: context.host().clone(),
+                stream: device.stream()?,
+                parents,
+                covered,
+                shared_arcs: device.shared(shared_arcs_words(arcs))?,
+                merged: device.shared(1)?,
+                message_items,
+            });
         }
         let start = Instant::now();
-        let search = async { try_join!(feeding, try_join_all(solvers)) };
-        let (_, statistics) = graph.run(search).await?;
+        let tasks = solvers.iter().zip(arcs).zip(links);
+        let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));
+        let first = &solvers[order.first().copied().unwrap_or(0)];
+        let search = async {
+            let (_, statistics) = try_join!(feeding, try_join_all(tasks))?;
+            if topology.all_peers() {
+                merge(&solvers, &order)?;
+            }
+            first.compress()?;
+            first.stream.record()?.completed().await?;
+            Ok::<_, FlowError>(statistics)
+        };
+        let mut devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let first = order.first().copied().unwrap_or(0);
-        let stream = devices[first].stream()?;
-        let all = 0..parents[first].len();
-        let labels = stream.download_shared(&parents[first], all)?.await?;
+        let all = 0..first.parents.len();
+        let labels = first.stream.download_shared(&first.parents, all)?.await?;
+        for (device, solver) in devices.iter_mut().zip(&solvers) {
+            let merged = solver.stream.download_shared(&solver.merged, 0..1)?.await?;
+            device.merged += merged.iter().map(|&merged| u64::from(merged)).sum::<u64>();
+        }
         let gather_time = start.elapsed() - run_time;
-        Ok(CcResult { labels, devices: statistics, links: links.links(), run_time, gather_time })
+        let links = statistics.links();
+        Ok(CcResult { labels, method: None, devices, links, run_time, gather_time })
+    }
+}
+
+/// Links along a tree of devices, where not all reach each other's memory.
+fn links(
+    graph: &Graph,
+    devices: &[Device],
+    order: &[usize],
+    buffers: Buffers,
+) -> Result<Vec<Option<Links>>> {
+    let tree = order.iter().map(|&place| devices[place].clone());
+    let router = graph.router::<Edge>(tree_reduce(tree.collect::<Vec<_>>()))?;
+    let link = |(place, device): (usize, &Device)| {
+        let is_first = order.first() == Some(&place);
+        let above = (!is_first).then(|| router.sender(device)).transpose()?;
+        Ok(Some(Links { below: router.receiver(device, buffers)?, above }))
+    };
+    devices.iter().enumerate().map(link).collect()
+}
+
+/// Room for all rows that are worth sharing: `SharedArcs` in `shared_arcs.cuh`.
+fn shared_arcs_words(arcs: &Arcs<'_>) -> usize {
+    const MANY: usize = 1024;
+    const ENTRY_WORDS: usize = 3;
+    match arcs {
+        Arcs::Resident(resident) => 1 + resident.part.targets.len() / MANY * ENTRY_WORDS,
+        Arcs::Streamed(_) => 0,
     }
 }
 

@@ -30,12 +30,22 @@ pub(crate) fn hook(parents: &[AtomicU32], mut from: u32, mut to: u32) {
         if seeded(Fault::HookByStore) {
             return root.store(smaller, Ordering::Relaxed);
         }
-        // Relaxed: as above. Whoever fails has seen that it is no root any more.
+        // Relaxed: as above. Whoever fails goes on from where another's hook leads.
         let order = Ordering::Relaxed;
-        if root.compare_exchange(larger, smaller, order, order).is_ok() {
-            return;
+        match root.compare_exchange(larger, smaller, order, order) {
+            Ok(_) => return,
+            Err(parent) => (from, to) = (parent, smaller),
         }
     }
+}
+
+/// Whether two vertices are in one tree for sure; `false` if they are not yet, or if
+/// their root was hooked meanwhile.
+pub(crate) fn are_together(parents: &[AtomicU32], one: u32, other: u32) -> bool {
+    if seeded(Fault::SkipAnyTree) {
+        return find_root(parents, one) != one;
+    }
+    find_root(parents, one) == find_root(parents, other)
 }
 
 /// Makes the root of a vertex's tree its parent, when nobody hooks any more. Only

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use millstream_device::{CudaSource, Grid, Kernel, Read, Shared, Value, Write};
 
-use crate::hooking::{compress, hook};
+use crate::Method;
+use crate::hooking::{are_together, compress, hook};
 
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
@@ -13,37 +14,140 @@ const fn source(entry: &'static str) -> CudaSource {
     CudaSource::new("cc.cuh", entry, include_str!("cc.cuh"))
 }
 
-/// Makes every vertex a root.
-pub(crate) static START: Kernel<(Shared<u32>,)> =
-    Kernel::with_source("start", source("start"), |grid, (parents,)| {
+/// The start of every vertex's tree: the target of its first arc, where that is
+/// smaller, becomes its parent.
+pub(crate) static START: Kernel<Start> = Kernel::with_source(
+    "start",
+    source("start"),
+    |grid, (offsets, targets, first, parents, range)| {
+        let rows = Rows { offsets, targets, first };
         grid.for_each_block(|block| {
-            for vertex in block.range {
-                parents[vertex].store(vertex as u32, Ordering::Relaxed);
+            for vertex in block.range.map(|at| range[0] + at as u32) {
+                let parent = rows.first_parent(vertex, 0);
+                parents[vertex as usize].store(parent, Ordering::Relaxed);
             }
             Ok(())
         })
-    });
+    },
+);
 
-/// Hooks along rows of arcs; the rows are of the vertices from some on.
-pub(crate) static HOOK_ROWS: Kernel<(Read<u64>, Read<u32>, Shared<u32>, Value<u32>)> =
-    Kernel::with_source(
-        "hook_rows",
-        source("hook_rows"),
-        |_, (offsets, targets, parents, first_vertex)| {
-            // Arcs in blocks: a hub's row may be most of them.
-            Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-                let start = block.range.start as u64;
-                let mut row = offsets.partition_point(|&offset| offset <= start) - 1;
-                for arc in block.range {
-                    while offsets[row + 1] <= arc as u64 {
-                        row += 1;
-                    }
-                    hook(parents, first_vertex + row as u32, targets[arc]);
+/// Rows of arcs and whose is the first; parents; the range of vertices to start.
+type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
+
+/// The trees of each tile of vertices by itself: hooked along all arcs that do not
+/// leave it, and compressed.
+pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
+    "start_tiles",
+    source("start_tiles").threads(TILE_THREADS as u32),
+    |_, (offsets, targets, first, parents, [start, end])| {
+        let rows = Rows { offsets, targets, first };
+        Grid::of_blocks((end - start) as usize, TILE).for_each_block(|block| {
+            let tile = start + block.range.start as u32..start + block.range.end as u32;
+            for vertex in tile.clone() {
+                let parent = rows.first_parent(vertex, tile.start);
+                parents[vertex as usize].store(parent, Ordering::Relaxed);
+            }
+            for vertex in tile.clone() {
+                let near = |target: &&u32| (tile.start..vertex).contains(*target);
+                let others = rows.of(vertex).iter().skip(1).filter(near);
+                others.for_each(|&target| hook(parents, vertex, target));
+            }
+            tile.for_each(|vertex| compress(parents, vertex));
+            Ok(())
+        })
+    },
+);
+
+/// Vertices of a tile: `tile_vertices` in `cc.cuh`.
+pub(crate) const TILE: usize = 12288;
+
+/// Threads that work on a tile.
+pub(crate) const TILE_THREADS: usize = 1024;
+
+/// Hooks along the second arcs of a range of rows.
+pub(crate) static SAMPLE: Kernel<Start> = Kernel::with_source(
+    "sample",
+    source("sample"),
+    |grid, (offsets, targets, first, parents, range)| {
+        let rows = Rows { offsets, targets, first };
+        grid.for_each_block(|block| {
+            for vertex in block.range.map(|at| first + range[0] + at as u32) {
+                if let Some(&second) = rows.of(vertex).get(1) {
+                    hook(parents, vertex, second);
                 }
-                Ok(())
-            })
-        },
-    );
+            }
+            Ok(())
+        })
+    },
+);
+
+/// Hooks along rows of arcs, as far as the method wants them.
+pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
+    "hook_rows",
+    // Rows differ much.
+    source("hook_rows").uncapped(),
+    |_, (offsets, targets, first, parents, range, method, hub, _)| {
+        let is_sampled = method == Method::OutsideHub as u32;
+        let is_tiled = method == Method::TowardsSmaller as u32;
+        let tile_of = |vertex: u32| (vertex - range[0]) as usize / TILE;
+        // Arcs in blocks: a hub's row may be most of them.
+        Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
+            let mut row = offsets.partition_point(|&offset| offset <= block.range.start as u64) - 1;
+            let mut arc = block.range.start;
+            while arc < block.range.end {
+                let vertex = first + row as u32;
+                let end = block.range.end.min(offsets[row + 1] as usize);
+                for &target in &targets[arc..end] {
+                    if is_sampled && are_together(parents, vertex, hub) {
+                        break;
+                    }
+                    if !is_tiled || target < vertex && tile_of(target) != tile_of(vertex) {
+                        hook(parents, vertex, target);
+                    }
+                }
+                (row, arc) = (row + 1, end);
+            }
+            Ok(())
+        })
+    },
+);
+
+/// Rows of arcs and whose is the first; parents; the range of vertices that were
+/// started; [`Method`]; the hub; words in which the warps of a GPU share hubs' arcs,
+/// 0 before and of no use after.
+type HookRows = (
+    Read<u64>,
+    Read<u32>,
+    Value<u32>,
+    Shared<u32>,
+    Value<[u32; 2]>,
+    Value<u32>,
+    Value<u32>,
+    Shared<u64>,
+);
+
+/// What kernels see of rows.
+struct Rows<'a> {
+    offsets: &'a [u64],
+    targets: &'a [u32],
+    first: u32,
+}
+
+impl<'a> Rows<'a> {
+    /// A vertex's targets: none if it has no row here.
+    fn of(&self, vertex: u32) -> &'a [u32] {
+        let bounds = vertex.checked_sub(self.first).and_then(|row| {
+            Some((*self.offsets.get(row as usize)?, *self.offsets.get(row as usize + 1)?))
+        });
+        bounds.map_or(&[], |(start, end)| &self.targets[start as usize..end as usize])
+    }
+
+    /// The parent that a vertex has at first: none below `lowest`.
+    fn first_parent(&self, vertex: u32, lowest: u32) -> u32 {
+        let first = self.of(vertex).first().copied();
+        first.filter(|target| (lowest..vertex).contains(target)).unwrap_or(vertex)
+    }
+}
 
 /// Hooks along edges.
 pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> =
@@ -83,10 +187,74 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
         Ok(())
     });
 
+/// Hooks along the pairs of a vertex in a range and its parent on another device,
+/// where that is another vertex; adds the number of pairs to a word.
+pub(crate) static MERGE: Kernel<(Shared<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>)> =
+    Kernel::with_source("merge", source("merge"), |grid, (parents, others, [start, _], merged)| {
+        grid.for_each_block(|block| {
+            let mut pairs = 0;
+            for vertex in block.range.map(|at| start + at as u32) {
+                let parent = others[vertex as usize].load(Ordering::Relaxed);
+                if parent != vertex {
+                    hook(parents, vertex, parent);
+                    pairs += 1;
+                }
+            }
+            merged[0].fetch_add(pairs, Ordering::Relaxed);
+            Ok(())
+        })
+    });
+
+/// Tells about rows of arcs in three words that are 0 before: the sum of the
+/// fingerprints of all arcs less those of their reverses; the largest 32-bit number
+/// less the lowest target, or 0; the highest target and 1, or 0. The sums of all
+/// devices add up to 0 if every arc has its reverse, and with a probability of about
+/// 2^-64 if one has none.
+pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)> =
+    Kernel::with_source("survey", source("survey"), |grid, (offsets, targets, first, words)| {
+        grid.for_each_block(|block| {
+            let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
+            for row in block.range {
+                let from = first + row as u32;
+                for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
+                    sum = sum.wrapping_add(fingerprint(from, to));
+                    sum = sum.wrapping_sub(fingerprint(to, from));
+                    lowest = lowest.max(u32::MAX - to);
+                    end = end.max(to + 1);
+                }
+            }
+            words[0].fetch_add(sum, Ordering::Relaxed);
+            words[1].fetch_max(lowest.into(), Ordering::Relaxed);
+            words[2].fetch_max(end.into(), Ordering::Relaxed);
+            Ok(())
+        })
+    });
+
+/// A number that is the same for equal pairs, and hardly ever for others: a step of
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+fn fingerprint(from: u32, to: u32) -> u64 {
+    let word = (u64::from(from) << 32 | u64::from(to)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ word >> 31
+}
+
 /// Arcs of a block.
 const ARCS: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    ["start", "hook_rows", "hook_edges", "compress", "pairs"].map(source).into()
+    [
+        "start",
+        "start_tiles",
+        "sample",
+        "hook_rows",
+        "hook_edges",
+        "compress",
+        "pairs",
+        "merge",
+        "survey",
+    ]
+    .map(source)
+    .into()
 }

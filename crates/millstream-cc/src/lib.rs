@@ -1,17 +1,22 @@
 //! Connected components (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020,
 //! section 5.1.4): topology-driven, without a worklist. Every device hooks trees
-//! of vertices together along its arcs, jumping over parents on the way; then the
-//! devices merge their trees through a reduction router. Directions of arcs do not
-//! count.
+//! of vertices together along its arcs, as many as the graph's shape asks for, jumping
+//! over parents on the way; then the devices merge their trees, reading each other's
+//! memory where they can and through a reduction router elsewhere. Directions of arcs
+//! do not count.
 
 mod cc;
 mod error;
 mod hooking;
 mod kernels;
+mod merge;
+mod method;
 mod solver;
+mod survey;
 mod sync;
 
 pub use cc::{Cc, CcOptions, CcResult};
 pub use error::{Error, Result};
 pub use kernels::cuda_sources;
+pub use method::Method;
 pub use solver::DeviceStatistics;

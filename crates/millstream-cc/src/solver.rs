@@ -1,16 +1,21 @@
 //! One device's work: hook, then merge with the others \[G §5.1.4, Fig. 15\].
 
+use std::ops::Range;
+
 use millstream_device::{Device, SharedBuffer, Stream};
 use millstream_flow::{Counter, Receiver, Result, Sender};
 use millstream_traversal::Part;
 
-use crate::kernels::{COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, START};
+use crate::Method;
+use crate::kernels::{
+    COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START, START_TILES, TILE, TILE_THREADS,
+};
 
 /// What one device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStatistics {
-    /// Arcs and edges of the graph hooked.
+    /// Arcs and edges hooked, or left out because others say the same.
     pub hooked: u64,
     /// Pairs of other devices merged.
     pub merged: u64,
@@ -18,10 +23,27 @@ pub struct DeviceStatistics {
 
 /// Where a device's arcs come from.
 pub(crate) enum Arcs<'a> {
-    /// They are there: rows of the vertices from some on.
-    Resident(&'a Part, u32),
+    /// They are there.
+    Resident(Resident<'a>),
     /// They arrive.
     Streamed(Receiver<Edge>),
+}
+
+/// Rows of arcs, and what to do with them.
+pub(crate) struct Resident<'a> {
+    pub(crate) part: &'a Part,
+    /// Whose row is the first.
+    pub(crate) first_vertex: u32,
+    pub(crate) method: Method,
+    /// The vertex of most arcs.
+    pub(crate) hub: u32,
+}
+
+/// Links to the devices below and above, where the host moves what is merged.
+pub(crate) struct Links {
+    pub(crate) below: Receiver<Edge>,
+    /// The first device has none.
+    pub(crate) above: Option<Sender<Edge>>,
 }
 
 /// One device in a search.
@@ -30,36 +52,79 @@ pub(crate) struct Solver {
     pub(crate) stream: Stream,
     /// Of all vertices.
     pub(crate) parents: SharedBuffer<u32>,
+    /// The vertices whose trees begin here.
+    pub(crate) covered: Range<u32>,
+    /// Where the warps of a GPU share hubs' arcs.
+    pub(crate) shared_arcs: SharedBuffer<u64>,
+    /// One word: pairs read from other devices.
+    pub(crate) merged: SharedBuffer<u32>,
     /// Vertices whose pairs go into a message.
     pub(crate) message_items: usize,
 }
 
 impl Solver {
-    /// Hooks along all arcs, merges what the devices below found, and passes what
-    /// is not trivial on to the one above, unless this is the first. When all have
-    /// resolved, the first device's parents are the labels.
+    /// Hooks along all arcs; if there are links, merges what the devices below
+    /// found and passes what is not trivial on to the one above. Resident arcs
+    /// without links: resolves when all is submitted.
     pub(crate) async fn run(
-        self,
+        &self,
         arcs: Arcs<'_>,
-        below: Receiver<Edge>,
-        above: Option<Sender<Edge>>,
+        links: Option<Links>,
     ) -> Result<DeviceStatistics> {
-        START.launch(&self.stream, self.parents.len(), (&self.parents,))?;
         let hooked = match arcs {
-            Arcs::Resident(part, first_vertex) => {
-                let arguments = (&*part.offsets, &*part.targets, &self.parents, first_vertex);
-                HOOK_ROWS.launch(&self.stream, part.offsets.len() - 1, arguments)?;
-                part.targets.len() as u64
+            Arcs::Resident(resident) => self.hook_rows(&resident)?,
+            Arcs::Streamed(edges) => {
+                // No row begins a tree.
+                let device = self.stream.device();
+                let (offsets, targets) = (device.buffer(1)?, device.buffer(0)?);
+                let covered = [self.covered.start, self.covered.end];
+                let arguments = (&offsets, &targets, 0, &self.parents, covered);
+                START.launch(&self.stream, self.covered.len(), arguments)?;
+                self.hook_all(edges).await?
             }
-            Arcs::Streamed(edges) => self.hook_all(edges).await?,
         };
-        let merged = self.hook_all(below).await?;
-        COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?;
-        if let Some(above) = above {
-            self.pass_on(above).await?;
+        let mut merged = 0;
+        if let Some(Links { below, above }) = links {
+            merged = self.hook_all(below).await?;
+            if let Some(above) = above {
+                self.compress()?;
+                self.pass_on(above).await?;
+            }
         }
-        self.stream.record()?.completed().await?;
         Ok(DeviceStatistics { hooked, merged })
+    }
+
+    /// Makes all parents roots, when all is hooked and merged: those of the first
+    /// device are the labels.
+    pub(crate) fn compress(&self) -> Result<()> {
+        Ok(COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?)
+    }
+
+    /// Hooks along the device's own arcs; how many it has.
+    fn hook_rows(&self, resident: &Resident<'_>) -> Result<u64> {
+        let Resident { part, first_vertex, method, hub } = *resident;
+        let (offsets, targets) = (&*part.offsets, &*part.targets);
+        let (stream, parents, rows) = (&self.stream, &self.parents, offsets.len() - 1);
+        let covered = [self.covered.start, self.covered.end];
+        let arguments = (offsets, targets, first_vertex, parents, covered);
+        match method {
+            Method::TowardsSmaller => {
+                let tiles = self.covered.len().div_ceil(TILE);
+                START_TILES.launch(stream, tiles * TILE_THREADS, arguments)?;
+            }
+            _ => START.launch(stream, self.covered.len(), arguments)?,
+        }
+        if method == Method::OutsideHub {
+            for range in stages(rows as u32) {
+                let bounds = [range.start, range.end];
+                let arguments = (offsets, targets, first_vertex, parents, bounds);
+                SAMPLE.launch(stream, range.len(), arguments)?;
+            }
+        }
+        let (method, shared) = (method as u32, &self.shared_arcs);
+        let arguments = (offsets, targets, first_vertex, parents, covered, method, hub, shared);
+        HOOK_ROWS.launch(stream, rows, arguments)?;
+        Ok(targets.len() as u64)
     }
 
     /// Hooks along all edges that arrive; how many there were.
@@ -86,5 +151,39 @@ impl Solver {
             above.send_counted(pairs, count, &self.stream)?;
         }
         above.shutdown()
+    }
+}
+
+/// The rows of the sample, in stages, each as large as all before by a factor: where
+/// all begin at once they get in each other's way at the same few roots.
+fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
+    const FIRST: u32 = 2048;
+    const FACTOR: u32 = 4;
+    let sampled = rows / SAMPLED;
+    let ends = std::iter::successors(Some(FIRST), |end| end.checked_mul(FACTOR));
+    let ends = ends
+        .map(move |end| end.min(sampled))
+        .scan(0, |start, end| Some(std::mem::replace(start, end)..end));
+    ends.take_while(|stage| !stage.is_empty())
+}
+
+/// One row of so many is in the sample.
+const SAMPLED: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_follow_each_other() {
+        for rows in [0, 1, 4, 8191, 8196, 1 << 20, u32::MAX] {
+            let mut end = 0;
+            for stage in stages(rows) {
+                assert!(stage.start == end && !stage.is_empty());
+                end = stage.end;
+            }
+            assert_eq!(end, rows / SAMPLED);
+        }
+        assert_eq!(stages(1 << 20).count(), 4);
     }
 }

@@ -10,6 +10,8 @@ pub(crate) enum Fault {
     HookByStore,
     /// Paths are halved while others are compressed.
     CompressByHalving,
+    /// Vertices of any tree are passed over, not of the hub's alone.
+    SkipAnyTree,
 }
 
 /// Whether `fault` is seeded: never, outside of models.

@@ -40,6 +40,8 @@ struct Report {
     common: Common,
     components: usize,
     largest: u32,
+    /// Which arcs were hooked.
+    hooked: String,
 }
 
 /// Reads, searches, checks and answers.
@@ -85,7 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.per_device = result.devices.iter().map(device).collect();
     let sizes = result.sizes();
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
-    let report = Report { common, components: sizes.len(), largest };
+    let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
+    let report = Report { common, components: sizes.len(), largest, hooked };
     answer(&report, how.json, table)?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
 }
@@ -108,5 +111,7 @@ fn arcs(graph: &CsrGraph) -> impl Iterator<Item = (u32, u32)> {
 
 fn table(report: &Report) -> String {
     let largest = format!("{} vertices", report.largest);
-    report.common.table(&[("components", report.components.to_string()), ("largest", largest)])
+    let components = report.components.to_string();
+    let hooked = report.hooked.clone();
+    report.common.table(&[("components", components), ("largest", largest), ("hooked", hooked)])
 }

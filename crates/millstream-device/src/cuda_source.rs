@@ -42,8 +42,13 @@ enum Blocks {
     /// Enough for the work elements, or to fill the GPU.
     AsNeeded,
     These(u32),
+    Uncapped,
     Resident,
 }
+
+/// Of one launch, by CUDA's rule.
+#[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
+const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// Blocks that fill a GPU, and those of them that two multiprocessors run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +112,16 @@ impl CudaSource {
         self
     }
 
+    /// Launches a block for every so many work elements as it has threads, also where
+    /// these are more than run at once: whichever ends makes room for the next, which
+    /// evens out work that differs much. Otherwise blocks beyond those that run at
+    /// once are left out, and the kernel must loop.
+    #[must_use]
+    pub const fn uncapped(mut self) -> CudaSource {
+        self.blocks = Blocks::Uncapped;
+        self
+    }
+
     /// Launches as many blocks as run at once, so that they may wait for each other,
     /// and leaves two multiprocessors free. The launch's size is then the number of
     /// such kernels that share the GPU.
@@ -149,6 +164,9 @@ impl CudaSource {
         let blocks = match self.blocks {
             Blocks::These(blocks) => blocks,
             Blocks::AsNeeded => size.div_ceil(self.threads as usize).clamp(1, full as usize) as u32,
+            Blocks::Uncapped => {
+                size.div_ceil(self.threads as usize).min(MOST_BLOCKS as usize) as u32
+            }
             Blocks::Resident => full.saturating_sub(capacity.spare) / size.max(1) as u32,
         };
         (blocks.max(1), self.threads)
@@ -166,6 +184,9 @@ mod tests {
         assert_eq!(source.dimensions(0, capacity), (1, 128));
         assert_eq!(source.dimensions(129, capacity), (2, 128));
         assert_eq!(source.dimensions(1 << 40, capacity), (100, 128));
+        assert_eq!(source.clone().uncapped().dimensions(0, capacity), (1, 128));
+        assert_eq!(source.clone().uncapped().dimensions(128 * 999 + 1, capacity), (1000, 128));
+        assert_eq!(source.clone().uncapped().dimensions(1 << 60, capacity), (MOST_BLOCKS, 128));
         assert_eq!(source.clone().resident().dimensions(1, capacity), (96, 128));
         assert_eq!(source.clone().resident().dimensions(5, capacity), (19, 128));
         assert_eq!(source.blocks(7).dimensions(1, capacity), (7, 128));

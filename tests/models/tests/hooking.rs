@@ -13,6 +13,7 @@ mod sync {
     pub(crate) enum Fault {
         HookByStore,
         CompressByHalving,
+        SkipAnyTree,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -20,7 +21,7 @@ mod sync {
     }
 }
 
-use hooking::{compress, find_root, hook};
+use hooking::{are_together, compress, find_root, hook};
 use loom::sync::Arc;
 use loom::thread;
 use millstream_models::{fails_with, holds};
@@ -92,4 +93,40 @@ fn compression_leaves_roots_alone() {
 #[test]
 fn halving_beside_compression_leaves_ancestors() {
     fails_with(Fault::CompressByHalving as usize, compressed);
+}
+
+/// Edges 1-2, 2-3 and 0-3, with reverses. A sample has joined 1 (the hub) with 2 and
+/// 0 with 3; now two threads go through the rows of 0 and 2, and of 1 and 3, but pass
+/// over those in the hub's tree.
+fn outside_of_the_hubs_tree() {
+    let parents: Vec<_> = [0, 1, 1, 0].into_iter().map(AtomicU32::new).collect();
+    let parents = Arc::new(parents);
+    let visit = |parents: &[AtomicU32], vertex: u32, targets: &[u32]| {
+        if !are_together(parents, vertex, 1) {
+            targets.iter().for_each(|&target| hook(parents, vertex, target));
+        }
+    };
+    let beside = {
+        let parents = Arc::clone(&parents);
+        thread::spawn(move || {
+            visit(&parents, 1, &[2]);
+            visit(&parents, 3, &[0, 2]);
+        })
+    };
+    visit(&parents, 0, &[3]);
+    visit(&parents, 2, &[1, 3]);
+    beside.join().unwrap();
+    for vertex in 0..4 {
+        assert_eq!(find_root(&parents, vertex), 0, "vertex {vertex}");
+    }
+}
+
+#[test]
+fn vertices_in_the_hubs_tree_meet_others_on_their_side() {
+    holds(outside_of_the_hubs_tree);
+}
+
+#[test]
+fn passing_over_another_tree_loses_edges() {
+    fails_with(Fault::SkipAnyTree as usize, outside_of_the_hubs_tree);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream::cc::{Cc, CcOptions, CcResult, Error};
+use millstream::cc::{Cc, CcOptions, CcResult, Error, Method};
 use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
@@ -61,6 +61,16 @@ fn host(devices: usize) -> Context {
     Context::builder().devices(Devices::host(devices)).build().unwrap()
 }
 
+/// Devices that do not reach each other's memory.
+fn strangers(devices: usize) -> Context {
+    let link = |from: usize, to: usize| if from == to { "\"memory\"" } else { "\"host\"" };
+    let row = |from: usize| (0..devices).map(move |to| link(from, to)).collect::<Vec<_>>();
+    let rows: Vec<_> = (0..devices).map(|from| format!("[{}]", row(from).join(", "))).collect();
+    let topology = format!("{{ \"links\": [{}] }}", rows.join(", "));
+    let builder = Context::builder().devices(Devices::host(devices));
+    builder.topology(topology.parse().unwrap()).build().unwrap()
+}
+
 #[test]
 fn every_graph_and_device_count_agrees_with_union_find() {
     for devices in [1, 2, 3, 4, 8] {
@@ -68,9 +78,10 @@ fn every_graph_and_device_count_agrees_with_union_find() {
         let injection = Injection { reorder: true, delay, ..Injection::default() };
         let builder = Context::builder().devices(Devices::host(devices));
         let simulated = builder.simulated(devices as u64).injection(injection);
-        for context in [host(devices), simulated.build().unwrap()] {
-            for (name, graph) in awkward::graphs() {
-                for options in [CcOptions::default(), tiny()] {
+        for context in [host(devices), strangers(devices), simulated.build().unwrap()] {
+            for (name, graph) in awkward::graphs().into_iter().chain(directed()) {
+                let small = (graph.vertices() < 1000).then(tiny);
+                for options in [Some(CcOptions::default()), small].into_iter().flatten() {
                     let what = format!("{name}, {devices} devices, {options:?}");
                     for parts in [
                         partition::edge_balanced_blocks(&graph, devices),
@@ -91,10 +102,46 @@ fn only_pairs_that_say_something_are_merged() {
     // Two devices; the second has one arc.
     let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 500)]).unwrap();
     let parts = partition::contiguous_blocks(&graph, 2);
-    let result = run(&host(2), &graph, parts, CcOptions::default());
-    assert_eq!(result.devices.iter().map(|device| device.merged).sum::<u64>(), 1);
-    assert_eq!(result.links.iter().map(|link| link.bytes).sum::<u64>(), 8);
-    assert_eq!(result.sizes().len(), 998);
+    for (context, bytes) in [(host(2), 0), (strangers(2), 8)] {
+        let result = run(&context, &graph, parts.clone(), CcOptions::default());
+        assert_eq!(result.devices.iter().map(|device| device.merged).sum::<u64>(), 1);
+        assert_eq!(result.links.iter().map(|link| link.bytes).sum::<u64>(), bytes);
+        assert_eq!(result.sizes().len(), 998);
+    }
+}
+
+/// Graphs whose components would fall apart if an arc were left to its reverse, which
+/// is not there.
+pub(crate) fn directed() -> Vec<(&'static str, CsrGraph)> {
+    let hub = (1..40).map(|to| (0, to));
+    let away = hub.clone().chain([(40, 0), (41, 5), (50, 49), (50, 48)]);
+    let dense = (0..60u32).flat_map(|from| (0..6).map(move |by| (from, (from * 7 + by) % 61)));
+    let path = (0..30_000u32).map(|from| (from, from + 1));
+    let back = (0..30_000u32).map(|from| (from + 1, from));
+    let graph = |vertices, edges: Vec<_>| CsrGraph::from_edges(vertices, &edges).unwrap();
+    vec![
+        ("directed hub", graph(61, away.collect())),
+        ("directed dense", graph(61, dense.collect())),
+        ("directed path", graph(30_001, path.collect())),
+        ("reversed path", graph(30_001, back.collect())),
+    ]
+}
+
+#[test]
+fn the_method_follows_from_the_shape() {
+    let options = GenerateOptions::default();
+    let kron = generate::kron(10, 16, &options).unwrap();
+    let road = generate::road(200, 200, generate::KEEP_PERMILLE, &options).unwrap();
+    let one_way = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 0)]).unwrap();
+    for (graph, method) in
+        [(kron, Method::OutsideHub), (road, Method::TowardsSmaller), (one_way, Method::EveryArc)]
+    {
+        for parts in [partition::contiguous_blocks(&graph, 3), partition::random(&graph, 3, 1)] {
+            let result = run(&host(3), &graph, parts, CcOptions::default());
+            assert_eq!(result.method, Some(method));
+            check("method", &graph, &CcOptions::default(), &result);
+        }
+    }
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn pagerank_without_spills() {
 #[test]
 fn components_without_spills() {
     let sources = cc::cuda_sources();
-    assert!(!sources.is_empty());
-    sources.iter().for_each(|source| compile(source, &[source.entry()]));
+    // All in one file.
+    let entries: Vec<_> = sources.iter().map(|source| source.entry()).collect();
+    compile(&sources[0], &entries);
 }

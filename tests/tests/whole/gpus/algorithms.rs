@@ -118,13 +118,24 @@ fn components_of_awkward_graphs() {
 #[test]
 fn components_of_generated_graphs() {
     let context = context();
-    for (name, graph) in generated() {
+    let devices = context.devices().len();
+    // Of several tiles.
+    let options = GenerateOptions::default();
+    let roads = generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap();
+    let graphs = generated().into_iter().chain([("roads", roads)]).chain(cc::directed());
+    for (name, graph) in graphs {
         let options = CcOptions::default();
-        let parts = partition::automatic(&graph, context.devices().len());
-        let resident = cc::run(&context, &graph, parts, options);
-        cc::check(name, &graph, &options, &resident);
+        for parts in [
+            partition::contiguous_blocks(&graph, devices),
+            partition::edge_balanced_blocks(&graph, devices),
+            partition::random(&graph, devices, 1),
+            partition::automatic(&graph, devices),
+        ] {
+            let resident = cc::run(&context, &graph, parts, options);
+            cc::check(name, &graph, &options, &resident);
+            println!("{name}: {:?} hooked in {:?}", resident.method, resident.run_time);
+        }
         let streamed = cc::run_streamed(&context, &graph, options).unwrap();
         cc::check(&format!("{name}, streamed"), &graph, &options, &streamed);
-        println!("{name}: {:?} resident, {:?} streamed", resident.run_time, streamed.run_time);
     }
 }

@@ -1,0 +1,46 @@
+//! Which arcs are hooked.
+
+use std::fmt;
+
+/// Which arcs of a resident graph are hooked. Nobody asks for one: the graph's
+/// shape decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(u32)]
+pub enum Method {
+    /// All of them: not every arc has its reverse.
+    EveryArc,
+    /// Those towards smaller vertices, since every arc has its reverse (Jaiganesh
+    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs. First those within
+    /// tiles of consecutive vertices.
+    TowardsSmaller,
+    /// First a sample: an arc of every vertex, and another of some. Then the arcs of
+    /// each vertex until it is in the tree of the hub, the vertex of most arcs: what
+    /// is in it meets the others on their side, since every arc has its reverse
+    /// (Sutton, Ben-Nun and Barak, Afforest, IPDPS 2018). For graphs of many arcs, whose hub is
+    /// in the largest component as a rule.
+    OutsideHub,
+}
+
+/// From how many arcs a vertex on a sample leaves most arcs out.
+const ARCS_WORTH_A_SAMPLE: u64 = 4;
+
+impl Method {
+    pub(crate) fn of(is_symmetric: bool, vertices: u32, arcs: u64) -> Method {
+        match is_symmetric {
+            false => Method::EveryArc,
+            true if arcs < ARCS_WORTH_A_SAMPLE * u64::from(vertices) => Method::TowardsSmaller,
+            true => Method::OutsideHub,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Method::EveryArc => "every arc",
+            Method::TowardsSmaller => "arcs towards smaller vertices",
+            Method::OutsideHub => "a sample, then arcs outside the hub's tree",
+        })
+    }
+}
