@@ -26,6 +26,10 @@ pub(crate) trait Launch: Send {
     /// Runs the host twin. The ledger has ordered the accesses of the arguments.
     fn run_twin(&self) -> Result<()>;
 
+    /// Gets the kernel ready for a GPU; submitting does it too.
+    #[cfg(feature = "cuda")]
+    fn load(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
+
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;

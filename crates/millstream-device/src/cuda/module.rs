@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
 use parking_lot::Mutex;
 
 use super::compile::compile;
-use super::lane::LaneStream;
+use super::lane_stream::LaneStream;
 use crate::cuda_source::{Capacity, CudaSource};
 use crate::layout::ArgumentWriter;
 use crate::{Error, Result};
