@@ -27,6 +27,7 @@ mod fused;
 mod large;
 mod links;
 mod litmus;
+mod mixed;
 mod topology;
 
 fn list() -> DeviceList {
