@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::Result;
+use crate::host_data::HostData;
 use crate::memory::Allocation;
-use crate::stream::HostData;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {

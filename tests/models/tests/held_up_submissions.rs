@@ -95,7 +95,10 @@ impl Lane {
 
 /// One thread submits a wait and what is behind it, while the event ends on another.
 fn waits_and_runs() {
-    let lane = Arc::new(Lane { submission: InOrder::new(Vec::new()), event: Mutex::new(Event::default()) });
+    let lane = Arc::new(Lane {
+        submission: InOrder::new(Vec::new()),
+        event: Mutex::new(Event::default()),
+    });
     let host = {
         let lane = Arc::clone(&lane);
         thread::spawn(move || lane.end_the_event())

@@ -70,10 +70,7 @@ impl<S, T> InOrder<S, T> {
     /// Performs what waits, up to the next operation that is held up: the answer is
     /// as that of [`InOrder::submit`]. Called only when the obstacle that came back
     /// last is over, so that one thread at a time is here.
-    pub(crate) fn resume<O>(
-        &self,
-        mut perform: impl FnMut(&mut S, T) -> Step<T, O>,
-    ) -> Option<O> {
+    pub(crate) fn resume<O>(&self, mut perform: impl FnMut(&mut S, T) -> Step<T, O>) -> Option<O> {
         let mut state = self.state.lock();
         while let Some(operation) = state.waiting.pop_front() {
             if let Step::HeldUp(operation, obstacle) = perform(&mut state.target, operation) {

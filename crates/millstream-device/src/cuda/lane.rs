@@ -303,12 +303,7 @@ impl Lane {
         LaneStream { context: &self.context, stream: self.stream.0 }
     }
 
-    fn run(
-        &self,
-        submission: &mut Submission,
-        task: Task,
-        cause: &Arc<FirstCause>,
-    ) -> Result<()> {
+    fn run(&self, submission: &mut Submission, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
         // A failed stream skips what was submitted later.
         let submitted = match cause.get() {
             Some(_) => Ok(()),
