@@ -15,10 +15,10 @@ sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-san
 [ -x "$sanitizer" ] || { echo "no compute-sanitizer here; set PATH to CUDA's bin" >&2; exit 2; }
 
 CASES="
-    gpus::copies_between_all_endpoints
-    gpus::fills_of_every_width
-    gpus::kernels_and_their_mistakes
-    gpus::events_order_streams_of_all_devices
+    gpus::device::copies_between_all_endpoints
+    gpus::device::fills_of_every_width
+    gpus::device::kernels_and_their_mistakes
+    gpus::device::events_order_streams_of_all_devices
     gpus::filtering_over_two_routers
     gpus::a_message_larger_than_all_buffers
     gpus::bfs_of_small_graphs

@@ -380,7 +380,24 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
     }
 
     #[cfg(feature = "cuda")]
+    fn load(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
+        self.function(lane).map(drop)
+    }
+
+    #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
+        let (function, source, arguments) = self.function(lane)?;
+        lane.launch(function, source, self.size, arguments)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<S: Parameter> BoundLaunch<S> {
+    /// What the GPU runs, loaded there, and its arguments.
+    fn function(
+        &self,
+        lane: &crate::cuda::LaneStream<'_>,
+    ) -> Result<(crate::cuda::Function, &CudaSource, ArgumentWriter)> {
         let Some(source) = &self.source else {
             let (kernel, device) = (self.kernel.to_string(), self.device.to_string());
             return Err(Error::NoDeviceCode { kernel, device });
@@ -391,6 +408,6 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
         let check =
             |function: &crate::cuda::Function| function.check(&self.kernel, arguments.parameters());
         let function = self.loaded.function(lane.gpu(), load, Some(check))?;
-        lane.launch(function, source, self.size, arguments)
+        Ok((function, source, arguments))
     }
 }

@@ -1,18 +1,17 @@
 //! Streams: in-order queues of a device's operations.
 
 use std::fmt;
-use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
 use crate::device::{Device, DevicePlace};
-use crate::event::{Awaitable, Completion, Event};
+use crate::download::Download;
+use crate::event::{Awaitable, Event};
 use crate::host::{Operation, StreamQueue, Work};
+use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
@@ -42,64 +41,6 @@ impl fmt::Display for StreamKind {
             StreamKind::Copy => "copy",
             StreamKind::Gang => "gang",
         })
-    }
-}
-
-/// Items on the host for an upload: owned or shared, never borrowed, because
-/// the copy happens later.
-#[derive(Clone)]
-pub struct HostData<T> {
-    items: Arc<[T]>,
-    range: Range<usize>,
-}
-
-impl<T> fmt::Debug for HostData<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "HostData({} items)", self.range.len())
-    }
-}
-
-impl<T> HostData<T> {
-    /// Items to upload.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-
-    pub(crate) fn items(&self) -> &[T] {
-        &self.items[self.range.clone()]
-    }
-
-    /// Some of the items; no copy is made.
-    ///
-    /// # Errors
-    /// A range that does not lie in the data.
-    pub fn slice(&self, range: Range<usize>) -> Result<HostData<T>> {
-        let len = self.len();
-        if range.start > range.end || range.end > len {
-            let buffer = "host data".to_string();
-            return Err(Error::OutOfRange { buffer, start: range.start, end: range.end, len });
-        }
-        let start = self.range.start;
-        let range = start + range.start..start + range.end;
-        Ok(HostData { items: Arc::clone(&self.items), range })
-    }
-}
-
-impl<T> From<Vec<T>> for HostData<T> {
-    fn from(items: Vec<T>) -> HostData<T> {
-        Arc::<[T]>::from(items).into()
-    }
-}
-
-impl<T> From<Arc<[T]>> for HostData<T> {
-    fn from(items: Arc<[T]>) -> HostData<T> {
-        let range = 0..items.len();
-        HostData { items, range }
     }
 }
 
@@ -401,8 +342,7 @@ impl Stream {
             (Arc::clone(staging.allocation()), AccessKind::Write),
         ];
         self.submit("download", &accesses, Task::Copy { from, to })?;
-        let event = self.record()?;
-        Ok(Download { staging, completion: event.completed(), event })
+        Ok(Download::new(staging, self.record()?))
     }
 
     pub(crate) fn check_set(&self, operation: &str, ledger: &Arc<Ledger>) -> Result<()> {
@@ -456,48 +396,4 @@ impl Stream {
 
 fn same_length(from: usize, to: usize) -> Result<()> {
     if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
-}
-
-/// Items on their way to the host: a future of them.
-#[must_use = "futures do nothing unless polled"]
-pub struct Download<T: Pod> {
-    staging: DeviceBuffer<T>,
-    event: Event,
-    completion: Completion,
-}
-
-impl<T: Pod> fmt::Debug for Download<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Download({})", self.event)
-    }
-}
-
-impl<T: Pod> Download<T> {
-    /// The event after which the items are here.
-    pub fn event(&self) -> &Event {
-        &self.event
-    }
-
-    /// Blocks until the items are here.
-    ///
-    /// # Errors
-    /// The first cause, if an operation before failed.
-    pub fn wait(self) -> Result<Vec<T>> {
-        self.event.synchronize()?;
-        Ok(self.staging.host_view()?.to_vec())
-    }
-}
-
-impl<T: Pod> Unpin for Download<T> {}
-
-impl<T: Pod> Future for Download<T> {
-    type Output = Result<Vec<T>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
-        match Pin::new(&mut self.completion).poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(cause)) => Poll::Ready(Err(cause)),
-            Poll::Ready(Ok(())) => Poll::Ready(self.staging.host_view().map(<[T]>::to_vec)),
-        }
-    }
 }

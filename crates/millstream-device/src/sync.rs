@@ -1,8 +1,9 @@
-//! The one place the reactor's atomics, locks and threads come from, so that it
-//! runs unchanged under a model checker (the models include the production file
+//! The one place the protocols' atomics, locks and threads come from, so that they
+//! run unchanged under a model checker (the models include the production file
 //! and bring their own `sync`).
 
 pub(crate) use parking_lot::Mutex;
+pub(crate) use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::thread::{Thread, park};
 
@@ -13,6 +14,8 @@ pub(crate) enum Fault {
     PlainCompare,
     /// The reactor parks without looking for what came meanwhile.
     ParkWithoutRecheck,
+    /// An operation is performed while one before it is held up.
+    OvertakeTheHeldUp,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::Result;
+use crate::host_data::HostData;
 use crate::memory::Allocation;
-use crate::stream::HostData;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
@@ -25,6 +25,10 @@ pub(crate) enum Task {
 pub(crate) trait Launch: Send {
     /// Runs the host twin. The ledger has ordered the accesses of the arguments.
     fn run_twin(&self) -> Result<()>;
+
+    /// Gets the kernel ready for a GPU; submitting does it too.
+    #[cfg(feature = "cuda")]
+    fn load(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
 
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]

@@ -99,9 +99,8 @@ impl GpuContext {
         }))
     }
 
-    /// Copies, and waits for that without holding the driver's locks: others may have
-    /// to submit what some stream of this GPU waits for, and the driver's own waiting
-    /// copy would hold them up.
+    /// Copies, and waits for that without holding the driver's locks: its own waiting
+    /// copy would hold up whoever submits.
     ///
     /// # Safety
     /// Both places are this long, and nothing conflicts with the copy.

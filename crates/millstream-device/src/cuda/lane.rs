@@ -1,6 +1,4 @@
-//! Streams of a GPU. The driver has few that run side by side (hardware queues
-//! alias beyond that), so any number of [`CudaStream`]s share a few [`Lane`]s.
-//! No wait refers to a later submission, so sharing cannot close a cycle.
+//! Lanes: the driver's streams, and what waits to be submitted to them.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -8,35 +6,24 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUstream};
-use parking_lot::Mutex;
 
 use super::context::{GpuContext, NativeEvent};
+use super::in_order::{InOrder, Step};
+use super::lane_stream::LaneStream;
 use super::reactor::ReactorHandle;
+use super::stream::FirstCause;
 use super::words::{Word, Words};
 use crate::event::{Event, EventStatus};
 use crate::reactor::Waiting;
 use crate::stream::StreamKind;
-use crate::task::{Place, Task};
+use crate::task::Task;
 use crate::{Error, Result};
 
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
 
-type Held = Box<dyn Any + Send>;
-
-/// The first failure of a stream.
-#[derive(Debug, Default)]
-pub(super) struct FirstCause(Mutex<Option<Error>>);
-
-impl FirstCause {
-    fn get(&self) -> Option<Error> {
-        self.0.lock().clone()
-    }
-
-    fn set(&self, cause: Error) {
-        self.0.lock().get_or_insert(cause);
-    }
-}
+/// Something to be let go when a lane has come to a certain point.
+pub(super) type Held = Box<dyn Any + Send>;
 
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {
@@ -70,6 +57,20 @@ impl Pending {
     }
 }
 
+/// What a lane does for one of its streams.
+struct Operation {
+    work: Work,
+    /// The stream's.
+    cause: Arc<FirstCause>,
+}
+
+enum Work {
+    Run(Task),
+    /// Makes the driver's stream say when it has come to here.
+    Point(Option<Event>, Option<Held>),
+    Wait(Event),
+}
+
 /// One of the driver's streams.
 pub(crate) struct Lane {
     pub(super) context: Arc<GpuContext>,
@@ -77,8 +78,7 @@ pub(crate) struct Lane {
     stream: Handle,
     /// Shows the last point that the stream has come to.
     word: Word,
-    words: Arc<Words>,
-    submission: Mutex<Submission>,
+    submission: InOrder<Submission, Operation>,
     waiting: Waiting<Pending>,
     reactor: ReactorHandle,
 }
@@ -91,6 +91,7 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
+/// What has been submitted.
 #[derive(Default)]
 struct Submission {
     /// The last point given out.
@@ -145,8 +146,7 @@ impl Lane {
             number,
             stream: Handle(stream),
             word,
-            words: Arc::clone(words),
-            submission: Mutex::new(Submission::default()),
+            submission: InOrder::new(Submission::default()),
             waiting: Waiting::new(),
             reactor,
         }))
@@ -162,8 +162,15 @@ impl Lane {
         self.waiting.take_all()
     }
 
+    /// Whether nothing is submitted that is not over, nor will be.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        // In this order: what waited first is then submitted.
+        !self.is_held_up() && self.waiting.is_empty()
+    }
+
+    /// Whether something waits for the host to be submitted.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.submission.is_held_up()
     }
 
     /// Asks the driver whether the stream is alive.
@@ -177,31 +184,141 @@ impl Lane {
     }
 
     /// Blocks until everything submitted so far is over.
-    pub(super) fn synchronize(&self) -> Result<()> {
-        let mut submission = self.submission.lock();
-        self.point(&mut submission, None, &Arc::default())?;
-        drop(submission);
+    pub(super) fn synchronize(self: &Arc<Self>) -> Result<()> {
+        self.point(None, None, &Arc::default())?;
+        while self.is_held_up() && self.context.poison.get().is_none() {
+            std::thread::yield_now();
+        }
+        self.context.bind()?;
         // SAFETY: a live stream of the current context.
         let answer = unsafe { sys::cuStreamSynchronize(self.stream.0) };
         self.context.check(answer, "cuStreamSynchronize")
     }
 
-    fn submit(&self, task: Task) -> Result<()> {
-        let mut submission = self.submission.lock();
-        self.context.bind()?;
-        let stream = LaneStream { context: &self.context, stream: self.stream.0 };
+    /// Runs a task for the stream of this cause.
+    pub(super) fn submit(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
+        if self.is_held_up() {
+            // What the caller did wrong is better said now than later.
+            self.context.bind()?;
+            self.driver_stream().prepare(&task)?;
+        }
+        self.enter(Operation { work: Work::Run(task), cause: Arc::clone(cause) })
+    }
+
+    /// Makes the stream say when it has come to here, and let go of `last` then.
+    pub(super) fn point(
+        self: &Arc<Self>,
+        event: Option<Event>,
+        last: Option<Held>,
+        cause: &Arc<FirstCause>,
+    ) -> Result<()> {
+        self.enter(Operation { work: Work::Point(event, last), cause: Arc::clone(cause) })
+    }
+
+    /// Makes what comes next come after an event.
+    pub(super) fn wait(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Result<()> {
+        // What is over needs no wait, and each wait costs the stream a microsecond.
+        if event.is_complete() {
+            return Ok(());
+        }
+        self.enter(Operation { work: Work::Wait(event), cause: Arc::clone(cause) })
+    }
+
+    /// Submits an operation, now or once what it must come after is over.
+    fn enter(self: &Arc<Self>, operation: Operation) -> Result<()> {
+        let mut result = Ok(());
+        let obstacle = self.submission.submit(operation, |submission, operation| {
+            let (step, done) = self.perform(submission, operation);
+            result = done.map_err(|(error, _)| error);
+            step
+        });
+        if let Some(event) = obstacle {
+            self.resume_after(&event);
+        }
+        result
+    }
+
+    fn resume_after(self: &Arc<Self>, event: &Event) {
+        let lane = Arc::clone(self);
+        event.on_complete(move |_| lane.resume());
+    }
+
+    /// Submits what has waited.
+    fn resume(self: &Arc<Self>) {
+        let mut failed = Vec::new();
+        let obstacle = self.submission.resume(|submission, operation| {
+            let (step, done) = self.perform(submission, operation);
+            failed.extend(done.err());
+            step
+        });
+        // Nobody else tells those who wait for these; without the lock, because they
+        // may submit more.
+        for (error, event) in failed {
+            if let Some(event) = event {
+                event.complete(Err(error));
+            }
+        }
+        if let Some(event) = obstacle {
+            self.resume_after(&event);
+        }
+    }
+
+    /// Gives an operation to the driver, unless it must come after an event that is
+    /// not recorded on a GPU and not over. A failure fails the stream, and comes with
+    /// the event that will not be recorded.
+    fn perform(
+        &self,
+        submission: &mut Submission,
+        Operation { work, cause }: Operation,
+    ) -> (Step<Operation, Event>, std::result::Result<(), (Error, Option<Event>)>) {
+        let result = match work {
+            Work::Run(task) => self.run(submission, task, &cause).map_err(|error| (error, None)),
+            Work::Point(event, last) => {
+                submission.held.extend(last);
+                let submitted = self.submit_point(submission, event.as_ref(), &cause);
+                submitted.map_err(|error| (error, event))
+            }
+            Work::Wait(event) => match event.status() {
+                EventStatus::Complete => Ok(()),
+                EventStatus::Failed(error) => {
+                    cause.set(error);
+                    Ok(())
+                }
+                EventStatus::Pending if event.native().is_none() => {
+                    let work = Work::Wait(event.clone());
+                    return (Step::HeldUp(Operation { work, cause }, event), Ok(()));
+                }
+                EventStatus::Pending => {
+                    self.submit_wait(submission, event, &cause).map_err(|error| (error, None))
+                }
+            },
+        };
+        if let Err((error, _)) = &result {
+            cause.set(error.clone());
+        }
+        (Step::Done, result)
+    }
+
+    fn driver_stream(&self) -> LaneStream<'_> {
+        LaneStream { context: &self.context, stream: self.stream.0 }
+    }
+
+    fn run(&self, submission: &mut Submission, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
+        // A failed stream skips what was submitted later.
+        let submitted = match cause.get() {
+            Some(_) => Ok(()),
+            None => self.context.bind().and_then(|()| self.driver_stream().submit(&task)),
+        };
         // Held even if the call fails: it may have begun.
-        let submitted = stream.submit(&task);
         submission.held.push(Box::new(task));
         submitted?;
         match submission.held.len() {
             ..MOST_HELD => Ok(()),
-            _ => self.point(&mut submission, None, &Arc::default()),
+            _ => self.submit_point(submission, None, &Arc::default()),
         }
     }
 
-    /// Makes the stream say when it has come to here.
-    fn point(
+    fn submit_point(
         &self,
         submission: &mut Submission,
         event: Option<&Event>,
@@ -229,35 +346,21 @@ impl Lane {
         Ok(())
     }
 
-    fn wait(&self, event: &Event, cause: &Arc<FirstCause>) -> Result<()> {
-        // What is over needs no wait, and each wait costs the stream a microsecond.
-        if event.is_complete() {
-            return Ok(());
+    fn submit_wait(
+        &self,
+        submission: &mut Submission,
+        event: Event,
+        cause: &Arc<FirstCause>,
+    ) -> Result<()> {
+        let Some(native) = event.native() else { return Ok(()) };
+        if native.lane != self.number && !submission.passes(native.lane, native.point) {
+            self.context.bind()?;
+            // SAFETY: the event was recorded, and lives as long as `event`, which is
+            // held below.
+            let answer = unsafe { sys::cuStreamWaitEvent(self.stream.0, native.handle(), 0) };
+            self.context.check(answer, "cuStreamWaitEvent")?;
         }
-        let mut submission = self.submission.lock();
-        self.context.bind()?;
-        match event.native() {
-            Some(native) if native.lane == self.number => {}
-            Some(native) if submission.passes(native.lane, native.point) => {}
-            Some(native) => {
-                // SAFETY: the event was recorded, and lives as long as `event`,
-                // which is held below.
-                let answer = unsafe { sys::cuStreamWaitEvent(self.stream.0, native.handle(), 0) };
-                self.context.check(answer, "cuStreamWaitEvent")?;
-            }
-            None => {
-                let word = self.words.take()?.ok_or_else(|| no_pinned_memory(&self.context))?;
-                let word = Arc::new(word);
-                let flags = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
-                // SAFETY: the word is held until the stream has passed.
-                let answer =
-                    unsafe { sys::cuStreamWaitValue32_v2(self.stream.0, word.address(), 1, flags) };
-                self.context.check(answer, "cuStreamWaitValue32")?;
-                submission.held.push(Box::new(Arc::clone(&word)));
-                event.on_complete(move |_| word.store(1));
-            }
-        }
-        submission.after.push((event.clone(), Arc::clone(cause)));
+        submission.after.push((event, Arc::clone(cause)));
         Ok(())
     }
 }
@@ -276,138 +379,5 @@ impl Drop for Lane {
             // SAFETY: a stream of this context; nobody submits to it any more.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream.0) };
         }
-    }
-}
-
-/// The driver's stream, while its lane's lock is held and its context current.
-pub(crate) struct LaneStream<'a> {
-    pub(super) context: &'a Arc<GpuContext>,
-    pub(super) stream: CUstream,
-}
-
-impl LaneStream<'_> {
-    fn submit(&self, task: &Task) -> Result<()> {
-        match task {
-            Task::Copy { from, to } => {
-                self.copy(to.address() as u64, from.address() as u64, from.bytes())
-            }
-            Task::Upload { from, to } => {
-                let from = from.bytes();
-                self.copy(to.address() as u64, from.as_ptr() as u64, from.len())
-            }
-            Task::Fill { to, pattern } => self.fill(to, pattern),
-            Task::Launch(launch) => launch.submit(self),
-        }
-    }
-
-    /// The driver knows from the addresses whose memory they are.
-    fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: both places are held until the stream has passed, and the ledger
-        // has ordered the copy alone on its destination.
-        let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream) };
-        self.context.check(answer, "cuMemcpyAsync")
-    }
-
-    fn fill(&self, to: &Place, pattern: &[u8]) -> Result<()> {
-        let (address, bytes) = (to.address() as u64, to.bytes());
-        if bytes == 0 || pattern.is_empty() {
-            return Ok(());
-        }
-        if pattern.iter().all(|byte| *byte == pattern[0]) {
-            // SAFETY: as in `copy`.
-            let answer = unsafe { sys::cuMemsetD8Async(address, pattern[0], bytes, self.stream) };
-            return self.context.check(answer, "cuMemsetD8Async");
-        }
-        // One column of words, or of what is left of one, at a time.
-        let (step, rows) = (pattern.len(), bytes / pattern.len());
-        let (words, rest) = pattern.as_chunks::<4>();
-        for (place, word) in words.iter().enumerate() {
-            let (at, word) = (address + place as u64 * 4, u32::from_ne_bytes(*word));
-            if step == 4 {
-                // SAFETY: as in `copy`; items of four bytes are aligned.
-                let answer = unsafe { sys::cuMemsetD32Async(at, word, rows, self.stream) };
-                self.context.check(answer, "cuMemsetD32Async")?;
-            } else if step.is_multiple_of(4) {
-                // SAFETY: as above.
-                let answer =
-                    unsafe { sys::cuMemsetD2D32Async(at, step, word, 1, rows, self.stream) };
-                self.context.check(answer, "cuMemsetD2D32Async")?;
-            } else {
-                self.fill_bytes(at, step, &word.to_ne_bytes(), rows)?;
-            }
-        }
-        self.fill_bytes(address + words.len() as u64 * 4, step, rest, rows)
-    }
-
-    fn fill_bytes(&self, address: u64, step: usize, bytes: &[u8], rows: usize) -> Result<()> {
-        for (place, byte) in bytes.iter().enumerate() {
-            let at = address + place as u64;
-            // SAFETY: as in `copy`.
-            let answer = unsafe { sys::cuMemsetD2D8Async(at, step, *byte, 1, rows, self.stream) };
-            self.context.check(answer, "cuMemsetD2D8Async")?;
-        }
-        Ok(())
-    }
-}
-
-/// A stream: an order of its own on a lane it shares.
-#[derive(Debug)]
-pub(crate) struct CudaStream {
-    lane: Arc<Lane>,
-    cause: Arc<FirstCause>,
-}
-
-impl CudaStream {
-    pub(super) fn new(lane: Arc<Lane>) -> CudaStream {
-        CudaStream { lane, cause: Arc::default() }
-    }
-
-    /// The first cause, if an operation has failed.
-    pub(crate) fn check(&self) -> Result<()> {
-        let poison = self.lane.context.poison.get().cloned();
-        self.cause.get().or(poison).map_or(Ok(()), Err)
-    }
-
-    /// Fails the stream.
-    pub(crate) fn fail(&self, cause: Error) {
-        self.cause.set(cause);
-    }
-
-    pub(crate) fn submit(&self, task: Task) -> Result<()> {
-        self.or_fail(self.lane.submit(task))
-    }
-
-    pub(crate) fn record(&self, event: &Event) -> Result<()> {
-        let mut submission = self.lane.submission.lock();
-        self.or_fail(self.lane.point(&mut submission, Some(event), &self.cause))
-    }
-
-    pub(crate) fn wait(&self, event: &Event) -> Result<()> {
-        match event.status() {
-            EventStatus::Complete => Ok(()),
-            EventStatus::Failed(cause) => {
-                self.cause.set(cause);
-                Ok(())
-            }
-            EventStatus::Pending => self.or_fail(self.lane.wait(event, &self.cause)),
-        }
-    }
-
-    /// Holds `last` until everything submitted so far is over.
-    pub(crate) fn close(&self, last: Held) {
-        let mut submission = self.lane.submission.lock();
-        submission.held.push(last);
-        // A poisoned lane lets go of nothing more.
-        let _ = self.lane.point(&mut submission, None, &self.cause);
-    }
-
-    fn or_fail(&self, result: Result<()>) -> Result<()> {
-        if let Err(cause) = &result {
-            self.cause.set(cause.clone());
-        }
-        result
     }
 }

@@ -7,20 +7,27 @@
 //! | `machine` | the machine's GPUs and where they sit |
 //! | `management` | NVIDIA's management library, if it is there |
 //! | `pool` | memory of GPUs, pinned memory of the host |
-//! | `words` | words that streams write or wait for |
-//! | `lane` | the driver's streams, and ours on them |
+//! | `words` | words that streams write |
+//! | `stream` | our streams, which share the driver's |
+//! | `lane`, `lane_stream` | the driver's streams |
+//! | `in_order` | what waits to be submitted: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
 //! | `compile`, `module` | kernels from source to launch |
 
 mod compile;
 mod context;
 mod driver;
+mod in_order;
+#[cfg(test)]
+mod in_order_tests;
 mod lane;
+mod lane_stream;
 mod machine;
 mod management;
 mod module;
 mod pool;
 mod reactor;
+mod stream;
 mod words;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,10 +36,11 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
 pub(crate) use driver::count;
-pub(crate) use lane::{CudaStream, LaneStream};
+pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
 pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
 pub(crate) use reactor::stay_awake;
+pub(crate) use stream::CudaStream;
 
 use context::{Peer, Poison};
 use lane::Lane;

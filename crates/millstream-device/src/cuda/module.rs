@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::compile::compile;
 use super::context::GpuContext;
-use super::lane::LaneStream;
+use super::lane_stream::LaneStream;
 use crate::cuda_source::{Capacity, CudaSource};
 use crate::layout::ArgumentWriter;
 use crate::{Error, Result};

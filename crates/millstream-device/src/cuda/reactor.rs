@@ -70,14 +70,14 @@ impl ReactorHandle {
 
     /// Starts the thread over all lanes.
     pub(super) fn start(&self, lanes: Vec<Arc<Lane>>) -> Result<Reactor> {
-        let shared = Arc::clone(&self.0);
+        let (shared, watched) = (Arc::clone(&self.0), lanes.clone());
         let thread = std::thread::Builder::new()
             .name("millstream reactor".to_string())
-            .spawn(move || run(&shared, &lanes))
+            .spawn(move || run(&shared, &watched))
             .map_err(|error| Error::Start { reason: error.to_string() })?;
         // Lanes are submitted to only after this.
         let _ = self.0.thread.set(thread.thread().clone());
-        Ok(Reactor { handle: self.clone(), thread: Some(thread) })
+        Ok(Reactor { handle: self.clone(), lanes, thread: Some(thread) })
     }
 }
 
@@ -85,6 +85,7 @@ impl ReactorHandle {
 #[derive(Debug)]
 pub(super) struct Reactor {
     handle: ReactorHandle,
+    lanes: Vec<Arc<Lane>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -93,8 +94,9 @@ impl Drop for Reactor {
         self.handle.0.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // The last user may have been a callback of a reactor, which others may wait for.
-        if !IS_REACTOR.get() {
+        // The last user may have been a callback of a reactor, or an operation of a
+        // host device, which others may wait for: the thread then ends on its own.
+        if !IS_REACTOR.get() && !self.lanes.iter().any(|lane| lane.is_held_up()) {
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Words of pinned memory that streams write or wait for.
+//! Words of pinned memory that streams write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +10,8 @@ use crate::Result;
 
 /// Bytes from one word to the next: a cache line each.
 const STRIDE: usize = 64;
-/// Words of a page: more than streams ever wait for at once, since the driver may
-/// wait for all streams before it gives another page.
-const WORDS: usize = 4096;
+/// Words of a page: one for each stream of a few GPUs.
+const WORDS: usize = 64;
 
 /// Words that nobody uses.
 #[derive(Debug)]
@@ -40,7 +39,8 @@ impl Words {
         let Some((page, offset)) = free.pop() else { return Ok(None) };
         drop(free);
         let word = Word { page, offset, words: Arc::clone(self) };
-        word.store(0);
+        // Release: comes before the stream's first write, as its submission does.
+        word.atomic().store(0, Ordering::Release);
         Ok(Some(word))
     }
 }
@@ -69,11 +69,6 @@ impl Word {
         // Acquire: pairs with the device's write of the word, which comes after
         // what its stream did before.
         self.atomic().load(Ordering::Acquire)
-    }
-
-    pub(super) fn store(&self, value: u32) {
-        // Release: pairs with the stream that waits for it.
-        self.atomic().store(value, Ordering::Release);
     }
 }
 

@@ -1,0 +1,91 @@
+//! A stream of the driver, and what it is given to do.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUstream};
+
+use super::context::GpuContext;
+use crate::Result;
+use crate::task::{Place, Task};
+
+/// The driver's stream, while its lane's lock is held and its context current.
+pub(crate) struct LaneStream<'a> {
+    pub(super) context: &'a Arc<GpuContext>,
+    pub(super) stream: CUstream,
+}
+
+impl LaneStream<'_> {
+    /// Does what can be done before it is submitted, and may be refused.
+    pub(super) fn prepare(&self, task: &Task) -> Result<()> {
+        match task {
+            Task::Copy { .. } | Task::Upload { .. } | Task::Fill { .. } => Ok(()),
+            Task::Launch(launch) => launch.load(self),
+        }
+    }
+
+    pub(super) fn submit(&self, task: &Task) -> Result<()> {
+        match task {
+            Task::Copy { from, to } => {
+                self.copy(to.address() as u64, from.address() as u64, from.bytes())
+            }
+            Task::Upload { from, to } => {
+                let from = from.bytes();
+                self.copy(to.address() as u64, from.as_ptr() as u64, from.len())
+            }
+            Task::Fill { to, pattern } => self.fill(to, pattern),
+            Task::Launch(launch) => launch.submit(self),
+        }
+    }
+
+    /// The driver knows from the addresses whose memory they are.
+    fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both places are held until the stream has passed, and the ledger
+        // has ordered the copy alone on its destination.
+        let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream) };
+        self.context.check(answer, "cuMemcpyAsync")
+    }
+
+    fn fill(&self, to: &Place, pattern: &[u8]) -> Result<()> {
+        let (address, bytes) = (to.address() as u64, to.bytes());
+        if bytes == 0 || pattern.is_empty() {
+            return Ok(());
+        }
+        if pattern.iter().all(|byte| *byte == pattern[0]) {
+            // SAFETY: as in `copy`.
+            let answer = unsafe { sys::cuMemsetD8Async(address, pattern[0], bytes, self.stream) };
+            return self.context.check(answer, "cuMemsetD8Async");
+        }
+        // One column of words, or of what is left of one, at a time.
+        let (step, rows) = (pattern.len(), bytes / pattern.len());
+        let (words, rest) = pattern.as_chunks::<4>();
+        for (place, word) in words.iter().enumerate() {
+            let (at, word) = (address + place as u64 * 4, u32::from_ne_bytes(*word));
+            if step == 4 {
+                // SAFETY: as in `copy`; items of four bytes are aligned.
+                let answer = unsafe { sys::cuMemsetD32Async(at, word, rows, self.stream) };
+                self.context.check(answer, "cuMemsetD32Async")?;
+            } else if step.is_multiple_of(4) {
+                // SAFETY: as above.
+                let answer =
+                    unsafe { sys::cuMemsetD2D32Async(at, step, word, 1, rows, self.stream) };
+                self.context.check(answer, "cuMemsetD2D32Async")?;
+            } else {
+                self.fill_bytes(at, step, &word.to_ne_bytes(), rows)?;
+            }
+        }
+        self.fill_bytes(address + words.len() as u64 * 4, step, rest, rows)
+    }
+
+    fn fill_bytes(&self, address: u64, step: usize, bytes: &[u8], rows: usize) -> Result<()> {
+        for (place, byte) in bytes.iter().enumerate() {
+            let at = address + place as u64;
+            // SAFETY: as in `copy`.
+            let answer = unsafe { sys::cuMemsetD2D8Async(at, step, *byte, 1, rows, self.stream) };
+            self.context.check(answer, "cuMemsetD2D8Async")?;
+        }
+        Ok(())
+    }
+}

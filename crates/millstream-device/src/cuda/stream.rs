@@ -1,0 +1,68 @@
+//! Streams of a GPU. The driver has few that run side by side (hardware queues
+//! alias beyond that), so any number of [`CudaStream`]s share a few [`Lane`]s.
+//! No wait refers to a later submission, so sharing cannot close a cycle.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::lane::{Held, Lane};
+use crate::event::Event;
+use crate::task::Task;
+use crate::{Error, Result};
+
+/// The first failure of a stream.
+#[derive(Debug, Default)]
+pub(super) struct FirstCause(Mutex<Option<Error>>);
+
+impl FirstCause {
+    pub(super) fn get(&self) -> Option<Error> {
+        self.0.lock().clone()
+    }
+
+    pub(super) fn set(&self, cause: Error) {
+        self.0.lock().get_or_insert(cause);
+    }
+}
+
+/// A stream: an order of its own on a lane it shares.
+#[derive(Debug)]
+pub(crate) struct CudaStream {
+    lane: Arc<Lane>,
+    cause: Arc<FirstCause>,
+}
+
+impl CudaStream {
+    pub(super) fn new(lane: Arc<Lane>) -> CudaStream {
+        CudaStream { lane, cause: Arc::default() }
+    }
+
+    /// The first cause, if an operation has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        let poison = self.lane.context.poison.get().cloned();
+        self.cause.get().or(poison).map_or(Ok(()), Err)
+    }
+
+    /// Fails the stream.
+    pub(crate) fn fail(&self, cause: Error) {
+        self.cause.set(cause);
+    }
+
+    pub(crate) fn submit(&self, task: Task) -> Result<()> {
+        self.lane.submit(task, &self.cause).inspect_err(|cause| self.fail(cause.clone()))
+    }
+
+    pub(crate) fn record(&self, event: &Event) -> Result<()> {
+        self.lane.point(Some(event.clone()), None, &self.cause)
+    }
+
+    pub(crate) fn wait(&self, event: &Event) -> Result<()> {
+        self.lane.wait(event.clone(), &self.cause)
+    }
+
+    /// Holds `last` until everything submitted so far is over.
+    pub(crate) fn close(&self, last: Held) {
+        // A poisoned lane lets go of nothing more.
+        let _ = self.lane.point(None, Some(last), &self.cause);
+    }
+}

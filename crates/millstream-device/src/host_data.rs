@@ -1,0 +1,65 @@
+//! Items on the host, on their way to a device.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{Error, Result};
+
+/// Items on the host for an upload: owned or shared, never borrowed, because
+/// the copy happens later.
+#[derive(Clone)]
+pub struct HostData<T> {
+    items: Arc<[T]>,
+    range: Range<usize>,
+}
+
+impl<T> fmt::Debug for HostData<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "HostData({} items)", self.range.len())
+    }
+}
+
+impl<T> HostData<T> {
+    /// Items to upload.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    pub(crate) fn items(&self) -> &[T] {
+        &self.items[self.range.clone()]
+    }
+
+    /// Some of the items; no copy is made.
+    ///
+    /// # Errors
+    /// A range that does not lie in the data.
+    pub fn slice(&self, range: Range<usize>) -> Result<HostData<T>> {
+        let len = self.len();
+        if range.start > range.end || range.end > len {
+            let buffer = "host data".to_string();
+            return Err(Error::OutOfRange { buffer, start: range.start, end: range.end, len });
+        }
+        let start = self.range.start;
+        let range = start + range.start..start + range.end;
+        Ok(HostData { items: Arc::clone(&self.items), range })
+    }
+}
+
+impl<T> From<Vec<T>> for HostData<T> {
+    fn from(items: Vec<T>) -> HostData<T> {
+        Arc::<[T]>::from(items).into()
+    }
+}
+
+impl<T> From<Arc<[T]>> for HostData<T> {
+    fn from(items: Arc<[T]>) -> HostData<T> {
+        let range = 0..items.len();
+        HostData { items, range }
+    }
+}

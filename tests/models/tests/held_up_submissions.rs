@@ -1,0 +1,127 @@
+//! Submitting against the end of what a submission waits for: the production order
+//! of submissions under every interleaving.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)]
+#[path = "../../../crates/millstream-device/src/cuda/in_order.rs"]
+mod in_order;
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
+    pub(crate) use millstream_models::Mutex;
+
+    /// The faults of the production file.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        OvertakeTheHeldUp,
+    }
+
+    pub(crate) fn seeded(fault: Fault) -> bool {
+        millstream_models::is_seeded(fault as usize)
+    }
+}
+
+use in_order::{InOrder, Step};
+use loom::sync::Arc;
+use loom::thread;
+use millstream_models::{Mutex, fails_with, holds};
+use sync::Fault;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Wait,
+    Run(u32),
+}
+
+/// Something of the host, and whether somebody wants to hear that it is over.
+#[derive(Debug, Default)]
+struct Event {
+    is_over: bool,
+    is_awaited: bool,
+}
+
+struct Lane {
+    submission: InOrder<Vec<u32>, Operation>,
+    event: Mutex<Event>,
+}
+
+impl Lane {
+    fn perform(&self, done: &mut Vec<u32>, operation: Operation) -> Step<Operation, ()> {
+        match operation {
+            Operation::Wait if !self.event.lock().is_over => Step::HeldUp(operation, ()),
+            Operation::Wait => Step::Done,
+            Operation::Run(number) => {
+                assert!(self.event.lock().is_over, "submitted before the event is over");
+                done.push(number);
+                Step::Done
+            }
+        }
+    }
+
+    fn enter(&self, operation: Operation) {
+        let obstacle = self.submission.submit(operation, |done, it| self.perform(done, it));
+        if obstacle.is_some() {
+            self.resume_after_the_event();
+        }
+    }
+
+    fn resume_after_the_event(&self) {
+        let mut event = self.event.lock();
+        event.is_awaited = !event.is_over;
+        let is_over = event.is_over;
+        drop(event);
+        if is_over {
+            self.resume();
+        }
+    }
+
+    fn resume(&self) {
+        if self.submission.resume(|done, it| self.perform(done, it)).is_some() {
+            self.resume_after_the_event();
+        }
+    }
+
+    fn end_the_event(&self) {
+        let is_awaited = {
+            let mut event = self.event.lock();
+            event.is_over = true;
+            std::mem::take(&mut event.is_awaited)
+        };
+        if is_awaited {
+            self.resume();
+        }
+    }
+}
+
+/// One thread submits a wait and what is behind it, while the event ends on another.
+fn waits_and_runs() {
+    let lane = Arc::new(Lane {
+        submission: InOrder::new(Vec::new()),
+        event: Mutex::new(Event::default()),
+    });
+    let host = {
+        let lane = Arc::clone(&lane);
+        thread::spawn(move || lane.end_the_event())
+    };
+    for operation in [Operation::Wait, Operation::Run(1), Operation::Run(2)] {
+        lane.enter(operation);
+    }
+    host.join().unwrap();
+    assert!(!lane.submission.is_held_up());
+    // Alone now: what was submitted, in which order.
+    let seen = lane.submission.submit(Operation::Wait, |done, _| {
+        assert_eq!(*done, [1, 2]);
+        Step::<_, ()>::Done
+    });
+    assert!(seen.is_none());
+}
+
+#[test]
+fn what_is_held_up_is_submitted_once_and_in_order() {
+    holds(waits_and_runs);
+}
+
+#[test]
+fn an_operation_that_overtakes_is_found() {
+    fails_with(Fault::OvertakeTheHeldUp as usize, waits_and_runs);
+}
