@@ -4,6 +4,7 @@
 //! are *pushed* along arcs on a distributed worklist \[G §4.6.3\].
 
 mod error;
+mod linked_sweeps;
 mod options;
 mod pagerank;
 mod pull;
@@ -11,6 +12,7 @@ mod push;
 mod push_run;
 mod real;
 mod share;
+mod sliced_rows;
 mod sweep;
 
 pub use error::{Error, Result};

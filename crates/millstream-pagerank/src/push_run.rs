@@ -151,8 +151,7 @@ impl<R: Real> PushGraph<R> {
         let PageRankOptions { damping, ref personalization, .. } = *options;
         let vertices = self.graph.vertices() as usize;
         if !personalization.is_empty() {
-            let teleport = teleport(self.partition(), options).into_iter();
-            let residuals = teleport.map(|chance| (1.0 - damping) * chance).collect();
+            let residuals = teleport(self.partition(), options);
             return Start { ranks: vec![0.0; vertices], residuals, ignores_leaks: false };
         }
         let even = 1.0 / vertices as f64;
