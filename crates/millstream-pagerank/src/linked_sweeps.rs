@@ -121,7 +121,7 @@ impl<R: Real> Worker<'_, R> {
         let part = self.part;
         let [given, gives] = &mut self.gives;
         let settings = part.settings(options, dangling, &self.own, given.len());
-        let arcs = (&*part.offsets, &*part.sources, &*part.weights, &*part.hubs);
+        let arcs = (&*part.offsets, &*part.sources, &*part.weights);
         let arguments = (
             arcs,
             (&*part.row_weights, &self.teleport),

@@ -9,7 +9,7 @@ use millstream_graph::{CsrGraph, Partition};
 use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
-use crate::sliced_rows::{Hubs, Names, SlicedRows, sorted};
+use crate::sliced_rows::{SlicedRows, sorted};
 use crate::sweep::{Settings, share};
 use crate::{PageRankOptions, Result, linked_sweeps};
 
@@ -29,7 +29,6 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) offsets: Arc<DeviceBuffer<u64>>,
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
-    pub(crate) hubs: Arc<DeviceBuffer<u32>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
     block_rows: u32,
     long_rows: u32,
@@ -47,11 +46,9 @@ impl<R: Real> PullGraph<R> {
     ) -> Result<PullGraph<R>> {
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let hubs = Hubs::default();
-        let names = Names::new(&partition, &hubs);
         let mut parts = Vec::new();
         for (place, device) in context.devices().iter().enumerate() {
-            let rows = SlicedRows::<R>::new(transposed, &partition, place, &names, is_weighted);
+            let rows = SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
             let own = partition.range(place);
             let weights = &row_weights[own.start as usize..own.end as usize];
             let weights: Vec<R> = weights.iter().map(|&weight| R::from_f64(weight)).collect();
@@ -61,7 +58,6 @@ impl<R: Real> PullGraph<R> {
                 offsets: uploaded(&stream, rows.offsets)?,
                 sources: uploaded(&stream, rows.sources)?,
                 weights: uploaded(&stream, rows.weights)?,
-                hubs: uploaded(&stream, hubs.vertices.clone())?,
                 row_weights: uploaded(&stream, weights)?,
                 block_rows,
                 long_rows,

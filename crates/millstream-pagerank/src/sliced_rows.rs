@@ -1,8 +1,9 @@
 //! Rows of arcs as sweeps read them: sliced ELLPACK, after long rows one by one.
 //!
-//! Rows of a part are numbered long ones first, by length, then short ones, by length
-//! inside windows of consecutive vertices, so that neighbours stay near each other.
-//! 32 short rows that follow each other are a *slice*: the first arc of each, then the
+//! The rows of a part are numbered by length, the longest first. That also brings the
+//! vertices together that most arcs lead to, if arcs have both directions: they stay in
+//! the caches. If no row is long, neighbours stay near each other instead: rows are
+//! sorted inside windows of consecutive vertices. 32 short rows that follow each other are a *slice*: the first arc of each, then the
 //! second of each, and so on, short ones padded with [`NO_SOURCE`]. So 32 threads with
 //! a row each read what lies side by side, and no row index is needed but where each
 //! slice begins.
@@ -10,7 +11,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use millstream_graph::{CsrGraph, Partition, Weights};
+use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use rayon::prelude::*;
 
 use crate::real::Real;
@@ -24,65 +25,15 @@ const LONG_ROW: u64 = 256;
 /// Rows of this many arcs are a block's, not a warp's.
 const BLOCK_ROW: u64 = 16384;
 /// Vertices of a window.
-const WINDOW: u32 = 4096;
+const WINDOW: u32 = 256;
 /// Arcs that one task of the build writes, roughly.
 const TASK: u64 = 1 << 16;
 
 /// The order that slices need inside each part: see the module.
 pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
-    partition.sorted_by_key(|new| {
-        let length = transposed.degree(partition.to_original(new));
-        let window = if length >= LONG_ROW { 0 } else { 1 + new / WINDOW };
-        (window, Reverse(length))
-    })
-}
-
-/// Vertices that many arcs leave. GPUs keep what these give close by.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hubs {
-    /// New ids, ascending.
-    pub(crate) vertices: Vec<u32>,
-}
-
-impl Hubs {
-    /// The `most` vertices of largest degree, if one arc in eight leaves them.
-    pub(crate) fn new(graph: &CsrGraph, partition: &Partition, most: usize) -> Hubs {
-        let all = partition.vertices();
-        let most = most.min(all as usize);
-        // Names of sources, hubs included, have 32 bits: see `Names`.
-        if most == 0 || u64::from(all) + most as u64 >= u64::from(NO_SOURCE) {
-            return Hubs::default();
-        }
-        let degree = |new: u32| graph.degree(partition.to_original(new));
-        let mut vertices: Vec<u32> = (0..all).collect();
-        vertices.select_nth_unstable_by_key(most - 1, |&new| (Reverse(degree(new)), new));
-        vertices.truncate(most);
-        let arcs: u64 = vertices.iter().map(|&new| degree(new)).sum();
-        if arcs < graph.arcs() / 8 {
-            return Hubs::default();
-        }
-        vertices.sort_unstable();
-        Hubs { vertices }
-    }
-}
-
-/// What arcs call their sources: hubs by their place among the hubs, others by their
-/// new id plus the number of hubs.
-pub(crate) struct Names {
-    by_original: Vec<u32>,
-}
-
-impl Names {
-    pub(crate) fn new(partition: &Partition, hubs: &Hubs) -> Names {
-        let count = hubs.vertices.len() as u32;
-        let name = |original| partition.to_new(original) + count;
-        let mut by_original: Vec<u32> =
-            (0..partition.vertices()).into_par_iter().map(name).collect();
-        for (place, &hub) in hubs.vertices.iter().enumerate() {
-            by_original[partition.to_original(hub) as usize] = place as u32;
-        }
-        Names { by_original }
-    }
+    let window = if partition::is_mesh_like(transposed) { WINDOW } else { u32::MAX };
+    partition
+        .sorted_by_key(|new| (new / window, Reverse(transposed.degree(partition.to_original(new)))))
 }
 
 /// The rows of one part, with the arcs that come in.
@@ -90,7 +41,7 @@ impl Names {
 pub(crate) struct SlicedRows<R> {
     /// Where the arcs of each long row and then of each slice begin, and the end.
     pub(crate) offsets: Vec<u64>,
-    /// A name for each arc, or [`NO_SOURCE`].
+    /// The new id of each arc's source, or [`NO_SOURCE`].
     pub(crate) sources: Vec<u32>,
     /// Empty if arcs count once each.
     pub(crate) weights: Vec<R>,
@@ -106,7 +57,6 @@ impl<R: Real> SlicedRows<R> {
         transposed: &CsrGraph,
         partition: &Partition,
         part: usize,
-        names: &Names,
         is_weighted: bool,
     ) -> SlicedRows<R> {
         let own = partition.range(part);
@@ -123,8 +73,8 @@ impl<R: Real> SlicedRows<R> {
             Some(*end)
         }));
         let rows = Rows { transposed, originals: &originals, long_rows, offsets: &offsets };
-        let name = |arc: usize| names.by_original[transposed.targets()[arc] as usize];
-        let sources = rows.fill(NO_SOURCE, name);
+        let source = |arc: usize| partition.to_new(transposed.targets()[arc]);
+        let sources = rows.fill(NO_SOURCE, source);
         let weights = match transposed.weights().filter(|_| is_weighted) {
             None => Vec::new(),
             Some(Weights::Integer(weights)) => {
@@ -199,31 +149,19 @@ impl Rows<'_> {
 mod tests {
     use super::*;
     use millstream_graph::generate::{self, GenerateOptions};
-    use millstream_graph::partition;
 
-    /// Arcs (source, row) as slices name them, by original id.
-    fn arcs(
-        rows: &SlicedRows<f32>,
-        partition: &Partition,
-        part: usize,
-        hubs: &Hubs,
-    ) -> Vec<(u32, u32)> {
-        let own = partition.range(part);
-        let (first, count) = (own.start, own.len());
-        let vertex = |name: u32| match name.checked_sub(hubs.vertices.len() as u32) {
-            Some(vertex) => vertex,
-            None => hubs.vertices[name as usize],
-        };
-        let long = rows.long_rows as usize;
+    /// Arcs (source, row) of a part as they lie, by original id.
+    fn arcs(rows: &SlicedRows<f32>, partition: &Partition, part: usize) -> Vec<(u32, u32)> {
+        let (own, long) = (partition.range(part), rows.long_rows as usize);
         let mut arcs = Vec::new();
         for item in 0..rows.offsets.len() - 1 {
             let step = if item < long { 1 } else { SLICE };
-            for (lane, row) in rows_of(item, long, count).enumerate() {
+            for (lane, row) in rows_of(item, long, own.len()).enumerate() {
                 let places = rows.offsets[item] as usize..rows.offsets[item + 1] as usize;
-                let names = rows.sources[places].iter().skip(lane).step_by(step);
-                for &name in names.filter(|&&name| name != NO_SOURCE) {
-                    let row = partition.to_original(first + row as u32);
-                    arcs.push((partition.to_original(vertex(name)), row));
+                let sources = rows.sources[places].iter().skip(lane).step_by(step);
+                for &source in sources.filter(|&&source| source != NO_SOURCE) {
+                    let row = partition.to_original(own.start + row as u32);
+                    arcs.push((partition.to_original(source), row));
                 }
             }
         }
@@ -232,18 +170,20 @@ mod tests {
 
     #[test]
     fn every_arc_is_in_its_row_once() {
-        let graph = generate::kron(10, 40, &GenerateOptions::default()).unwrap();
-        let transposed = graph.transposed().unwrap();
-        for parts in [1, 3] {
-            let blocks = partition::edge_balanced_blocks(&transposed, parts);
-            let partition = sorted(&blocks, &transposed);
-            for hubs in [Hubs::default(), Hubs::new(&graph, &partition, 50)] {
-                let names = Names::new(&partition, &hubs);
+        let options = GenerateOptions::default();
+        let kron = generate::kron(10, 40, &options).unwrap();
+        let road = generate::road(50, 50, generate::KEEP_PERMILLE, &options).unwrap();
+        for (graph, has_long_rows) in [(kron, true), (road, false)] {
+            let transposed = graph.transposed().unwrap();
+            for parts in [1, 3] {
+                let blocks = partition::edge_balanced_blocks(&transposed, parts);
+                let partition = sorted(&blocks, &transposed);
                 let mut found = Vec::new();
                 for part in 0..parts {
-                    let rows = SlicedRows::new(&transposed, &partition, part, &names, false);
-                    assert!(rows.long_rows > 0 && rows.offsets.len() as u32 > rows.long_rows + 1);
-                    found.extend(arcs(&rows, &partition, part, &hubs));
+                    let rows = SlicedRows::new(&transposed, &partition, part, false);
+                    assert_eq!(rows.long_rows > 0, has_long_rows);
+                    assert!(rows.offsets.len() as u32 > rows.long_rows + 1);
+                    found.extend(arcs(&rows, &partition, part));
                 }
                 let all = (0..graph.vertices())
                     .flat_map(|from| graph.neighbors(from).iter().map(move |&to| (from, to)));
@@ -253,20 +193,5 @@ mod tests {
                 assert!(found == all);
             }
         }
-    }
-
-    #[test]
-    fn only_vertices_with_many_arcs_are_hubs() {
-        let options = GenerateOptions::default();
-        let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
-        let of = |graph: &CsrGraph| {
-            Hubs::new(graph, &partition::contiguous_blocks(graph, 2), 100).vertices
-        };
-        assert_eq!(of(&road), []);
-        let kron = generate::kron(10, 16, &options).unwrap();
-        let hubs = of(&kron);
-        let least = hubs.iter().map(|&hub| kron.degree(hub)).min().unwrap();
-        let others = (0..kron.vertices()).filter(|vertex| !hubs.contains(vertex));
-        assert!(hubs.len() == 100 && others.map(|v| kron.degree(v)).all(|degree| degree <= least));
     }
 }

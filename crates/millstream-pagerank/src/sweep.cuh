@@ -13,11 +13,9 @@ template <class Real>
 struct SweepGraph {
     // Where the arcs of each long row and then of each slice begin, and the end.
     Span<const u64> offsets;
-    // Places in `hubs`, or vertices plus the number of hubs.
     Span<const u32> sources;
     // Empty if arcs count once each.
     Span<const Real> weights;
-    Span<const u32> hubs;
 };
 
 // Of the owned vertices.
@@ -58,9 +56,8 @@ struct Sweep {
     const SweepGraph<Real>& graph;
     const SweepVertices<Real>& vertices;
     const SweepSettings& settings;
-    // What the vertices of all devices give, and the hubs' part in shared memory.
+    // What the vertices of all devices give.
     const Real* given;
-    const Real* hubs;
 
     // `give(item, row, share)` tells what a row gives from now on, in groups of threads
     // with the same item.
@@ -108,9 +105,7 @@ struct Sweep {
     }
 
     __device__ __forceinline__ Real share(u32 source) const {
-        if (source == no_source) return 0;
-        const u32 count = u32(graph.hubs.len);
-        return source < count ? hubs[source] : given[source - count];
+        return source == no_source ? Real(0) : given[source];
     }
 
     __device__ __forceinline__ void load(u32 (&sources)[loads], u64 at, u64 last, u32 step) const {
@@ -126,11 +121,9 @@ struct Sweep {
         const u64 last = graph.offsets[item + 1];
         u64 at = graph.offsets[item] + first;
         Real sum = 0;
-        u32 sources[loads];
-        load(sources, at, last, step);
-        while (at < last) {
-            u32 next[loads];
-            load(next, at + u64(loads) * step, last, step);
+        for (; at < last; at += u64(loads) * step) {
+            u32 sources[loads];
+            load(sources, at, last, step);
             Real shares[loads];
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
@@ -142,11 +135,7 @@ struct Sweep {
                 }
             }
 #pragma unroll
-            for (u32 each = 0; each < loads; ++each) {
-                sum += shares[each];
-                sources[each] = next[each];
-            }
-            at += u64(loads) * step;
+            for (u32 each = 0; each < loads; ++each) sum += shares[each];
         }
         return sum;
     }
@@ -194,7 +183,7 @@ template <class Real>
 __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                            Span<const Real> given, Span<Real> gives, Span<u64> totals,
                            Span<u64> report, const SweepSettings& settings) {
-    const Sweep<Real> sweep{graph, vertices, settings, given.items, nullptr};
+    const Sweep<Real> sweep{graph, vertices, settings, given.items};
     const auto give = [&](u32, u32 row, Real share) { gives[row] = share; };
     const SweepSums sums = sum_of_block(sweep.rows(give));
     if (threadIdx.x != 0) return;

@@ -11,12 +11,12 @@ use millstream_device::{
 use crate::real::Real;
 use crate::sliced_rows::{NO_SOURCE, SLICE, rows_of};
 
-/// Where arcs begin, their sources and weights, and hubs (none here); what arcs of
-/// each owned vertex weigh and what comes to it from nowhere; what the vertices of all
-/// devices give; what the owned vertices give from now on; sums on the device and on
+/// Where arcs begin, their sources and weights; what the arcs weigh that leave each
+/// owned vertex, and what comes to it from nowhere; what the vertices of all devices
+/// give; what the owned vertices give from now on; sums on the device and on
 /// the host; settings.
 pub(crate) type Signature<R> = (
-    (Read<u64>, Read<u32>, Read<R>, Read<u32>),
+    (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
     Read<R>,
     Write<R>,
@@ -78,7 +78,7 @@ const BLOCK: u64 = 1 << 14;
 
 /// What the twin sees of a [`Signature`].
 type View<'a, R> = (
-    (&'a [u64], &'a [u32], &'a [R], &'a [u32]),
+    (&'a [u64], &'a [u32], &'a [R]),
     (&'a [R], &'a [R]),
     &'a [R],
     &'a mut [R],
@@ -88,7 +88,7 @@ type View<'a, R> = (
 );
 
 fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
-    let ((offsets, sources, weights, _), vertices, given, gives, _, report, settings) = view;
+    let ((offsets, sources, weights), vertices, given, gives, _, report, settings) = view;
     let (row_weights, teleport) = vertices;
     let rows = Rows { offsets, sources, weights, given, long_rows: settings.long_rows as usize };
     let own = &given[settings.first_vertex as usize..][..row_weights.len()];
