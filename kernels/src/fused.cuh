@@ -9,6 +9,7 @@
 // for remote space but a sender, and nobody waits for a sender.
 #pragma once
 
+#include "gang.cuh"
 #include "peer_ring.cuh"
 #include "worklist.cuh"
 
@@ -31,9 +32,6 @@ enum GangWord {
 };
 
 enum GangState : u32 { waiting_to_start, running, stopped };
-
-// Words in the host's memory.
-enum HostWord { host_open, host_stop, host_words };
 
 constexpr u64 stalled = 4;
 constexpr u64 too_few_blocks = 5;
@@ -207,7 +205,7 @@ struct Gang {
         u32 epoch = 0;
         u32 threshold = settings.threshold;
         u64 seen = 0;
-        u64 since = clock();
+        u64 since = nanoseconds();
         for (u32 turn = 0;; ++turn) {
             const u32 stops = lane() == 0 && must_stop(turn);
             if (__any_sync(~0u, stops)) return;
@@ -235,8 +233,8 @@ struct Gang {
             }
             if (made + done != seen) {
                 seen = made + done;
-                since = clock();
-            } else if (clock() - since > settings.patience) {
+                since = nanoseconds();
+            } else if (nanoseconds() - since > settings.patience) {
                 if (lane() == 0) {
                     compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
                     stop_all();
@@ -444,13 +442,6 @@ struct Gang {
     __device__ static u64 sum(u64 value) {
         for (u32 step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
         return value;
-    }
-
-    // Nanoseconds.
-    __device__ static u64 clock() {
-        u64 now;
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-        return now;
     }
 };
 

@@ -49,6 +49,10 @@ pub const FUSED: Source = source!("fused.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
 /// 2020, figure 6).
 pub const FILTER: Source = source!("filter.cuh");
+/// What kernels of a gang share.
+pub const GANG: Source = source!("gang.cuh");
+/// A barrier of all blocks of all devices of a gang.
+pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 
@@ -66,4 +70,6 @@ pub const HEADERS: &[Source] = &[
     PEER_RING,
     OPEN_QUEUE,
     FUSED,
+    GANG,
+    GANG_BARRIER,
 ];

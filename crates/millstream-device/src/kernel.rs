@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rayon::prelude::*;
 
 use crate::cuda_source::CudaSource;
+use crate::device::{Device, DevicePlace};
 #[cfg(feature = "cuda")]
 use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter};
@@ -201,7 +202,46 @@ pub struct Kernel<S: Parameter> {
 #[derive(Default)]
 struct Loaded {
     #[cfg(feature = "cuda")]
-    functions: parking_lot::Mutex<Vec<(u64, crate::cuda::Function)>>,
+    functions: parking_lot::Mutex<Vec<OnGpu>>,
+}
+
+/// A kernel that a GPU has loaded.
+#[cfg(feature = "cuda")]
+struct OnGpu {
+    gpu: u64,
+    function: crate::cuda::Function,
+    /// Whether its parameters are known to be those of the signature.
+    is_checked: bool,
+}
+
+#[cfg(feature = "cuda")]
+impl Loaded {
+    /// The kernel on a GPU; `load` is called if it has never been there, and `check`
+    /// unless that was done.
+    fn function(
+        &self,
+        gpu: u64,
+        load: impl FnOnce() -> Result<crate::cuda::Function>,
+        check: Option<impl FnOnce(&crate::cuda::Function) -> Result<()>>,
+    ) -> Result<crate::cuda::Function> {
+        let mut functions = self.functions.lock();
+        let known = functions.iter().position(|loaded| loaded.gpu == gpu);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                functions.push(OnGpu { gpu, function: load()?, is_checked: false });
+                functions.len() - 1
+            }
+        };
+        let loaded = &mut functions[place];
+        if let Some(check) = check
+            && !loaded.is_checked
+        {
+            check(&loaded.function)?;
+            loaded.is_checked = true;
+        }
+        Ok(loaded.function)
+    }
 }
 
 enum Name {
@@ -258,6 +298,29 @@ impl<S: Parameter> Kernel<S> {
         match &self.name {
             Name::Static(name) => name,
             Name::Shared(name) => name,
+        }
+    }
+
+    /// Compiles and loads the kernel for a GPU, as its first launch there would:
+    /// before kernels run that wait for this one, because loading may wait for them.
+    /// Nothing happens on host devices.
+    ///
+    /// # Errors
+    /// No device code, or code that does not compile.
+    pub fn prepare(&self, device: &Device) -> Result<()> {
+        match &device.core.place {
+            DevicePlace::Host => Ok(()),
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => {
+                let Some(source) = &self.source else {
+                    let (kernel, device) = (self.name().to_string(), device.name());
+                    return Err(Error::NoDeviceCode { kernel, device });
+                };
+                let load = || gpu.load(self.name(), source);
+                let unchecked = None::<fn(&crate::cuda::Function) -> Result<()>>;
+                self.loaded.get_or_init(Arc::default).function(gpu.id(), load, unchecked)?;
+                Ok(())
+            }
         }
     }
 
@@ -323,17 +386,11 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
         };
         let mut arguments = ArgumentWriter::default();
         S::write(&self.bound, &mut arguments);
-        let mut functions = self.loaded.functions.lock();
-        let known = functions.iter().find(|(gpu, _)| *gpu == lane.gpu());
-        let function = match known {
-            Some((_, function)) => *function,
-            None => {
-                let function = lane.load(&self.kernel, source, arguments.parameters())?;
-                functions.push((lane.gpu(), function));
-                function
-            }
+        let load = || lane.load(&self.kernel, source);
+        let check = |function: &crate::cuda::Function| {
+            function.check(&self.kernel, arguments.parameters())
         };
-        drop(functions);
+        let function = self.loaded.function(lane.gpu(), load, Some(check))?;
         lane.launch(function, source, self.size, arguments)
     }
 }

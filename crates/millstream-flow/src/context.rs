@@ -72,15 +72,6 @@ impl Context {
         self.devices.warnings()
     }
 
-    /// Waits until no other gang runs on these devices: a set of kernels that wait for
-    /// each other, which must all have started. The permit ends when it is dropped.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn gang_permit(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.gang).lock_owned().await
-    }
-
     /// The layer below.
     pub fn device_set(&self) -> &DeviceSet {
         &self.devices
@@ -93,6 +84,11 @@ impl Context {
     /// On a simulated context, a deadlock: the future waits and nothing can run.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
         Ok(self.devices.block_on(future)?)
+    }
+
+    /// Waits until no gang runs on these devices; the permit ends when it is dropped.
+    pub(crate) async fn gang_permit(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.gang).lock_owned().await
     }
 
     /// Whether `device` is one of this context's endpoints.

@@ -9,6 +9,7 @@ mod buffers;
 mod context;
 mod error;
 mod failure;
+mod gang;
 mod graph;
 mod message;
 mod multiplexer;
@@ -26,6 +27,7 @@ mod sync;
 pub use buffers::Buffers;
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};
+pub use gang::{Gang, GangMember};
 pub use graph::{Graph, GraphStatistics};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,

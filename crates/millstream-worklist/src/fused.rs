@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{
-    Event, Kernel, KernelFault, LinkKind, Shared, SharedBuffer, SharedSet, StreamKind, Value,
-};
-use millstream_flow::{Context, LinkStatistics};
+use millstream_device::{Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Value};
+use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::kernels::{Common, CommonArgument, Place, SCRATCH_WORDS};
 use crate::program::Program;
@@ -18,8 +16,6 @@ use crate::status::{self, FAULT, fault_text};
 use crate::worklist::WorklistDevice;
 use crate::{Error, Result};
 
-/// Devices of a gang at most: those of one GPU have a stream each.
-const MOST_DEVICES: usize = 8;
 /// Packets of a peer ring.
 const SLOTS: u32 = 64;
 /// Items of a packet: one for each thread of the block that sends it.
@@ -27,9 +23,6 @@ const SLOT_ITEMS: u32 = 256;
 /// Words of a device's gang memory, of which `GangWord` of `fused.cuh` names the first.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
-/// Words in the host's memory.
-const HOST_OPEN: usize = 0;
-const HOST_STOP: usize = 1;
 
 /// What the kernel takes beside [`Common`]: of all devices the status, the gang's
 /// words, the inboxes and the credits; the host's words; settings.
@@ -58,15 +51,11 @@ struct GangSettings {
 
 /// Whether the fused worker can run on these devices.
 pub(crate) fn is_possible<P: Program>(context: &Context) -> bool {
-    let devices = context.devices();
-    P::cuda().is_some()
-        && devices.iter().all(|device| device.is_gpu())
-        && (1..=MOST_DEVICES).contains(&devices.len())
-        && context.topology().all_peers()
+    P::cuda().is_some() && Gang::is_possible(context)
 }
 
-/// A gang whose memory is there and whose initial items are queued.
-pub(crate) struct Gang<P: Program> {
+/// A run whose initial items are queued.
+pub(crate) struct FusedRun<P: Program> {
     pub(crate) context: Context,
     pub(crate) devices: Vec<Arc<WorklistDevice<P>>>,
     pub(crate) is_ring: bool,
@@ -79,31 +68,19 @@ struct Memory {
     words: Vec<SharedBuffer<u32>>,
     inboxes: Vec<SharedBuffer<u32>>,
     credits: Vec<SharedBuffer<u32>>,
+    scratches: Vec<SharedBuffer<u64>>,
     reports: Vec<SharedBuffer<u64>>,
-    host: StopOnDrop,
 }
 
-/// Ends the kernels of a gang, if they have not ended, when nobody waits for them.
-struct StopOnDrop(SharedBuffer<u32>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        let _ = self.0.store(HOST_STOP, 1);
-    }
-}
-
-impl<P: Program> Gang<P> {
+impl<P: Program> FusedRun<P> {
     /// Runs to the end, `threshold` being the first one.
     pub(crate) async fn run(self, threshold: u32) -> Result<WorklistStatistics> {
-        // Everything is allocated before: nothing may wait for a device that waits
-        // for another's kernel to start.
         let memory = self.memory(threshold).await?;
-        let _permit = self.context.gang_permit().await;
-        let events = self.launch(&memory, threshold)?;
-        memory.host.0.store(HOST_OPEN, 1)?;
-        for event in &events {
-            event.completed().await?;
-        }
+        let gang = Gang::new(&self.context)?;
+        let kernel = kernel::<P>()?;
+        gang.prepare(&kernel)?;
+        let words = gang.words().clone();
+        gang.run(|member| self.launch(&kernel, &memory, &words, threshold, member)).await?;
         self.results(&memory)
     }
 
@@ -122,8 +99,8 @@ impl<P: Program> Gang<P> {
             words: Vec::new(),
             inboxes: Vec::new(),
             credits: Vec::new(),
+            scratches: Vec::new(),
             reports: Vec::new(),
-            host: StopOnDrop(host.shared(2)?),
         };
         for member in &self.devices {
             let device = &member.device;
@@ -135,40 +112,38 @@ impl<P: Program> Gang<P> {
             memory.words.push(words);
             memory.inboxes.push(device.shared((boxes * ring_words).max(1))?);
             memory.credits.push(device.shared((boxes * 2).max(1))?);
+            memory.scratches.push(device.shared(SCRATCH_WORDS)?);
             memory.reports.push(host.shared(member.status.len())?);
         }
         Ok(memory)
     }
 
-    fn launch(&self, memory: &Memory, threshold: u32) -> Result<Vec<Event>> {
+    fn launch(
+        &self,
+        kernel: &Kernel<Signature<P>>,
+        memory: &Memory,
+        host: &SharedBuffer<u32>,
+        threshold: u32,
+        GangMember { place, stream, sharers }: GangMember<'_>,
+    ) -> millstream_flow::Result<()> {
         let statuses: Vec<_> = self.devices.iter().map(|device| &device.status).collect();
         let words: Vec<_> = memory.words.iter().collect();
         let inboxes: Vec<_> = memory.inboxes.iter().collect();
         let credits: Vec<_> = memory.credits.iter().collect();
-        let kernel = kernel::<P>()?;
-        let mut scratches = Vec::new();
-        for member in &self.devices {
-            scratches.push(member.device.shared(SCRATCH_WORDS)?);
-        }
-        let mut events = Vec::new();
-        for (place, member) in self.devices.iter().enumerate() {
-            let stream = member.device.stream_of(StreamKind::Gang)?;
-            let common: CommonArgument<'_, P> = CommonArgument {
-                problem: &member.problem,
-                queues: &member.queues,
-                status: &member.status,
-                scratch: &scratches[place],
-                report: &memory.reports[place],
-                place: Place::new(&member.here),
-            };
-            let settings = self.settings(place, threshold);
-            let (statuses, words) = (&statuses[..], &words[..]);
-            let (inboxes, credits) = (&inboxes[..], &credits[..]);
-            let arguments = (common, statuses, words, inboxes, credits, &memory.host.0, settings);
-            kernel.launch(&stream, self.sharers(place), arguments)?;
-            events.push(stream.record()?);
-        }
-        Ok(events)
+        let member = &self.devices[place];
+        let common: CommonArgument<'_, P> = CommonArgument {
+            problem: &member.problem,
+            queues: &member.queues,
+            status: &member.status,
+            scratch: &memory.scratches[place],
+            report: &memory.reports[place],
+            place: Place::new(&member.here),
+        };
+        let settings = self.settings(place, threshold);
+        let (statuses, words) = (&statuses[..], &words[..]);
+        let (inboxes, credits) = (&inboxes[..], &credits[..]);
+        let arguments = (common, statuses, words, inboxes, credits, host, settings);
+        Ok(kernel.launch(stream, sharers, arguments)?)
     }
 
     fn settings(&self, place: usize, threshold: u32) -> GangSettings {
@@ -182,13 +157,6 @@ impl<P: Program> Gang<P> {
             previous: previous.unwrap_or(0) as u32,
             padding: 0,
         }
-    }
-
-    /// Devices on the same GPU.
-    fn sharers(&self, place: usize) -> usize {
-        let topology = self.context.topology();
-        let here = |other: &usize| topology.link(place, *other) == LinkKind::Memory;
-        (0..self.devices.len()).filter(|other| *other == place || here(other)).count()
     }
 
     /// What the kernels have counted, or why they have ended.

@@ -8,7 +8,7 @@ use millstream_device::SharedBuffer;
 use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::coordinator::Coordinator;
-use crate::fused::{self, Gang};
+use crate::fused::{self, FusedRun};
 use crate::kernels::{Kernels, OUTBOXES, QueueBuffers};
 use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
@@ -179,8 +179,8 @@ impl<P: Program> DistributedWorklist<P> {
         let solvers = self.solvers(&devices, &coordinator, initial).await?;
         if is_fused {
             let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
-            let gang = Gang { context, devices, is_ring, delta, patience };
-            return gang.run(coordinator.threshold()).await;
+            let run = FusedRun { context, devices, is_ring, delta, patience };
+            return run.run(coordinator.threshold()).await;
         }
         let graph = Graph::new(&self.context);
         let links = graph.statistics();

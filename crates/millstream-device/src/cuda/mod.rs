@@ -41,6 +41,7 @@ use pool::GpuPool;
 use reactor::{Reactor, ReactorHandle};
 use words::Words;
 
+use crate::cuda_source::CudaSource;
 use crate::location::Location;
 use crate::stream::StreamKind;
 use crate::task::Place;
@@ -87,6 +88,17 @@ impl Gpu {
         let turn = next.fetch_add(1, Ordering::Relaxed);
         let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]));
         stream.check().map(|()| stream)
+    }
+
+    /// Identifies the GPU among all contexts of the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.context.id
+    }
+
+    /// The kernel, compiled and loaded.
+    pub(crate) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
+        self.context.bind()?;
+        self.context.load(kernel, source)
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
 use parking_lot::Mutex;
 
 use super::compile::compile;
+use super::context::GpuContext;
 use super::lane::LaneStream;
 use crate::cuda_source::{Capacity, CudaSource};
 use crate::layout::ArgumentWriter;
@@ -46,20 +47,9 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
-impl LaneStream<'_> {
-    /// Identifies the GPU among all contexts of the process.
-    pub(crate) fn gpu(&self) -> u64 {
-        self.context.id
-    }
-
-    /// The kernel, compiled and loaded, with the sizes of its parameters checked.
-    pub(crate) fn load(
-        &self,
-        kernel: &str,
-        source: &CudaSource,
-        arguments: &[(usize, usize)],
-    ) -> Result<Function> {
-        let context = self.context;
+impl GpuContext {
+    /// The kernel, compiled and loaded; this is the calling thread's context.
+    pub(super) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
         let module = self.module(source)?;
         let mut function = std::ptr::null_mut();
         let signature = |reason: String| Error::Signature { kernel: kernel.to_string(), reason };
@@ -70,9 +60,8 @@ impl LaneStream<'_> {
                 let (file, entry) = (source.file(), source.entry());
                 return Err(signature(format!("{file} has no kernel extern \"C\" {entry}")));
             }
-            answer => context.check(answer, "cuModuleGetFunction")?,
+            answer => self.check(answer, "cuModuleGetFunction")?,
         }
-        check_parameters(function, arguments).map_err(signature)?;
         let mut blocks = 0;
         let (_, threads) = source.dimensions(1, Capacity { full: 1, spare: 0 });
         let threads = threads as i32;
@@ -80,24 +69,36 @@ impl LaneStream<'_> {
         let answer = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads, 0)
         };
-        context.check(answer, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
+        self.check(answer, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
         let blocks = u32::try_from(blocks).unwrap_or(1).max(1);
-        let capacity = Capacity { full: blocks * context.multiprocessors, spare: blocks * 2 };
+        let capacity = Capacity { full: blocks * self.multiprocessors, spare: blocks * 2 };
         Ok(Function { function, capacity })
     }
 
     fn module(&self, source: &CudaSource) -> Result<CUmodule> {
-        let mut loaded = self.context.modules.loaded.lock();
+        let mut loaded = self.modules.loaded.lock();
         if let Some(module) = loaded.get(source.text()) {
             return Ok(module.0);
         }
-        let code = compile(source, self.context.architecture)?;
+        let code = compile(source, self.architecture)?;
         let mut module = std::ptr::null_mut();
         // SAFETY: the context is current; the code is whole.
         let answer = unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };
-        self.context.check(answer, "cuModuleLoadData")?;
+        self.check(answer, "cuModuleLoadData")?;
         loaded.insert(Arc::from(source.text()), Module(module));
         Ok(module)
+    }
+}
+
+impl LaneStream<'_> {
+    /// Identifies the GPU among all contexts of the process.
+    pub(crate) fn gpu(&self) -> u64 {
+        self.context.id
+    }
+
+    /// The kernel, compiled and loaded.
+    pub(crate) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
+        self.context.load(kernel, source)
     }
 
     /// Launches a kernel over `size` work elements.
@@ -133,6 +134,15 @@ impl LaneStream<'_> {
             )
         };
         self.context.check(answer, "cuLaunchKernel")
+    }
+}
+
+impl Function {
+    /// Checks the sizes of the kernel's parameters.
+    pub(crate) fn check(&self, kernel: &str, arguments: &[(usize, usize)]) -> Result<()> {
+        let kernel = kernel.to_string();
+        check_parameters(self.function, arguments)
+            .map_err(|reason| Error::Signature { kernel, reason })
     }
 }
 

@@ -1,0 +1,139 @@
+//! Gangs: kernels, one a device, that wait for each other while they run.
+
+use std::sync::Arc;
+
+use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
+use millstream_device::StreamKind;
+
+use crate::{Context, Result};
+
+/// Words in the host's memory: `HostWord` of `gang.cuh`.
+const OPEN: usize = 0;
+const STOP: usize = 1;
+
+/// A set of kernels, one for each device of a context, that wait for each other: all
+/// of them must have started, and nothing that may wait for a device (allocating,
+/// loading modules) may happen while they run. So whoever runs a gang makes it and all
+/// its memory first, lets the devices [`prepare`](Gang::prepare) the kernel, and then
+/// [`run`](Gang::run)s it. Gangs of one context run one after the other.
+///
+/// The kernels are GPUs' alone; host devices have no gangs, since a twin never waits.
+/// They take the host's [words](Gang::words): *open*, set when all are launched, and
+/// *stop*, after which they end soon.
+///
+/// ```no_run
+/// # use millstream_device::{Kernel, Shared};
+/// # use millstream_flow::{Context, Gang};
+/// # async fn run(context: Context, kernel: Kernel<(Shared<u32>,)>) -> millstream_flow::Result<()> {
+/// let gang = Gang::new(&context)?;
+/// gang.prepare(&kernel)?;
+/// let words = gang.words().clone();
+/// gang.run(|member| Ok(kernel.launch(member.stream, member.sharers, (&words,))?)).await
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Gang {
+    context: Context,
+    streams: Vec<Stream>,
+    words: StopOnDrop,
+}
+
+/// What one device's kernel is launched with.
+#[derive(Clone, Copy, Debug)]
+pub struct GangMember<'a> {
+    /// The device's place in the context.
+    pub place: usize,
+    /// The stream to launch the kernel on.
+    pub stream: &'a Stream,
+    /// Kernels of the gang on the same GPU: the size of a launch of
+    /// [`resident`](millstream_device::CudaSource::resident) blocks.
+    pub sharers: usize,
+}
+
+/// Ends the kernels, if they have not ended, when nobody waits for them.
+#[derive(Debug)]
+struct StopOnDrop(SharedBuffer<u32>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        // Nobody can be told, and kernels have a patience of their own.
+        let _ = self.0.store(STOP, 1);
+    }
+}
+
+impl Gang {
+    /// Kernels of a gang at most: those of one GPU have a stream each.
+    pub const MOST: usize = 8;
+
+    /// Whether the devices of a context can run a gang, and its kernels reach each
+    /// other's memory: GPUs that are all peers, and not too many.
+    pub fn is_possible(context: &Context) -> bool {
+        let devices = context.devices();
+        devices.iter().all(Device::is_gpu)
+            && (1..=Gang::MOST).contains(&devices.len())
+            && context.topology().all_peers()
+    }
+
+    /// A gang of all devices of a context.
+    ///
+    /// # Errors
+    /// No memory, or a failed device.
+    pub fn new(context: &Context) -> Result<Gang> {
+        let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
+        let streams = streams.collect::<Result<_, millstream_device::Error>>()?;
+        let words = StopOnDrop(context.host().shared(2)?);
+        Ok(Gang { context: context.clone(), streams, words })
+    }
+
+    /// The host's words, which every kernel takes.
+    pub fn words(&self) -> &SharedBuffer<u32> {
+        &self.words.0
+    }
+
+    /// Loads a kernel on all devices: see [`Kernel::prepare`].
+    ///
+    /// # Errors
+    /// No device code, or code that does not compile.
+    pub fn prepare<S: Parameter>(&self, kernel: &Kernel<S>) -> Result<()> {
+        let mut devices = self.context.devices().iter();
+        Ok(devices.try_for_each(|device| kernel.prepare(device))?)
+    }
+
+    /// Waits until no other gang runs, launches a kernel on each device with `launch`,
+    /// and waits for all of them. `launch` must only launch.
+    ///
+    /// # Errors
+    /// The first launch that fails, or the first cause of a device's failure.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the kernels. The next gang waits until they have
+    /// really ended.
+    ///
+    /// # Device ordering
+    /// When it resolves, all kernels are over and host code comes after them.
+    pub async fn run(self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
+        let permit = Arc::new(self.context.gang_permit().await);
+        let mut events: Vec<Event> = Vec::new();
+        for (place, stream) in self.streams.iter().enumerate() {
+            launch(GangMember { place, stream, sharers: self.sharers(place) })?;
+            let event = stream.record()?;
+            // The permit ends with the last of the kernels, whoever waits for them.
+            let permit = Arc::clone(&permit);
+            event.on_complete(move |_| drop(permit));
+            events.push(event);
+        }
+        drop(permit);
+        self.words.0.store(OPEN, 1)?;
+        for event in &events {
+            event.completed().await?;
+        }
+        Ok(())
+    }
+
+    /// Devices on the same GPU.
+    fn sharers(&self, place: usize) -> usize {
+        let topology = self.context.topology();
+        let here = |other: &usize| topology.link(place, *other) == LinkKind::Memory;
+        (0..self.streams.len()).filter(|other| *other == place || here(other)).count()
+    }
+}

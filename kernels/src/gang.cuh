@@ -1,0 +1,18 @@
+// What kernels of a gang share: the host's words, and time.
+#pragma once
+
+#include "span.cuh"
+
+namespace millstream {
+
+// Words in the host's memory: whether all kernels have been launched, and whether
+// they are to end.
+enum HostWord { host_open, host_stop, host_words };
+
+__device__ __forceinline__ u64 nanoseconds() {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+}  // namespace millstream
