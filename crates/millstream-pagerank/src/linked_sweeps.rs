@@ -7,10 +7,9 @@ use std::time::Instant;
 use futures_util::future::try_join_all;
 use millstream_device::{DeviceBuffer, Kernel, SharedBuffer, Stream};
 use millstream_flow::{Buffers, Error as FlowError, Graph, Receiver, Sender};
-use millstream_graph::Partition;
 
 use crate::pagerank::Ranks;
-use crate::pull::{PullGraph, PullPart};
+use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::share::teleport;
 use crate::sweep::{REPORT, Signature, TOTALS, kernel, rank};
@@ -68,8 +67,7 @@ async fn workers<'a, R: Real>(
     let teleport = teleport(&pull.partition, options);
     let mut workers = Vec::new();
     for ((place, device), (outputs, inputs)) in devices.iter().enumerate().zip(ends) {
-        let own = pull.partition.range(place);
-        let own = own.start as usize..own.end as usize;
+        let own = pull.own(place);
         let stream = device.stream()?;
         let teleport = teleport.get(own.clone()).unwrap_or_default();
         let teleport: Vec<R> = teleport.iter().map(|&chance| R::from_f64(chance)).collect();
@@ -77,9 +75,9 @@ async fn workers<'a, R: Real>(
         let gives = [stream.uploaded(gives.clone())?, device.buffer(gives.len())?];
         stream.record()?.completed().await?;
         workers.push(Worker {
-            part: &pull.parts[place],
+            pull,
+            place,
             kernel: kernel::<R>(),
-            partition: &pull.partition,
             own,
             outputs,
             inputs,
@@ -95,9 +93,9 @@ async fn workers<'a, R: Real>(
 
 /// One device in a run.
 struct Worker<'a, R: Real> {
-    part: &'a PullPart<R>,
+    pull: &'a PullGraph<R>,
+    place: usize,
     kernel: Kernel<Signature<R>>,
-    partition: &'a Partition,
     own: Range<usize>,
     outputs: Vec<Sender<R>>,
     inputs: Vec<(usize, Receiver<R>)>,
@@ -118,9 +116,9 @@ impl<R: Real> Worker<'_, R> {
         options: &PageRankOptions,
         dangling: f64,
     ) -> Result<(f64, f64), FlowError> {
-        let part = self.part;
+        let part = &self.pull.parts[self.place];
+        let settings = self.pull.settings(self.place, options, dangling);
         let [given, gives] = &mut self.gives;
-        let settings = part.settings(options, dangling, &self.own, given.len());
         let arcs = (&*part.offsets, &*part.sources, &*part.weights);
         let arguments = (
             arcs,
@@ -144,7 +142,7 @@ impl<R: Real> Worker<'_, R> {
     /// Of the own vertices, after the last sweep.
     async fn ranks(&self) -> Result<Vec<f64>, FlowError> {
         let shares = self.stream.download(self.gives[0].part(self.own.clone())?)?.await?;
-        let weights = self.stream.download(&*self.part.row_weights)?.await?;
+        let weights = self.stream.download(&*self.pull.parts[self.place].row_weights)?.await?;
         let ranks = shares.into_iter().zip(weights);
         Ok(ranks.map(|(share, weight)| rank(share, weight).to_f64()).collect())
     }
@@ -161,7 +159,7 @@ impl<R: Real> Worker<'_, R> {
             }
         }
         for (from, input) in &mut self.inputs {
-            let range = self.partition.range(*from);
+            let range = self.pull.partition.range(*from);
             let mut arrived = range.start as usize;
             while arrived < range.end as usize {
                 let Some(pending) = input.recv().await? else { return Err(FlowError::Ended) };

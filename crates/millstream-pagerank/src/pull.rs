@@ -1,17 +1,19 @@
 //! PageRank by full sweeps: every vertex pulls what its predecessors give.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_device::{DeviceBuffer, Stream};
-use millstream_flow::Context;
+use millstream_device::{CudaSource, DeviceBuffer, Stream};
+use millstream_flow::{Context, Gang};
 use millstream_graph::{CsrGraph, Partition};
 
+use crate::askers::Askers;
 use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
-use crate::sliced_rows::{SlicedRows, sorted};
+use crate::sliced_rows::{SlicedRows, rows_of, sorted};
 use crate::sweep::{Settings, share};
-use crate::{PageRankOptions, Result, linked_sweeps};
+use crate::{PageRankOptions, Result, gang_sweeps, linked_sweeps, sweep};
 
 /// The graph on the devices, every row with the arcs that come in.
 #[derive(Debug)]
@@ -30,6 +32,10 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
+    /// See [`Askers::of_items`]; empty unless several devices form a gang.
+    pub(crate) askers: Arc<DeviceBuffer<u32>>,
+    /// Rows that each device asks for.
+    pub(crate) asked: Vec<u64>,
     block_rows: u32,
     long_rows: u32,
 }
@@ -46,12 +52,23 @@ impl<R: Real> PullGraph<R> {
     ) -> Result<PullGraph<R>> {
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
+        let is_exchanged = context.devices().len() > 1 && Gang::is_possible(context);
+        let askers = is_exchanged.then(|| Askers::new(transposed, &partition));
         let mut parts = Vec::new();
         for (place, device) in context.devices().iter().enumerate() {
             let rows = SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
             let own = partition.range(place);
             let weights = &row_weights[own.start as usize..own.end as usize];
             let weights: Vec<R> = weights.iter().map(|&weight| R::from_f64(weight)).collect();
+            let askers = askers.as_ref().map(|askers| askers.of_items(&rows, &partition, place));
+            let askers = askers.unwrap_or_default();
+            let rows_of = |item| rows_of(item, rows.long_rows as usize, own.len()).len() as u64;
+            let asked = (0..context.devices().len()).map(|device| {
+                let items = askers.iter().enumerate();
+                let asks = |&(_, askers): &(usize, &u32)| askers >> device & 1 != 0;
+                items.filter(asks).map(|(item, _)| rows_of(item)).sum()
+            });
+            let asked = asked.collect();
             let stream = device.stream()?;
             let SlicedRows { block_rows, long_rows, .. } = rows;
             parts.push(PullPart {
@@ -59,6 +76,8 @@ impl<R: Real> PullGraph<R> {
                 sources: uploaded(&stream, rows.sources)?,
                 weights: uploaded(&stream, rows.weights)?,
                 row_weights: uploaded(&stream, weights)?,
+                askers: uploaded(&stream, askers)?,
+                asked,
                 block_rows,
                 long_rows,
             });
@@ -73,7 +92,41 @@ impl<R: Real> PullGraph<R> {
 
     /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
-        linked_sweeps::run(self, options).await
+        // A gang sweeps at least once.
+        match Gang::is_possible(&self.context) && options.max_iterations > 0 {
+            true => gang_sweeps::run(self, options).await,
+            false => linked_sweeps::run(self, options).await,
+        }
+    }
+
+    /// The vertices of a device.
+    pub(crate) fn own(&self, place: usize) -> Range<usize> {
+        let own = self.partition.range(place);
+        own.start as usize..own.end as usize
+    }
+
+    /// Whether any row is not in a slice.
+    pub(crate) fn has_long_rows(&self) -> bool {
+        self.parts.iter().any(|part| part.long_rows > 0)
+    }
+
+    /// Settings of a sweep on a device, the dangling vertices having this rank in all.
+    pub(crate) fn settings(
+        &self,
+        place: usize,
+        options: &PageRankOptions,
+        dangling: f64,
+    ) -> Settings {
+        let (part, damping) = (&self.parts[place], options.damping);
+        let nowhere = if options.personalization.is_empty() { 1.0 - damping } else { 0.0 };
+        Settings {
+            damping,
+            base: (nowhere + damping * dangling) / f64::from(self.partition.vertices()),
+            first_vertex: self.partition.range(place).start,
+            block_rows: part.block_rows,
+            long_rows: part.long_rows,
+            padding: 0,
+        }
     }
 
     /// What vertices give at the start, when ranks are even; by new id.
@@ -89,31 +142,15 @@ impl<R: Real> PullGraph<R> {
     }
 }
 
-impl<R: Real> PullPart<R> {
-    /// Settings of a sweep in which the dangling vertices have a rank of `dangling`.
-    pub(crate) fn settings(
-        &self,
-        options: &PageRankOptions,
-        dangling: f64,
-        own: &std::ops::Range<usize>,
-        vertices: usize,
-    ) -> Settings {
-        let damping = options.damping;
-        let nowhere = if options.personalization.is_empty() { 1.0 - damping } else { 0.0 };
-        Settings {
-            damping,
-            base: (nowhere + damping * dangling) / vertices as f64,
-            first_vertex: own.start as u32,
-            block_rows: self.block_rows,
-            long_rows: self.long_rows,
-            padding: 0,
-        }
-    }
-}
-
 fn uploaded<T: millstream_device::Pod + Send + Sync>(
     stream: &Stream,
     items: Vec<T>,
 ) -> millstream_device::Result<Arc<DeviceBuffer<T>>> {
     stream.uploaded(items).map(Arc::new)
+}
+
+/// The CUDA C++ of single sweeps and of a gang's, each with the kernels of both types,
+/// to be compiled without running it.
+pub fn cuda_sources() -> Vec<CudaSource> {
+    vec![sweep::source(false), gang_sweeps::source(false, false)]
 }

@@ -38,9 +38,10 @@ struct SweepSettings {
     u32 padding;
 };
 
+template <class Real>
 struct SweepSums {
-    double change;
-    double dangling;
+    Real change;
+    Real dangling;
 };
 
 // What is read once in a sweep leaves the cache first.
@@ -48,11 +49,9 @@ __device__ __forceinline__ u32 load_once(const u32* place) { return __ldcs(place
 __device__ __forceinline__ float load_once(const float* place) { return __ldcs(place); }
 __device__ __forceinline__ double load_once(const double* place) { return __ldcs(place); }
 
-template <class Real>
+// `loads`: arcs that a thread has in flight.
+template <class Real, u32 loads, bool has_long_rows>
 struct Sweep {
-    // Arcs that a thread has in flight.
-    static constexpr u32 loads = 8;
-
     const SweepGraph<Real>& graph;
     const SweepVertices<Real>& vertices;
     const SweepSettings& settings;
@@ -62,27 +61,19 @@ struct Sweep {
     // `give(item, row, share)` tells what a row gives from now on, in groups of threads
     // with the same item.
     template <class Give>
-    __device__ __forceinline__ SweepSums rows(const Give& give) const {
-        SweepSums sums{0, 0};
-        __shared__ Real parts[32];
-        // Long rows first: they take longest.
-        for (u32 row = blockIdx.x; row < settings.block_rows; row += gridDim.x) {
-            const Real part = sum_of_warp(sum_of_arcs(row, threadIdx.x, blockDim.x));
-            if (lane() == 0) parts[threadIdx.x / 32] = part;
-            __syncthreads();
-            if (threadIdx.x < 32) {
-                const Real sum = sum_of_warp(lane() < blockDim.x / 32 ? parts[lane()] : Real(0));
-                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+    __device__ __forceinline__ SweepSums<Real> rows(const Give& give) const {
+        SweepSums<Real> sums{0, 0};
+        u32 item = u32(thread_in_grid() / 32);
+        const u32 warps = u32(threads_in_grid() / 32);
+        if (has_long_rows) {
+            // First: they take longest.
+            rows_of_blocks(give, sums);
+            for (item += settings.block_rows; item < settings.long_rows; item += warps) {
+                const Real sum = sum_of_warp(sum_of_arcs(item, lane(), 32));
+                if (lane() == 0) settle(item, item, before(item), sum, give, sums);
             }
-            __syncthreads();
         }
         const u32 items = u32(graph.offsets.len) - 1;
-        const u32 warps = u32(threads_in_grid() / 32);
-        u32 item = settings.block_rows + u32(thread_in_grid() / 32);
-        for (; item < settings.long_rows; item += warps) {
-            const Real sum = sum_of_warp(sum_of_arcs(item, lane(), 32));
-            if (lane() == 0) settle(item, item, before(item), sum, give, sums);
-        }
         for (; item < items; item += warps) {
             const u32 row = settings.long_rows + (item - settings.long_rows) * 32 + lane();
             const bool exists = row < vertices.row_weights.len;
@@ -100,6 +91,22 @@ struct Sweep {
         Real row_weight;
     };
 
+    template <class Give>
+    __device__ __forceinline__ void rows_of_blocks(const Give& give,
+                                                   SweepSums<Real>& sums) const {
+        __shared__ Real parts[32];
+        for (u32 row = blockIdx.x; row < settings.block_rows; row += gridDim.x) {
+            const Real part = sum_of_warp(sum_of_arcs(row, threadIdx.x, blockDim.x));
+            if (lane() == 0) parts[threadIdx.x / 32] = part;
+            __syncthreads();
+            if (threadIdx.x < 32) {
+                const Real sum = sum_of_warp(lane() < blockDim.x / 32 ? parts[lane()] : Real(0));
+                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+            }
+            __syncthreads();
+        }
+    }
+
     __device__ __forceinline__ Before before(u32 row) const {
         return Before{given[settings.first_vertex + row], load_once(&vertices.row_weights[row])};
     }
@@ -108,30 +115,27 @@ struct Sweep {
         return source == no_source ? Real(0) : given[source];
     }
 
-    __device__ __forceinline__ void load(u32 (&sources)[loads], u64 at, u64 last, u32 step) const {
-#pragma unroll
-        for (u32 each = 0; each < loads; ++each) {
-            const u64 arc = at + u64(each) * step;
-            sources[each] = arc < last ? load_once(&graph.sources[arc]) : no_source;
-        }
-    }
-
     // Every `step`th arc of an item.
     __device__ __forceinline__ Real sum_of_arcs(u32 item, u32 first, u32 step) const {
-        const u64 last = graph.offsets[item + 1];
-        u64 at = graph.offsets[item] + first;
+        const u64 from = graph.offsets[item];
+        const u32* source = &graph.sources[from + first];
+        const u32* const last = &graph.sources[graph.offsets[item + 1]];
         Real sum = 0;
-        for (; at < last; at += u64(loads) * step) {
+        for (; source < last; source += loads * step) {
             u32 sources[loads];
-            load(sources, at, last, step);
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each) {
+                const u32* const place = source + each * step;
+                sources[each] = place < last ? load_once(place) : no_source;
+            }
             Real shares[loads];
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
             if (graph.weights.len != 0) {
+                const Real* const weight = &graph.weights[source - graph.sources.items];
 #pragma unroll
                 for (u32 each = 0; each < loads; ++each) {
-                    if (sources[each] == no_source) continue;
-                    shares[each] *= load_once(&graph.weights[at + u64(each) * step]);
+                    if (sources[each] != no_source) shares[each] *= load_once(&weight[each * step]);
                 }
             }
 #pragma unroll
@@ -148,33 +152,33 @@ struct Sweep {
     // Of a vertex without arcs nobody asks what it gives: its rank is kept there.
     template <class Give>
     __device__ __forceinline__ void settle(u32 item, u32 row, Before known, Real sum,
-                                           const Give& give, SweepSums& sums) const {
+                                           const Give& give, SweepSums<Real>& sums) const {
         Real rank = Real(settings.damping) * sum + Real(settings.base);
         if (vertices.teleport.len != 0) rank += vertices.teleport[row];
         const bool dangles = known.row_weight == 0;
         const Real old = dangles ? known.share : known.share * known.row_weight;
-        const double change = double(rank) - double(old);
-        sums.change += change < 0 ? -change : change;
-        if (dangles) sums.dangling += double(rank);
+        sums.change += rank < old ? old - rank : rank - old;
+        if (dangles) sums.dangling += rank;
         give(item, row, dangles ? rank : rank / known.row_weight);
     }
 };
 
 // The sums of a block, in its first thread.
-__device__ inline SweepSums sum_of_block(SweepSums sums) {
-    __shared__ SweepSums parts[32];
-    const auto of_warp = [](SweepSums sums) {
+template <class Real>
+__device__ SweepSums<double> sum_of_block(const SweepSums<Real>& sums) {
+    __shared__ SweepSums<double> parts[32];
+    const auto of_warp = [](SweepSums<double> sums) {
         for (u32 step = 16; step > 0; step /= 2) {
             sums.change += __shfl_xor_sync(~0u, sums.change, step);
             sums.dangling += __shfl_xor_sync(~0u, sums.dangling, step);
         }
         return sums;
     };
-    const SweepSums part = of_warp(sums);
+    const SweepSums<double> part = of_warp({double(sums.change), double(sums.dangling)});
     if (lane() == 0) parts[threadIdx.x / 32] = part;
     __syncthreads();
     if (threadIdx.x >= 32) return part;
-    return of_warp(lane() < blockDim.x / 32 ? parts[lane()] : SweepSums{0, 0});
+    return of_warp(lane() < blockDim.x / 32 ? parts[lane()] : SweepSums<double>{0, 0});
 }
 
 // `totals` has three words of the device that are 0 between kernels; the two sums
@@ -183,9 +187,9 @@ template <class Real>
 __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                            Span<const Real> given, Span<Real> gives, Span<u64> totals,
                            Span<u64> report, const SweepSettings& settings) {
-    const Sweep<Real> sweep{graph, vertices, settings, given.items};
+    const Sweep<Real, 8, true> sweep{graph, vertices, settings, given.items};
     const auto give = [&](u32, u32 row, Real share) { gives[row] = share; };
-    const SweepSums sums = sum_of_block(sweep.rows(give));
+    const SweepSums<double> sums = sum_of_block(sweep.rows(give));
     if (threadIdx.x != 0) return;
     atomicAdd(reinterpret_cast<double*>(&totals[0]), sums.change);
     atomicAdd(reinterpret_cast<double*>(&totals[1]), sums.dangling);

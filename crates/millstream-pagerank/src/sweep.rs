@@ -52,7 +52,7 @@ pub(crate) const REPORT: usize = 2;
 
 const FILE: &str = "sweep.cuh";
 
-fn source(is_double: bool) -> CudaSource {
+pub(crate) fn source(is_double: bool) -> CudaSource {
     let entry = if is_double { "sweep_f64" } else { "sweep_f32" };
     CudaSource::new(FILE, entry, include_str!("sweep.cuh"))
 }
@@ -187,9 +187,4 @@ impl<'a, R: Real> Rows<'a, R> {
         }
         blocks
     }
-}
-
-/// The CUDA C++ of the sweeps, to be compiled without running it.
-pub fn cuda_sources() -> Vec<CudaSource> {
-    vec![source(false), source(true)]
 }
