@@ -42,6 +42,8 @@ pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
+/// Vertices that devices own in blocks, and packets about vertices.
+pub const VERTEX_BLOCKS: Source = source!("vertex_blocks.cuh");
 /// The queue of the fused worker, which many blocks take from.
 pub const OPEN_QUEUE: Source = source!("open_queue.cuh");
 /// The fused worker (Ben-Nun et al., *Groute*, section 5.2).
@@ -65,6 +67,7 @@ pub const HEADERS: &[Source] = &[
     SHARED_ARCS,
     WORKLIST,
     HOST_DRIVEN,
+    VERTEX_BLOCKS,
     RELAXATION,
     FILTER,
     PEER_RING,

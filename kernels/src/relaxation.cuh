@@ -8,6 +8,7 @@
 //   u32 priority(key, settings)                    lower ones run first
 #pragma once
 
+#include "vertex_blocks.cuh"
 #include "worklist.cuh"
 
 namespace millstream {
@@ -38,23 +39,6 @@ __device__ __forceinline__ u64 lower_value(u64* place, u64 value) {
     return before;
 }
 
-// A vertex and its value on the way to another device.
-template <class Value>
-struct ValuePacket;
-
-template <>
-struct ValuePacket<u32> {
-    u32 value;
-    u32 vertex;
-};
-
-template <>
-struct ValuePacket<u64> {
-    u64 value;
-    u32 vertex;
-    u32 padding;
-};
-
 struct RelaxationSettings {
     u32 limit;
     u32 halo_filter;
@@ -65,7 +49,7 @@ template <class Rule, class Value>
 struct Relaxation {
     // What goes to the targets of a vertex, without the weight of the arc.
     using State = Value;
-    using Packet = ValuePacket<Value>;
+    using Packet = VertexPacket<Value>;
 
     struct Problem {
         // Row index, targets and weights of the owned vertices.
@@ -73,14 +57,12 @@ struct Relaxation {
         Span<const u32> targets;
         Span<const typename Rule::Weight> weights;
         Span<Value> values;
-        // First vertex of each device, and the number of vertices at the end.
-        Span<const u32> boundaries;
+        VertexBlocks blocks;
         RelaxationSettings settings;
     };
 
     __device__ static bool owns(const Problem& problem, const Here& here, u32 vertex) {
-        return vertex >= problem.boundaries[here.device] &&
-               vertex < problem.boundaries[here.device + 1];
+        return problem.blocks.owns(here.device, vertex);
     }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
@@ -113,12 +95,7 @@ struct Relaxation {
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        u32 device = 0;
-        // Empty parts have equal boundaries: the last that starts here owns it.
-        while (device + 2 < problem.boundaries.len && problem.boundaries[device + 1] <= vertex) {
-            ++device;
-        }
-        return device;
+        return problem.blocks.owner(vertex);
     }
 
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
@@ -129,7 +106,7 @@ struct Relaxation {
         if (key > problem.settings.limit || problem.settings.limit - key < Rule::least_step) {
             return state;
         }
-        const u32 row = vertex - problem.boundaries[here.device];
+        const u32 row = problem.blocks.row(here.device, vertex);
         *first = problem.offsets[row];
         *last = problem.offsets[row + 1];
         make_value(key, vertex, &state);

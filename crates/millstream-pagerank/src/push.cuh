@@ -2,6 +2,7 @@
 // 7(3), art. 18, 2020, section 4.6.3); the twin of `push.rs`.
 #pragma once
 
+#include "vertex_blocks.cuh"
 #include "worklist.cuh"
 
 namespace millstream {
@@ -22,26 +23,10 @@ struct Bits<double> {
 };
 
 template <class Real>
-struct ResidualPacket;
-
-template <>
-struct ResidualPacket<float> {
-    float value;
-    u32 vertex;
-};
-
-template <>
-struct ResidualPacket<double> {
-    double value;
-    u32 vertex;
-    u32 padding;
-};
-
-template <class Real>
 struct PushPageRank {
     // What goes along each arc, without its weight.
     using State = Real;
-    using Packet = ResidualPacket<Real>;
+    using Packet = VertexPacket<Real>;
     using Word = typename Bits<Real>::Word;
 
     struct Problem {
@@ -57,8 +42,7 @@ struct PushPageRank {
         Span<Word> ranks;
         // What the dangling vertices have given: the bits of a double.
         Span<u64> leaked;
-        // First vertex of each device, and the number of vertices at the end.
-        Span<const u32> boundaries;
+        VertexBlocks blocks;
         double damping;
         double threshold;
         double top;
@@ -75,8 +59,7 @@ struct PushPageRank {
     }
 
     __device__ static bool owns(const Problem& problem, const Here& here, u32 vertex) {
-        return vertex >= problem.boundaries[here.device] &&
-               vertex < problem.boundaries[here.device + 1];
+        return problem.blocks.owns(here.device, vertex);
     }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
@@ -120,17 +103,12 @@ struct PushPageRank {
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        u32 device = 0;
-        // Empty parts have equal boundaries: the last that starts here owns it.
-        while (device + 2 < problem.boundaries.len && problem.boundaries[device + 1] <= vertex) {
-            ++device;
-        }
-        return device;
+        return problem.blocks.owner(vertex);
     }
 
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
-        const u32 row = vertex - problem.boundaries[here.device];
+        const u32 row = problem.blocks.row(here.device, vertex);
         const Real residual = take(problem, vertex);
         atomicAdd(reinterpret_cast<Real*>(&problem.ranks[row]), residual);
         const Real share = Real(problem.damping) * residual;
