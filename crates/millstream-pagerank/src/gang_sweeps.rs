@@ -70,7 +70,7 @@ struct Memory<R: Real> {
 
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
-    let kernel = kernel::<R>(pull.has_long_rows());
+    let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
     let memory = memory(pull, options).await?;
     let gang = Gang::new(&pull.context)?;
     gang.prepare(&kernel)?;
@@ -190,21 +190,21 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     links
 }
 
-pub(crate) fn source(has_long_rows: bool, is_double: bool) -> CudaSource {
-    let (entry, threads) = match (has_long_rows, is_double) {
-        (false, false) => ("short_rows_f32", 256),
-        (false, true) => ("short_rows_f64", 256),
-        (true, false) => ("long_rows_f32", 512),
-        (true, true) => ("long_rows_f64", 512),
+pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
+    let (entry, threads) = match (is_plain, is_double) {
+        (true, false) => ("plain_f32", 1024),
+        (true, true) => ("plain_f64", 512),
+        (false, false) => ("general_f32", 512),
+        (false, true) => ("general_f64", 512),
     };
     let text = concat!(include_str!("sweep.cuh"), include_str!("sweeps.cuh"));
     CudaSource::new("sweeps.cuh", entry, text).threads(threads).resident()
 }
 
 /// The kernel. It has no twin: host devices are driven by the host.
-fn kernel<R: Real>(has_long_rows: bool) -> Kernel<Signature<R>> {
+fn kernel<R: Real>(is_plain: bool) -> Kernel<Signature<R>> {
     let no_twin = |_: &_, _: <Signature<R> as Parameter>::View<'_>| {
         Err(KernelFault::new("gangs run on GPUs only"))
     };
-    Kernel::from_closure("sweeps", no_twin).with_cuda(source(has_long_rows, R::IS_DOUBLE))
+    Kernel::from_closure("sweeps", no_twin).with_cuda(source(is_plain, R::IS_DOUBLE))
 }

@@ -105,9 +105,9 @@ impl<R: Real> PullGraph<R> {
         own.start as usize..own.end as usize
     }
 
-    /// Whether any row is not in a slice.
-    pub(crate) fn has_long_rows(&self) -> bool {
-        self.parts.iter().any(|part| part.long_rows > 0)
+    /// Whether all rows are in slices, and arcs count once each.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.parts.iter().all(|part| part.long_rows == 0 && part.weights.is_empty())
     }
 
     /// Settings of a sweep on a device, the dangling vertices having this rank in all.

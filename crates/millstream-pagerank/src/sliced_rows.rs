@@ -72,7 +72,8 @@ impl<R: Real> SlicedRows<R> {
             *end += arcs;
             Some(*end)
         }));
-        let rows = Rows { transposed, originals: &originals, long_rows, offsets: &offsets };
+        let originals = &originals;
+        let rows = Rows { transposed, partition, originals, long_rows, offsets: &offsets };
         let source = |arc: usize| partition.to_new(transposed.targets()[arc]);
         let sources = rows.fill(NO_SOURCE, source);
         let weights = match transposed.weights().filter(|_| is_weighted) {
@@ -103,6 +104,7 @@ pub(crate) fn rows_of(item: usize, long_rows: usize, all: usize) -> Range<usize>
 /// The rows while their arcs are put in place.
 struct Rows<'a> {
     transposed: &'a CsrGraph,
+    partition: &'a Partition,
     originals: &'a [u32],
     long_rows: usize,
     offsets: &'a [u64],
@@ -136,9 +138,14 @@ impl Rows<'_> {
     fn fill_item<T>(&self, item: usize, slots: &mut [T], value: &impl Fn(usize) -> T) {
         let step = if item < self.long_rows { 1 } else { SLICE };
         let rows = rows_of(item, self.long_rows, self.originals.len());
+        let mut arcs: Vec<usize> = Vec::new();
         for (lane, &original) in self.originals[rows].iter().enumerate() {
+            arcs.clear();
+            arcs.extend(self.transposed.row(original));
+            // By new id: then threads side by side ask for what lies together.
+            arcs.sort_unstable_by_key(|&arc| self.partition.to_new(self.transposed.targets()[arc]));
             let slots = slots.iter_mut().skip(lane).step_by(step);
-            for (slot, arc) in slots.zip(self.transposed.row(original)) {
+            for (slot, &arc) in slots.zip(&arcs) {
                 *slot = value(arc);
             }
         }

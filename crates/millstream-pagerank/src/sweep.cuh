@@ -49,38 +49,67 @@ __device__ __forceinline__ u32 load_once(const u32* place) { return __ldcs(place
 __device__ __forceinline__ float load_once(const float* place) { return __ldcs(place); }
 __device__ __forceinline__ double load_once(const double* place) { return __ldcs(place); }
 
-// `loads`: arcs that a thread has in flight.
-template <class Real, u32 loads, bool has_long_rows>
+// Work that warps take one after the other, the longest first. The counter only grows:
+// in a sweep each warp takes one ticket more than there are for it.
+struct Tickets {
+    u64* counter;
+    // Of the sweeps before.
+    u64 taken;
+
+    // One warp.
+    __device__ __forceinline__ u64 take() const {
+        u64 ticket = 0;
+        // Relaxed: tickets order nothing.
+        if (lane() == 0) ticket = fetch_add_relaxed_gpu(counter, u64(1)) - taken;
+        return __shfl_sync(~0u, ticket, 0);
+    }
+};
+
+// `loads`: arcs that a thread has in flight. `is_plain`: there are no long rows, no
+// weights, and what comes from nowhere is the same for all; rows need no tickets then.
+template <class Real, u32 loads, bool is_plain>
 struct Sweep {
+    // Slices of a ticket.
+    static constexpr u32 slices = 4;
+
     const SweepGraph<Real>& graph;
     const SweepVertices<Real>& vertices;
     const SweepSettings& settings;
     // What the vertices of all devices give.
     const Real* given;
 
+    // Tickets that all warps take in a sweep.
+    __device__ u64 tickets_of_sweep() const { return tickets() + threads_in_grid() / 32; }
+
     // `give(item, row, share)` tells what a row gives from now on, in groups of threads
     // with the same item.
     template <class Give>
-    __device__ __forceinline__ SweepSums<Real> rows(const Give& give) const {
+    __device__ __forceinline__ SweepSums<Real> rows(const Tickets& tickets,
+                                                    const Give& give) const {
         SweepSums<Real> sums{0, 0};
-        u32 item = u32(thread_in_grid() / 32);
-        const u32 warps = u32(threads_in_grid() / 32);
-        if (has_long_rows) {
-            // First: they take longest.
-            rows_of_blocks(give, sums);
-            for (item += settings.block_rows; item < settings.long_rows; item += warps) {
-                const Real sum = sum_of_warp(sum_of_arcs(item, lane(), 32));
-                if (lane() == 0) settle(item, item, before(item), sum, give, sums);
-            }
+        if (is_plain) {
+            const u32 warps = u32(threads_in_grid() / 32);
+            // Not unrolled, so that registers do for many threads.
+#pragma unroll 1
+            for (u32 item = u32(thread_in_grid() / 32); item < items(); item += warps)
+                slice(item, give, sums);
+            return sums;
         }
-        const u32 items = u32(graph.offsets.len) - 1;
-        for (; item < items; item += warps) {
-            const u32 row = settings.long_rows + (item - settings.long_rows) * 32 + lane();
-            const bool exists = row < vertices.row_weights.len;
-            // On its way while the arcs are.
-            const Before known = exists ? before(row) : Before{0, 0};
-            const Real sum = sum_of_arcs(item, lane(), 32);
-            if (exists) settle(item, row, known, sum, give, sums);
+        rows_of_blocks(give, sums);
+        const u64 count = this->tickets();
+        const u32 long_rows = settings.long_rows - settings.block_rows;
+        for (u64 ticket = tickets.take(), next; ticket < count; ticket = next) {
+            // On its way during the work.
+            next = tickets.take();
+            if (ticket < long_rows) {
+                const u32 row = settings.block_rows + u32(ticket);
+                const Real sum = sum_of_warp(sum_of_arcs(row, lane(), 32));
+                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+                continue;
+            }
+            const u32 first = settings.long_rows + u32(ticket - long_rows) * slices;
+            for (u32 item = first; item < first + slices && item < items(); ++item)
+                slice(item, give, sums);
         }
         return sums;
     }
@@ -90,6 +119,25 @@ struct Sweep {
         Real share;
         Real row_weight;
     };
+
+    __device__ __forceinline__ u32 items() const { return u32(graph.offsets.len) - 1; }
+
+    // For rows of warps and for slices.
+    __device__ __forceinline__ u64 tickets() const {
+        return settings.long_rows - settings.block_rows +
+               (items() - settings.long_rows + slices - 1) / slices;
+    }
+
+    template <class Give>
+    __device__ __forceinline__ void slice(u32 item, const Give& give,
+                                          SweepSums<Real>& sums) const {
+        const u32 row = settings.long_rows + (item - settings.long_rows) * 32 + lane();
+        const bool exists = row < vertices.row_weights.len;
+        // On its way while the arcs are.
+        const Before known = exists ? before(row) : Before{0, 0};
+        const Real sum = sum_of_arcs(item, lane(), 32);
+        if (exists) settle(item, row, known, sum, give, sums);
+    }
 
     template <class Give>
     __device__ __forceinline__ void rows_of_blocks(const Give& give,
@@ -121,6 +169,7 @@ struct Sweep {
         const u32* source = &graph.sources[from + first];
         const u32* const last = &graph.sources[graph.offsets[item + 1]];
         Real sum = 0;
+#pragma unroll 1
         for (; source < last; source += loads * step) {
             u32 sources[loads];
 #pragma unroll
@@ -131,7 +180,7 @@ struct Sweep {
             Real shares[loads];
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
-            if (graph.weights.len != 0) {
+            if (!is_plain && graph.weights.len != 0) {
                 const Real* const weight = &graph.weights[source - graph.sources.items];
 #pragma unroll
                 for (u32 each = 0; each < loads; ++each) {
@@ -154,7 +203,7 @@ struct Sweep {
     __device__ __forceinline__ void settle(u32 item, u32 row, Before known, Real sum,
                                            const Give& give, SweepSums<Real>& sums) const {
         Real rank = Real(settings.damping) * sum + Real(settings.base);
-        if (vertices.teleport.len != 0) rank += vertices.teleport[row];
+        if (!is_plain && vertices.teleport.len != 0) rank += vertices.teleport[row];
         const bool dangles = known.row_weight == 0;
         const Real old = dangles ? known.share : known.share * known.row_weight;
         sums.change += rank < old ? old - rank : rank - old;
@@ -181,15 +230,15 @@ __device__ SweepSums<double> sum_of_block(const SweepSums<Real>& sums) {
     return of_warp(lane() < blockDim.x / 32 ? parts[lane()] : SweepSums<double>{0, 0});
 }
 
-// `totals` has three words of the device that are 0 between kernels; the two sums
+// `totals` has four words of the device that are 0 between kernels; the two sums
 // go to `report`, words of the host, as the bits of a double.
 template <class Real>
 __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                            Span<const Real> given, Span<Real> gives, Span<u64> totals,
                            Span<u64> report, const SweepSettings& settings) {
-    const Sweep<Real, 8, true> sweep{graph, vertices, settings, given.items};
+    const Sweep<Real, 8, false> sweep{graph, vertices, settings, given.items};
     const auto give = [&](u32, u32 row, Real share) { gives[row] = share; };
-    const SweepSums<double> sums = sum_of_block(sweep.rows(give));
+    const SweepSums<double> sums = sum_of_block(sweep.rows(Tickets{&totals[3], 0}, give));
     if (threadIdx.x != 0) return;
     atomicAdd(reinterpret_cast<double*>(&totals[0]), sums.change);
     atomicAdd(reinterpret_cast<double*>(&totals[1]), sums.dangling);
@@ -198,7 +247,7 @@ __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Re
     if (fetch_add_acq_rel_gpu(&totals[2], u64(1)) == gridDim.x - 1) {
         store_release_sys(&report[0], load_relaxed_gpu(&totals[0]));
         store_release_sys(&report[1], load_relaxed_gpu(&totals[1]));
-        for (u32 word = 0; word < 3; ++word) store_relaxed_gpu(&totals[word], u64(0));
+        for (u32 word = 0; word < 4; ++word) store_relaxed_gpu(&totals[word], u64(0));
     }
 }
 

@@ -45,7 +45,7 @@ unsafe impl Zeroable for Settings {}
 unsafe impl Pod for Settings {}
 
 /// Words of the sums on a device.
-pub(crate) const TOTALS: usize = 3;
+pub(crate) const TOTALS: usize = 4;
 /// Words of the sums on the host: the L1 norm of the change, and the rank of the
 /// vertices that no step leaves along an arc; both as bits of an f64.
 pub(crate) const REPORT: usize = 2;

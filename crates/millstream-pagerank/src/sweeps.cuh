@@ -55,8 +55,8 @@ struct SweepGang {
 // a sweep are at most 2.
 constexpr double fixed_one = double(1ull << 58);
 
-// Words of `GangBarrier` for leaders.
-enum SweepWord { change_before, dangling_before, dangling_now };
+// Words of `GangBarrier` for leaders; the last one is for all warps.
+enum SweepWord { change_before, dangling_before, dangling_now, next_ticket };
 
 // One thread of each device, after each sweep; whether it was the last.
 __device__ inline u32 judge(const GangBarrier& barrier, const Totals& totals,
@@ -78,15 +78,16 @@ __device__ inline u32 judge(const GangBarrier& barrier, const Totals& totals,
     return is_last;
 }
 
-template <class Real, u32 loads, bool has_long_rows>
+template <class Real, u32 loads, bool is_plain>
 __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                               const SweepGang<Real>& gang, GangBarrier& barrier,
                               const Span<u64>& report, const GangSweepSettings& settings) {
     SweepSettings now = settings.sweep;
     const u32 here = settings.here;
     for (u32 sweep = 0;; ++sweep) {
-        const Sweep<Real, loads, has_long_rows> rows{graph, vertices, now, gang.shares(sweep, here)};
+        const Sweep<Real, loads, is_plain> rows{graph, vertices, now, gang.shares(sweep, here)};
         Real* const own = gang.shares(sweep + 1, here);
+        const Tickets tickets{&barrier.leaders(next_ticket), sweep * rows.tickets_of_sweep()};
         const auto give = [&](u32 item, u32 row, Real share) {
             const u32 vertex = now.first_vertex + row;
             own[vertex] = share;
@@ -95,7 +96,7 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
                 gang.shares(sweep + 1, __ffs(askers) - 1)[vertex] = share;
             }
         };
-        const SweepSums<double> sums = sum_of_block(rows.rows(give));
+        const SweepSums<double> sums = sum_of_block(rows.rows(tickets, give));
         if (threadIdx.x == 0) {
             // Up: a change never looks like none.
             barrier.count(GangBarrier::first_count, u64(ceil(sums.change * fixed_one)));
@@ -111,22 +112,22 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
     }
 }
 
-#define MILLSTREAM_GANG_SWEEPS(entry, Real, threads, blocks, loads, has_long_rows)         \
+#define MILLSTREAM_GANG_SWEEPS(entry, Real, threads, blocks, loads, is_plain)              \
     extern "C" __global__ __launch_bounds__(threads, blocks) void entry(                   \
         const SweepGraph<Real> graph, const SweepVertices<Real> vertices,                  \
         const SweepGang<Real> gang, const SpanSet<u64> words, const Span<u32> host,        \
         const Span<u64> report, const GangSweepSettings settings) {                        \
         GangBarrier barrier(words, settings.here, settings.devices, host,                  \
                             settings.patience);                                            \
-        sweep_in_gang<Real, loads, has_long_rows>(graph, vertices, gang, barrier, report,  \
-                                                  settings);                               \
+        sweep_in_gang<Real, loads, is_plain>(graph, vertices, gang, barrier, report,       \
+                                             settings);                                    \
     }
 
 // Short rows want threads; long ones want arcs in flight.
-MILLSTREAM_GANG_SWEEPS(short_rows_f32, float, 256, 6, 4, false)
-MILLSTREAM_GANG_SWEEPS(short_rows_f64, double, 256, 4, 4, false)
-MILLSTREAM_GANG_SWEEPS(long_rows_f32, float, 512, 2, 8, true)
-MILLSTREAM_GANG_SWEEPS(long_rows_f64, double, 512, 2, 8, true)
+MILLSTREAM_GANG_SWEEPS(plain_f32, float, 1024, 2, 4, true)
+MILLSTREAM_GANG_SWEEPS(plain_f64, double, 512, 2, 4, true)
+MILLSTREAM_GANG_SWEEPS(general_f32, float, 512, 2, 8, false)
+MILLSTREAM_GANG_SWEEPS(general_f64, double, 512, 2, 8, false)
 
 static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
 
