@@ -100,8 +100,7 @@ impl<R: Real> PushGraph<R> {
             // Half for residuals, half for the dangling vertices.
             false => options.tolerance / (2.0 * vertices as f64),
         };
-        let top = residuals.iter().map(|residual| residual.abs()).fold(0.0, f64::max);
-        let settings = Settings { damping: options.damping, threshold, top };
+        let settings = Settings { damping: options.damping, threshold };
         let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings, ranks).await?;
         let program = Arc::new(Push::<R>::new(&self.graph));
@@ -115,7 +114,6 @@ impl<R: Real> PushGraph<R> {
             let initial: Vec<_> = large.map(|vertex| (program.owner_of(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
-            let worklist = worklist.delta(Some(1));
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();
