@@ -63,6 +63,11 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
     MILLSTREAM_COMPARE_EXCHANGE(order, scope, u32, b32, "r")                       \
     MILLSTREAM_COMPARE_EXCHANGE(order, scope, u64, b64, "l")
 
+// Orders what is before it and what is after it.
+__device__ __forceinline__ void fence_acq_rel_gpu() {
+    asm volatile("fence.acq_rel.gpu;" : : : "memory");
+}
+
 #define MILLSTREAM_SCOPE(scope)                                                    \
     MILLSTREAM_LOAD(relaxed, scope, u32, u32, "r")                                 \
     MILLSTREAM_LOAD(relaxed, scope, u64, u64, "l")                                 \

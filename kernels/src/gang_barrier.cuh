@@ -30,16 +30,16 @@ class GangBarrier {
     // Words of a device's memory that callers may use: two counters that
     // `Totals` has, and words for leaders.
     enum Counter { first_count, second_count };
-    static constexpr u32 leader_words = 4;
+    static constexpr u32 leader_words = 5;
 
     // Words of each device.
     static constexpr u32 most = SpanSet<u64>::most;
     enum Word {
         stop,
-        arrived,                      // Two, in turns.
-        verdict_word = arrived + 2,
+        arrived,
+        verdict_word,
         count_word,                   // Two.
-        leader_word = count_word + 2, // Four.
+        leader_word = count_word + 2, // `leader_words`.
         sent_word = leader_word + leader_words,
         received_word = sent_word + most,
         letters = received_word + most,
@@ -55,7 +55,7 @@ class GangBarrier {
     // twice; the first of `count`. One thread.
     __device__ u64 take_places(u32 count) const {
         // Relaxed: the barrier publishes what is put there.
-        return fetch_add_relaxed_gpu(&word(arrived + round % 2), u64(count)) & places_mask;
+        return fetch_add_relaxed_gpu(&word(arrived), u64(count)) & places_mask;
     }
 
     // One thread, before the block meets.
@@ -88,13 +88,14 @@ class GangBarrier {
         __syncthreads();
         if (threadIdx.x < 32) {
             u64 before = 0;
-            // Release: pairs with the last one's acquire.
             if (lane() == 0) {
-                before = fetch_add_acq_rel_gpu(&word(arrived + round % 2), one_block);
+                // Releases what the block did; relaxed, because the fence does that.
+                fence_acq_rel_gpu();
+                before = fetch_add_relaxed_gpu(&word(arrived), one_block);
             }
             before = __shfl_sync(~0u, before, 0);
-            __syncwarp();
-            const bool leads = before / one_block == gridDim.x - 1;
+            // Both wrap around alike.
+            const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
             const u64 word = leads ? lead(before & places_mask, decide) : wait();
             if (lane() == 0) decision = word;
         }
@@ -139,16 +140,20 @@ class GangBarrier {
     // One warp of the last block.
     template <class Decide>
     __device__ u64 lead(u64 places, const Decide& decide) const {
+        // Acquires what the other blocks have released, and releases it again with what
+        // follows.
+        fence_acq_rel_gpu();
+        __syncwarp();
         Totals totals{places, {0, 0}};
         if (devices > 1 && !exchange(totals)) return u64(stopped) << phase_shift;
         u64 word = 0;
         if (lane() == 0) {
-            // Nobody looks at the next round's word before the verdict.
-            store_relaxed_gpu(&this->word(arrived + (round + 1) % 2), places);
             const u32 phase = decide(totals);
             word = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
-            // Release: pairs with the acquire in `wait`.
-            store_release_gpu(&this->word(verdict_word), word);
+            // With the fence, or what was acquired from the others, a release: pairs with
+            // the acquire in `wait`.
+            if (devices > 1) fence_acq_rel_gpu();
+            store_relaxed_gpu(&this->word(verdict_word), word);
         }
         return word;
     }

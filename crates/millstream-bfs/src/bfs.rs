@@ -5,66 +5,49 @@ use std::time::Duration;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Columns, DistributedGraph, Outcome, Result, Settings, UNREACHED, WorklistOptions, run,
+    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, run,
 };
-use millstream_worklist::{Routing, Worker, WorklistStatistics};
+use millstream_worklist::WorklistStatistics;
 
+use crate::algorithm::{Algorithm, Properties};
+use crate::level_search::{self, Found, Isolated, LevelSearch};
 use crate::rule::Levels;
+use crate::{Error, Result};
 
 /// How a BFS runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BfsOptions {
-    /// How packets travel.
-    pub routing: Routing,
+    /// Which way to search.
+    pub algorithm: Algorithm,
+    /// How the worklist of an asynchronous search runs.
+    pub worklist: WorklistOptions,
     /// Last level to reach.
     pub depth_limit: u32,
-    /// Whether to find predecessors too; packets are twice as large then.
+    /// Whether to find predecessors too; the packets of an asynchronous search are
+    /// twice as large then.
     pub predecessors: bool,
-    /// Steps of the priority threshold \[G §4.4\]; `None` runs everything at once.
+    /// Asynchronous: steps of the priority threshold \[G §4.4\]; `None` runs
+    /// everything at once.
     pub delta: Option<u32>,
-    /// Whether halo copies keep back what is no improvement \[G §4.5\].
-    pub halo_filter: bool,
-    /// Bytes of a packet at most.
-    pub packet_bytes: usize,
-    /// Packet buffers of each link.
-    pub buffers: usize,
-    /// Entries of each queue; `None` for a device's share of the vertices.
-    pub queue_entries: Option<usize>,
-    /// Vertices that one kernel processes at most, if the host drives.
-    pub batch: u32,
-    /// Who drives the worklist.
-    pub worker: Worker,
+    /// Level by level: a level is bottom-up if the frontier, times this, is more than
+    /// the vertices that are not visited; 0 never goes bottom-up.
+    pub alpha: u32,
+    /// Level by level: and top-down again if the frontier, times this, is less.
+    pub beta: u32,
 }
 
 impl Default for BfsOptions {
     fn default() -> BfsOptions {
         BfsOptions {
-            routing: Routing::Auto,
+            algorithm: Algorithm::Auto,
+            worklist: WorklistOptions::default(),
             depth_limit: UNREACHED,
             predecessors: false,
             delta: Some(32),
-            halo_filter: true,
-            packet_bytes: 1 << 18,
-            buffers: 2,
-            queue_entries: None,
-            batch: 1 << 18,
-            worker: Worker::HostDriven,
+            alpha: 14,
+            beta: 24,
         }
-    }
-}
-
-impl BfsOptions {
-    fn worklist(&self) -> WorklistOptions {
-        let mut options = WorklistOptions::default();
-        options.routing = self.routing;
-        options.halo_filter = self.halo_filter;
-        options.packet_bytes = self.packet_bytes;
-        options.buffers = self.buffers;
-        options.queue_entries = self.queue_entries;
-        options.batch = self.batch;
-        options.worker = self.worker;
-        options
     }
 }
 
@@ -116,7 +99,21 @@ impl BfsResult {
 #[derive(Debug)]
 pub struct Bfs {
     graph: DistributedGraph,
+    incoming: Incoming,
+    isolated: Isolated,
+    properties: Properties,
     options: BfsOptions,
+}
+
+/// The arcs that enter vertices, which going bottom-up needs.
+#[derive(Debug)]
+enum Incoming {
+    /// Those that leave them: the graph is symmetric.
+    Same,
+    /// These.
+    Reversed(Box<DistributedGraph>),
+    /// Not on the devices.
+    None,
 }
 
 impl Bfs {
@@ -131,15 +128,39 @@ impl Bfs {
 
     /// Uploads a graph in the parts of `partition`, one for each device.
     ///
+    /// Of a directed graph that is not mesh-like, the arcs that enter vertices are
+    /// uploaded too, for bottom-up levels: 4 bytes an arc and 8 a vertex more.
+    ///
     /// # Errors
-    /// A partition that does not fit; no memory on a device.
+    /// A partition that does not fit; no memory on a device or the host.
     pub async fn with_partition(
         context: &Context,
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Bfs> {
+        let properties = Properties::of(graph);
+        let (mut incoming, mut isolated) = (Incoming::None, Isolated::none(graph.vertices()));
+        if level_search::is_possible(context) {
+            let original = |vertex| partition.to_original(vertex);
+            if graph.is_symmetric() {
+                let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
+                isolated = Isolated::new(graph.vertices(), is_isolated);
+                incoming = Incoming::Same;
+            } else if properties.is_shallow() {
+                let reversed = graph.transposed_structure()?;
+                let is_isolated = |vertex| {
+                    graph.degree(original(vertex)) + reversed.degree(original(vertex)) == 0
+                };
+                isolated = Isolated::new(graph.vertices(), is_isolated);
+                let parts = partition.clone();
+                let columns = Columns::Structure;
+                let reversed = DistributedGraph::new(context, &reversed, parts, columns).await?;
+                incoming = Incoming::Reversed(Box::new(reversed));
+            }
+        }
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
-        Ok(Bfs { graph, options: BfsOptions::default() })
+        let options = BfsOptions::default();
+        Ok(Bfs { graph, incoming, isolated, properties, options })
     }
 
     /// Sets how later runs go.
@@ -153,24 +174,69 @@ impl Bfs {
         self.graph.vertices()
     }
 
+    /// The algorithm that runs: never [`Algorithm::Auto`].
+    pub fn algorithm(&self) -> Algorithm {
+        let context = self.graph.context();
+        let is_possible = level_search::is_possible(context);
+        match self.options.algorithm {
+            Algorithm::Auto => self.properties.choose(context.devices().len(), is_possible),
+            algorithm => algorithm,
+        }
+    }
+
     /// Searches from `sources`, all at level 0. Runs on one context do not
     /// disturb each other.
     ///
     /// # Errors
-    /// A source that is not a vertex; the first cause of any failure below.
+    /// A source that is not a vertex; devices that cannot go level by level, if that is
+    /// asked for; the first cause of any failure below.
     ///
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self, sources: &[u32]) -> Result<BfsResult> {
-        let BfsOptions { depth_limit, halo_filter, delta, .. } = self.options;
-        let limit = depth_limit;
-        let settings = Settings { limit, halo_filter: halo_filter.into(), priority_scale: 1.0 };
-        let worklist = self.options.worklist();
+        match self.algorithm() {
+            Algorithm::LevelSynchronous => self.run_by_levels(sources).await,
+            _ => self.run_asynchronously(sources).await,
+        }
+    }
+
+    async fn run_asynchronously(&self, sources: &[u32]) -> Result<BfsResult> {
+        let BfsOptions { depth_limit, worklist, delta, .. } = self.options;
+        let (limit, halo_filter) = (depth_limit, worklist.halo_filter.into());
+        let settings = Settings { limit, halo_filter, priority_scale: 1.0 };
         let outcome = match self.options.predecessors {
             false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
             true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
         };
         let Outcome { keys, predecessors, statistics, run_time, gather_time, .. } = outcome;
         Ok(BfsResult { levels: keys, predecessors, statistics, run_time, gather_time })
+    }
+
+    async fn run_by_levels(&self, sources: &[u32]) -> Result<BfsResult> {
+        if !level_search::is_possible(self.graph.context()) {
+            return Err(Error::NotLevelSynchronous);
+        }
+        let BfsOptions { depth_limit, predecessors, alpha, beta, .. } = self.options;
+        let search = LevelSearch {
+            graph: &self.graph,
+            incoming: match &self.incoming {
+                Incoming::Same => Some(&self.graph),
+                Incoming::Reversed(reversed) => Some(reversed),
+                Incoming::None => None,
+            },
+            isolated: &self.isolated,
+            depth_limit,
+            predecessors,
+            alpha,
+            beta,
+        };
+        let partition = self.graph.partition();
+        let found = search.run(&self.graph.sources(sources)?).await?;
+        let Found { levels, predecessors, statistics, run_time, gather_time } = found;
+        let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
+        let predecessors = predecessors
+            .map(|predecessors| partition.restore(predecessors.into_iter().map(original).collect()));
+        let levels = partition.restore(levels);
+        Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
     }
 }

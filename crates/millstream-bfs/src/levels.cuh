@@ -14,6 +14,8 @@
 #define LEVELS_BLOCKS 1
 #define LEVELS_ALONE 16
 #define LEVELS_AT_ONCE 4
+#define LEVELS_PIECE 128
+#define LEVELS_WIDTH 2
 #endif
 
 namespace millstream {
@@ -56,10 +58,18 @@ struct LevelSettings {
 };
 static_assert(sizeof(LevelSettings) == 104, "as Rust writes it");
 
-// Words of a report: found, levels, whether it was stopped, words published, items
-// received; then the items sent to each device.
-enum LevelReport { report_found, report_levels, report_stopped, report_words, report_received,
-                   report_sent };
+// Words of a report: vertices found, last level, whether it was stopped, words
+// published, items received and those of them that were news; then the items sent to
+// each device.
+enum LevelReport {
+    report_found,
+    report_levels,
+    report_stopped,
+    report_words,
+    report_received,
+    report_kept,
+    report_sent
+};
 
 class LevelSearch {
     // A row, or a piece of one, in the log.
@@ -68,8 +78,8 @@ class LevelSearch {
         u32 vertex;
         u32 arcs;
     };
-    static constexpr u32 piece = 128;
-    static constexpr u32 stage_rows = 1024;
+    static constexpr u32 piece = LEVELS_PIECE;
+    static constexpr u32 stage_rows = 256;
 
    public:
     static constexpr u32 block_threads = LEVELS_THREADS;
@@ -85,6 +95,7 @@ class LevelSearch {
         u32 sent;    // Items for other devices.
         u32 seen[SpanSet<u64>::most];  // Items taken from others.
         u64 place;
+        bool is_ample;  // Whether so much is found that the next level is bottom-up.
     };
 
     __device__ LevelSearch(const LevelRows& out, const LevelRows& in, const LevelValues& values,
@@ -96,10 +107,14 @@ class LevelSearch {
           barrier(words, settings.device, settings.devices, reports.host, settings.patience),
           first(settings.boundaries[settings.device]),
           end(settings.boundaries[settings.device + 1]),
-          words((settings.vertices + 31) / 32) {}
+          words((settings.vertices + 31) / 32),
+          ample(settings.alpha > 0 ? settings.connected / settings.alpha : ~0u) {}
 
     __device__ void run() {
-        if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
+        if (threadIdx.x == 0) {
+            block.staged = block.found = block.stored = block.sent = 0;
+            block.is_ample = false;
+        }
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         __syncthreads();
         take(lists.sources.items, 0, lists.sources.len);
@@ -156,7 +171,7 @@ class LevelSearch {
     // What the devices do until they meet again.
     enum Phase : u32 { seed, expand, absorb, publish, sweep, gather, finished };
     // Words that leaders keep: totals of the last frontier.
-    enum Kept { kept_places, kept_visited, kept_sent, published };
+    enum Kept { kept_places, kept_visited, kept_sent, published, kept_items };
     static constexpr GangBarrier::Counter visited_count = GangBarrier::first_count;
     static constexpr GangBarrier::Counter sent_count = GangBarrier::second_count;
 
@@ -179,6 +194,7 @@ class LevelSearch {
     const u32 first;
     const u32 end;
     const u32 words;
+    const u32 ample;  // More rows than this are never expanded.
     u32 level = 0;
     u32 copy = 0;
     u64 mark = 0;
@@ -207,7 +223,7 @@ class LevelSearch {
         // So few that it does not matter how many are left.
         if (rows * settings.alpha * 64 < settings.connected) return expand;
         const u64 now = alone ? barrier.counted(visited_count) : visited;
-        if (rows * settings.alpha < settings.connected - now) return expand;
+        if (rows * settings.alpha <= settings.connected - now) return expand;
         keep(kept_visited, now);
         return alone ? sweep : publish;
     }
@@ -231,7 +247,10 @@ class LevelSearch {
             if (block.stored > 0) fetch_add_relaxed_gpu(&barrier.leaders(published), u64(block.stored));
         }
         __syncthreads();
-        if (threadIdx.x == 0) block.staged = block.found = block.sent = block.stored = 0;
+        if (threadIdx.x == 0) {
+            block.staged = block.found = block.sent = block.stored = 0;
+            block.is_ample = false;
+        }
         for (u32 row = threadIdx.x; row < rows; row += blockDim.x)
             put(block.place + row, block.stage[row]);
     }
@@ -240,44 +259,43 @@ class LevelSearch {
         reinterpret_cast<Row*>(lists.log.items)[place] = row;
     }
 
-    // A warp: rows of found vertices into the log; of lanes without one, `arcs` is 0.
+    // Other warps may be about to say so.
+    __device__ bool is_ample() const { return *const_cast<volatile bool*>(&block.is_ample); }
+
+    // A warp: rows of found vertices into the log, in pieces; of lanes without one,
+    // `arcs` is 0.
     __device__ void push(const Row& row) {
-        const bool is_short = row.arcs > 0 && row.arcs <= piece;
-        const u32 mine = __ballot_sync(~0u, is_short);
-        if (mine != 0) {
-            u32 base = 0;
-            if (lane() == 0) base = atomicAdd(&block.staged, __popc(mine));
-            const u32 at = __shfl_sync(~0u, base, 0) + __popc(mine & ((1u << lane()) - 1));
-            if (is_short && at < stage_rows) block.stage[at] = row;
-            push_past(is_short && at >= stage_rows, row);
+        const u32 last = prefix_sum((row.arcs + piece - 1) / piece);
+        const u32 pieces = __shfl_sync(~0u, last, 31);
+        if (pieces == 0) return;
+        u32 staged = 0;
+        u64 place = 0;
+        if (lane() == 0) {
+            staged = atomicAdd(&block.staged, pieces);
+            // Whatever the block has no room for goes straight there.
+            const u32 room = staged < stage_rows ? stage_rows - staged : 0;
+            if (pieces > room) {
+                place = barrier.take_places(pieces - room) - room;
+                if (place + pieces - mark > ample) block.is_ample = true;
+            }
         }
-        for (u32 left = __ballot_sync(~0u, row.arcs > piece); left != 0; left &= left - 1) {
-            push_pieces(row, __ffs(left) - 1);
-        }
-    }
-
-    // A warp: rows for which the block has no room.
-    __device__ void push_past(bool is_row, const Row& row) const {
-        const u32 mine = __ballot_sync(~0u, is_row);
-        if (mine == 0) return;
-        u64 base = 0;
-        if (lane() == 0) base = barrier.take_places(__popc(mine));
-        base = __shfl_sync(~0u, base, 0);
-        if (is_row) put(base + __popc(mine & ((1u << lane()) - 1)), row);
-    }
-
-    // A warp: the long row of one lane.
-    __device__ void push_pieces(const Row& row, u32 whose) const {
-        const u64 begin = __shfl_sync(~0u, row.begin, whose);
-        const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
-        const u32 arcs = __shfl_sync(~0u, row.arcs, whose);
-        const u32 pieces = (arcs + piece - 1) / piece;
-        u64 base = 0;
-        if (lane() == 0) base = barrier.take_places(pieces);
-        base = __shfl_sync(~0u, base, 0);
-        for (u32 at = lane(); at < pieces; at += 32) {
-            const u32 left = arcs - at * piece;
-            put(base + at, Row{begin + u64(at) * piece, vertex, left < piece ? left : piece});
+        staged = __shfl_sync(~0u, staged, 0);
+        place = __shfl_sync(~0u, place, 0);
+        for (u32 base = 0; base < pieces; base += 32) {
+            const u32 at = base + lane();
+            const u32 whose = owner_of(last, at);
+            const u32 arcs = __shfl_sync(~0u, row.arcs, whose);
+            const u32 before = __shfl_sync(~0u, last, whose) - (arcs + piece - 1) / piece;
+            const u32 skipped = (at - before) * piece;
+            const u64 begin = __shfl_sync(~0u, row.begin, whose) + skipped;
+            const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
+            if (at >= pieces) continue;
+            const Row its{begin, vertex, arcs - skipped < piece ? arcs - skipped : piece};
+            if (staged + at < stage_rows) {
+                block.stage[staged + at] = its;
+            } else {
+                put(place + at, its);
+            }
         }
     }
 
@@ -329,7 +347,7 @@ class LevelSearch {
                 const u32 vertex = u32(item);
                 is_found = claim(vertex);
                 if (is_found) {
-                    row = row_of(vertex);
+                    if (!is_ample()) row = row_of(vertex);
                     reach(vertex, u32(item >> 32));
                 }
             }
@@ -347,6 +365,9 @@ class LevelSearch {
             __syncthreads();
             if (threadIdx.x == 0) block.seen[other] = there;
         }
+        __syncthreads();
+        if (threadIdx.x == 0 && block.found > 0)
+            fetch_add_relaxed_gpu(&barrier.leaders(kept_items), u64(block.found));
     }
 
     // Top-down, all blocks: each warp takes some rows of the log.
@@ -363,48 +384,69 @@ class LevelSearch {
         }
     }
 
-    // A warp: the arcs of its lanes' rows.
+    // A warp: the arcs of its lanes' rows, some for each lane at once.
     template <bool is_thin>
     __device__ void visit_rows(const Row& row) {
+        constexpr u32 width = is_thin ? 1 : LEVELS_WIDTH;
         const u32 last = prefix_sum(row.arcs);
         const u32 total = __shfl_sync(~0u, last, 31);
-        for (u32 base = 0; base < total; base += 32) {
-            const u32 at = base + lane();
-            const u32 whose = owner_of(last, at);
-            const u32 before = __shfl_sync(~0u, last - row.arcs, whose);
-            const u64 begin = __shfl_sync(~0u, row.begin, whose);
-            const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
-            const bool is_arc = at < total;
-            const u32 target = is_arc ? out.targets[begin + (at - before)] : 0;
-            visit<is_thin>(is_arc, vertex, target);
+        for (u32 base = 0; base < total; base += 32 * width) {
+            u32 vertices[width];
+            u32 targets[width];
+            bool is_new[width];
+#pragma unroll
+            for (u32 each = 0; each < width; ++each) {
+                const u32 at = base + each * 32 + lane();
+                const u32 whose = owner_of(last, at);
+                const u32 before = __shfl_sync(~0u, last - row.arcs, whose);
+                const u64 begin = __shfl_sync(~0u, row.begin, whose);
+                vertices[each] = __shfl_sync(~0u, row.vertex, whose);
+                is_new[each] = at < total;
+                targets[each] = is_new[each] ? out.targets[begin + (at - before)] : first;
+            }
+            visit<is_thin>(vertices, targets, is_new);
         }
     }
 
-    // A warp: an arc of each lane.
-    template <bool is_thin>
-    __device__ void visit(bool is_arc, u32 vertex, u32 target) {
-        const bool is_own = owns(target);
-        Row row{0, 0, 0};
-        bool is_new = is_arc;
-        if (is_thin) {
-            // Before it is known whether it is needed: two accesses at once.
-            if (is_arc && is_own) row = row_of(target);
-        } else if (is_arc) {
-            is_new = !(load_relaxed_gpu(bits(settings.device, copy) + target / 32) >>
-                           target % 32 & 1);
+    // A warp: arcs of each lane.
+    template <bool is_thin, u32 width>
+    __device__ void visit(const u32 (&vertices)[width], const u32 (&targets)[width],
+                          bool (&is_new)[width]) {
+        Row rows[width];
+        const u32* const seen = bits(settings.device, copy);
+#pragma unroll
+        for (u32 each = 0; each < width; ++each) {
+            rows[each] = Row{0, 0, 0};
+            if (is_thin) {
+                // Before it is known whether it is needed: two accesses at once.
+                if (is_new[each] && owns(targets[each])) rows[each] = row_of(targets[each]);
+            } else {
+                // A bit that is not seen yet costs a claim.
+                is_new[each] &= !(seen[targets[each] / 32] >> targets[each] % 32 & 1);
+            }
         }
-        if (is_new) is_new = claim(target);
-        const bool is_found = is_new && is_own;
-        if (is_found) {
-            if (!is_thin) row = row_of(target);
-            if (is_thin) prefetch(&out.targets[row.begin]);
-            reach(target, vertex);
-        } else {
-            row.arcs = 0;
+#pragma unroll
+        for (u32 each = 0; each < width; ++each)
+            if (is_new[each]) is_new[each] = claim(targets[each]);
+#pragma unroll
+        for (u32 each = 0; each < width; ++each) {
+            const u32 target = targets[each];
+            const bool is_found = is_new[each] && owns(target);
+            if (is_found) {
+                if (!is_thin && !is_ample()) rows[each] = row_of(target);
+                if (is_thin) prefetch(&out.targets[rows[each].begin]);
+                reach(target, vertices[each]);
+            } else {
+                rows[each].arcs = 0;
+            }
         }
-        count_found(is_found);
-        push(row);
-        if (settings.devices > 1) send(is_new && !is_own, vertex, target);
+#pragma unroll
+        for (u32 each = 0; each < width; ++each) {
+            const bool is_own = owns(targets[each]);
+            count_found(is_new[each] && is_own);
+            push(rows[each]);
+            if (settings.devices > 1) send(is_new[each] && !is_own, vertices[each], targets[each]);
+        }
     }
 
     __device__ static void prefetch(const void* address) {
@@ -536,10 +578,13 @@ class LevelSearch {
         for (; arc < alone && from == unreached; arc += at_once) {
             u32 sources[at_once];
             bool hits[at_once];
+#pragma unroll
             for (u32 each = 0; each < at_once; ++each)
                 sources[each] = in.targets[arc + each < last ? arc + each : last - 1];
+#pragma unroll
             for (u32 each = 0; each < at_once; ++each)
                 hits[each] = now[sources[each] / 32] >> sources[each] % 32 & 1;
+#pragma unroll
             for (u32 each = 0; each < at_once; ++each)
                 if (hits[each]) from = sources[each];
         }
@@ -632,16 +677,17 @@ class LevelSearch {
                               load_relaxed_gpu(&barrier.sent_to(other)));
         }
         store_relaxed_sys(&report[report_received], received);
+        store_relaxed_sys(&report[report_kept], load_relaxed_gpu(&barrier.leaders(kept_items)));
     }
 };
 
 }  // namespace millstream
 
 extern "C" __global__ __launch_bounds__(LEVELS_THREADS, LEVELS_BLOCKS) void levels(
-    millstream::LevelRows out, millstream::LevelRows in, millstream::LevelValues values,
-    millstream::LevelLists lists, millstream::LevelExchange exchange,
-    millstream::SpanSet<millstream::u64> words, millstream::LevelReports reports,
-    millstream::LevelSettings settings) {
+    const __grid_constant__ millstream::LevelRows out, const __grid_constant__ millstream::LevelRows in, const __grid_constant__ millstream::LevelValues values,
+    const __grid_constant__ millstream::LevelLists lists, const __grid_constant__ millstream::LevelExchange exchange,
+    const __grid_constant__ millstream::SpanSet<millstream::u64> words, const __grid_constant__ millstream::LevelReports reports,
+    const __grid_constant__ millstream::LevelSettings settings) {
     __shared__ millstream::LevelSearch::Block block;
     millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block).run();
 }

@@ -2,9 +2,16 @@
 //! (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): levels and
 //! predecessors, from several sources, on one device or many.
 
+mod algorithm;
 mod bfs;
+mod error;
+mod level_search;
+mod level_twin;
+mod phase;
 mod rule;
 
+pub use algorithm::Algorithm;
 pub use bfs::{Bfs, BfsOptions, BfsResult};
-pub use millstream_traversal::{Error, Result, UNREACHED};
+pub use error::{Error, Result};
+pub use millstream_traversal::UNREACHED;
 pub use rule::cuda_sources;

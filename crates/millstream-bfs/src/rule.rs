@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::level_search::cuda_source;
 use millstream_device::{CudaSource, DeviceBuffer};
 use millstream_traversal::{Part, Relaxation, Rule, Settings, Value};
 use millstream_worklist::{CudaProgram, Program};
@@ -44,5 +45,5 @@ pub fn cuda_sources() -> Vec<CudaSource> {
             [cuda.kernel::<Relaxation<Levels, V>>("process"), cuda.fused::<Relaxation<Levels, V>>()]
         })
     }
-    sources::<u32>().chain(sources::<u64>()).collect()
+    sources::<u32>().chain(sources::<u64>()).chain([cuda_source()]).collect()
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use millstream::bfs::{Bfs, BfsOptions, BfsResult, UNREACHED};
+use clap::{Args, ValueEnum};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, UNREACHED};
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
-use crate::options::{Packets, Spread};
+use crate::options::{Spread, Worklist};
 use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, arcs_reached};
@@ -23,9 +23,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     spread: Spread,
     #[command(flatten)]
-    packets: Packets,
+    worklist: Worklist,
     #[command(flatten)]
     answer: Answer,
+    /// Which way to search.
+    #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
+    algorithm: AlgorithmOption,
     /// A vertex, several (1,2,3), max-degree or center.
     #[arg(long, default_value = "max-degree")]
     source: String,
@@ -38,6 +41,16 @@ pub(crate) struct Arguments {
     /// Writes the predecessor of each vertex; .npy by extension.
     #[arg(long)]
     predecessors: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AlgorithmOption {
+    /// Level by level, except on mesh-like graphs spread over several devices.
+    Auto,
+    /// On the distributed worklist, in no order.
+    Asynchronous,
+    /// Level by level, top-down or bottom-up.
+    LevelSynchronous,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,12 +109,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
 
 fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     let mut options = BfsOptions::default();
-    options.routing = arguments.spread.routing();
+    options.algorithm = match arguments.algorithm {
+        AlgorithmOption::Auto => Algorithm::Auto,
+        AlgorithmOption::Asynchronous => Algorithm::Asynchronous,
+        AlgorithmOption::LevelSynchronous => Algorithm::LevelSynchronous,
+    };
+    options.worklist = arguments.worklist.options();
     options.depth_limit = arguments.depth_limit.unwrap_or(UNREACHED);
     options.predecessors = arguments.predecessors.is_some();
-    options.packet_bytes = arguments.packets.packet_bytes;
-    options.buffers = arguments.packets.buffers;
-    options.worker = arguments.packets.worker();
     options.delta = match arguments.delta.as_str() {
         "auto" => BfsOptions::default().delta,
         delta => match delta.parse() {

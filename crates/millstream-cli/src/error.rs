@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use millstream::bfs::Error as BfsError;
 use millstream::cc::Error as CcError;
 use millstream::flow::Error as FlowError;
 use millstream::graph::write::WriteError;
@@ -35,7 +36,7 @@ pub(crate) enum Error {
     Flow(#[from] FlowError),
     /// The search failed.
     #[error(transparent)]
-    Bfs(#[from] TraversalError),
+    Bfs(#[from] BfsError),
     /// The search for shortest paths failed.
     #[error(transparent)]
     Sssp(#[from] SsspError),
@@ -74,11 +75,12 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Input(_) | Error::Generate(_) | Error::Usage(_) => 2,
-            Error::Bfs(error)
+            Error::Bfs(BfsError::Traversal(error))
             | Error::Sssp(SsspError::Traversal(error))
             | Error::Rank(RankError::Traversal(error))
             | Error::Cc(CcError::Traversal(error)) => traversal_code(error),
-            Error::Rank(RankError::Graph(_)) => 1,
+            Error::Bfs(BfsError::Graph(_)) | Error::Rank(RankError::Graph(_)) => 1,
+            Error::Bfs(_) => 2,
             Error::Rank(_) | Error::Cc(_) => 2,
             Error::Sssp(SsspError::Overflow { .. }) => 1,
             Error::Sssp(_) => 2,
@@ -120,7 +122,8 @@ mod tests {
             (Error::Flow(FlowError::Cancelled), 1),
             (Error::Output { path: file(), source: std::io::ErrorKind::NotFound.into() }, 1),
             (Error::Flow(small.clone()), 2),
-            (Error::Bfs(WorklistError::Flow(small).into()), 2),
+            (BfsError::from(TraversalError::from(WorklistError::Flow(small))).into(), 2),
+            (BfsError::NotLevelSynchronous.into(), 2),
             (SsspError::NoWeights.into(), 2),
             (SsspError::Overflow { vertex: 3 }.into(), 1),
             (Error::Usage("no such option".into()), 2),

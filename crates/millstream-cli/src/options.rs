@@ -19,20 +19,20 @@ pub(crate) struct Spread {
     /// edges for all others unless given.
     #[arg(long, value_enum)]
     partitioner: Option<Partitioner>,
+}
+
+/// How a worklist runs.
+#[derive(Debug, Args)]
+pub(crate) struct Worklist {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
-}
-
-/// How items travel.
-#[derive(Debug, Args)]
-pub(crate) struct Packets {
     /// Bytes of a packet at most.
     #[arg(long, default_value_t = 1 << 18)]
-    pub(crate) packet_bytes: usize,
+    packet_bytes: usize,
     /// Packet buffers of each link.
     #[arg(long, default_value_t = 2)]
-    pub(crate) buffers: usize,
+    buffers: usize,
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Host)]
     worker: WorkerOption,
@@ -46,18 +46,21 @@ enum WorkerOption {
     Fused,
 }
 
-impl Packets {
-    pub(crate) fn set(&self, options: &mut WorklistOptions) {
+impl Worklist {
+    pub(crate) fn options(&self) -> WorklistOptions {
+        let mut options = WorklistOptions::default();
+        options.routing = match self.routing {
+            RoutingOption::Ring => Routing::Ring,
+            RoutingOption::Direct => Routing::Direct,
+            RoutingOption::Auto => Routing::Auto,
+        };
         options.packet_bytes = self.packet_bytes;
         options.buffers = self.buffers;
-        options.worker = self.worker();
-    }
-
-    pub(crate) fn worker(&self) -> Worker {
-        match self.worker {
+        options.worker = match self.worker {
             WorkerOption::Host => Worker::HostDriven,
             WorkerOption::Fused => Worker::Fused,
-        }
+        };
+        options
     }
 }
 
@@ -116,13 +119,5 @@ impl Spread {
         parts: usize,
     ) -> Option<Result<Partition, Error>> {
         self.partitioner.map(|partitioner| partitioner.divide(graph, parts))
-    }
-
-    pub(crate) fn routing(&self) -> Routing {
-        match self.routing {
-            RoutingOption::Ring => Routing::Ring,
-            RoutingOption::Direct => Routing::Direct,
-            RoutingOption::Auto => Routing::Auto,
-        }
     }
 }

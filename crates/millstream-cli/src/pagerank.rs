@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, vertices};
 use crate::interrupt::run_interruptibly;
-use crate::options::{Packets, Spread};
+use crate::options::{Spread, Worklist};
 use crate::output::{answer, check_writable, devices, links, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common};
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     spread: Spread,
     #[command(flatten)]
-    packets: Packets,
+    worklist: Worklist,
     #[command(flatten)]
     answer: Answer,
     /// Full sweeps that pull, or residuals pushed on the worklist.
@@ -134,8 +134,7 @@ fn options(arguments: &Arguments, graph: &CsrGraph) -> Result<PageRankOptions, E
         Some(PrecisionOption::F32) => Precision::F32,
         Some(PrecisionOption::F64) => Precision::F64,
     };
-    arguments.packets.set(&mut options.worklist);
-    options.worklist.routing = arguments.spread.routing();
+    options.worklist = arguments.worklist.options();
     options.damping = arguments.damping;
     options.tolerance = arguments.tolerance;
     options.max_iterations = arguments.max_iterations;

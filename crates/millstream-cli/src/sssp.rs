@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
-use crate::options::{Packets, Spread};
+use crate::options::{Spread, Worklist};
 use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, arcs_reached};
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     spread: Spread,
     #[command(flatten)]
-    packets: Packets,
+    worklist: Worklist,
     #[command(flatten)]
     answer: Answer,
     /// A vertex, several (1,2,3), max-degree or center.
@@ -143,8 +143,7 @@ fn weighted(arguments: &Arguments, graph: CsrGraph) -> Result<CsrGraph, Error> {
 
 fn options(arguments: &Arguments) -> SsspOptions {
     let mut options = SsspOptions::default();
-    arguments.packets.set(&mut options.worklist);
-    options.worklist.routing = arguments.spread.routing();
+    options.worklist = arguments.worklist.options();
     options.cutoff = arguments.cutoff;
     options.predecessors = arguments.predecessors.is_some();
     options.delta = arguments.delta;

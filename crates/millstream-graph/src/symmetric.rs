@@ -1,4 +1,6 @@
-//! Symmetric graphs from edges that can be listed twice.
+//! Symmetric graphs from edges that can be listed twice, and whether a graph is one.
+
+use rayon::prelude::*;
 
 use crate::build::{ArcSource, Duplicates, from_arcs};
 use crate::{CsrGraph, GraphError};
@@ -75,4 +77,34 @@ mod tests {
         assert_eq!(graph.targets(), [1, 3, 0, 3, 0, 1]);
         assert_eq!(symmetric_graph(0, &Listed(vec![])).unwrap().arcs(), 0);
     }
+}
+
+impl CsrGraph {
+    /// Whether every arc comes with its reverse, as often. Compares fingerprints of the
+    /// arcs and of their reverses, in one pass: with a probability of 2^-64 a graph
+    /// that is not symmetric passes.
+    ///
+    /// ```
+    /// use millstream_graph::CsrGraph;
+    ///
+    /// assert!(CsrGraph::from_edges(3, &[(0, 1), (1, 0), (2, 2)])?.is_symmetric());
+    /// assert!(!CsrGraph::from_edges(3, &[(0, 1), (1, 0), (1, 2)])?.is_symmetric());
+    /// # Ok::<(), millstream_graph::GraphError>(())
+    /// ```
+    pub fn is_symmetric(&self) -> bool {
+        let difference = |vertex: u32| {
+            let row = self.neighbors(vertex).iter();
+            row.map(|&target| fingerprint(vertex, target).wrapping_sub(fingerprint(target, vertex)))
+                .fold(0, u64::wrapping_add)
+        };
+        (0..self.vertices()).into_par_iter().map(difference).reduce(|| 0, u64::wrapping_add) == 0
+    }
+}
+
+/// Mixes an arc's ends (the finalizer of SplitMix64).
+fn fingerprint(source: u32, target: u32) -> u64 {
+    let mut bits = (u64::from(source) << 32 | u64::from(target)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
 }

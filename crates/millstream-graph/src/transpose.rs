@@ -26,7 +26,10 @@ impl CsrGraph {
     }
 
     /// As [`transposed`](CsrGraph::transposed), without weights.
-    pub(crate) fn transposed_structure(&self) -> Result<CsrGraph, GraphError> {
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn transposed_structure(&self) -> Result<CsrGraph, GraphError> {
         reversed(self, &vec![(); self.targets().len()])
     }
 }

@@ -1,15 +1,16 @@
 //! BFS against the sequential reference, on awkward graphs, device counts,
 //! routings, tiny queues and packets, on threads and simulated.
 
-use millstream::bfs::{Bfs, BfsOptions, BfsResult, Error};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, Error};
 use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::{CsrGraph, Partition, partition, reference, validate};
+use millstream::traversal;
 use millstream::worklist::{DeviceStatistics, Routing};
 
 use crate::awkward::graphs;
 
-fn check(name: &str, graph: &CsrGraph, sources: &[u32], options: &BfsOptions, result: &BfsResult) {
+pub(crate) fn check(name: &str, graph: &CsrGraph, sources: &[u32], options: &BfsOptions, result: &BfsResult) {
     let expected = reference::bfs_levels(graph, sources, options.depth_limit);
     assert_eq!(result.levels, expected, "{name}, {options:?}");
     if let Some(predecessors) = &result.predecessors {
@@ -22,11 +23,11 @@ fn check(name: &str, graph: &CsrGraph, sources: &[u32], options: &BfsOptions, re
         assert_eq!(device.received, device.kept + device.passed + device.dropped, "{name}");
     }
     for link in &result.statistics.links {
-        assert!(link.largest_packet_bytes <= options.packet_bytes as u64, "{name}");
+        assert!(link.largest_packet_bytes <= options.worklist.packet_bytes as u64, "{name}");
     }
 }
 
-fn run(
+pub(crate) fn run(
     context: &Context,
     graph: &CsrGraph,
     parts: Partition,
@@ -40,11 +41,17 @@ fn run(
     context.block_on(search).unwrap().unwrap()
 }
 
-fn tiny() -> BfsOptions {
+pub(crate) fn asynchronous() -> BfsOptions {
     let mut options = BfsOptions::default();
-    options.packet_bytes = 32;
-    options.queue_entries = Some(4);
-    options.batch = 5;
+    options.algorithm = Algorithm::Asynchronous;
+    options
+}
+
+fn tiny() -> BfsOptions {
+    let mut options = asynchronous();
+    options.worklist.packet_bytes = 32;
+    options.worklist.queue_entries = Some(4);
+    options.worklist.batch = 5;
     options
 }
 
@@ -54,9 +61,9 @@ fn every_graph_routing_and_device_count_agrees_with_the_reference() {
         for devices in [1, 2, 3, 4, 8] {
             let parts = partition::contiguous_blocks(&graph, devices);
             for (round, routing) in [Routing::Ring, Routing::Direct].into_iter().enumerate() {
-                for options in [BfsOptions::default(), tiny()] {
+                for options in [asynchronous(), tiny()] {
                     let mut options = options;
-                    options.routing = routing;
+                    options.worklist.routing = routing;
                     options.predecessors = devices % 2 == 1;
                     let builder = || Context::builder().devices(Devices::host(devices));
                     let injection = Injection { reorder: true, ..Injection::default() };
@@ -76,12 +83,14 @@ fn every_graph_routing_and_device_count_agrees_with_the_reference() {
 fn several_sources_and_a_depth_limit() {
     let (name, graph) = graphs().swap_remove(7);
     let context = Context::builder().devices(Devices::host(4)).build().unwrap();
-    for depth_limit in [0, 1, 2, 5] {
-        let mut options = BfsOptions::default();
-        options.depth_limit = depth_limit;
-        let parts = partition::edge_balanced_blocks(&graph, 4);
-        let result = run(&context, &graph, parts, options, &[3, 250, 3]);
-        check(name, &graph, &[3, 250], &options, &result);
+    for algorithm in [Algorithm::Asynchronous, Algorithm::LevelSynchronous] {
+        for depth_limit in [0, 1, 2, 5] {
+            let mut options = BfsOptions::default();
+            (options.algorithm, options.depth_limit) = (algorithm, depth_limit);
+            let parts = partition::edge_balanced_blocks(&graph, 4);
+            let result = run(&context, &graph, parts, options, &[3, 250, 3]);
+            check(name, &graph, &[3, 250], &options, &result);
+        }
     }
 }
 
@@ -91,7 +100,8 @@ fn a_source_that_is_no_vertex_is_refused() {
     let graph = CsrGraph::from_edges(3, &[]).unwrap();
     let search = async { Bfs::new(&context, &graph).await?.run(&[3]).await };
     let error = context.block_on(search).unwrap().unwrap_err();
-    assert!(matches!(error, Error::SourceOutOfRange { source_vertex: 3, .. }));
+    let Error::Traversal(error) = error else { panic!("{error}") };
+    assert!(matches!(error, traversal::Error::SourceOutOfRange { source_vertex: 3, .. }));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn compile_worklist(sources: Vec<CudaSource>) {
     assert!(!sources.is_empty());
     for source in &sources {
         match source.entry() {
-            "fused" => compile(source, &["fused"]),
+            entry @ ("fused" | "levels") => compile(source, &[entry]),
             _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),
         }
     }

@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use millstream::bfs::{Bfs, BfsOptions};
+use millstream::bfs::Bfs;
 use millstream::device::{Injection, LinkKind, Topology};
 use millstream::flow::{Context, Devices};
 use millstream::graph::{CsrGraph, partition, reference, validate};
@@ -55,15 +55,15 @@ fn run(seed: u64) -> Result<(), String> {
     let mut random = SmallRng::seed_from_u64(seed);
     let graph = graph(&mut random);
     let devices = random.random_range(1..=8usize);
-    let mut options = BfsOptions::default();
-    options.routing = if random.random() { Routing::Ring } else { Routing::Direct };
+    let mut options = crate::bfs::asynchronous();
+    options.worklist.routing = if random.random() { Routing::Ring } else { Routing::Direct };
     options.predecessors = random.random_ratio(1, 3);
-    options.halo_filter = random.random_ratio(3, 4);
+    options.worklist.halo_filter = random.random_ratio(3, 4);
     options.delta = [None, Some(1), Some(3)][random.random_range(0..3usize)];
-    options.packet_bytes = 16 * random.random_range(1..=4usize);
-    options.buffers = random.random_range(1..=3);
-    options.queue_entries = Some(random.random_range(1..=8));
-    options.batch = random.random_range(1..=16);
+    options.worklist.packet_bytes = 16 * random.random_range(1..=4usize);
+    options.worklist.buffers = random.random_range(1..=3);
+    options.worklist.queue_entries = Some(random.random_range(1..=8));
+    options.worklist.batch = random.random_range(1..=16);
     let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));
     let injection =
         Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };

@@ -25,6 +25,7 @@ mod command;
 mod faults;
 mod fused;
 mod large;
+mod levels;
 mod links;
 mod litmus;
 mod topology;
@@ -389,8 +390,8 @@ fn bfs_whatever_the_options() {
     for (name, graph) in &graphs {
         let busiest = millstream::graph::source::max_degree(graph).unwrap();
         for (routing, worker) in ways(&context) {
-            let mut base = BfsOptions::default();
-            (base.routing, base.worker) = (routing, worker);
+            let mut base = crate::bfs::asynchronous();
+            (base.worklist.routing, base.worklist.worker) = (routing, worker);
             let case = |change: &dyn Fn(&mut BfsOptions), what: &str| {
                 let mut options = base;
                 change(&mut options);
@@ -399,13 +400,13 @@ fn bfs_whatever_the_options() {
             };
             case(&|_| {}, "as usual");
             case(&|options| options.predecessors = true, "with predecessors");
-            case(&|options| options.halo_filter = false, "without the halo filter");
+            case(&|options| options.worklist.halo_filter = false, "without the halo filter");
             case(&|options| options.delta = Some(1), "level by level");
             case(&|options| options.delta = Some(8), "eight levels at a time");
             case(&|options| options.depth_limit = 3, "three levels");
-            case(&|options| options.packet_bytes = 64, "tiny packets");
-            case(&|options| options.queue_entries = Some(16), "tiny queues");
-            case(&|options| options.batch = 33, "small batches");
+            case(&|options| options.worklist.packet_bytes = 64, "tiny packets");
+            case(&|options| options.worklist.queue_entries = Some(16), "tiny queues");
+            case(&|options| options.worklist.batch = 33, "small batches");
         }
         let sources: Vec<u32> = (0..graph.vertices()).step_by(97).collect();
         search(&context, graph, &sources, BfsOptions::default(), &format!("{name} many sources"));
@@ -420,11 +421,11 @@ fn bfs_of_small_graphs() {
     let busiest = millstream::graph::source::max_degree(&graph).unwrap();
     for (routing, worker) in ways(&context) {
         for predecessors in [false, true] {
-            let mut options = BfsOptions::default();
-            (options.routing, options.worker) = (routing, worker);
+            let mut options = crate::bfs::asynchronous();
+            (options.worklist.routing, options.worklist.worker) = (routing, worker);
             options.predecessors = predecessors;
-            options.packet_bytes = 256;
-            options.queue_entries = (worker == Worker::HostDriven).then_some(32);
+            options.worklist.packet_bytes = 256;
+            options.worklist.queue_entries = (worker == Worker::HostDriven).then_some(32);
             let what = format!("small {routing:?} {worker:?}, predecessors {predecessors}");
             search(&context, &graph, &[busiest], options, &what);
         }
@@ -441,8 +442,8 @@ fn bfs_on_larger_graphs() {
     ] {
         let busiest = millstream::graph::source::max_degree(&graph).unwrap();
         for (routing, worker) in ways(&context) {
-            let mut options = BfsOptions::default();
-            (options.routing, options.worker) = (routing, worker);
+            let mut options = crate::bfs::asynchronous();
+            (options.worklist.routing, options.worklist.worker) = (routing, worker);
             let what = format!("{name} {routing:?} {worker:?}");
             let time = search(&context, &graph, &[busiest], options, &what);
             println!("{what}: {:.3} ms", time.as_secs_f64() * 1e3);

@@ -11,6 +11,8 @@ mod datasets;
 mod delayed_runs;
 mod generated;
 mod gpus;
+mod levels;
+
 mod pagerank;
 mod sssp;
 mod worklist;

@@ -50,15 +50,15 @@ fn options() -> impl Strategy<Value = BfsOptions> {
     let depth_limit = prop_oneof![Just(u32::MAX), 0..6u32];
     (sizes, routing, delta, depth_limit, any::<bool>(), any::<bool>()).prop_map(
         |((entries, bytes, buffers, batch), routing, delta, depth_limit, halo, predecessors)| {
-            let mut options = BfsOptions::default();
-            options.queue_entries = Some(entries);
-            options.packet_bytes = bytes;
-            options.buffers = buffers;
-            options.batch = batch;
-            options.routing = routing;
+            let mut options = crate::bfs::asynchronous();
+            options.worklist.queue_entries = Some(entries);
+            options.worklist.packet_bytes = bytes;
+            options.worklist.buffers = buffers;
+            options.worklist.batch = batch;
+            options.worklist.routing = routing;
             options.delta = delta;
             options.depth_limit = depth_limit;
-            options.halo_filter = halo;
+            options.worklist.halo_filter = halo;
             options.predecessors = predecessors;
             options
         },
@@ -89,7 +89,7 @@ proptest! {
             validate::bfs_predecessors(&case.graph, &levels, predecessors).unwrap();
         }
         for link in &result.statistics.links {
-            prop_assert!(link.largest_packet_bytes <= options.packet_bytes as u64, "{:?}", link);
+            prop_assert!(link.largest_packet_bytes <= options.worklist.packet_bytes as u64, "{:?}", link);
         }
     }
 }

@@ -116,7 +116,10 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
         ["--delta", "3", "--devices", "host:2x2"],
         ["--delta", "auto", "--partitioner", "metis"],
     ] {
-        assert_eq!(levels("several", &options), expected, "{options:?}");
+        for algorithm in ["asynchronous", "level-synchronous"] {
+            let options = [&options[..], &["--algorithm", algorithm]].concat();
+            assert_eq!(levels("several", &options), expected, "{options:?}");
+        }
     }
 }
 

@@ -25,9 +25,9 @@ fn many_fused_runs() {
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     for routing in [Routing::Ring, Routing::Direct] {
         for delta in [None, Some(1), Some(2)] {
-            let mut options = BfsOptions::default();
-            (options.routing, options.delta) = (routing, delta);
-            options.worker = fused(&context);
+            let mut options = crate::bfs::asynchronous();
+            (options.worklist.routing, options.delta) = (routing, delta);
+            options.worklist.worker = fused(&context);
             let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
             let bfs = bfs.with_options(options);
             for run in 0..runs / 6 {
@@ -39,8 +39,8 @@ fn many_fused_runs() {
 }
 
 fn options_of(context: &Context) -> BfsOptions {
-    let mut options = BfsOptions::default();
-    options.worker = fused(context);
+    let mut options = crate::bfs::asynchronous();
+    options.worklist.worker = fused(context);
     options
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::bfs::{Bfs, BfsOptions};
+use millstream::bfs::Bfs;
 use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
 use millstream::graph::{CsrGraph, partition, reference, source};
 use millstream::worklist::Routing;
@@ -38,8 +38,8 @@ fn search(
     let placed = start.elapsed();
     println!("{name}: partition {partitioned:.1?}, renumber and upload {placed:.1?}");
     for routing in [Routing::Ring, Routing::Direct] {
-        let mut options = BfsOptions::default();
-        options.routing = routing;
+        let mut options = crate::bfs::asynchronous();
+        options.worklist.routing = routing;
         bfs = bfs.with_options(options);
         let (mut runs, mut gathers, mut summary) = (Vec::new(), Vec::new(), String::new());
         // The first is not counted.

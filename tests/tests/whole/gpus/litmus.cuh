@@ -6,6 +6,7 @@
 // Every wait ends: at the kernel's deadline, or when another kernel has given up.
 #pragma once
 
+#include "gang_barrier.cuh"
 #include "peer_ring.cuh"
 #include "queue.cuh"
 
@@ -26,12 +27,6 @@ static_assert(sizeof(Run) == 16, "as Rust writes it");
 // Words of the control span, on the host: one that stops all, then for each block
 // of each side what it found.
 enum Words { finished, failures, first_failure, gave_up, words_of_block };
-
-__device__ __forceinline__ u64 nanoseconds() {
-    u64 time;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-    return time;
-}
 
 __device__ __forceinline__ u32 hash(u32 x) {
     x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -378,4 +373,43 @@ extern "C" __global__ void report(millstream::Span<millstream::u32> words,
                                   millstream::Span<millstream::u32> report,
                                   millstream::u32 round, millstream::u32 variant) {
     litmus::report(words, ticket, report, round, variant);
+}
+
+// The gang's barrier: in each round every block writes a cell on every device, takes
+// places, meets the others, and looks at all cells of its device and at the total.
+// Cells take turns: those of a round are written again two rounds later.
+struct GangRounds {
+    using u32 = millstream::u32;
+    u32 here;
+    u32 devices;
+    u32 rounds;
+    u32 seed;
+};
+
+extern "C" __global__ void gang_rounds(const __grid_constant__ millstream::SpanSet<millstream::u64> words,
+                                       const __grid_constant__ millstream::SpanSet<millstream::u32> cells,
+                                       const __grid_constant__ millstream::Span<millstream::u32> host,
+                                       millstream::Span<millstream::u64> report, GangRounds run) {
+    using namespace millstream;
+    GangBarrier barrier(words, run.here, run.devices, host, 5000000000ull);
+    const u32 blocks = run.devices * gridDim.x;
+    u32 failures = 0;
+    u32 round = 0;
+    for (; round < run.rounds; ++round) {
+        const u32 base = round % 2 * blocks;
+        const u32 draw = litmus::hash(run.seed + round * blocks + blockIdx.x);
+        if (draw % 8 == 0) __nanosleep(draw >> 22);
+        if (threadIdx.x < run.devices)
+            cells[threadIdx.x][base + run.here * gridDim.x + blockIdx.x] = round + 1;
+        if (threadIdx.x == 0) barrier.take_places(3);
+        const Verdict verdict = barrier.meet([&](const Totals& totals) {
+            return u32(totals.places == (u64(round) + 1) * 3 * blocks ? 1 : 2);
+        });
+        if (verdict.phase == GangBarrier::stopped) break;
+        if (verdict.phase != 1 || verdict.places != (round + 1) * 3 * gridDim.x) ++failures;
+        for (u32 each = threadIdx.x; each < blocks; each += blockDim.x)
+            if (cells[run.here][base + each] != round + 1) ++failures;
+    }
+    if (failures > 0) fetch_add_relaxed_sys(&report[0], u64(failures));
+    if (threadIdx.x == 0) fetch_add_relaxed_sys(&report[1], u64(round));
 }

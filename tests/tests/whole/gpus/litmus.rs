@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millstream::device::{
-    CudaSource, Device, DeviceSet, Error, Kernel, KernelFault, Shared, SharedBuffer, StreamKind,
-    Value,
+    CudaSource, Device, DeviceSet, Error, Kernel, KernelFault, Shared, SharedBuffer, SharedSet,
+    StreamKind, Value,
 };
+use millstream::flow::{Gang, GangMember};
 
 use super::{is_gpu, set, skip};
 
@@ -186,6 +187,45 @@ fn produced_and_consumed() {
     counters().check();
 }
 
+/// Blocks of a device in the barrier's case.
+const GANG_BLOCKS: usize = 24;
+
+type GangRounds = (SharedSet<u64>, SharedSet<u32>, Shared<u32>, Shared<u64>, Value<[u32; 4]>);
+
+/// Everything before the gang's barrier is visible after it, on all devices.
+#[test]
+fn gang_barrier_rounds() {
+    let context = super::context();
+    if !Gang::is_possible(&context) {
+        return skip("a gang runs on GPUs only, all of them peers");
+    }
+    let source = CudaSource::new("litmus.cu", "gang_rounds", TEXT).blocks(GANG_BLOCKS as u32);
+    let kernel: Kernel<GangRounds> = Kernel::with_source("gang_rounds", source, |_, _| {
+        Err(KernelFault::new("runs on GPUs only"))
+    });
+    let devices = context.devices().len();
+    let all = context.devices().iter();
+    let words: Vec<_> = all.clone().map(|device| device.shared::<u64>(512).unwrap()).collect();
+    let cells = all.map(|device| device.shared::<u32>(2 * devices * GANG_BLOCKS).unwrap());
+    let cells: Vec<_> = cells.collect();
+    let (words, cells) = (words.iter().collect::<Vec<_>>(), cells.iter().collect::<Vec<_>>());
+    let report = context.host().shared::<u64>(2).unwrap();
+    // A round of one device takes a microsecond, of several three.
+    let rounds = rounds() as u32;
+    let gang = Gang::new(&context).unwrap();
+    gang.prepare(&kernel).unwrap();
+    let host = gang.words().clone();
+    let start = Instant::now();
+    let run = gang.run(|GangMember { place, stream, .. }| {
+        let run = [place as u32, devices as u32, rounds, 7];
+        Ok(kernel.launch(stream, 1, (&words[..], &cells[..], &host, &report, run))?)
+    });
+    context.block_on(run).unwrap().unwrap();
+    let (failures, met) = (report.load(0).unwrap(), report.load(1).unwrap());
+    println!("gang barrier, {devices} devices, {rounds} rounds: {failures} failures in {:?}", start.elapsed());
+    assert_eq!((failures, met), (0, u64::from(rounds) * (devices * GANG_BLOCKS) as u64));
+}
+
 type ReportSignature = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>, Value<u32>);
 
 /// The host reads what the last block of a kernel left in its memory, after the
@@ -242,7 +282,7 @@ fn litmus_kernels_compile() {
         match CudaSource::new("litmus.cu", "report", TEXT).compile(architecture) {
             Ok((code, log)) => {
                 assert!(!code.is_empty());
-                assert_eq!(log.matches("Compiling entry function").count(), 7, "{log}");
+                assert_eq!(log.matches("Compiling entry function").count(), 8, "{log}");
             }
             Err(Error::DriverUnavailable { reason, .. })
                 if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>

@@ -2,7 +2,7 @@
 //! the devices that `MILLSTREAM_TEST_DEVICES` names, else on four host devices.
 
 use futures_util::try_join;
-use millstream::bfs::{Bfs, BfsOptions};
+use millstream::bfs::Bfs;
 use millstream::device::{
     Device, DeviceList, DeviceSet, Error, LinkKind, StreamKind, Topology, TransferTable,
 };
@@ -150,8 +150,8 @@ fn bfs_without_peers() {
     for graph in &graphs {
         let source = millstream::graph::source::max_degree(graph).unwrap();
         for routing in [Routing::Auto, Routing::Ring, Routing::Direct] {
-            let mut options = BfsOptions::default();
-            options.routing = routing;
+            let mut options = crate::bfs::asynchronous();
+            options.worklist.routing = routing;
             let run = async {
                 Bfs::new(&context, graph).await?.with_options(options).run(&[source]).await
             };

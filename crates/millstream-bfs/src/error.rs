@@ -1,0 +1,33 @@
+//! What can go wrong with a search.
+
+/// The result of a search.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a search refused to start, or failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph does not fit, or something below failed.
+    #[error(transparent)]
+    Traversal(#[from] millstream_traversal::Error),
+    /// There is no memory for the arcs that enter vertices.
+    #[error(transparent)]
+    Graph(#[from] millstream_graph::GraphError),
+    /// The devices cannot search level by level.
+    #[error(
+        "a level-synchronous search needs host devices, or up to eight GPUs with NVLink, all of which reach each other"
+    )]
+    NotLevelSynchronous,
+}
+
+impl From<millstream_device::Error> for Error {
+    fn from(error: millstream_device::Error) -> Error {
+        Error::Traversal(error.into())
+    }
+}
+
+impl From<millstream_flow::Error> for Error {
+    fn from(error: millstream_flow::Error) -> Error {
+        Error::Traversal(error.into())
+    }
+}

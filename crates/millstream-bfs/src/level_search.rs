@@ -1,0 +1,418 @@
+//! Level-synchronous, direction-optimizing BFS: the memory of a run, and the run. The
+//! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
+//! `level_twin.rs`.
+
+use std::time::{Duration, Instant};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, LinkKind, Read, Shared, SharedBuffer,
+    SharedSet, Value,
+};
+use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
+use millstream_traversal::{DistributedGraph, Part, UNREACHED};
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+
+use crate::level_twin;
+use crate::Result;
+use crate::phase::{Pilot, Rules};
+
+/// Rows: where each owned vertex's begins, and targets.
+type Rows = (Read<u64>, Read<u32>);
+/// What all of a search's kernels take, and more: rows that leave and that enter,
+/// values (levels and predecessors), lists (log and sources), and of all devices the
+/// visited bits and inboxes, and the words.
+macro_rules! with_common {
+    ($($more:ty),*) => {
+        (
+            Rows,
+            Rows,
+            (Shared<u32>, Shared<u32>),
+            (Shared<u64>, Read<u64>),
+            (SharedSet<u32>, SharedSet<u64>),
+            SharedSet<u64>,
+            $($more),*
+        )
+    };
+}
+
+type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>);
+pub(crate) type TwinSignature = with_common!(Value<Settings>, Value<level_twin::Step>);
+
+/// Devices at most.
+pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
+/// Arcs of a row in the log at most.
+const PIECE: u64 = 128;
+/// Words of a device's gang memory: `words_of_device` of `gang_barrier.cuh`.
+const GANG_WORDS: usize = 298;
+/// How long devices wait for each other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a search goes, as kernels take it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Settings {
+    patience_ns: u64,
+    pub(crate) device: u32,
+    pub(crate) devices: u32,
+    pub(crate) vertices: u32,
+    connected: u32,
+    depth_limit: u32,
+    alpha: u32,
+    beta: u32,
+    pub(crate) boundaries: [u32; MOST_DEVICES + 1],
+}
+
+/// Words of a report, as `LevelReport` of `levels.cuh` has them.
+#[derive(Clone, Copy)]
+enum Reported {
+    Found,
+    Levels,
+    Stopped,
+    Words,
+    Received,
+    Kept,
+    Sent,
+}
+
+const REPORT_WORDS: usize = Reported::Sent as usize + MOST_DEVICES;
+
+/// Which vertices a search need not look for.
+#[derive(Debug)]
+pub(crate) struct Isolated {
+    /// A bit for each vertex without arcs, and those past the last one.
+    bits: Vec<u32>,
+    /// Vertices with arcs.
+    connected: u32,
+}
+
+impl Isolated {
+    /// None is known.
+    pub(crate) fn none(vertices: u32) -> Isolated {
+        Isolated::new(vertices, |_| false)
+    }
+
+    /// Of vertices by their new ids.
+    pub(crate) fn new(vertices: u32, is_isolated: impl Fn(u32) -> bool) -> Isolated {
+        let mut bits = vec![0; vertices.div_ceil(32) as usize];
+        let mut connected = vertices;
+        for vertex in (0..vertices).filter(|&vertex| is_isolated(vertex)) {
+            bits[vertex as usize / 32] |= 1 << (vertex % 32);
+            connected -= 1;
+        }
+        Isolated { bits, connected }
+    }
+
+    /// Bits and number of connected vertices, if these are to be found too.
+    fn without(&self, sources: &[u32]) -> (Vec<u32>, u32) {
+        let (mut bits, mut connected) = (self.bits.clone(), self.connected);
+        for source in sources {
+            let word = &mut bits[*source as usize / 32];
+            connected += *word >> (source % 32) & 1;
+            *word &= !(1 << (source % 32));
+        }
+        (bits, connected)
+    }
+}
+
+/// Whether a search can run on these devices: GPUs that change each other's memory
+/// atomically, or host devices, all of which reach each other.
+pub(crate) fn is_possible(context: &Context) -> bool {
+    let (devices, topology) = (context.devices(), context.topology());
+    let all = 0..devices.len();
+    let has_atomics = |from: usize, to: usize| topology.link(from, to) >= LinkKind::NvLink;
+    let are_connected =
+        all.clone().all(|from| all.clone().all(|to| from == to || has_atomics(from, to)));
+    are_connected
+        && (Gang::is_possible(context)
+            || devices.len() <= MOST_DEVICES && !devices.iter().any(Device::is_gpu))
+}
+
+/// A search.
+#[derive(Debug)]
+pub(crate) struct LevelSearch<'a> {
+    pub(crate) graph: &'a DistributedGraph,
+    /// The graph with its arcs the other way round; `None` to go top-down only.
+    pub(crate) incoming: Option<&'a DistributedGraph>,
+    pub(crate) isolated: &'a Isolated,
+    pub(crate) depth_limit: u32,
+    pub(crate) predecessors: bool,
+    pub(crate) alpha: u32,
+    pub(crate) beta: u32,
+}
+
+/// What a search found, by new vertex id.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) levels: Vec<u32>,
+    pub(crate) predecessors: Option<Vec<u32>>,
+    pub(crate) statistics: WorklistStatistics,
+    pub(crate) run_time: Duration,
+    pub(crate) gather_time: Duration,
+}
+
+/// One device's memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) device: Device,
+    levels: SharedBuffer<u32>,
+    predecessors: SharedBuffer<u32>,
+    log: SharedBuffer<u64>,
+    sources: DeviceBuffer<u64>,
+    visited: SharedBuffer<u32>,
+    inboxes: SharedBuffer<u64>,
+    /// In the host's memory for host devices, so that the host may look.
+    pub(crate) words: SharedBuffer<u64>,
+    report: SharedBuffer<u64>,
+    settings: Settings,
+}
+
+impl Memory {
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+}
+
+impl LevelSearch<'_> {
+    /// Searches from `sources`, given by new ids.
+    pub(crate) async fn run(&self, sources: &[u32]) -> Result<Found> {
+        let context = self.graph.context();
+        let is_gang = context.devices().iter().all(Device::is_gpu);
+        let memory = self.memory(sources).await?;
+        let start;
+        if is_gang {
+            let gang = Gang::new(context)?;
+            let kernel = self.kernel();
+            gang.prepare(&kernel)?;
+            let host = gang.words().clone();
+            start = Instant::now();
+            gang.run(|member| self.launch(&kernel, &memory, &host, member)).await?;
+        } else {
+            start = Instant::now();
+            level_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
+        }
+        let run_time = start.elapsed();
+        let statistics = match is_gang {
+            true => statistics(&memory)?,
+            false => level_twin::statistics(&memory)?,
+        };
+        let (levels, predecessors) = self.gather(&memory).await?;
+        let gather_time = start.elapsed() - run_time;
+        Ok(Found { levels, predecessors, statistics, run_time, gather_time })
+    }
+
+    fn rules(&self, settings: &Settings) -> Rules {
+        Rules {
+            devices: settings.devices as usize,
+            connected: u64::from(settings.connected),
+            depth_limit: self.depth_limit,
+            alpha: settings.alpha,
+            beta: self.beta,
+        }
+    }
+
+    async fn memory(&self, sources: &[u32]) -> Result<Vec<Memory>> {
+        let partition = self.graph.partition();
+        let context = self.graph.context();
+        let (bits, connected) = self.isolated.without(sources);
+        let bits: std::sync::Arc<[u32]> = bits.into();
+        let mut memory = Vec::new();
+        for (place, (device, part)) in
+            context.devices().iter().zip(self.graph.parts()).enumerate()
+        {
+            let range = partition.range(place);
+            let owned = range.len();
+            let stream = device.stream()?;
+            let levels = device.shared(owned)?;
+            stream.fill_shared(&levels, 0..owned, UNREACHED)?;
+            let kept = if self.predecessors { owned } else { 0 };
+            let predecessors = device.shared(kept)?;
+            stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
+            let own = sources.iter().filter(|&source| range.contains(source));
+            let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
+            let visited = device.shared(2 * bits.len())?;
+            stream.upload_shared(std::sync::Arc::clone(&bits), &visited, 0..bits.len())?;
+            let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
+            let words = if device.is_gpu() { device } else { context.host() };
+            memory.push(Memory {
+                device: device.clone(),
+                levels,
+                predecessors,
+                log: device.shared(2 * rows as usize)?,
+                sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
+                visited,
+                inboxes: device.shared(owned * (context.devices().len() - 1))?,
+                words: words.shared(GANG_WORDS)?,
+                report: context.host().shared(REPORT_WORDS)?,
+                settings: self.settings(place, connected),
+            });
+            stream.record()?.completed().await?;
+        }
+        Ok(memory)
+    }
+
+    fn settings(&self, place: usize, connected: u32) -> Settings {
+        let partition = self.graph.partition();
+        let mut boundaries = [partition.vertices(); MOST_DEVICES + 1];
+        boundaries[..=partition.parts()].copy_from_slice(partition.boundaries());
+        Settings {
+            patience_ns: PATIENCE.as_nanos() as u64,
+            device: place as u32,
+            devices: partition.parts() as u32,
+            vertices: partition.vertices(),
+            connected,
+            depth_limit: self.depth_limit,
+            alpha: if self.incoming.is_some() { self.alpha } else { 0 },
+            beta: self.beta,
+            boundaries,
+        }
+    }
+
+    fn kernel(&self) -> Kernel<GangSignature> {
+        let no_twin = |_: &_, _: <GangSignature as millstream_device::Parameter>::View<'_>| {
+            Err(KernelFault::new("a gang runs on GPUs only"))
+        };
+        Kernel::from_closure("levels", no_twin).with_cuda(cuda_source())
+    }
+
+    fn launch(
+        &self,
+        kernel: &Kernel<GangSignature>,
+        memory: &[Memory],
+        host: &SharedBuffer<u32>,
+        GangMember { place, stream, sharers }: GangMember<'_>,
+    ) -> millstream_flow::Result<()> {
+        let sets = Sets::new(memory);
+        let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
+        let reports = (host, &memory[place].report);
+        let settings = memory[place].settings;
+        let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
+        Ok(kernel.launch(stream, sharers, arguments)?)
+    }
+
+    /// The arguments that all of a search's kernels take.
+    #[expect(clippy::type_complexity, reason = "a list of arguments")]
+    pub(crate) fn common<'a>(
+        &'a self,
+        memory: &'a [Memory],
+        sets: &'a Sets<'a>,
+        place: usize,
+    ) -> (
+        (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
+        (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
+        (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>),
+        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>),
+        (&'a [&'a SharedBuffer<u32>], &'a [&'a SharedBuffer<u64>]),
+        &'a [&'a SharedBuffer<u64>],
+    ) {
+        let rows = |part: &'a Part| (&*part.offsets, &*part.targets);
+        let its = &memory[place];
+        (
+            rows(&self.graph.parts()[place]),
+            rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
+            (&its.levels, &its.predecessors),
+            (&its.log, &its.sources),
+            (&sets.visited, &sets.inboxes),
+            &sets.words,
+        )
+    }
+
+    async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
+        let (mut levels, mut predecessors) = (Vec::new(), Vec::new());
+        for its in memory {
+            let stream = its.device.stream()?;
+            levels.extend(stream.download_shared(&its.levels, 0..its.levels.len())?.await?);
+            let kept = 0..its.predecessors.len();
+            predecessors.extend(stream.download_shared(&its.predecessors, kept)?.await?);
+        }
+        Ok((levels, self.predecessors.then_some(predecessors)))
+    }
+}
+
+/// Buffers of all devices.
+pub(crate) struct Sets<'a> {
+    visited: Vec<&'a SharedBuffer<u32>>,
+    inboxes: Vec<&'a SharedBuffer<u64>>,
+    words: Vec<&'a SharedBuffer<u64>>,
+}
+
+impl<'a> Sets<'a> {
+    pub(crate) fn new(memory: &'a [Memory]) -> Sets<'a> {
+        Sets {
+            visited: memory.iter().map(|its| &its.visited).collect(),
+            inboxes: memory.iter().map(|its| &its.inboxes).collect(),
+            words: memory.iter().map(|its| &its.words).collect(),
+        }
+    }
+}
+
+/// What one device has done.
+pub(crate) struct Done {
+    pub(crate) found: u64,
+    pub(crate) received: u64,
+    pub(crate) kept: u64,
+    /// Words of visited bits stored in every other device's memory.
+    pub(crate) words: u64,
+    /// Items sent to each device.
+    pub(crate) sent: Vec<u64>,
+}
+
+impl Done {
+    /// Adds to the statistics of a run, as device `place`.
+    pub(crate) fn add_to(&self, run: &mut WorklistStatistics, place: usize, memory: &[Memory]) {
+        let mut device = DeviceStatistics::default();
+        device.work_items = self.found;
+        device.sent = self.sent.iter().sum();
+        (device.received, device.kept) = (self.received, self.kept);
+        device.dropped = self.received - self.kept;
+        run.devices.push(device);
+        for (to, &items) in self.sent.iter().enumerate().filter(|(to, _)| *to != place) {
+            let names = [place, to].map(|place| memory[place].device.name());
+            let [from, to] = names;
+            let mut link = LinkStatistics::new(from, to);
+            link.packets = items + self.words;
+            link.bytes = items * size_of::<u64>() as u64 + self.words * size_of::<u32>() as u64;
+            link.largest_packet_bytes = match (items, self.words) {
+                (0, 0) => 0,
+                (0, _) => size_of::<u32>() as u64,
+                _ => size_of::<u64>() as u64,
+            };
+            run.links.push(link);
+        }
+    }
+}
+
+fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
+    let mut run = WorklistStatistics::default();
+    for (place, its) in memory.iter().enumerate() {
+        let word = |word: Reported| its.report.load(word as usize);
+        if word(Reported::Stopped)? != 0 {
+            return Err(stopped(its, word(Reported::Levels)?).into());
+        }
+        let sent = 0..memory.len();
+        let sent = sent.map(|to| its.report.load(Reported::Sent as usize + to));
+        let done = Done {
+            found: word(Reported::Found)?,
+            received: word(Reported::Received)?,
+            kept: word(Reported::Kept)?,
+            words: word(Reported::Words)?,
+            sent: sent.collect::<millstream_device::Result<_>>()?,
+        };
+        done.add_to(&mut run, place, memory);
+    }
+    Ok(run)
+}
+
+fn stopped(its: &Memory, level: u64) -> millstream_device::Error {
+    let message = format!("the devices have not met for {PATIENCE:?}, in level {level}");
+    millstream_device::Error::KernelFailed {
+        kernel: "levels".into(),
+        device: its.device.name(),
+        message: message.into(),
+    }
+}
+
+/// The gang's kernel.
+pub(crate) fn cuda_source() -> CudaSource {
+    CudaSource::new("levels.cuh", "levels", include_str!("levels.cuh")).threads(1024).resident()
+}

@@ -1,0 +1,188 @@
+//! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
+//! interleaving: two blocks of one device meet twice, and two devices of one block three
+//! times.
+//!
+//! | here | there |
+//! |---|---|
+//! | `Block::meet`: arrive, lead or wait | `GangBarrier::meet` |
+//! | `Block::exchange` | `GangBarrier::exchange` |
+//! | `Block::wait` | `GangBarrier::wait` |
+//!
+//! A block is one thread. What blocks do between rounds are plain writes, of which loom
+//! knows whether they come before the reads of others.
+
+#![allow(clippy::unwrap_used)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+use millstream_models::{fails_with, holds, is_seeded};
+
+#[derive(Clone, Copy)]
+enum Fault {
+    LeadWithoutFence,
+    ArrivalWithoutFence,
+    OneLetter,
+}
+
+fn seeded(fault: Fault) -> bool {
+    is_seeded(fault as usize)
+}
+
+const MOST_ROUNDS: usize = 3;
+const ONE_BLOCK: u64 = 1 << 40;
+
+#[derive(Default)]
+struct Letter {
+    count: AtomicU64,
+    round: AtomicU64,
+}
+
+#[derive(Default)]
+struct Device {
+    arrived: AtomicU64,
+    verdict: AtomicU64,
+    /// From the other device, in turns.
+    letters: [Letter; 2],
+}
+
+struct Gang {
+    devices: [Device; 2],
+    /// Of each device.
+    blocks: [u64; 2],
+    /// What each block has written in each round.
+    cells: Vec<[UnsafeCell<u64>; MOST_ROUNDS]>,
+}
+
+// SAFETY: loom checks each access to a cell.
+unsafe impl Sync for Gang {}
+// SAFETY: as above.
+unsafe impl Send for Gang {}
+
+struct Block {
+    gang: Arc<Gang>,
+    here: usize,
+    round: u64,
+}
+
+impl Block {
+    /// Meets the others with `count` places taken by this block; the total of both
+    /// devices.
+    fn meet(&mut self, count: u64) -> u64 {
+        let device = &self.gang.devices[self.here];
+        device.arrived.fetch_add(count, Ordering::Relaxed);
+        if !seeded(Fault::ArrivalWithoutFence) {
+            fence(Ordering::AcqRel);
+        }
+        let before = device.arrived.fetch_add(ONE_BLOCK, Ordering::Relaxed);
+        let total = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1 {
+            true => self.lead(before % ONE_BLOCK),
+            false => self.wait(),
+        };
+        self.round += 1;
+        total
+    }
+
+    fn lead(&self, places: u64) -> u64 {
+        if !seeded(Fault::LeadWithoutFence) {
+            fence(Ordering::AcqRel);
+        }
+        let is_alone = self.gang.blocks[1] == 0;
+        let total = if is_alone { places } else { places + self.exchange(places) };
+        if !is_alone {
+            fence(Ordering::AcqRel);
+        }
+        let word = (self.round + 1) << 32 | total;
+        self.gang.devices[self.here].verdict.store(word, Ordering::Relaxed);
+        total
+    }
+
+    fn exchange(&self, places: u64) -> u64 {
+        let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
+        let out = &self.gang.devices[1 - self.here].letters[turn];
+        out.count.store(places, Ordering::Relaxed);
+        out.round.store(self.round + 1, Ordering::Release);
+        let letter = &self.gang.devices[self.here].letters[turn];
+        while letter.round.load(Ordering::Acquire) != self.round + 1 {
+            thread::yield_now();
+        }
+        letter.count.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self) -> u64 {
+        loop {
+            let word = self.gang.devices[self.here].verdict.load(Ordering::Acquire);
+            if word >> 32 == self.round + 1 {
+                return word as u32 as u64;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn run(mut self, place: usize, rounds: u64) {
+        let blocks = self.gang.cells.len();
+        for round in 0..rounds {
+            // SAFETY: only this block writes its cell, once in a round.
+            self.gang.cells[place][round as usize].with_mut(|cell| unsafe { *cell = round + 7 });
+            let total = self.meet(1);
+            // Every block's places, of all rounds so far.
+            assert_eq!(total, (round + 1) * blocks as u64, "a count is missing");
+            for cells in &self.gang.cells {
+                // SAFETY: nobody writes it any more; loom checks.
+                let cell = cells[round as usize].with(|cell| unsafe { *cell });
+                assert_eq!(cell, round + 7);
+            }
+        }
+    }
+}
+
+fn meet(blocks: [u64; 2], rounds: u64) {
+    let all = blocks[0] + blocks[1];
+    let cells = (0..all).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect();
+    let gang = Arc::new(Gang { devices: Default::default(), blocks, cells });
+    let run = move |place: u64, gang: Arc<Gang>| {
+        let here = usize::from(place >= blocks[0]);
+        Block { gang, here, round: 0 }.run(place as usize, rounds);
+    };
+    let others = (1..all).map(|place| {
+        let gang = Arc::clone(&gang);
+        thread::spawn(move || run(place, gang))
+    });
+    let others: Vec<_> = others.collect();
+    run(0, gang);
+    others.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn two_blocks_twice() {
+    meet([2, 0], 2);
+}
+
+fn two_devices_three_times() {
+    meet([1, 1], 3);
+}
+
+#[test]
+fn everything_before_is_visible_after() {
+    holds(two_blocks_twice);
+}
+
+#[test]
+fn rounds_do_not_mix() {
+    holds(two_devices_three_times);
+}
+
+#[test]
+fn an_arrival_without_its_fence_is_caught() {
+    fails_with(Fault::ArrivalWithoutFence as usize, two_blocks_twice);
+}
+
+#[test]
+fn leading_without_a_fence_is_caught() {
+    fails_with(Fault::LeadWithoutFence as usize, two_blocks_twice);
+}
+
+#[test]
+fn letters_that_take_no_turns_are_caught() {
+    fails_with(Fault::OneLetter as usize, two_devices_three_times);
+}

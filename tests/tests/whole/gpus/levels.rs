@@ -1,0 +1,132 @@
+//! The level-synchronous BFS: graphs that have every phase, many runs, and runs that
+//! nobody waits for.
+
+use std::pin::pin;
+use std::task::{Context as TaskContext, Waker};
+use std::time::{Duration, Instant};
+
+use millstream::bfs::{Algorithm, Bfs, Error};
+use millstream::flow::Context;
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, partition, reference, source};
+
+use super::{context, search, skip};
+use crate::{awkward, bfs, levels};
+
+/// Whether the devices can; says so if not.
+fn can(context: &Context) -> bool {
+    let graph = CsrGraph::from_edges(2, &[(0, 1), (1, 0)]).unwrap();
+    let search = async {
+        let bfs = Bfs::new(context, &graph).await?;
+        bfs.with_options(levels::ways()[1]).run(&[0]).await
+    };
+    match context.block_on(search).unwrap() {
+        Err(Error::NotLevelSynchronous) => {
+            skip("these devices cannot go level by level");
+            false
+        }
+        result => result.map(|_| true).unwrap(),
+    }
+}
+
+#[test]
+fn levels_of_awkward_graphs() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let devices = context.devices().len();
+    for (name, graph) in awkward::graphs() {
+        for (round, mut options) in levels::ways().into_iter().enumerate() {
+            options.predecessors = round % 2 == 0;
+            let parts = partition::random(&graph, devices, round as u64);
+            let result = bfs::run(&context, &graph, parts, options, &[0]);
+            bfs::check(name, &graph, &[0], &options, &result);
+        }
+    }
+}
+
+#[test]
+fn levels_of_generated_graphs() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let options = GenerateOptions::default();
+    let kron = generate::kron(15, 24, &options).unwrap();
+    // Directed, with hubs: one arc of each pair.
+    let arcs = (0..kron.vertices()).flat_map(|from| {
+        let row = kron.neighbors(from).iter();
+        row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
+    });
+    let arcs: Vec<_> = arcs.collect();
+    let graphs = [
+        ("directed", CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()),
+        ("kron", kron),
+        ("social", generate::social(15, 9, &options).unwrap()),
+        ("road", generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap()),
+    ];
+    for (name, graph) in &graphs {
+        let busiest = source::max_degree(graph).unwrap();
+        for mut options in levels::ways() {
+            for (predecessors, depth_limit) in [(false, u32::MAX), (true, u32::MAX), (true, 2)] {
+                (options.predecessors, options.depth_limit) = (predecessors, depth_limit);
+                let what = format!("{name} {options:?}");
+                let time = search(&context, graph, &[busiest], options, &what);
+                let (alpha, beta) = (options.alpha, options.beta);
+                println!("{name}, {alpha} and {beta}: {:.3} ms", time.as_secs_f64() * 1e3);
+            }
+        }
+        let sources: Vec<u32> = (0..graph.vertices()).step_by(97).collect();
+        search(&context, graph, &sources, levels::ways()[1], &format!("{name}, many sources"));
+    }
+}
+
+/// `MILLSTREAM_RUNS` searches (100 unless set) of a graph small enough to race hard.
+#[test]
+fn many_runs_by_levels() {
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(100, |runs| runs.parse().unwrap());
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
+    let busiest = source::max_degree(&graph).unwrap();
+    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    for options in levels::ways() {
+        let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+        let bfs = bfs.with_options(options);
+        assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
+        for run in 0..runs / 4 {
+            let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
+            assert!(result.levels == expected, "{options:?}, run {run}");
+        }
+    }
+}
+
+/// Dropping the future stops the devices, at whatever point; the next run is right.
+#[test]
+fn a_run_by_levels_that_is_given_up() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let options = GenerateOptions::default();
+    let graph = generate::road(400, 400, generate::KEEP_PERMILLE, &options).unwrap();
+    let busiest = source::max_degree(&graph).unwrap();
+    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let bfs = bfs.with_options(levels::ways()[1]);
+    for microseconds in [0, 50, 200, 1000, 3000] {
+        {
+            let sources = [busiest];
+            let mut run = pin!(bfs.run(&sources));
+            let mut task = TaskContext::from_waker(Waker::noop());
+            let deadline = Instant::now() + Duration::from_micros(microseconds);
+            while Instant::now() < deadline && run.as_mut().poll(&mut task).is_pending() {}
+        }
+        let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
+        assert!(result.levels == expected, "after {microseconds} us");
+    }
+    context.device_set().quiesce().unwrap();
+}

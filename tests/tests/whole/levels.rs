@@ -1,0 +1,104 @@
+//! The level-synchronous BFS against the sequential reference: on awkward graphs,
+//! directed ones too, device counts, partitioners, and going either way.
+
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, Error};
+use millstream::flow::{Context, Devices};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Partition, partition, source};
+
+use crate::awkward::graphs;
+use crate::bfs::{check, run};
+
+/// Options that go mostly bottom-up, as usual, often back and forth, and only top-down.
+pub(crate) fn ways() -> Vec<BfsOptions> {
+    [(u32::MAX, 0), (14, 24), (2, u32::MAX), (0, 24)]
+        .into_iter()
+        .map(|(alpha, beta)| {
+            let mut options = BfsOptions::default();
+            options.algorithm = Algorithm::LevelSynchronous;
+            (options.alpha, options.beta) = (alpha, beta);
+            options
+        })
+        .collect()
+}
+
+/// Everything that gives parts to devices.
+fn partitions(graph: &CsrGraph, parts: usize) -> Vec<Partition> {
+    let mut all = vec![
+        partition::contiguous_blocks(graph, parts),
+        partition::edge_balanced_blocks(graph, parts),
+        partition::random(graph, parts, 1),
+        partition::automatic(graph, parts),
+    ];
+    all.extend(partition::metis(graph, parts));
+    all
+}
+
+#[test]
+fn every_graph_partition_and_device_count_agrees_with_the_reference() {
+    for (name, graph) in graphs() {
+        for devices in [1, 2, 3, 4, 8] {
+            let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+            for (round, parts) in partitions(&graph, devices).into_iter().enumerate() {
+                for mut options in ways() {
+                    options.predecessors = round % 2 == 0;
+                    let result = run(&context, &graph, parts.clone(), options, &[0]);
+                    check(name, &graph, &[0], &options, &result);
+                    assert_eq!(result.statistics.work_items(), result.reached(), "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn directed_graphs_with_hubs() {
+    let options = GenerateOptions::default();
+    let symmetric = generate::kron(10, 8, &options).unwrap();
+    // One arc of each pair, so that going bottom-up needs other rows.
+    let arcs = (0..symmetric.vertices()).flat_map(|from| {
+        let row = symmetric.neighbors(from).iter();
+        row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
+    });
+    let arcs: Vec<_> = arcs.collect();
+    let graph = CsrGraph::from_edges(symmetric.vertices(), &arcs).unwrap();
+    assert!(!graph.is_symmetric() && !partition::is_mesh_like(&graph));
+    let busiest = source::max_degree(&graph).unwrap();
+    for devices in [1, 3, 4] {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        for parts in partitions(&graph, devices) {
+            for mut options in ways() {
+                options.predecessors = true;
+                let result = run(&context, &graph, parts.clone(), options, &[busiest, 5]);
+                check("directed", &graph, &[busiest, 5], &options, &result);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_graph_and_the_devices_choose() {
+    let options = GenerateOptions::default();
+    let road = generate::road(30, 30, generate::KEEP_PERMILLE, &options).unwrap();
+    let kron = generate::kron(9, 8, &options).unwrap();
+    let chosen = |graph: &CsrGraph, devices: usize| {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        context.block_on(Bfs::new(&context, graph)).unwrap().unwrap().algorithm()
+    };
+    assert_eq!(chosen(&kron, 4), Algorithm::LevelSynchronous);
+    assert_eq!(chosen(&road, 4), Algorithm::Asynchronous);
+    assert_eq!(chosen(&road, 1), Algorithm::LevelSynchronous);
+}
+
+#[test]
+fn devices_that_do_not_reach_each_other_cannot() {
+    let builder = Context::builder().devices(Devices::host(2));
+    let apart = r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#;
+    let context = builder.topology(apart.parse().unwrap()).build().unwrap();
+    let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
+    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
+    let bfs = bfs.with_options(ways()[0]);
+    let error = context.block_on(bfs.run(&[0])).unwrap().unwrap_err();
+    assert!(matches!(error, Error::NotLevelSynchronous));
+}
