@@ -90,7 +90,8 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         .into());
     }
     let delta = f64::from_bits(report.load(REPORT_CHANGE)?);
-    let ranks = ranks(pull, if iterations % 2 == 0 { &memory.even } else { &memory.odd }).await?;
+    let ranks =
+        ranks(pull, if iterations.is_multiple_of(2) { &memory.even } else { &memory.odd }).await?;
     Ok(Ranks {
         ranks,
         iterations,
