@@ -195,8 +195,8 @@ pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
     let (entry, threads) = match (is_plain, is_double) {
         (true, false) => ("plain_f32", 1024),
         (true, true) => ("plain_f64", 512),
-        (false, false) => ("general_f32", 512),
-        (false, true) => ("general_f64", 512),
+        (false, false) => ("general_f32", 1024),
+        (false, true) => ("general_f64", 1024),
     };
     let text = concat!(include_str!("sweep.cuh"), include_str!("sweeps.cuh"));
     CudaSource::new("sweeps.cuh", entry, text).threads(threads).resident()

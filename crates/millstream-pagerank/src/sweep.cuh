@@ -72,11 +72,11 @@ struct Sweep {
     // Slices of a ticket.
     static constexpr u32 slices = 4;
 
-    const SweepGraph<Real>& graph;
-    const SweepVertices<Real>& vertices;
-    const SweepSettings& settings;
-    // What the vertices of all devices give.
-    const Real* given;
+    // `given`: what the vertices of all devices give.
+    __device__ Sweep(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
+                     const SweepSettings& settings, const Real* given)
+        : graph(graph), vertices(vertices), settings(settings), given(given),
+          damping(Real(settings.damping)), base(Real(settings.base)) {}
 
     // Tickets that all warps take in a sweep.
     __device__ u64 tickets_of_sweep() const { return tickets() + threads_in_grid() / 32; }
@@ -89,8 +89,6 @@ struct Sweep {
         SweepSums<Real> sums{0, 0};
         if (is_plain) {
             const u32 warps = u32(threads_in_grid() / 32);
-            // Not unrolled, so that registers do for many threads.
-#pragma unroll 1
             for (u32 item = u32(thread_in_grid() / 32); item < items(); item += warps)
                 slice(item, give, sums);
             return sums;
@@ -115,6 +113,14 @@ struct Sweep {
     }
 
    private:
+    const SweepGraph<Real>& graph;
+    const SweepVertices<Real>& vertices;
+    const SweepSettings& settings;
+    const Real* given;
+    // Converted once.
+    Real damping;
+    Real base;
+
     struct Before {
         Real share;
         Real row_weight;
@@ -165,26 +171,23 @@ struct Sweep {
 
     // Every `step`th arc of an item.
     __device__ __forceinline__ Real sum_of_arcs(u32 item, u32 first, u32 step) const {
-        const u64 from = graph.offsets[item];
-        const u32* source = &graph.sources[from + first];
-        const u32* const last = &graph.sources[graph.offsets[item + 1]];
+        const u64 last = graph.offsets[item + 1];
         Real sum = 0;
-#pragma unroll 1
-        for (; source < last; source += loads * step) {
+        for (u64 at = graph.offsets[item] + first; at < last; at += u64(loads) * step) {
             u32 sources[loads];
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) {
-                const u32* const place = source + each * step;
-                sources[each] = place < last ? load_once(place) : no_source;
+                const u64 arc = at + u64(each) * step;
+                sources[each] = arc < last ? load_once(&graph.sources[arc]) : no_source;
             }
             Real shares[loads];
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
             if (!is_plain && graph.weights.len != 0) {
-                const Real* const weight = &graph.weights[source - graph.sources.items];
 #pragma unroll
                 for (u32 each = 0; each < loads; ++each) {
-                    if (sources[each] != no_source) shares[each] *= load_once(&weight[each * step]);
+                    if (sources[each] == no_source) continue;
+                    shares[each] *= load_once(&graph.weights[at + u64(each) * step]);
                 }
             }
 #pragma unroll
@@ -202,7 +205,7 @@ struct Sweep {
     template <class Give>
     __device__ __forceinline__ void settle(u32 item, u32 row, Before known, Real sum,
                                            const Give& give, SweepSums<Real>& sums) const {
-        Real rank = Real(settings.damping) * sum + Real(settings.base);
+        Real rank = damping * sum + base;
         if (!is_plain && vertices.teleport.len != 0) rank += vertices.teleport[row];
         const bool dangles = known.row_weight == 0;
         const Real old = dangles ? known.share : known.share * known.row_weight;
@@ -236,7 +239,7 @@ template <class Real>
 __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                            Span<const Real> given, Span<Real> gives, Span<u64> totals,
                            Span<u64> report, const SweepSettings& settings) {
-    const Sweep<Real, 8, false> sweep{graph, vertices, settings, given.items};
+    const Sweep<Real, 8, false> sweep(graph, vertices, settings, given.items);
     const auto give = [&](u32, u32 row, Real share) { gives[row] = share; };
     const SweepSums<double> sums = sum_of_block(sweep.rows(Tickets{&totals[3], 0}, give));
     if (threadIdx.x != 0) return;

@@ -64,9 +64,12 @@ __device__ inline u32 judge(const GangBarrier& barrier, const Totals& totals,
     u64 sums[2];
     for (u32 each = 0; each < 2; ++each) {
         u64& before = barrier.leaders(change_before + each);
+        // A device that is alone has told nobody.
+        const u64 count = settings.devices == 1 ? barrier.counted(GangBarrier::Counter(each))
+                                                : totals.counts[each];
         // Counts only grow, and wrap around.
-        sums[each] = totals.counts[each] - before;
-        before = totals.counts[each];
+        sums[each] = count - before;
+        before = count;
     }
     barrier.leaders(dangling_now) = sums[1];
     const double change = double(sums[0]) / fixed_one;
@@ -85,7 +88,7 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
     SweepSettings now = settings.sweep;
     const u32 here = settings.here;
     for (u32 sweep = 0;; ++sweep) {
-        const Sweep<Real, loads, is_plain> rows{graph, vertices, now, gang.shares(sweep, here)};
+        const Sweep<Real, loads, is_plain> rows(graph, vertices, now, gang.shares(sweep, here));
         Real* const own = gang.shares(sweep + 1, here);
         const Tickets tickets{&barrier.leaders(next_ticket), sweep * rows.tickets_of_sweep()};
         const auto give = [&](u32 item, u32 row, Real share) {
@@ -126,8 +129,8 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
 // Short rows want threads; long ones want arcs in flight.
 MILLSTREAM_GANG_SWEEPS(plain_f32, float, 1024, 2, 4, true)
 MILLSTREAM_GANG_SWEEPS(plain_f64, double, 512, 2, 4, true)
-MILLSTREAM_GANG_SWEEPS(general_f32, float, 512, 2, 8, false)
-MILLSTREAM_GANG_SWEEPS(general_f64, double, 512, 2, 8, false)
+MILLSTREAM_GANG_SWEEPS(general_f32, float, 1024, 1, 8, false)
+MILLSTREAM_GANG_SWEEPS(general_f64, double, 1024, 1, 8, false)
 
 static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
 
