@@ -9,15 +9,6 @@
 
 #include "gang_barrier.cuh"
 
-#ifndef LEVELS_THREADS
-#define LEVELS_THREADS 1024
-#define LEVELS_BLOCKS 1
-#define LEVELS_ALONE 16
-#define LEVELS_AT_ONCE 4
-#define LEVELS_PIECE 128
-#define LEVELS_WIDTH 2
-#endif
-
 namespace millstream {
 
 struct LevelRows {
@@ -78,11 +69,11 @@ class LevelSearch {
         u32 vertex;
         u32 arcs;
     };
-    static constexpr u32 piece = LEVELS_PIECE;
+    static constexpr u32 piece = 128;
     static constexpr u32 stage_rows = 256;
 
    public:
-    static constexpr u32 block_threads = LEVELS_THREADS;
+    static constexpr u32 block_threads = 1024;
     static constexpr u32 unreached = ~0u;
 
     // What a block shares.
@@ -119,22 +110,12 @@ class LevelSearch {
         __syncthreads();
         take(lists.sources.items, 0, lists.sources.len);
         u32 phase = seed;
-#ifdef LEVELS_TRACE
-        u32 trace = 0;
-#endif
         bool fresh = false;  // Whether the other copy may lack what peers know.
         for (;;) {
             flush();
             const Verdict verdict =
                 barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
             phase = verdict.phase;
-#ifdef LEVELS_TRACE
-            if (blockIdx.x == 0 && threadIdx.x == 0 && trace < 40) {
-                reports.report[64 + 3 * trace] = nanoseconds();
-                reports.report[65 + 3 * trace] = phase;
-                reports.report[66 + 3 * trace++] = verdict.places;
-            }
-#endif
             switch (phase) {
                 case expand: {
                     const u64 from = mark;
@@ -179,8 +160,8 @@ class LevelSearch {
     // loaded ahead.
     static constexpr u32 thin = 1 << 14;
     // Arcs that a lane looks at by itself, and how many of them at a time.
-    static constexpr u32 alone_arcs = LEVELS_ALONE;
-    static constexpr u32 at_once = LEVELS_AT_ONCE;
+    static constexpr u32 alone_arcs = 16;
+    static constexpr u32 at_once = 2;
 
     const LevelRows& out;
     const LevelRows& in;
@@ -384,69 +365,47 @@ class LevelSearch {
         }
     }
 
-    // A warp: the arcs of its lanes' rows, some for each lane at once.
+    // A warp: the arcs of its lanes' rows.
     template <bool is_thin>
     __device__ void visit_rows(const Row& row) {
-        constexpr u32 width = is_thin ? 1 : LEVELS_WIDTH;
         const u32 last = prefix_sum(row.arcs);
         const u32 total = __shfl_sync(~0u, last, 31);
-        for (u32 base = 0; base < total; base += 32 * width) {
-            u32 vertices[width];
-            u32 targets[width];
-            bool is_new[width];
-#pragma unroll
-            for (u32 each = 0; each < width; ++each) {
-                const u32 at = base + each * 32 + lane();
-                const u32 whose = owner_of(last, at);
-                const u32 before = __shfl_sync(~0u, last - row.arcs, whose);
-                const u64 begin = __shfl_sync(~0u, row.begin, whose);
-                vertices[each] = __shfl_sync(~0u, row.vertex, whose);
-                is_new[each] = at < total;
-                targets[each] = is_new[each] ? out.targets[begin + (at - before)] : first;
-            }
-            visit<is_thin>(vertices, targets, is_new);
+        for (u32 base = 0; base < total; base += 32) {
+            const u32 at = base + lane();
+            const u32 whose = owner_of(last, at);
+            const u32 before = __shfl_sync(~0u, last - row.arcs, whose);
+            const u64 begin = __shfl_sync(~0u, row.begin, whose);
+            const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
+            const bool is_arc = at < total;
+            visit<is_thin>(is_arc, vertex, is_arc ? out.targets[begin + (at - before)] : first);
         }
     }
 
-    // A warp: arcs of each lane.
-    template <bool is_thin, u32 width>
-    __device__ void visit(const u32 (&vertices)[width], const u32 (&targets)[width],
-                          bool (&is_new)[width]) {
-        Row rows[width];
-        const u32* const seen = bits(settings.device, copy);
-#pragma unroll
-        for (u32 each = 0; each < width; ++each) {
-            rows[each] = Row{0, 0, 0};
-            if (is_thin) {
-                // Before it is known whether it is needed: two accesses at once.
-                if (is_new[each] && owns(targets[each])) rows[each] = row_of(targets[each]);
-            } else {
-                // A bit that is not seen yet costs a claim.
-                is_new[each] &= !(seen[targets[each] / 32] >> targets[each] % 32 & 1);
-            }
+    // A warp: an arc of each lane.
+    template <bool is_thin>
+    __device__ void visit(bool is_arc, u32 vertex, u32 target) {
+        const bool is_own = owns(target);
+        Row row{0, 0, 0};
+        bool is_new = is_arc;
+        if (is_thin) {
+            // Before it is known whether it is needed: two accesses at once.
+            if (is_arc && is_own) row = row_of(target);
+        } else {
+            // A bit that is not seen yet costs a claim.
+            is_new &= !(bits(settings.device, copy)[target / 32] >> target % 32 & 1);
         }
-#pragma unroll
-        for (u32 each = 0; each < width; ++each)
-            if (is_new[each]) is_new[each] = claim(targets[each]);
-#pragma unroll
-        for (u32 each = 0; each < width; ++each) {
-            const u32 target = targets[each];
-            const bool is_found = is_new[each] && owns(target);
-            if (is_found) {
-                if (!is_thin && !is_ample()) rows[each] = row_of(target);
-                if (is_thin) prefetch(&out.targets[rows[each].begin]);
-                reach(target, vertices[each]);
-            } else {
-                rows[each].arcs = 0;
-            }
+        if (is_new) is_new = claim(target);
+        const bool is_found = is_new && is_own;
+        if (is_found) {
+            if (!is_thin && !is_ample()) row = row_of(target);
+            if (is_thin) prefetch(&out.targets[row.begin]);
+            reach(target, vertex);
+        } else {
+            row.arcs = 0;
         }
-#pragma unroll
-        for (u32 each = 0; each < width; ++each) {
-            const bool is_own = owns(targets[each]);
-            count_found(is_new[each] && is_own);
-            push(rows[each]);
-            if (settings.devices > 1) send(is_new[each] && !is_own, vertices[each], targets[each]);
-        }
+        count_found(is_found);
+        push(row);
+        if (settings.devices > 1) send(is_new && !is_own, vertex, target);
     }
 
     __device__ static void prefetch(const void* address) {
@@ -683,11 +642,16 @@ class LevelSearch {
 
 }  // namespace millstream
 
-extern "C" __global__ __launch_bounds__(LEVELS_THREADS, LEVELS_BLOCKS) void levels(
-    const __grid_constant__ millstream::LevelRows out, const __grid_constant__ millstream::LevelRows in, const __grid_constant__ millstream::LevelValues values,
-    const __grid_constant__ millstream::LevelLists lists, const __grid_constant__ millstream::LevelExchange exchange,
-    const __grid_constant__ millstream::SpanSet<millstream::u64> words, const __grid_constant__ millstream::LevelReports reports,
+extern "C" __global__ __launch_bounds__(1024, 1) void levels(
+    const __grid_constant__ millstream::LevelRows out,
+    const __grid_constant__ millstream::LevelRows in,
+    const __grid_constant__ millstream::LevelValues values,
+    const __grid_constant__ millstream::LevelLists lists,
+    const __grid_constant__ millstream::LevelExchange exchange,
+    const __grid_constant__ millstream::SpanSet<millstream::u64> words,
+    const __grid_constant__ millstream::LevelReports reports,
     const __grid_constant__ millstream::LevelSettings settings) {
     __shared__ millstream::LevelSearch::Block block;
-    millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block).run();
+    millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block)
+        .run();
 }
