@@ -234,9 +234,8 @@ impl Bfs {
         let found = search.run(&self.graph.sources(sources)?).await?;
         let Found { levels, predecessors, statistics, run_time, gather_time } = found;
         let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
-        let predecessors = predecessors.map(|predecessors| {
-            partition.restore(predecessors.into_iter().map(original).collect())
-        });
+        let predecessors = predecessors
+            .map(|predecessors| partition.restore(predecessors.into_iter().map(original).collect()));
         let levels = partition.restore(levels);
         Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
     }

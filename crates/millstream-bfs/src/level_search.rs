@@ -13,8 +13,8 @@ use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
-use crate::Result;
 use crate::level_twin;
+use crate::Result;
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
@@ -217,7 +217,8 @@ impl LevelSearch<'_> {
         let (bits, connected) = self.isolated.without(sources);
         let bits: std::sync::Arc<[u32]> = bits.into();
         let mut memory = Vec::new();
-        for (place, (device, part)) in context.devices().iter().zip(self.graph.parts()).enumerate()
+        for (place, (device, part)) in
+            context.devices().iter().zip(self.graph.parts()).enumerate()
         {
             let range = partition.range(place);
             let owned = range.len();

@@ -8,8 +8,8 @@ use futures_util::future::try_join_all;
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, SharedBuffer, Stream};
 use millstream_worklist::WorklistStatistics;
 
-use crate::Result;
 use crate::level_search::{Done, LevelSearch, Memory, Sets, Settings, TwinSignature};
+use crate::Result;
 use crate::phase::{Phase, Pilot, Totals};
 
 /// Words of a device.
@@ -338,7 +338,8 @@ impl Twin<'_> {
     fn claim(&self, vertex: u32) -> bool {
         let bit = 1 << (vertex % 32);
         let word = &self.bits(self.here, self.step.copy)[vertex as usize / 32];
-        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        word.load(Ordering::Relaxed) & bit == 0
+            && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     fn reach(&self, vertex: u32, predecessor: u32) {

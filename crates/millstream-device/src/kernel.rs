@@ -387,8 +387,9 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
         let mut arguments = ArgumentWriter::default();
         S::write(&self.bound, &mut arguments);
         let load = || lane.load(&self.kernel, source);
-        let check =
-            |function: &crate::cuda::Function| function.check(&self.kernel, arguments.parameters());
+        let check = |function: &crate::cuda::Function| {
+            function.check(&self.kernel, arguments.parameters())
+        };
         let function = self.loaded.function(lane.gpu(), load, Some(check))?;
         lane.launch(function, source, self.size, arguments)
     }

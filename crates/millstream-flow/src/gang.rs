@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millstream_device::StreamKind;
 use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
+use millstream_device::StreamKind;
 
 use crate::{Context, Result};
 

@@ -103,8 +103,7 @@ impl CsrGraph {
 
 /// Mixes an arc's ends (the finalizer of SplitMix64).
 fn fingerprint(source: u32, target: u32) -> u64 {
-    let mut bits =
-        (u64::from(source) << 32 | u64::from(target)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = (u64::from(source) << 32 | u64::from(target)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ bits >> 31

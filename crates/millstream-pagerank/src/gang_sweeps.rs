@@ -137,7 +137,7 @@ fn launch<R: Real>(
     let GangMember { place, stream, sharers } = member;
     let part = &pull.parts[place];
     let settings = GangSettings {
-        sweep: pull.settings(place, options, pull.dangling()),
+        sweep: pull.settings(place, options, pull.dangling),
         tolerance: options.tolerance,
         nowhere: pull.settings(place, options, 0.0).base,
         vertices: f64::from(pull.partition.vertices()),

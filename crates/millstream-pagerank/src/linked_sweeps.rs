@@ -20,7 +20,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let graph = Graph::new(&pull.context);
     let links = graph.statistics();
     let mut workers = workers(pull, &graph, options).await?;
-    let mut dangling = pull.dangling();
+    let mut dangling = pull.dangling;
     let start = Instant::now();
     let sweeps = async {
         let (mut iterations, mut delta) = (0, f64::INFINITY);

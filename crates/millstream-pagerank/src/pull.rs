@@ -23,6 +23,8 @@ pub(crate) struct PullGraph<R: Real> {
     pub(crate) parts: Vec<PullPart<R>>,
     /// What the arcs of each vertex weigh that leave it, by new id.
     pub(crate) row_weights: Vec<f64>,
+    /// The rank of all vertices that no step leaves along an arc, when ranks are even.
+    pub(crate) dangling: f64,
 }
 
 /// See [`SlicedRows`].
@@ -83,7 +85,9 @@ impl<R: Real> PullGraph<R> {
             });
             stream.record()?.completed().await?;
         }
-        Ok(PullGraph { context: context.clone(), partition, parts, row_weights })
+        let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
+        let dangling = dangling as f64 / row_weights.len() as f64;
+        Ok(PullGraph { context: context.clone(), partition, parts, row_weights, dangling })
     }
 
     pub(crate) fn partition(&self) -> &Partition {
@@ -133,12 +137,6 @@ impl<R: Real> PullGraph<R> {
     pub(crate) fn even_shares(&self) -> Vec<R> {
         let even = 1.0 / self.row_weights.len() as f64;
         self.row_weights.iter().map(|&weight| R::from_f64(share(even, weight))).collect()
-    }
-
-    /// The rank of all vertices that no step leaves along an arc, when ranks are even.
-    pub(crate) fn dangling(&self) -> f64 {
-        let dangling = self.row_weights.iter().filter(|&&weight| weight == 0.0).count();
-        dangling as f64 / self.row_weights.len() as f64
     }
 }
 

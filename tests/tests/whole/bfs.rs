@@ -10,13 +10,7 @@ use millstream::worklist::{DeviceStatistics, Routing};
 
 use crate::awkward::graphs;
 
-pub(crate) fn check(
-    name: &str,
-    graph: &CsrGraph,
-    sources: &[u32],
-    options: &BfsOptions,
-    result: &BfsResult,
-) {
+pub(crate) fn check(name: &str, graph: &CsrGraph, sources: &[u32], options: &BfsOptions, result: &BfsResult) {
     let expected = reference::bfs_levels(graph, sources, options.depth_limit);
     assert_eq!(result.levels, expected, "{name}, {options:?}");
     if let Some(predecessors) = &result.predecessors {

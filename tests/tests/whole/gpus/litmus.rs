@@ -222,10 +222,7 @@ fn gang_barrier_rounds() {
     });
     context.block_on(run).unwrap().unwrap();
     let (failures, met) = (report.load(0).unwrap(), report.load(1).unwrap());
-    println!(
-        "gang barrier, {devices} devices, {rounds} rounds: {failures} failures in {:?}",
-        start.elapsed()
-    );
+    println!("gang barrier, {devices} devices, {rounds} rounds: {failures} failures in {:?}", start.elapsed());
     assert_eq!((failures, met), (0, u64::from(rounds) * (devices * GANG_BLOCKS) as u64));
 }
 
