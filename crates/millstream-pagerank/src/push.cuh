@@ -45,6 +45,7 @@ struct PushPageRank {
         VertexBlocks blocks;
         double damping;
         double threshold;
+        double top;
     };
 
     // Adds to a residual; the one before.
@@ -91,8 +92,15 @@ struct PushPageRank {
         return magnitude(before) <= threshold && magnitude(before + value) > threshold;
     }
 
-    // None: see `push.rs`.
-    __device__ static u32 priority(const Problem&, u32) { return 0; }
+    // Large residuals go first, halving from step to step: small ones come together
+    // meanwhile, and are pushed once.
+    __device__ static u32 priority(const Problem& problem, u32 vertex) {
+        const Real residual =
+            magnitude(Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex])));
+        if (!(residual > 0)) return 0;
+        // A conversion stays in the range of the type.
+        return __float2uint_rz(__log2f(float(problem.top / double(residual))));
+    }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
         return problem.blocks.owner(vertex);

@@ -51,6 +51,8 @@ pub struct Settings {
     pub(crate) damping: f64,
     /// Owned vertices with a residual up to this are left alone.
     pub(crate) threshold: f64,
+    /// Residuals of this size go first.
+    pub(crate) top: f64,
 }
 
 // SAFETY: plain numbers.
@@ -156,10 +158,13 @@ impl<R: Real> Program for Push<R> {
         }
     }
 
-    /// None: with large residuals first, in halving steps, hubs are pushed at every
-    /// step, which costs more arcs and many more batches than it saves.
-    fn priority(&self, _: &View<'_, R>, _: u32) -> u32 {
-        0
+    /// Large residuals go first, halving from step to step: small ones come
+    /// together meanwhile, and are pushed once.
+    fn priority(&self, view: &View<'_, R>, vertex: u32) -> u32 {
+        let residual = R::get(&view.residuals[vertex as usize]).abs().to_f64();
+        // A cast stays in the range of the type: nothing left is the first.
+        let halvings = (view.settings.top / residual).log2();
+        if residual > 0.0 { halvings as u32 } else { 0 }
     }
 
     fn owner(&self, vertex: u32) -> Option<usize> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use millstream_device::DeviceBuffer;
 use millstream_flow::{Context, LinkStatistics};
+use millstream_graph::partition::is_mesh_like;
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::{Columns, DistributedGraph, PartWeights};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
@@ -28,6 +29,7 @@ pub(crate) struct PushGraph<R: Real> {
     inflow: Vec<f64>,
     /// Whether no step leaves a vertex along an arc, by new id.
     is_dangling: Vec<bool>,
+    has_hubs: bool,
 }
 
 /// Ranks and residuals to start from, by new id.
@@ -49,6 +51,7 @@ impl<R: Real> PushGraph<R> {
         let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
         let inverse = by_new_id(&partition, &inverse);
         let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
+        let has_hubs = !is_mesh_like(graph);
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
         let (inverse_row_weights, weights, boundaries) = (vec![], vec![], vec![]);
@@ -59,6 +62,7 @@ impl<R: Real> PushGraph<R> {
             boundaries,
             inflow,
             is_dangling,
+            has_hubs,
         };
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
@@ -100,7 +104,8 @@ impl<R: Real> PushGraph<R> {
             // Half for residuals, half for the dangling vertices.
             false => options.tolerance / (2.0 * vertices as f64),
         };
-        let settings = Settings { damping: options.damping, threshold };
+        let top = residuals.iter().map(|residual| residual.abs()).fold(0.0, f64::max);
+        let settings = Settings { damping: options.damping, threshold, top };
         let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings, ranks).await?;
         let program = Arc::new(Push::<R>::new(&self.graph));
@@ -114,6 +119,8 @@ impl<R: Real> PushGraph<R> {
             let initial: Vec<_> = large.map(|vertex| (program.owner_of(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
+            // In steps, hubs would be pushed at each.
+            let worklist = worklist.delta((!self.has_hubs).then_some(1));
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();

@@ -30,6 +30,8 @@ pub(crate) trait Real:
     fn abs(self) -> Self;
     fn to_bits(self) -> Self::Bits;
     fn from_bits(bits: Self::Bits) -> Self;
+    /// The value now.
+    fn get(atomic: &<Self::Bits as AtomicPod>::Atomic) -> Self;
     /// Adds, and returns the value before.
     fn add_to(atomic: &<Self::Bits as AtomicPod>::Atomic, value: Self) -> Self;
     /// Leaves zero, and returns the value before.
@@ -64,8 +66,13 @@ macro_rules! real {
                 <$real>::from_bits(bits)
             }
 
-            fn add_to(atomic: &$atomic, value: $real) -> $real {
+            fn get(atomic: &$atomic) -> $real {
                 // Relaxed: the bit of the queue orders values.
+                <$real>::from_bits(atomic.load(Ordering::Relaxed))
+            }
+
+            fn add_to(atomic: &$atomic, value: $real) -> $real {
+                // Relaxed: as above.
                 let order = Ordering::Relaxed;
                 let mut before = atomic.load(order);
                 loop {
