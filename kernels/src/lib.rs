@@ -46,6 +46,8 @@ pub const OWNERS: Source = source!("owners.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
+/// A vertex and its value on the way to another device.
+pub const VERTEX_PACKET: Source = source!("vertex_packet.cuh");
 /// Items that a warp has emitted and not sent yet.
 pub const EMISSIONS: Source = source!("emissions.cuh");
 /// The queue of one block of the fused worker.
@@ -77,6 +79,7 @@ pub const HEADERS: &[Source] = &[
     WORKLIST,
     HOST_DRIVEN,
     OWNERS,
+    VERTEX_PACKET,
     RELAXATION,
     FILTER,
     PEER_RING,

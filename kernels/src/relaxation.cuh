@@ -10,6 +10,7 @@
 #pragma once
 
 #include "owners.cuh"
+#include "vertex_packet.cuh"
 
 namespace millstream {
 
@@ -39,23 +40,6 @@ __device__ __forceinline__ u64 lower_value(u64* place, u64 value) {
     return before;
 }
 
-// A vertex and its value on the way to another device.
-template <class Value>
-struct ValuePacket;
-
-template <>
-struct ValuePacket<u32> {
-    u32 value;
-    u32 vertex;
-};
-
-template <>
-struct ValuePacket<u64> {
-    u64 value;
-    u32 vertex;
-    u32 padding;
-};
-
 struct RelaxationSettings {
     u32 limit;
     u32 halo_filter;
@@ -66,7 +50,7 @@ template <class Rule, class Value>
 struct Relaxation {
     // What goes to the targets of a vertex, without the weight of the arc.
     using State = Value;
-    using Packet = ValuePacket<Value>;
+    using Packet = VertexPacket<Value>;
 
     struct Arc {
         u32 target;

@@ -3,7 +3,10 @@
 //! sweeps in which every vertex *pulls* from its predecessors, and residuals that
 //! are *pushed* along arcs on a distributed worklist \[G §4.6.3\].
 
+mod askers;
 mod error;
+mod gang_sweeps;
+mod linked_sweeps;
 mod options;
 mod pagerank;
 mod pull;
@@ -11,10 +14,11 @@ mod push;
 mod push_run;
 mod real;
 mod share;
+mod sliced_rows;
 mod sweep;
 
 pub use error::{Error, Result};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
+pub use pull::cuda_sources as pull_cuda_sources;
 pub use push::cuda_sources as push_cuda_sources;
-pub use sweep::cuda_sources as pull_cuda_sources;

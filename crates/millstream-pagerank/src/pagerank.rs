@@ -130,10 +130,10 @@ impl PageRank {
                 let (context, sources) = (context, &transposed);
                 match is_double {
                     false => Uploaded::Pull32(
-                        PullGraph::new(context, graph, sources, partition, weighted).await?,
+                        PullGraph::new(context, graph, sources, &partition, weighted).await?,
                     ),
                     true => Uploaded::Pull64(
-                        PullGraph::new(context, graph, sources, partition, weighted).await?,
+                        PullGraph::new(context, graph, sources, &partition, weighted).await?,
                     ),
                 }
             }

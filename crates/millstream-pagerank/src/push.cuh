@@ -3,6 +3,7 @@
 #pragma once
 
 #include "owners.cuh"
+#include "vertex_packet.cuh"
 
 namespace millstream {
 
@@ -21,22 +22,6 @@ struct Bits<double> {
     __device__ static double value(u64 word) { return __longlong_as_double(word); }
 };
 
-template <class Real>
-struct ResidualPacket;
-
-template <>
-struct ResidualPacket<float> {
-    float value;
-    u32 vertex;
-};
-
-template <>
-struct ResidualPacket<double> {
-    double value;
-    u32 vertex;
-    u32 padding;
-};
-
 // How a push goes; `Settings` of `push.rs`.
 struct PushSettings {
     double damping;
@@ -48,7 +33,7 @@ template <class Real>
 struct PushPageRank {
     // What goes along each arc, without its weight.
     using State = Real;
-    using Packet = ResidualPacket<Real>;
+    using Packet = VertexPacket<Real>;
     using Word = typename Bits<Real>::Word;
 
     struct Arc {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use millstream_device::DeviceBuffer;
 use millstream_flow::{Context, LinkStatistics};
+use millstream_graph::partition::is_mesh_like;
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::{Columns, DistributedGraph, PartWeights};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
@@ -27,6 +28,7 @@ pub(crate) struct PushGraph<R: Real> {
     inflow: Vec<f64>,
     /// Whether no step leaves a vertex along an arc, by new id.
     is_dangling: Vec<bool>,
+    has_hubs: bool,
 }
 
 /// Ranks and residuals to start from, by new id.
@@ -48,10 +50,12 @@ impl<R: Real> PushGraph<R> {
         let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
         let inverse = by_new_id(&partition, &inverse);
         let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
+        let has_hubs = !is_mesh_like(graph);
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
+        let weights = Vec::new();
         let mut uploaded =
-            PushGraph { graph, inverse: Vec::new(), weights: Vec::new(), inflow, is_dangling };
+            PushGraph { graph, inverse: Vec::new(), weights, inflow, is_dangling, has_hubs };
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
@@ -106,7 +110,8 @@ impl<R: Real> PushGraph<R> {
                 large.map(|vertex| (self.partition().owner(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
-            let worklist = worklist.delta(Some(1));
+            // In steps, hubs would be pushed at each.
+            let worklist = worklist.delta((!self.has_hubs).then_some(1));
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();
@@ -142,8 +147,7 @@ impl<R: Real> PushGraph<R> {
         let PageRankOptions { damping, ref personalization, .. } = *options;
         let vertices = self.graph.vertices() as usize;
         if !personalization.is_empty() {
-            let teleport = teleport(self.partition(), options).into_iter();
-            let residuals = teleport.map(|chance| (1.0 - damping) * chance).collect();
+            let residuals = teleport(self.partition(), options);
             return Start { ranks: vec![0.0; vertices], residuals, ignores_leaks: false };
         }
         let even = 1.0 / vertices as f64;

@@ -1,14 +1,22 @@
 //! The types that ranks are computed in.
 
 use std::iter::Sum;
-use std::ops::{Add, Mul};
+use std::ops::{Add, Div, Mul};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{AtomicPod, Pod};
 
 /// f32 or f64, in memory that many kernels change at once.
 pub(crate) trait Real:
-    Pod + Send + Sync + std::fmt::Debug + PartialOrd + Add<Output = Self> + Mul<Output = Self> + Sum
+    Pod
+    + Send
+    + Sync
+    + std::fmt::Debug
+    + PartialOrd
+    + Add<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Sum
 {
     /// Whether it has 64 bits.
     const IS_DOUBLE: bool;

@@ -1,12 +1,13 @@
 //! What a vertex gives along its arcs, and where a step leads that follows none.
 
 use millstream_graph::{CsrGraph, Partition, Weights};
+use rayon::prelude::*;
 
 use crate::PageRankOptions;
 
-/// One over what the arcs of each vertex weigh (their number, unless weighted); 0
+/// What the arcs of each vertex weigh that leave it (their number, unless weighted); 0
 /// for a vertex that no step leaves along an arc. By original id.
-pub(crate) fn inverse_row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
+pub(crate) fn row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
     let row_weight = |vertex: u32| -> f64 {
         match graph.weights().filter(|_| is_weighted) {
             None => graph.degree(vertex) as f64,
@@ -18,8 +19,13 @@ pub(crate) fn inverse_row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f6
             }
         }
     };
+    (0..graph.vertices()).into_par_iter().map(row_weight).collect()
+}
+
+/// One over each of [`row_weights`], or 0.
+pub(crate) fn inverse_row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
     let inverse = |weight: f64| if weight == 0.0 { 0.0 } else { 1.0 / weight };
-    (0..graph.vertices()).map(|vertex| inverse(row_weight(vertex))).collect()
+    row_weights(graph, is_weighted).into_iter().map(inverse).collect()
 }
 
 /// What each vertex gets along arcs, without damping, when all vertices have the
@@ -41,16 +47,16 @@ pub(crate) fn even_inflow(graph: &CsrGraph, inverse: &[f64], is_weighted: bool) 
     inflow
 }
 
-/// The probability of each vertex, by new id, for a step that follows no arc.
+/// The probability, by new id, that a step follows no arc and leads to that vertex;
+/// empty if it is the same for all. What dangling vertices give comes on top.
 pub(crate) fn teleport(partition: &Partition, options: &PageRankOptions) -> Vec<f64> {
-    let vertices = partition.vertices() as usize;
     let named = &options.personalization;
     if named.is_empty() {
-        return vec![1.0 / vertices as f64; vertices];
+        return Vec::new();
     }
-    let mut teleport = vec![0.0; vertices];
+    let mut teleport = vec![0.0; partition.vertices() as usize];
     for &vertex in named {
-        teleport[partition.to_new(vertex) as usize] += 1.0 / named.len() as f64;
+        teleport[partition.to_new(vertex) as usize] += (1.0 - options.damping) / named.len() as f64;
     }
     teleport
 }

@@ -1,129 +1,264 @@
-// One sweep of PageRank by pulling: every vertex adds up what its predecessors
-// give; the twin of `sweep.rs`. Rows of the transposed graph are taken by a thread,
-// a warp or a block each, as long as they are: `order` has short rows first.
+// One sweep of PageRank by pulling: every vertex adds up what its predecessors give;
+// the twin of `sweep.rs`. Rows of the transposed graph lie as `sliced_rows.rs` says.
 #pragma once
 
 #include "span.cuh"
 
 namespace millstream {
 
+// In the place of a source where there is none.
+constexpr u32 no_source = ~0u;
+
 template <class Real>
 struct SweepGraph {
+    // Where the arcs of each long row and then of each slice begin, and the end.
     Span<const u64> offsets;
     Span<const u32> sources;
     // Empty if arcs count once each.
     Span<const Real> weights;
-    Span<const u32> order;
 };
 
+// Of the owned vertices.
 template <class Real>
 struct SweepVertices {
-    // 0 for a vertex that no step leaves along an arc.
-    Span<const Real> inverse_row_weights;
-    // What comes from nowhere.
+    // What the arcs weigh that leave; 0 for a vertex that no step leaves.
+    Span<const Real> row_weights;
+    // What comes from nowhere; empty if the same for all, and in `base`.
     Span<const Real> teleport;
 };
 
 struct SweepSettings {
     double damping;
-    // What every vertex gets of the dangling ones.
+    // What every vertex gets from nowhere and of the dangling ones.
     double base;
-    // Places in `order` where rows for warps and for blocks begin.
-    u32 first_warp_row;
-    u32 first_block_row;
+    u32 first_vertex;
+    // Rows for blocks are the first, then come those for warps, then slices.
+    u32 block_rows;
+    u32 long_rows;
+    u32 padding;
 };
 
+template <class Real>
 struct SweepSums {
-    double change;
-    double dangling;
+    Real change;
+    Real dangling;
 };
 
-template <class Real>
-__device__ Real sum_of_arcs(const SweepGraph<Real>& graph, const Span<const Real>& given,
-                            u64 first, u64 last, u32 step) {
-    Real sum = 0;
-    for (u64 arc = first; arc < last; arc += step) {
-        const Real share = given[graph.sources[arc]];
-        sum += graph.weights.len ? share * graph.weights[arc] : share;
+// What is read once in a sweep leaves the cache first.
+__device__ __forceinline__ u32 load_once(const u32* place) { return __ldcs(place); }
+__device__ __forceinline__ float load_once(const float* place) { return __ldcs(place); }
+__device__ __forceinline__ double load_once(const double* place) { return __ldcs(place); }
+
+// Work that warps take one after the other, the longest first. The counter only grows:
+// in a sweep each warp takes one ticket more than there are for it.
+struct Tickets {
+    u64* counter;
+    // Of the sweeps before.
+    u64 taken;
+
+    // One warp.
+    __device__ __forceinline__ u64 take() const {
+        u64 ticket = 0;
+        // Relaxed: tickets order nothing.
+        if (lane() == 0) ticket = fetch_add_relaxed_gpu(counter, u64(1)) - taken;
+        return __shfl_sync(~0u, ticket, 0);
     }
-    return sum;
-}
+};
 
+// `loads`: arcs that a thread has in flight. `is_plain`: there are no long rows, no
+// weights, and what comes from nowhere is the same for all; rows need no tickets then.
+template <class Real, u32 loads, bool is_plain>
+struct Sweep {
+    // Slices of a ticket.
+    static constexpr u32 slices = 4;
+
+    // `given`: what the vertices of all devices give.
+    __device__ Sweep(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
+                     const SweepSettings& settings, const Real* given)
+        : graph(graph), vertices(vertices), settings(settings), given(given),
+          damping(Real(settings.damping)), base(Real(settings.base)) {}
+
+    // Tickets that all warps take in a sweep.
+    __device__ u64 tickets_of_sweep() const { return tickets() + threads_in_grid() / 32; }
+
+    // `give(item, row, share)` tells what a row gives from now on, in groups of threads
+    // with the same item.
+    template <class Give>
+    __device__ __forceinline__ SweepSums<Real> rows(const Tickets& tickets,
+                                                    const Give& give) const {
+        SweepSums<Real> sums{0, 0};
+        if (is_plain) {
+            const u32 warps = u32(threads_in_grid() / 32);
+            for (u32 item = u32(thread_in_grid() / 32); item < items(); item += warps)
+                slice(item, give, sums);
+            return sums;
+        }
+        rows_of_blocks(give, sums);
+        const u64 count = this->tickets();
+        const u32 long_rows = settings.long_rows - settings.block_rows;
+        for (u64 ticket = tickets.take(), next; ticket < count; ticket = next) {
+            // On its way during the work.
+            next = tickets.take();
+            if (ticket < long_rows) {
+                const u32 row = settings.block_rows + u32(ticket);
+                const Real sum = sum_of_warp(sum_of_arcs(row, lane(), 32));
+                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+                continue;
+            }
+            const u32 first = settings.long_rows + u32(ticket - long_rows) * slices;
+            for (u32 item = first; item < first + slices && item < items(); ++item)
+                slice(item, give, sums);
+        }
+        return sums;
+    }
+
+   private:
+    const SweepGraph<Real>& graph;
+    const SweepVertices<Real>& vertices;
+    const SweepSettings& settings;
+    const Real* given;
+    // Converted once.
+    Real damping;
+    Real base;
+
+    struct Before {
+        Real share;
+        Real row_weight;
+    };
+
+    __device__ __forceinline__ u32 items() const { return u32(graph.offsets.len) - 1; }
+
+    // For rows of warps and for slices.
+    __device__ __forceinline__ u64 tickets() const {
+        return settings.long_rows - settings.block_rows +
+               (items() - settings.long_rows + slices - 1) / slices;
+    }
+
+    template <class Give>
+    __device__ __forceinline__ void slice(u32 item, const Give& give,
+                                          SweepSums<Real>& sums) const {
+        const u32 row = settings.long_rows + (item - settings.long_rows) * 32 + lane();
+        const bool exists = row < vertices.row_weights.len;
+        // On its way while the arcs are.
+        const Before known = exists ? before(row) : Before{0, 0};
+        const Real sum = sum_of_arcs(item, lane(), 32);
+        if (exists) settle(item, row, known, sum, give, sums);
+    }
+
+    template <class Give>
+    __device__ __forceinline__ void rows_of_blocks(const Give& give,
+                                                   SweepSums<Real>& sums) const {
+        __shared__ Real parts[32];
+        for (u32 row = blockIdx.x; row < settings.block_rows; row += gridDim.x) {
+            const Real part = sum_of_warp(sum_of_arcs(row, threadIdx.x, blockDim.x));
+            if (lane() == 0) parts[threadIdx.x / 32] = part;
+            __syncthreads();
+            if (threadIdx.x < 32) {
+                const Real sum = sum_of_warp(lane() < blockDim.x / 32 ? parts[lane()] : Real(0));
+                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+            }
+            __syncthreads();
+        }
+    }
+
+    __device__ __forceinline__ Before before(u32 row) const {
+        return Before{given[settings.first_vertex + row], load_once(&vertices.row_weights[row])};
+    }
+
+    __device__ __forceinline__ Real share(u32 source) const {
+        return source == no_source ? Real(0) : given[source];
+    }
+
+    // Every `step`th arc of an item.
+    __device__ __forceinline__ Real sum_of_arcs(u32 item, u32 first, u32 step) const {
+        const u64 last = graph.offsets[item + 1];
+        Real sum = 0;
+        for (u64 at = graph.offsets[item] + first; at < last; at += u64(loads) * step) {
+            u32 sources[loads];
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each) {
+                const u64 arc = at + u64(each) * step;
+                sources[each] = arc < last ? load_once(&graph.sources[arc]) : no_source;
+            }
+            Real shares[loads];
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
+            if (!is_plain && graph.weights.len != 0) {
+#pragma unroll
+                for (u32 each = 0; each < loads; ++each) {
+                    if (sources[each] == no_source) continue;
+                    shares[each] *= load_once(&graph.weights[at + u64(each) * step]);
+                }
+            }
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each) sum += shares[each];
+        }
+        return sum;
+    }
+
+    __device__ __forceinline__ static Real sum_of_warp(Real sum) {
+        for (u32 step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+        return sum;
+    }
+
+    // Of a vertex without arcs nobody asks what it gives: its rank is kept there.
+    template <class Give>
+    __device__ __forceinline__ void settle(u32 item, u32 row, Before known, Real sum,
+                                           const Give& give, SweepSums<Real>& sums) const {
+        Real rank = damping * sum + base;
+        if (!is_plain && vertices.teleport.len != 0) rank += vertices.teleport[row];
+        const bool dangles = known.row_weight == 0;
+        const Real old = dangles ? known.share : known.share * known.row_weight;
+        sums.change += rank < old ? old - rank : rank - old;
+        if (dangles) sums.dangling += rank;
+        give(item, row, dangles ? rank : rank / known.row_weight);
+    }
+};
+
+// The sums of a block, in its first thread.
 template <class Real>
-__device__ void settle(const SweepVertices<Real>& vertices, Span<Real> ranks, Span<Real> gives,
-                       const SweepSettings& settings, u32 row, Real sum, SweepSums& sums) {
-    const Real rank = sum + vertices.teleport[row] + Real(settings.base);
-    const double change = double(rank) - double(ranks[row]);
-    sums.change += change < 0 ? -change : change;
-    if (vertices.inverse_row_weights[row] == 0) sums.dangling += double(rank);
-    ranks[row] = rank;
-    gives[row] = Real(settings.damping) * rank * vertices.inverse_row_weights[row];
+__device__ SweepSums<double> sum_of_block(const SweepSums<Real>& sums) {
+    __shared__ SweepSums<double> parts[32];
+    const auto of_warp = [](SweepSums<double> sums) {
+        for (u32 step = 16; step > 0; step /= 2) {
+            sums.change += __shfl_xor_sync(~0u, sums.change, step);
+            sums.dangling += __shfl_xor_sync(~0u, sums.dangling, step);
+        }
+        return sums;
+    };
+    const SweepSums<double> part = of_warp({double(sums.change), double(sums.dangling)});
+    if (lane() == 0) parts[threadIdx.x / 32] = part;
+    __syncthreads();
+    if (threadIdx.x >= 32) return part;
+    return of_warp(lane() < blockDim.x / 32 ? parts[lane()] : SweepSums<double>{0, 0});
 }
 
-// `totals` has three words of the device that are 0 between kernels; the two sums
+// `totals` has four words of the device that are 0 between kernels; the two sums
 // go to `report`, words of the host, as the bits of a double.
 template <class Real>
-__device__ void sweep(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
-                      Span<const Real> given, Span<Real> ranks, Span<Real> gives,
-                      Span<u64> totals, Span<u64> report, const SweepSettings& settings) {
-    SweepSums sums{0, 0};
-    const u32 rows = u32(graph.order.len);
-    // Long rows first: they take longest.
-    __shared__ Real parts[32];
-    for (u32 at = settings.first_block_row + blockIdx.x; at < rows; at += gridDim.x) {
-        const u32 row = graph.order[at];
-        Real sum = sum_of_arcs(graph, given, graph.offsets[row] + threadIdx.x,
-                               graph.offsets[row + 1], blockDim.x);
-        for (u32 step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-        if (lane() == 0) parts[threadIdx.x / 32] = sum;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            sum = 0;
-            for (u32 warp = 0; warp < blockDim.x / 32; ++warp) sum += parts[warp];
-            settle(vertices, ranks, gives, settings, row, sum, sums);
-        }
-        __syncthreads();
-    }
-    const u32 warps = u32(threads_in_grid() / 32);
-    for (u32 at = settings.first_warp_row + u32(thread_in_grid() / 32);
-         at < settings.first_block_row; at += warps) {
-        const u32 row = graph.order[at];
-        Real sum = sum_of_arcs(graph, given, graph.offsets[row] + lane(),
-                               graph.offsets[row + 1], 32);
-        for (u32 step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-        if (lane() == 0) settle(vertices, ranks, gives, settings, row, sum, sums);
-    }
-    for (u64 at = thread_in_grid(); at < settings.first_warp_row; at += threads_in_grid()) {
-        const u32 row = graph.order[at];
-        const Real sum =
-            sum_of_arcs(graph, given, graph.offsets[row], graph.offsets[row + 1], 1);
-        settle(vertices, ranks, gives, settings, row, sum, sums);
-    }
-    for (u32 step = 16; step > 0; step /= 2) {
-        sums.change += __shfl_xor_sync(~0u, sums.change, step);
-        sums.dangling += __shfl_xor_sync(~0u, sums.dangling, step);
-    }
-    if (lane() == 0) {
-        atomicAdd(reinterpret_cast<double*>(&totals[0]), sums.change);
-        atomicAdd(reinterpret_cast<double*>(&totals[1]), sums.dangling);
-    }
-    __threadfence();
-    __syncthreads();
+__device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
+                           Span<const Real> given, Span<Real> gives, Span<u64> totals,
+                           Span<u64> report, const SweepSettings& settings) {
+    const Sweep<Real, 8, false> sweep(graph, vertices, settings, given.items);
+    const auto give = [&](u32, u32 row, Real share) { gives[row] = share; };
+    const SweepSums<double> sums = sum_of_block(sweep.rows(Tickets{&totals[3], 0}, give));
     if (threadIdx.x != 0) return;
+    atomicAdd(reinterpret_cast<double*>(&totals[0]), sums.change);
+    atomicAdd(reinterpret_cast<double*>(&totals[1]), sums.dangling);
+    __threadfence();
     // The last block to arrive has seen all that the others added.
     if (fetch_add_acq_rel_gpu(&totals[2], u64(1)) == gridDim.x - 1) {
         store_release_sys(&report[0], load_relaxed_gpu(&totals[0]));
         store_release_sys(&report[1], load_relaxed_gpu(&totals[1]));
-        for (u32 word = 0; word < 3; ++word) store_relaxed_gpu(&totals[word], u64(0));
+        for (u32 word = 0; word < 4; ++word) store_relaxed_gpu(&totals[word], u64(0));
     }
 }
 
 #define MILLSTREAM_SWEEP(entry, Real)                                                      \
     extern "C" __global__ __launch_bounds__(256, 4) void entry(                            \
         SweepGraph<Real> graph, SweepVertices<Real> vertices, Span<const Real> given,      \
-        Span<Real> ranks, Span<Real> gives, Span<u64> totals, Span<u64> report,            \
-        SweepSettings settings) {                                                          \
-        sweep(graph, vertices, given, ranks, gives, totals, report, settings);             \
+        Span<Real> gives, Span<u64> totals, Span<u64> report, SweepSettings settings) {    \
+        sweep_once(graph, vertices, given, gives, totals, report, settings);               \
     }
 
 MILLSTREAM_SWEEP(sweep_f32, float)

@@ -1,5 +1,7 @@
 //! One sweep by pulling, as a kernel: the twin of `sweep.cuh`.
 
+use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_device::{
@@ -7,31 +9,34 @@ use millstream_device::{
 };
 
 use crate::real::Real;
+use crate::sliced_rows::{NO_SOURCE, SLICE, rows_of};
 
-/// Row index, sources and weights of the owned vertices' incoming arcs, and the
-/// rows by length; what is known of each owned vertex; what the vertices of all
-/// devices give; ranks; what the owned vertices give from now on; sums on the
-/// device and on the host; settings.
+/// Where arcs begin, their sources and weights; what the arcs weigh that leave each
+/// owned vertex, and what comes to it from nowhere; what the vertices of all devices
+/// give; what the owned vertices give from now on; sums on the device and on
+/// the host; settings.
 pub(crate) type Signature<R> = (
-    (Read<u64>, Read<u32>, Read<R>, Read<u32>),
+    (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
     Read<R>,
-    Write<R>,
     Write<R>,
     Shared<u64>,
     Shared<u64>,
     Value<Settings>,
 );
 
-/// How a sweep goes, as the kernel takes it.
+/// How a sweep goes, as kernels take it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Settings {
     pub(crate) damping: f64,
-    /// What every vertex gets of the dangling ones.
+    /// What every vertex gets from nowhere and of the dangling ones.
     pub(crate) base: f64,
-    pub(crate) first_warp_row: u32,
-    pub(crate) first_block_row: u32,
+    /// Owned vertices begin here.
+    pub(crate) first_vertex: u32,
+    pub(crate) block_rows: u32,
+    pub(crate) long_rows: u32,
+    pub(crate) padding: u32,
 }
 
 // SAFETY: plain numbers.
@@ -40,14 +45,14 @@ unsafe impl Zeroable for Settings {}
 unsafe impl Pod for Settings {}
 
 /// Words of the sums on a device.
-pub(crate) const TOTALS: usize = 3;
+pub(crate) const TOTALS: usize = 4;
 /// Words of the sums on the host: the L1 norm of the change, and the rank of the
 /// vertices that no step leaves along an arc; both as bits of an f64.
 pub(crate) const REPORT: usize = 2;
 
 const FILE: &str = "sweep.cuh";
 
-fn source(is_double: bool) -> CudaSource {
+pub(crate) fn source(is_double: bool) -> CudaSource {
     let entry = if is_double { "sweep_f64" } else { "sweep_f32" };
     CudaSource::new(FILE, entry, include_str!("sweep.cuh"))
 }
@@ -57,15 +62,25 @@ pub(crate) fn kernel<R: Real>() -> Kernel<Signature<R>> {
     Kernel::<Signature<R>>::new("sweep", twin::<R>).with_cuda(source(R::IS_DOUBLE))
 }
 
+/// What a vertex gives along an arc of weight 1, for a rank and what its arcs weigh.
+/// Nobody asks what a vertex without such arcs gives: its rank is kept there.
+pub(crate) fn share<R: Real>(rank: R, row_weight: R) -> R {
+    if row_weight == R::ZERO { rank } else { rank / row_weight }
+}
+
+/// The rank again.
+pub(crate) fn rank<R: Real>(share: R, row_weight: R) -> R {
+    if row_weight == R::ZERO { share } else { share * row_weight }
+}
+
 /// Arcs and rows of a block, roughly, on a host device.
 const BLOCK: u64 = 1 << 14;
 
 /// What the twin sees of a [`Signature`].
 type View<'a, R> = (
-    (&'a [u64], &'a [u32], &'a [R], &'a [u32]),
+    (&'a [u64], &'a [u32], &'a [R]),
     (&'a [R], &'a [R]),
     &'a [R],
-    &'a mut [R],
     &'a mut [R],
     &'a [AtomicU64],
     &'a [AtomicU64],
@@ -73,43 +88,38 @@ type View<'a, R> = (
 );
 
 fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
-    let ((offsets, sources, weights, _), vertices, given, ranks, gives, _, report, settings) = view;
-    let (inverse, teleport) = vertices;
-    let sum = |row: usize| -> R {
-        let arcs = offsets[row] as usize..offsets[row + 1] as usize;
-        let given_by = |source: &u32| given[*source as usize];
-        match weights.is_empty() {
-            true => sources[arcs].iter().map(given_by).sum(),
-            false => {
-                let arcs = sources[arcs.clone()].iter().zip(&weights[arcs]);
-                arcs.map(|(source, &weight)| given_by(source) * weight).sum()
-            }
-        }
-    };
+    let ((offsets, sources, weights), vertices, given, gives, _, report, settings) = view;
+    let (row_weights, teleport) = vertices;
+    let rows = Rows { offsets, sources, weights, given, long_rows: settings.long_rows as usize };
+    let own = &given[settings.first_vertex as usize..][..row_weights.len()];
     let (damping, base) = (R::from_f64(settings.damping), R::from_f64(settings.base));
-    let blocks = row_blocks(offsets, ranks, gives);
-    let sums: Vec<std::sync::Mutex<(Block<'_, R>, f64, f64)>> =
-        blocks.into_iter().map(|block| std::sync::Mutex::new((block, 0.0, 0.0))).collect();
+    let sums: Vec<Mutex<(Block<'_, R>, f64, f64)>> =
+        rows.blocks(gives).into_iter().map(|block| Mutex::new((block, 0.0, 0.0))).collect();
     Grid::of_blocks(sums.len(), 1).for_each_block(|block| {
         for sums in &sums[block.range] {
             // No other block takes this one; a poisoned lock cannot be.
             let Ok(mut guard) = sums.lock() else { continue };
-            let ((first, ranks, gives), change, dangling) = &mut *guard;
-            for (place, (rank, gives)) in ranks.iter_mut().zip(gives.iter_mut()).enumerate() {
-                let row = *first + place;
-                let next = sum(row) + teleport[row] + base;
-                *change += (next.to_f64() - rank.to_f64()).abs();
-                if inverse[row] == R::ZERO {
-                    *dangling += next.to_f64();
+            let ((items, gives), change, dangling) = &mut *guard;
+            let mut gives = gives.iter_mut();
+            for item in items.clone() {
+                let sums = rows.sums(item, own.len());
+                for (row, sum) in rows.of(item, own.len()).zip(sums) {
+                    let next = damping * sum + base + teleport.get(row).copied().unwrap_or(R::ZERO);
+                    let before = rank(own[row], row_weights[row]);
+                    *change += (next.to_f64() - before.to_f64()).abs();
+                    if row_weights[row] == R::ZERO {
+                        *dangling += next.to_f64();
+                    }
+                    if let Some(gives) = gives.next() {
+                        *gives = share(next, row_weights[row]);
+                    }
                 }
-                *rank = next;
-                *gives = damping * next * inverse[row];
             }
         }
         Ok(())
     })?;
     let (mut change, mut dangling) = (0.0, 0.0);
-    for (_, block_change, block_dangling) in sums.into_iter().flat_map(|sums| sums.into_inner()) {
+    for (_, block_change, block_dangling) in sums.into_iter().flat_map(Mutex::into_inner) {
         change += block_change;
         dangling += block_dangling;
     }
@@ -119,29 +129,62 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
     Ok(())
 }
 
-/// Rows of a block: the first, and what is written for each.
-type Block<'a, R> = (usize, &'a mut [R], &'a mut [R]);
-
-/// Consecutive rows with equally many arcs, each row counted as one more.
-fn row_blocks<'a, R>(
-    offsets: &[u64],
-    mut ranks: &'a mut [R],
-    mut gives: &'a mut [R],
-) -> Vec<Block<'a, R>> {
-    let (mut blocks, mut first) = (Vec::new(), 0);
-    for row in 1..offsets.len() {
-        let work = offsets[row] - offsets[first] + (row - first) as u64;
-        if work >= BLOCK || row + 1 == offsets.len() {
-            let (block_ranks, other_ranks) = ranks.split_at_mut(row - first);
-            let (block_gives, other_gives) = gives.split_at_mut(row - first);
-            blocks.push((first, block_ranks, block_gives));
-            (ranks, gives, first) = (other_ranks, other_gives, row);
-        }
-    }
-    blocks
+/// What the twin reads: see [`SlicedRows`](crate::sliced_rows::SlicedRows).
+struct Rows<'a, R> {
+    offsets: &'a [u64],
+    sources: &'a [u32],
+    weights: &'a [R],
+    given: &'a [R],
+    long_rows: usize,
 }
 
-/// The CUDA C++ of the sweeps, to be compiled without running it.
-pub fn cuda_sources() -> Vec<CudaSource> {
-    vec![source(false), source(true)]
+/// Items of a block, and what is written for their rows.
+type Block<'a, R> = (Range<usize>, &'a mut [R]);
+
+impl<'a, R: Real> Rows<'a, R> {
+    fn of(&self, item: usize, rows: usize) -> Range<usize> {
+        rows_of(item, self.long_rows, rows)
+    }
+
+    /// What comes along arcs to the rows of an item: to the first alone, if it is
+    /// a long one.
+    fn sums(&self, item: usize, rows: usize) -> [R; SLICE] {
+        let arcs = self.offsets[item] as usize..self.offsets[item + 1] as usize;
+        let given_by = |arc: usize| match self.sources[arc] {
+            NO_SOURCE => R::ZERO,
+            source => match self.weights.get(arc) {
+                None => self.given[source as usize],
+                Some(&weight) => self.given[source as usize] * weight,
+            },
+        };
+        let mut sums = [R::ZERO; SLICE];
+        if item < self.long_rows {
+            sums[0] = arcs.map(given_by).sum();
+            return sums;
+        }
+        let lanes = self.of(item, rows).len();
+        for column in arcs.step_by(SLICE) {
+            for (lane, sum) in sums[..lanes].iter_mut().enumerate() {
+                *sum = *sum + given_by(column + lane);
+            }
+        }
+        sums
+    }
+
+    /// Consecutive items with equally many arcs, each row counted as one more.
+    fn blocks(&self, mut gives: &'a mut [R]) -> Vec<Block<'a, R>> {
+        let rows = gives.len();
+        let end_of = |item: usize| if item == 0 { 0 } else { self.of(item - 1, rows).end };
+        let (mut blocks, mut first) = (Vec::new(), 0);
+        for item in 1..self.offsets.len() {
+            let own_rows = end_of(item) - end_of(first);
+            let work = self.offsets[item] - self.offsets[first] + own_rows as u64;
+            if work >= BLOCK || item + 1 == self.offsets.len() {
+                let (block, others) = gives.split_at_mut(own_rows);
+                blocks.push((first..item, block));
+                (gives, first) = (others, item);
+            }
+        }
+        blocks
+    }
 }

@@ -64,8 +64,8 @@ pub enum PartitionError {
 }
 
 /// Vertices spread over parts, of which some may be empty. Inside the partition a
-/// part's vertices are consecutive, in the order of their original ids;
-/// [`to_new`](Partition::to_new) and [`to_original`](Partition::to_original)
+/// part's vertices are consecutive, in the order of their original ids unless
+/// [sorted](Partition::sorted_by_key); [`to_new`](Partition::to_new) and [`to_original`](Partition::to_original)
 /// translate.
 ///
 /// ```
@@ -138,6 +138,34 @@ impl Partition {
             next_new[part as usize] += 1;
         }
         Partition { boundaries, order: Some(Order { originals, renumbered }) }
+    }
+
+    /// The same parts, the vertices of each sorted by what `key` says of their new
+    /// ids; those with equal keys stay in order.
+    ///
+    /// ```
+    /// use millstream_graph::Partition;
+    ///
+    /// let halves = Partition::from_parts(2, &[0, 0, 1, 1])?;
+    /// let turned = halves.sorted_by_key(std::cmp::Reverse);
+    /// assert_eq!(turned.boundaries(), halves.boundaries());
+    /// assert_eq!([0, 1, 2, 3].map(|new| turned.to_original(new)), [1, 0, 3, 2]);
+    /// # Ok::<(), millstream_graph::partition::PartitionError>(())
+    /// ```
+    #[must_use]
+    pub fn sorted_by_key<K: Ord>(&self, key: impl Fn(u32) -> K + Sync) -> Partition {
+        let mut order: Vec<u32> = (0..self.vertices()).collect();
+        for part in 0..self.parts() {
+            let own = self.range(part);
+            order[own.start as usize..own.end as usize].par_sort_by_key(|&new| key(new));
+        }
+        let originals: Vec<u32> = order.into_par_iter().map(|new| self.to_original(new)).collect();
+        let mut renumbered = vec![0; originals.len()];
+        for (new, &original) in originals.iter().enumerate() {
+            renumbered[original as usize] = new as u32;
+        }
+        let order = Some(Order { originals, renumbered });
+        Partition { boundaries: self.boundaries.clone(), order }
     }
 
     /// Number of parts.

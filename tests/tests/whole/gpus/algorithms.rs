@@ -4,7 +4,8 @@
 use millstream::cc::CcOptions;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::{CsrGraph, Weights, partition, source};
+use millstream::graph::{CsrGraph, Weights, partition, reference, source};
+use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, Precision};
 use millstream::sssp::{Delta, SsspOptions};
 use millstream::worklist::Routing;
 
@@ -100,6 +101,65 @@ fn pagerank_on_generated_graphs() {
             }
         }
     }
+}
+
+/// A Kronecker graph whose arcs lead to the smaller end, so that many rows are long
+/// and many vertices dangle.
+fn downhill() -> CsrGraph {
+    let kron = generate::kron(11, 40, &GenerateOptions::default()).unwrap();
+    let edges = (0..kron.vertices()).flat_map(|from| {
+        let targets = kron.neighbors(from).iter();
+        targets.filter(move |&&to| to < from).map(move |&to| (from, to))
+    });
+    CsrGraph::from_edges(kron.vertices(), &edges.collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn pagerank_by_pulling_as_asked() {
+    let context = context();
+    let graph = downhill();
+    let arcs = 0..graph.arcs() as u32;
+    let weights = Weights::Integer(arcs.map(|arc| arc * 7 % 5).collect());
+    let weighted = graph.clone().with_weights(Some(weights)).unwrap();
+    for damping in [0.0, 0.85] {
+        for personalization in [vec![], vec![3, 250, 3]] {
+            for graph in [&graph, &weighted] {
+                let mut options = pagerank::exact(Algorithm::Pull);
+                (options.damping, options.personalization) = (damping, personalization.clone());
+                options.weighted = graph.weights().is_some();
+                let expected = reference::pagerank(graph, &options.question()).unwrap();
+                let parts = partition::random(graph, context.devices().len(), 1);
+                for options in [options.clone(), single(&options)] {
+                    let ranks =
+                        PageRank::with_partition(&context, graph, parts.clone(), options.clone());
+                    let ranks = async { ranks.await?.run().await };
+                    let result = context.block_on(ranks).unwrap().unwrap();
+                    let what = format!("{options:?}");
+                    pagerank::check(&what, graph, &options, &result);
+                    if options.tolerance < 1e-6 {
+                        assert_eq!(result.iterations, expected.iterations, "{what}");
+                    }
+                }
+            }
+        }
+    }
+    for most in [0, 1, 2, 7] {
+        let mut options = pagerank::exact(Algorithm::Pull);
+        options.max_iterations = most;
+        let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+        assert!(!result.converged && result.iterations == most && result.delta > 1e-9);
+        let expected = reference::pagerank(&graph, &options.question()).unwrap();
+        let pairs = expected.ranks.iter().zip(&result.ranks);
+        let distance: f64 = pairs.map(|(expected, rank)| (expected - rank).abs()).sum();
+        assert!(distance < 1e-12, "{most} sweeps: {distance}");
+    }
+}
+
+/// The same in f32.
+fn single(options: &PageRankOptions) -> PageRankOptions {
+    let mut options = options.clone();
+    (options.tolerance, options.precision) = (1e-6, Precision::F32);
+    options
 }
 
 #[test]

@@ -1,0 +1,211 @@
+//! Sweeps by a gang: kernels that go on from sweep to sweep by themselves, each writing
+//! what its vertices give into the memory of the devices that ask. The kernels' side is
+//! `sweeps.cuh`.
+
+use std::time::{Duration, Instant};
+
+use millstream_device::{
+    CudaSource, DeviceBuffer, Error as DeviceError, Kernel, KernelFault, Parameter, Pod, Read,
+    Shared, SharedBuffer, SharedSet, Value, Zeroable,
+};
+use millstream_flow::{Gang, GangMember, LinkStatistics};
+
+use crate::pagerank::Ranks;
+use crate::pull::PullGraph;
+use crate::real::Real;
+use crate::share::teleport;
+use crate::sweep::{Settings, rank};
+use crate::{PageRankOptions, Result};
+
+/// How long a kernel waits for the others.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Words of the barrier on each device, at least.
+const BARRIER_WORDS: usize = 512;
+/// Words of the host, one set for each device: `SweepReport` of `sweeps.cuh`.
+const REPORT_SWEEPS: usize = 0;
+const REPORT_CHANGE: usize = 1;
+const REPORT_WORDS: usize = 2;
+
+/// As for a single sweep; then who asks, what all vertices give as each device knows
+/// it, for even and for odd sweeps; the barrier's words; the host's; the report;
+/// settings.
+type Signature<R> = (
+    (Read<u64>, Read<u32>, Read<R>),
+    (Read<R>, Read<R>),
+    (Read<u32>, SharedSet<<R as Real>::Bits>, SharedSet<<R as Real>::Bits>),
+    SharedSet<u64>,
+    Shared<u32>,
+    Shared<u64>,
+    Value<GangSettings>,
+);
+
+/// How a gang sweeps, as kernels take it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct GangSettings {
+    sweep: Settings,
+    tolerance: f64,
+    nowhere: f64,
+    vertices: f64,
+    patience_ns: u64,
+    here: u32,
+    devices: u32,
+    most_sweeps: u32,
+    padding: u32,
+}
+
+// SAFETY: plain numbers.
+unsafe impl Zeroable for GangSettings {}
+// SAFETY: plain numbers without padding.
+unsafe impl Pod for GangSettings {}
+
+/// Memory of all devices for one run.
+struct Memory<R: Real> {
+    even: Vec<SharedBuffer<R::Bits>>,
+    odd: Vec<SharedBuffer<R::Bits>>,
+    teleport: Vec<DeviceBuffer<R>>,
+    words: Vec<SharedBuffer<u64>>,
+    reports: Vec<SharedBuffer<u64>>,
+}
+
+/// Sweeps until the change is small enough; one at least.
+pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
+    let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
+    let memory = memory(pull, options).await?;
+    let gang = Gang::new(&pull.context)?;
+    gang.prepare(&kernel)?;
+    let words = gang.words().clone();
+    let start = Instant::now();
+    gang.run(|member| launch(pull, options, &memory, &words, &kernel, member)).await?;
+    let run_time = start.elapsed();
+    let report = &memory.reports[0];
+    let iterations = report.load(REPORT_SWEEPS)? as u32;
+    if iterations == 0 {
+        let message = format!("a device did not come to a sweep's end within {PATIENCE:?}");
+        return Err(DeviceError::KernelFailed {
+            kernel: "sweeps".into(),
+            device: pull.context.devices()[0].name(),
+            message: message.into(),
+        }
+        .into());
+    }
+    let delta = f64::from_bits(report.load(REPORT_CHANGE)?);
+    let ranks =
+        ranks(pull, if iterations.is_multiple_of(2) { &memory.even } else { &memory.odd }).await?;
+    Ok(Ranks {
+        ranks,
+        iterations,
+        delta,
+        converged: delta <= options.tolerance,
+        links: links(pull, iterations),
+        devices: Vec::new(),
+        run_time,
+        gather_time: start.elapsed() - run_time,
+    })
+}
+
+/// Everything that changes in a run: ranks start even.
+async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
+    let shares: Vec<R::Bits> = pull.even_shares().into_iter().map(R::to_bits).collect();
+    let chances = teleport(&pull.partition, options);
+    let (even, odd, teleport, words, reports) = (vec![], vec![], vec![], vec![], vec![]);
+    let mut memory = Memory { even, odd, teleport, words, reports };
+    for (place, device) in pull.context.devices().iter().enumerate() {
+        let stream = device.stream()?;
+        let own = chances.get(pull.own(place)).unwrap_or_default();
+        let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
+        memory.teleport.push(stream.uploaded(own)?);
+        let even = device.shared(shares.len())?;
+        stream.upload_shared(shares.clone(), &even, 0..shares.len())?;
+        memory.even.push(even);
+        memory.odd.push(device.shared(shares.len())?);
+        memory.words.push(device.shared(BARRIER_WORDS)?);
+        memory.reports.push(pull.context.host().shared(REPORT_WORDS)?);
+        stream.record()?.completed().await?;
+    }
+    Ok(memory)
+}
+
+fn launch<R: Real>(
+    pull: &PullGraph<R>,
+    options: &PageRankOptions,
+    memory: &Memory<R>,
+    host_words: &SharedBuffer<u32>,
+    kernel: &Kernel<Signature<R>>,
+    member: GangMember<'_>,
+) -> millstream_flow::Result<()> {
+    let GangMember { place, stream, sharers } = member;
+    let part = &pull.parts[place];
+    let settings = GangSettings {
+        sweep: pull.settings(place, options, pull.dangling),
+        tolerance: options.tolerance,
+        nowhere: pull.settings(place, options, 0.0).base,
+        vertices: f64::from(pull.partition.vertices()),
+        patience_ns: PATIENCE.as_nanos() as u64,
+        here: place as u32,
+        devices: pull.parts.len() as u32,
+        most_sweeps: options.max_iterations,
+        padding: 0,
+    };
+    let even: Vec<_> = memory.even.iter().collect();
+    let odd: Vec<_> = memory.odd.iter().collect();
+    let words: Vec<_> = memory.words.iter().collect();
+    let arguments = (
+        (&*part.offsets, &*part.sources, &*part.weights),
+        (&*part.row_weights, &memory.teleport[place]),
+        (&*part.askers, &even[..], &odd[..]),
+        &words[..],
+        host_words,
+        &memory.reports[place],
+        settings,
+    );
+    Ok(kernel.launch(stream, sharers, arguments)?)
+}
+
+/// Of all vertices, as their owners' shares say.
+async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -> Result<Vec<f64>> {
+    let mut ranks = Vec::new();
+    for (place, device) in pull.context.devices().iter().enumerate() {
+        let stream = device.stream()?;
+        let own = stream.download_shared(&shares[place], pull.own(place))?.await?;
+        let weights = stream.download(&*pull.parts[place].row_weights)?.await?;
+        let own = own.into_iter().map(R::from_bits).zip(weights);
+        ranks.extend(own.map(|(share, weight)| rank(share, weight).to_f64()));
+    }
+    Ok(ranks)
+}
+
+/// A packet is what one device tells another after a sweep.
+fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
+    let devices = pull.context.devices();
+    let mut links = Vec::new();
+    for (from, part) in pull.parts.iter().enumerate() {
+        for (to, &rows) in part.asked.iter().enumerate().filter(|(to, _)| *to != from) {
+            let mut link = LinkStatistics::new(devices[from].name(), devices[to].name());
+            link.largest_packet_bytes = rows * size_of::<R>() as u64;
+            link.packets = if rows == 0 { 0 } else { iterations.into() };
+            link.bytes = link.largest_packet_bytes * link.packets;
+            links.push(link);
+        }
+    }
+    links
+}
+
+pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
+    let (entry, threads) = match (is_plain, is_double) {
+        (true, false) => ("plain_f32", 1024),
+        (true, true) => ("plain_f64", 512),
+        (false, false) => ("general_f32", 1024),
+        (false, true) => ("general_f64", 1024),
+    };
+    let text = concat!(include_str!("sweep.cuh"), include_str!("sweeps.cuh"));
+    CudaSource::new("sweeps.cuh", entry, text).threads(threads).resident()
+}
+
+/// The kernel. It has no twin: host devices are driven by the host.
+fn kernel<R: Real>(is_plain: bool) -> Kernel<Signature<R>> {
+    let no_twin = |_: &_, _: <Signature<R> as Parameter>::View<'_>| {
+        Err(KernelFault::new("gangs run on GPUs only"))
+    };
+    Kernel::from_closure("sweeps", no_twin).with_cuda(source(is_plain, R::IS_DOUBLE))
+}

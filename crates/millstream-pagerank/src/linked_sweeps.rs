@@ -1,0 +1,186 @@
+//! Sweeps that the host starts one by one, after which the devices tell each other
+//! over links what their vertices give: on any devices.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use millstream_device::{DeviceBuffer, Kernel, SharedBuffer, Stream};
+use millstream_flow::{Buffers, Error as FlowError, Graph, Receiver, Sender};
+
+use crate::pagerank::Ranks;
+use crate::pull::PullGraph;
+use crate::real::Real;
+use crate::share::teleport;
+use crate::sweep::{REPORT, Signature, TOTALS, kernel, rank};
+use crate::{PageRankOptions, Result};
+
+/// Sweeps until the change is small enough.
+pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
+    let graph = Graph::new(&pull.context);
+    let links = graph.statistics();
+    let mut workers = workers(pull, &graph, options).await?;
+    let mut dangling = pull.dangling;
+    let start = Instant::now();
+    let sweeps = async {
+        let (mut iterations, mut delta) = (0, f64::INFINITY);
+        while delta > options.tolerance && iterations < options.max_iterations {
+            let sweeps = workers.iter_mut().map(|worker| worker.sweep(options, dangling));
+            let sums = try_join_all(sweeps).await?;
+            delta = sums.iter().map(|(change, _)| change).sum();
+            dangling = sums.iter().map(|(_, dangling)| dangling).sum();
+            iterations += 1;
+        }
+        let run_time = start.elapsed();
+        let mut ranks = Vec::new();
+        for worker in &workers {
+            ranks.extend(worker.ranks().await?);
+        }
+        let ends = workers.drain(..).map(Worker::shut_down);
+        try_join_all(ends).await?;
+        Ok::<_, FlowError>((ranks, iterations, delta, run_time))
+    };
+    let (ranks, iterations, delta, run_time) = graph.run(sweeps).await?;
+    let gather_time = start.elapsed() - run_time;
+    let (links, devices) = (links.links(), Vec::new());
+    let converged = delta <= options.tolerance;
+    Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
+}
+
+/// Everything that changes in a run: ranks start even.
+async fn workers<'a, R: Real>(
+    pull: &'a PullGraph<R>,
+    graph: &Graph,
+    options: &PageRankOptions,
+) -> Result<Vec<Worker<'a, R>>> {
+    let devices = pull.context.devices();
+    let mut ends: Vec<_> = devices.iter().map(|_| (Vec::new(), Vec::new())).collect();
+    let buffers = Buffers::bytes(options.worklist.packet_bytes).count(options.worklist.buffers);
+    for from in 0..devices.len() {
+        for to in (0..devices.len()).filter(|&to| to != from) {
+            let (sender, receiver) = graph.link(&devices[from], &devices[to], buffers)?;
+            ends[from].0.push(sender);
+            ends[to].1.push((from, receiver));
+        }
+    }
+    let gives: Vec<R> = pull.even_shares();
+    let teleport = teleport(&pull.partition, options);
+    let mut workers = Vec::new();
+    for ((place, device), (outputs, inputs)) in devices.iter().enumerate().zip(ends) {
+        let own = pull.own(place);
+        let stream = device.stream()?;
+        let teleport = teleport.get(own.clone()).unwrap_or_default();
+        let teleport: Vec<R> = teleport.iter().map(|&chance| R::from_f64(chance)).collect();
+        let teleport = stream.uploaded(teleport)?;
+        let gives = [stream.uploaded(gives.clone())?, device.buffer(gives.len())?];
+        stream.record()?.completed().await?;
+        workers.push(Worker {
+            pull,
+            place,
+            kernel: kernel::<R>(),
+            own,
+            outputs,
+            inputs,
+            teleport,
+            gives,
+            totals: device.shared(TOTALS)?,
+            report: pull.context.host().shared(REPORT)?,
+            stream,
+        });
+    }
+    Ok(workers)
+}
+
+/// One device in a run.
+struct Worker<'a, R: Real> {
+    pull: &'a PullGraph<R>,
+    place: usize,
+    kernel: Kernel<Signature<R>>,
+    own: Range<usize>,
+    outputs: Vec<Sender<R>>,
+    inputs: Vec<(usize, Receiver<R>)>,
+    stream: Stream,
+    /// What comes from nowhere to each own vertex; empty if the same to all.
+    teleport: DeviceBuffer<R>,
+    /// What vertices give along each arc: as of the last sweep, and the next.
+    gives: [DeviceBuffer<R>; 2],
+    totals: SharedBuffer<u64>,
+    report: SharedBuffer<u64>,
+}
+
+impl<R: Real> Worker<'_, R> {
+    /// One sweep, and the exchange of what vertices give; the change and the rank
+    /// of the dangling vertices.
+    async fn sweep(
+        &mut self,
+        options: &PageRankOptions,
+        dangling: f64,
+    ) -> Result<(f64, f64), FlowError> {
+        let part = &self.pull.parts[self.place];
+        let settings = self.pull.settings(self.place, options, dangling);
+        let [given, gives] = &mut self.gives;
+        let arcs = (&*part.offsets, &*part.sources, &*part.weights);
+        let arguments = (
+            arcs,
+            (&*part.row_weights, &self.teleport),
+            &*given,
+            gives.part_mut(self.own.clone())?,
+            &self.totals,
+            &self.report,
+            settings,
+        );
+        // As many threads as rows, or as arcs in long rows would like.
+        let size = self.own.len() + part.sources.len();
+        self.kernel.launch(&self.stream, size, arguments)?;
+        self.exchange().await?;
+        self.gives.swap(0, 1);
+        self.stream.record()?.completed().await?;
+        let sum = |place| self.report.load(place).map(f64::from_bits);
+        Ok((sum(0)?, sum(1)?))
+    }
+
+    /// Of the own vertices, after the last sweep.
+    async fn ranks(&self) -> Result<Vec<f64>, FlowError> {
+        let shares = self.stream.download(self.gives[0].part(self.own.clone())?)?.await?;
+        let weights = self.stream.download(&*self.pull.parts[self.place].row_weights)?.await?;
+        let ranks = shares.into_iter().zip(weights);
+        Ok(ranks.map(|(share, weight)| rank(share, weight).to_f64()).collect())
+    }
+
+    /// Sends what the own vertices give to all others, and receives theirs. Nobody
+    /// waits for room: the last sweep's messages have all been received.
+    async fn exchange(&mut self) -> Result<(), FlowError> {
+        let gives = &mut self.gives[1];
+        if !self.own.is_empty() {
+            for output in &mut self.outputs {
+                let mut message = output.buffer(self.own.len()).await?;
+                self.stream.copy(gives.part(self.own.clone())?, message.part_mut()?)?;
+                output.send(message, &self.stream)?;
+            }
+        }
+        for (from, input) in &mut self.inputs {
+            let range = self.pull.partition.range(*from);
+            let mut arrived = range.start as usize;
+            while arrived < range.end as usize {
+                let Some(pending) = input.recv().await? else { return Err(FlowError::Ended) };
+                let start = range.start as usize + pending.offset();
+                let target = gives.part_mut(start..start + pending.len())?;
+                self.stream.wait(&pending)?;
+                self.stream.copy(pending.part()?, target)?;
+                arrived += pending.len();
+                pending.release_after(&self.stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn shut_down(self) -> Result<(), FlowError> {
+        self.outputs.into_iter().try_for_each(Sender::shutdown)?;
+        for (_, mut input) in self.inputs {
+            while let Some(pending) = input.recv().await? {
+                pending.release()?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+// Sweeps of PageRank by the kernels of a gang, one a device, until ranks change little:
+// each writes what its vertices give into the memory of every device that asks, and
+// all meet after each sweep. Follows `sweep.cuh`; the host's side is `gang_sweeps.rs`.
+
+#include "gang_barrier.cuh"
+
+namespace millstream {
+
+struct GangSweepSettings {
+    SweepSettings sweep;
+    double tolerance;
+    // What every vertex gets from nowhere alone.
+    double nowhere;
+    // Of all devices.
+    double vertices;
+    u64 patience;
+    u32 here;
+    u32 devices;
+    u32 most_sweeps;
+    u32 padding;
+};
+
+// Words for the host; each leader writes its device's.
+enum SweepReport { report_sweeps, report_change, report_words };
+
+template <class Real>
+struct WordOf;
+template <>
+struct WordOf<float> {
+    using Type = u32;
+};
+template <>
+struct WordOf<double> {
+    using Type = u64;
+};
+
+template <class Real>
+struct SweepGang {
+    using Word = typename WordOf<Real>::Type;
+
+    // Devices, a bit each, that ask for what the rows of an item give; empty if there
+    // is only one device.
+    Span<const u32> askers;
+    // What the vertices of all devices give, on each device: for even sweeps, and for
+    // odd ones.
+    SpanSet<Word> even;
+    SpanSet<Word> odd;
+
+    __device__ Real* shares(u32 sweep, u32 device) const {
+        return reinterpret_cast<Real*>((sweep % 2 == 0 ? even : odd)[device].items);
+    }
+};
+
+// Sums cross devices in fixed point, which adds up to the same in any order: those of
+// a sweep are at most 2.
+constexpr double fixed_one = double(1ull << 58);
+
+// Words of `GangBarrier` for leaders; the last one is for all warps.
+enum SweepWord { change_before, dangling_before, dangling_now, next_ticket };
+
+// One thread of each device, after each sweep; whether it was the last.
+__device__ inline u32 judge(const GangBarrier& barrier, const Totals& totals,
+                            const GangSweepSettings& settings, const Span<u64>& report, u32 sweeps) {
+    u64 sums[2];
+    for (u32 each = 0; each < 2; ++each) {
+        u64& before = barrier.leaders(change_before + each);
+        // A device that is alone has told nobody.
+        const u64 count = settings.devices == 1 ? barrier.counted(GangBarrier::Counter(each))
+                                                : totals.counts[each];
+        // Counts only grow, and wrap around.
+        sums[each] = count - before;
+        before = count;
+    }
+    barrier.leaders(dangling_now) = sums[1];
+    const double change = double(sums[0]) / fixed_one;
+    const bool is_last = change <= settings.tolerance || sweeps == settings.most_sweeps;
+    if (is_last) {
+        store_relaxed_sys(&report[report_change], u64(__double_as_longlong(change)));
+        store_release_sys(&report[report_sweeps], u64(sweeps));
+    }
+    return is_last;
+}
+
+template <class Real, u32 loads, bool is_plain>
+__device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
+                              const SweepGang<Real>& gang, GangBarrier& barrier,
+                              const Span<u64>& report, const GangSweepSettings& settings) {
+    SweepSettings now = settings.sweep;
+    const u32 here = settings.here;
+    for (u32 sweep = 0;; ++sweep) {
+        const Sweep<Real, loads, is_plain> rows(graph, vertices, now, gang.shares(sweep, here));
+        Real* const own = gang.shares(sweep + 1, here);
+        const Tickets tickets{&barrier.leaders(next_ticket), sweep * rows.tickets_of_sweep()};
+        const auto give = [&](u32 item, u32 row, Real share) {
+            const u32 vertex = now.first_vertex + row;
+            own[vertex] = share;
+            if (gang.askers.len == 0) return;
+            for (u32 askers = gang.askers[item]; askers != 0; askers &= askers - 1) {
+                gang.shares(sweep + 1, __ffs(askers) - 1)[vertex] = share;
+            }
+        };
+        const SweepSums<double> sums = sum_of_block(rows.rows(tickets, give));
+        if (threadIdx.x == 0) {
+            // Up: a change never looks like none.
+            barrier.count(GangBarrier::first_count, u64(ceil(sums.change * fixed_one)));
+            barrier.count(GangBarrier::second_count, u64(sums.dangling * fixed_one));
+        }
+        const auto decide = [&](const Totals& totals) {
+            return judge(barrier, totals, settings, report, sweep + 1);
+        };
+        if (barrier.meet(decide).phase != 0) return;
+        // Leaders do not write before all have come to the next barrier.
+        const double dangling = double(barrier.leaders(dangling_now)) / fixed_one;
+        now.base = settings.nowhere + now.damping * dangling / settings.vertices;
+    }
+}
+
+#define MILLSTREAM_GANG_SWEEPS(entry, Real, threads, blocks, loads, is_plain)              \
+    extern "C" __global__ __launch_bounds__(threads, blocks) void entry(                   \
+        const SweepGraph<Real> graph, const SweepVertices<Real> vertices,                  \
+        const SweepGang<Real> gang, const SpanSet<u64> words, const Span<u32> host,        \
+        const Span<u64> report, const GangSweepSettings settings) {                        \
+        GangBarrier barrier(words, settings.here, settings.devices, host,                  \
+                            settings.patience);                                            \
+        sweep_in_gang<Real, loads, is_plain>(graph, vertices, gang, barrier, report,       \
+                                             settings);                                    \
+    }
+
+// Short rows want threads; long ones want arcs in flight.
+// Two blocks would spill registers before sm_90.
+constexpr u32 plain_blocks = __CUDA_ARCH__ < 900 ? 1 : 2;
+MILLSTREAM_GANG_SWEEPS(plain_f32, float, 1024, plain_blocks, 4, true)
+MILLSTREAM_GANG_SWEEPS(plain_f64, double, 512, 2, 4, true)
+MILLSTREAM_GANG_SWEEPS(general_f32, float, 1024, 1, 8, false)
+MILLSTREAM_GANG_SWEEPS(general_f64, double, 1024, 1, 4, false)
+
+static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
+
+}  // namespace millstream
