@@ -1,8 +1,9 @@
-//! BFS from the library: one uploaded graph, several runs at once.
+//! BFS from the library: one uploaded graph, several runs at once, and each way to
+//! search.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use futures_util::try_join;
-use millstream::bfs::UNREACHED;
+use millstream::bfs::{Algorithm, UNREACHED};
 use millstream::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,9 +17,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut options = BfsOptions::default();
         options.predecessors = true;
         let bfs = Bfs::new(&context, &graph).await?.with_options(options);
-        try_join!(bfs.run(&[0]), bfs.run(&[511, 1022]))
+        println!("{:?}", bfs.algorithm());
+        let (root, leaves) = try_join!(bfs.run(&[0]), bfs.run(&[511, 1022]))?;
+        options.algorithm = Algorithm::Asynchronous;
+        let asynchronous = bfs.with_options(options).run(&[0]).await?;
+        Ok::<_, millstream::bfs::Error>((root, leaves, asynchronous))
     };
-    let (root, leaves) = context.block_on(runs)??;
+    let (root, leaves, asynchronous) = context.block_on(runs)??;
+    assert_eq!(root.levels, asynchronous.levels);
     assert_eq!((root.max_level(), root.reached()), (Some(9), 1023));
     assert_eq!(root.levels[1023], UNREACHED);
     println!("from the root: {} work items, last level 9", root.statistics.work_items());

@@ -231,7 +231,8 @@ class GangBarrier {
         if (looks.turns % 4096 != 0) return false;
         const u64 now = nanoseconds();
         if (looks.since == 0) looks.since = now;
-        if (load_relaxed_sys(&host[host_stop]) == 0 && now - looks.since < looks.nanoseconds) return false;
+        const bool is_late = now - looks.since >= looks.nanoseconds;
+        if (!is_late && load_relaxed_sys(&host[host_stop]) == 0) return false;
         stop_all();
         return true;
     }

@@ -1,5 +1,5 @@
 // Level-synchronous, direction-optimizing BFS on a gang of persistent kernels; the
-// protocol and the phases are in LEVELS.md, the twin is `levels.rs`.
+// protocol and the phases are in LEVELS.md, the twin is `level_twin.rs`.
 //
 // Each device owns the vertices `first..end`, and has the visited bits of all
 // vertices, twice: a bottom-up level reads one copy and writes the other. A visited
@@ -225,7 +225,8 @@ class LevelSearch {
             if (rows > 0) block.place = barrier.take_places(rows);
             if (block.found > 0) barrier.count(visited_count, block.found);
             if (block.sent > 0) barrier.count(sent_count, block.sent);
-            if (block.stored > 0) fetch_add_relaxed_gpu(&barrier.leaders(published), u64(block.stored));
+            if (block.stored > 0)
+                fetch_add_relaxed_gpu(&barrier.leaders(published), u64(block.stored));
         }
         __syncthreads();
         if (threadIdx.x == 0) {

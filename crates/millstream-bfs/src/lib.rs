@@ -1,6 +1,7 @@
-//! Breadth-first search on a distributed worklist \[G §4.5, Fig. 11\]
-//! (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): levels and
-//! predecessors, from several sources, on one device or many.
+//! Breadth-first search: levels and predecessors, from several sources, on one device
+//! or many; level by level, or asynchronously on a distributed worklist \[G §4.5,
+//! Fig. 11\] (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020). See
+//! [`Algorithm`].
 
 mod algorithm;
 mod bfs;

@@ -1,5 +1,7 @@
 //! Options that commands share.
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, ValueEnum};
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Partition, partition};
@@ -28,11 +30,11 @@ pub(crate) struct Worklist {
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
     /// Bytes of a packet at most.
-    #[arg(long, default_value_t = 1 << 18)]
-    packet_bytes: usize,
+    #[arg(long, default_value = "262144")]
+    packet_bytes: NonZeroUsize,
     /// Packet buffers of each link.
-    #[arg(long, default_value_t = 2)]
-    buffers: usize,
+    #[arg(long, default_value = "2")]
+    buffers: NonZeroUsize,
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Host)]
     worker: WorkerOption,
@@ -54,8 +56,8 @@ impl Worklist {
             RoutingOption::Direct => Routing::Direct,
             RoutingOption::Auto => Routing::Auto,
         };
-        options.packet_bytes = self.packet_bytes;
-        options.buffers = self.buffers;
+        options.packet_bytes = self.packet_bytes.get();
+        options.buffers = self.buffers.get();
         options.worker = match self.worker {
             WorkerOption::Host => Worker::HostDriven,
             WorkerOption::Fused => Worker::Fused,

@@ -62,13 +62,16 @@ fn options_that_make_no_sense_are_refused() {
         ("--no-such-option", &["1"]),
     ] {
         for value in values {
-            let said = refused(&["bfs", &karate, option, value], 2);
+            let said = refused(&["bfs", &karate, "--algorithm", "asynchronous", option, value], 2);
             assert!(!said.contains("stack backtrace"), "{said}");
         }
     }
     for arguments in [
         &["frobnicate"][..],
         &["bfs"],
+        &["bfs", &karate, "--packet-bytes", "0"],
+        &["bfs", &karate, "--buffers", "0"],
+        &["bfs", &karate, "--algorithm", "sideways"],
         &["filter", "--divisor", "0"],
         &["filter", "--items", "10", "--packet-bytes", "3"],
         &["filter", "--items", "10", "--buffers", "0"],

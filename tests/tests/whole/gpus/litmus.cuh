@@ -386,10 +386,11 @@ struct GangRounds {
     u32 seed;
 };
 
-extern "C" __global__ void gang_rounds(const __grid_constant__ millstream::SpanSet<millstream::u64> words,
-                                       const __grid_constant__ millstream::SpanSet<millstream::u32> cells,
-                                       const __grid_constant__ millstream::Span<millstream::u32> host,
-                                       millstream::Span<millstream::u64> report, GangRounds run) {
+extern "C" __global__ void gang_rounds(
+    const __grid_constant__ millstream::SpanSet<millstream::u64> words,
+    const __grid_constant__ millstream::SpanSet<millstream::u32> cells,
+    const __grid_constant__ millstream::Span<millstream::u32> host,
+    millstream::Span<millstream::u64> report, GangRounds run) {
     using namespace millstream;
     GangBarrier barrier(words, run.here, run.devices, host, 5000000000ull);
     const u32 blocks = run.devices * gridDim.x;
