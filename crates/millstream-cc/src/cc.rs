@@ -239,6 +239,14 @@ struct Search {
 
 impl Search {
     fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search> {
+        let (bytes, item_bytes) = (options.packet_bytes, size_of::<Edge>());
+        // Also where nothing goes over a link.
+        if bytes < item_bytes {
+            return Err(FlowError::PacketTooSmall { bytes, item_bytes }.into());
+        }
+        if options.buffers == 0 {
+            return Err(FlowError::NoBuffers.into());
+        }
         let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
         let devices = context.devices().iter();
         let parents = devices.map(|device| device.shared(vertices as usize));
@@ -248,7 +256,7 @@ impl Search {
     }
 
     fn message_items(&self) -> usize {
-        (self.options.packet_bytes / size_of::<Edge>()).max(1)
+        self.options.packet_bytes / size_of::<Edge>()
     }
 
     /// Runs all devices, whose arcs and the vertices these name are given, and
