@@ -51,6 +51,10 @@ pub const FUSED: Source = source!("fused.cuh");
 pub const FILTER: Source = source!("filter.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
+/// Combining packets of a collective with what is there.
+pub const COLLECTIVE_COMBINE: Source = source!("collective_combine.cuh");
+/// A collective as one kernel on each device.
+pub const COLLECTIVE_EXCHANGE: Source = source!("collective_exchange.cuh");
 
 /// Every header.
 pub const HEADERS: &[Source] = &[
@@ -66,4 +70,6 @@ pub const HEADERS: &[Source] = &[
     PEER_RING,
     OPEN_QUEUE,
     FUSED,
+    COLLECTIVE_COMBINE,
+    COLLECTIVE_EXCHANGE,
 ];

@@ -1,0 +1,30 @@
+//! Collectives: operations that all devices of a context take part in.
+
+mod algorithm;
+mod checks;
+mod collectives;
+mod communicator;
+mod direct;
+mod exchange;
+mod operands;
+mod operator;
+mod packets;
+mod plan;
+#[cfg(test)]
+mod plan_tests;
+mod ring;
+mod tree;
+
+pub use algorithm::Algorithm;
+pub use collectives::Collectives;
+pub use communicator::{Communicator, CommunicatorOptions};
+pub use operands::Operands;
+pub use operator::{Number, Operator};
+
+/// The CUDA source of the kernel that moves items of this type, for tests that
+/// compile it.
+#[doc(hidden)]
+#[cfg(feature = "cuda")]
+pub fn exchange_source<T: crate::Item>() -> millstream_device::CudaSource {
+    exchange::source(exchange::program::<T>(None))
+}
