@@ -28,20 +28,26 @@ impl Algorithm {
     const ALL: [Algorithm; 3] = [Algorithm::Direct, Algorithm::Tree, Algorithm::Ring];
 
     /// The plan over `topology`'s devices; `None` if there is none of that kind.
-    pub(super) fn plan(self, topology: &Topology, pattern: &Pattern, item: usize) -> Option<Plan> {
+    pub(super) fn plan(self, topology: &Topology, pattern: &Pattern) -> Option<Plan> {
         let ranks = topology.names().len();
         match self {
             Algorithm::Ring => Some(ring::plan(&topology.ring_order(), pattern)),
             Algorithm::Tree => tree::plan(ranks, pattern),
             Algorithm::Direct => Some(direct::plan(ranks, pattern)),
-            Algorithm::Automatic => {
-                Algorithm::fastest(topology, pattern, item).plan(topology, pattern, item)
-            }
+            // Whoever has not asked for the fastest.
+            Algorithm::Automatic => Some(direct::plan(ranks, pattern)),
         }
     }
 
-    /// The fastest for items of `item` bytes.
-    pub(super) fn fastest(topology: &Topology, pattern: &Pattern, item: usize) -> Algorithm {
+    /// The fastest for items of `item` bytes in packets of so many items at most.
+    pub(super) fn fastest(
+        topology: &Topology,
+        pattern: &Pattern,
+        item: usize,
+        packet: usize,
+    ) -> Algorithm {
+        let slices = pattern.longest().div_ceil(packet);
+        let first = pattern.slice(0, packet);
         let names = topology.names();
         let time = |from: usize, to: usize, items: usize| {
             let bytes = items * item;
@@ -50,8 +56,8 @@ impl Algorithm {
             known.unwrap_or(ASSUMED.0 + bytes as f64 / ASSUMED.1)
         };
         let known = Algorithm::ALL.into_iter().filter_map(|algorithm| {
-            let plan = algorithm.plan(topology, pattern, item)?;
-            Some((algorithm, duration(&plan, time)))
+            let plan = algorithm.plan(topology, first.as_ref()?)?;
+            Some((algorithm, duration(&plan, slices, time)))
         });
         let best = known.min_by(|(_, one), (_, other)| one.total_cmp(other));
         best.map_or(Algorithm::Direct, |(algorithm, _)| algorithm)

@@ -136,8 +136,7 @@ impl<'a> Collectives<'a> {
         let len = operands.outputs.first().map_or(0, |buffer| buffer.len());
         checks.inputs(&operands, |_| len)?;
         checks.outputs(&operands, |_| len)?;
-        let parts = self.parts(len);
-        self.submit(Pattern::AllReduce { parts }, operands, Some(operator))
+        self.submit(Pattern::AllReduce { items: 0..len }, operands, Some(operator))
     }
 
     /// Each rank gets its part of the items of all ranks, combined. Inputs are of one

@@ -174,17 +174,17 @@ impl Communicator {
     ) -> Result<()> {
         let topology = self.context.topology();
         let item = size_of::<T>();
+        let most = (self.options.packet_bytes / item.max(1)).max(1);
+        let items = most.min(pattern.longest()).max(1);
         let algorithm = match self.options.algorithm {
-            Algorithm::Automatic => Algorithm::fastest(topology, pattern, item),
+            Algorithm::Automatic => Algorithm::fastest(topology, pattern, item, items),
             forced => forced,
         };
-        let most = (self.options.packet_bytes / item.max(1)).max(1);
-        let items = most.min(pattern.longest());
         let mut packets = Packets::new(&self.streams, items);
         let mut areas = packets.areas(pattern, operands)?;
         for number in 0.. {
-            let Some(slice) = pattern.slice(number, items.max(1)) else { break };
-            let Some(plan) = algorithm.plan(topology, &slice, item) else {
+            let Some(slice) = pattern.slice(number, items) else { break };
+            let Some(plan) = algorithm.plan(topology, &slice) else {
                 return Err(Error::NoAlgorithm { operation: pattern.name(), algorithm });
             };
             packets.run(plan, &mut areas, operator)?;

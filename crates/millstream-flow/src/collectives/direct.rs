@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::plan::{Pattern, Plan, Round, Transfer};
+use super::plan::{Pattern, Plan, Round, Transfer, shares};
 
 /// The plan.
 pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
@@ -15,7 +15,10 @@ pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
             let others = (0..ranks).filter(|from| from != root);
             vec![others.map(|from| Transfer::new(from, *root, items, true)).collect()]
         }
-        Pattern::AllReduce { parts } => vec![scatter(parts), gather(parts)],
+        Pattern::AllReduce { items } => {
+            let parts = shares(items, ranks);
+            vec![scatter(&parts), gather(&parts)]
+        }
         Pattern::AllGather { parts } => vec![gather(parts)],
         Pattern::ReduceScatter { parts } => vec![scatter(parts)],
         Pattern::AllToAll { pieces } => {

@@ -235,12 +235,11 @@ impl Exchange {
         });
         let mut all: Vec<Settings> = idle.collect();
         match pattern {
-            Pattern::AllReduce { parts } => {
-                let whole = 0..parts.last().map_or(0, |part| part.end);
-                if whole.len() * item * (ranks - 1) <= WHOLE_BYTES {
-                    to_everyone(&mut all, &whole, |_| true);
+            Pattern::AllReduce { items } => {
+                if items.len() * item * (ranks - 1) <= WHOLE_BYTES {
+                    to_everyone(&mut all, items, |_| true);
                 } else {
-                    to_owners(&mut all, &aligned_parts(&whole, ranks, item), |_| true, EVERYONE);
+                    to_owners(&mut all, &aligned_parts(items, ranks, item), |_| true, EVERYONE);
                 }
             }
             Pattern::Reduce { root, items } => {

@@ -97,9 +97,8 @@ impl<'a, T: Item> Packets<'a, T> {
         let ranks = 0..areas.outputs.len();
         match pattern {
             Pattern::Broadcast { root, items } => areas.place(self, *root, items)?,
-            Pattern::AllReduce { parts } => {
-                let items = 0..parts.last().map_or(0, |part| part.end);
-                ranks.clone().try_for_each(|rank| areas.place(self, rank, &items))?;
+            Pattern::AllReduce { items } => {
+                ranks.clone().try_for_each(|rank| areas.place(self, rank, items))?;
             }
             Pattern::AllGather { parts } => {
                 let mut each = ranks.clone().zip(parts);

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::segmenter;
+
 /// Items that go from one rank to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transfer {
@@ -36,8 +38,8 @@ pub(super) enum Pattern {
     Broadcast { root: usize, items: Range<usize> },
     /// The root gets these items of everyone, combined.
     Reduce { root: usize, items: Range<usize> },
-    /// Everyone gets everyone's items, combined; each rank may do it for a part.
-    AllReduce { parts: Vec<Range<usize>> },
+    /// Everyone gets these items of everyone, combined.
+    AllReduce { items: Range<usize> },
     /// Everyone gets each rank's part.
     AllGather { parts: Vec<Range<usize>> },
     /// Each rank gets everyone's items of its part, combined.
@@ -72,7 +74,7 @@ impl Pattern {
                 Pattern::Broadcast { root: *root, items: one(items) }
             }
             Pattern::Reduce { root, items } => Pattern::Reduce { root: *root, items: one(items) },
-            Pattern::AllReduce { parts } => Pattern::AllReduce { parts: all(parts) },
+            Pattern::AllReduce { items } => Pattern::AllReduce { items: one(items) },
             Pattern::AllGather { parts } => Pattern::AllGather { parts: all(parts) },
             Pattern::ReduceScatter { parts } => Pattern::ReduceScatter { parts: all(parts) },
             Pattern::AllToAll { pieces } => {
@@ -90,10 +92,12 @@ impl Pattern {
     /// Items of the longest part.
     pub(super) fn longest(&self) -> usize {
         let longest = match self {
-            Pattern::Broadcast { items, .. } | Pattern::Reduce { items, .. } => Some(items.len()),
-            Pattern::AllReduce { parts }
-            | Pattern::AllGather { parts }
-            | Pattern::ReduceScatter { parts } => parts.iter().map(Range::len).max(),
+            Pattern::Broadcast { items, .. }
+            | Pattern::Reduce { items, .. }
+            | Pattern::AllReduce { items } => Some(items.len()),
+            Pattern::AllGather { parts } | Pattern::ReduceScatter { parts } => {
+                parts.iter().map(Range::len).max()
+            }
             Pattern::AllToAll { pieces } => {
                 pieces.iter().flatten().map(|piece| piece.items.len()).max()
             }
@@ -114,18 +118,39 @@ impl Pattern {
     }
 }
 
-/// How long a plan takes if a rank sends and receives one packet at a time, `time`
-/// being that of some items between two ranks.
-pub(super) fn duration(plan: &Plan, time: impl Fn(usize, usize, usize) -> f64) -> f64 {
-    let round = |round: &Round| {
-        let ranks = round.iter().map(|transfer| transfer.from.max(transfer.to) + 1).max();
-        let mut busy = vec![(0.0, 0.0); ranks.unwrap_or(0)];
+/// Nearly equal parts of some items, for each rank to combine one.
+pub(super) fn shares(items: &Range<usize>, ranks: usize) -> Vec<Range<usize>> {
+    let parts = segmenter::parts(items.len(), ranks);
+    parts.map(|part| items.start + part.start..items.start + part.end).collect()
+}
+
+/// How long `slices` times a plan take, one after the other, if a rank sends and
+/// receives one packet at a time, `time` being that of some items between two ranks:
+/// the first one takes all its rounds, and the others follow at the pace of the rank
+/// that has most to do.
+pub(super) fn duration(
+    plan: &Plan,
+    slices: usize,
+    time: impl Fn(usize, usize, usize) -> f64,
+) -> f64 {
+    let ends = plan.iter().flatten().map(|transfer| transfer.from.max(transfer.to) + 1);
+    let ranks = ends.max().unwrap_or(0);
+    let (mut first, mut whole) = (0.0, vec![(0.0, 0.0); ranks]);
+    for round in plan {
+        let mut busy = vec![(0.0, 0.0); ranks];
         for transfer in round {
             let time = time(transfer.from, transfer.to, transfer.items.len());
             busy[transfer.from].0 += time;
             busy[transfer.to].1 += time;
         }
-        busy.iter().fold(0.0, |most: f64, (sends, receives)| most.max(*sends).max(*receives))
-    };
-    plan.iter().map(round).sum()
+        first += busiest(&busy);
+        for (whole, busy) in whole.iter_mut().zip(busy) {
+            *whole = (whole.0 + busy.0, whole.1 + busy.1);
+        }
+    }
+    first + busiest(&whole) * slices.saturating_sub(1) as f64
+}
+
+fn busiest(ranks: &[(f64, f64)]) -> f64 {
+    ranks.iter().fold(0.0, |most: f64, (sends, receives)| most.max(*sends).max(*receives))
 }

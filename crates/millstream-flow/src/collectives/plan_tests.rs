@@ -32,7 +32,7 @@ fn run_slices(algorithm: Algorithm, pattern: &Pattern, len: usize, work: &mut [V
     let topology = topology(work.len());
     for number in 0.. {
         let Some(slice) = pattern.slice(number, len) else { break };
-        let plan = algorithm.plan(&topology, &slice, 8).unwrap();
+        let plan = algorithm.plan(&topology, &slice).unwrap();
         assert!(plan.iter().flatten().all(|transfer| transfer.items.len() <= len));
         run(&plan, None, work);
     }
@@ -72,7 +72,7 @@ proptest! {
 
             let parts = parts(len, ranks);
             let mut work = inputs(ranks, len);
-            let pattern = Pattern::AllReduce { parts: parts.clone() };
+            let pattern = Pattern::AllReduce { items: 0..len };
             run_slices(algorithm, &pattern, slice, &mut work);
             prop_assert!(work.iter().all(|work| *work == sum));
 
@@ -100,7 +100,7 @@ fn pieces_go_to_their_owners() {
         let row = |from| (0..ranks).map(|to| piece(from, to)).collect();
         let pattern = Pattern::AllToAll { pieces: (0..ranks).map(row).collect() };
         for algorithm in [Algorithm::Ring, Algorithm::Direct] {
-            let plan = algorithm.plan(&topology(ranks), &pattern, 8).unwrap();
+            let plan = algorithm.plan(&topology(ranks), &pattern).unwrap();
             let sources = inputs(ranks, 2 * ranks);
             let mut work = sources.clone();
             run(&plan, Some(&sources), &mut work);
@@ -111,7 +111,7 @@ fn pieces_go_to_their_owners() {
                 }
             }
         }
-        assert!(Algorithm::Tree.plan(&topology(ranks), &pattern, 8).is_none());
+        assert!(Algorithm::Tree.plan(&topology(ranks), &pattern).is_none());
     }
 }
 
@@ -131,11 +131,13 @@ fn the_table_decides() {
     let names = (0..ranks).map(|rank| format!("cuda:{rank}"));
     let topology = Topology::uniform(names).with_transfer_table(TransferTable::new(transfers));
     let broadcast = |len| Pattern::Broadcast { root: 0, items: 0..len };
-    assert_eq!(Algorithm::fastest(&topology, &broadcast(1), 1), Algorithm::Tree);
-    assert_eq!(Algorithm::fastest(&topology, &broadcast(1 << 30), 1), Algorithm::Tree);
-    let all_reduce = |len| Pattern::AllReduce { parts: parts(len, ranks) };
-    assert_eq!(Algorithm::fastest(&topology, &all_reduce(8), 1), Algorithm::Tree);
-    assert_ne!(Algorithm::fastest(&topology, &all_reduce(1 << 30), 1), Algorithm::Tree);
+    let fastest = |pattern: &Pattern, packet| Algorithm::fastest(&topology, pattern, 1, packet);
+    assert_eq!(fastest(&broadcast(1), 1), Algorithm::Tree);
+    // In many packets along a chain, the root sends each only once.
+    assert_eq!(fastest(&broadcast(1 << 30), 1 << 22), Algorithm::Ring);
+    let all_reduce = |len| Pattern::AllReduce { items: 0..len };
+    assert_eq!(fastest(&all_reduce(8), 8), Algorithm::Tree);
+    assert_ne!(fastest(&all_reduce(1 << 30), 1 << 30), Algorithm::Tree);
 }
 
 #[test]
@@ -145,7 +147,9 @@ fn a_round_lasts_as_long_as_its_busiest_rank() {
     for (algorithm, expected) in
         [(Algorithm::Direct, 30.0), (Algorithm::Tree, 20.0), (Algorithm::Ring, 30.0)]
     {
-        let plan = algorithm.plan(&topology(4), &pattern, 1).unwrap();
-        assert_eq!(duration(&plan, time), expected, "{algorithm:?}");
+        let plan = algorithm.plan(&topology(4), &pattern).unwrap();
+        assert_eq!(duration(&plan, 1, time), expected, "{algorithm:?}");
     }
+    let chain = Algorithm::Ring.plan(&topology(4), &pattern).unwrap();
+    assert_eq!(duration(&chain, 5, time), 30.0 + 4.0 * 10.0);
 }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::plan::{Pattern, Plan, Round, Transfer};
+use super::plan::{Pattern, Plan, Round, Transfer, shares};
 
 /// The plan over ranks in this order.
 pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
@@ -20,9 +20,10 @@ pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
             let hop = |pair: &[usize]| vec![Transfer::new(pair[0], pair[1], items, true)];
             chain.windows(2).map(hop).collect()
         }
-        Pattern::AllReduce { parts } => {
-            let mut plan = reduce_scatter(order, parts);
-            plan.extend(all_gather(order, parts));
+        Pattern::AllReduce { items } => {
+            let parts = shares(items, order.len());
+            let mut plan = reduce_scatter(order, &parts);
+            plan.extend(all_gather(order, &parts));
             plan
         }
         Pattern::AllGather { parts } => all_gather(order, parts),

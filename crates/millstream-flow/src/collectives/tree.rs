@@ -14,9 +14,9 @@ pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Option<Plan> {
         Pattern::Reduce { root, items } => {
             Tree { ranks, root: *root }.up(true, |_| vec![items.clone()])
         }
-        Pattern::AllReduce { parts } => {
-            let mut plan = first.up(true, |_| parts.clone());
-            plan.extend(first.down(|_| parts.clone()));
+        Pattern::AllReduce { items } => {
+            let mut plan = first.up(true, |_| vec![items.clone()]);
+            plan.extend(first.down(|_| vec![items.clone()]));
             plan
         }
         // Up go the parts of a subtree; down everything.
