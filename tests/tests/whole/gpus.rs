@@ -21,6 +21,7 @@ use rand::{RngExt, SeedableRng};
 
 mod algorithms;
 mod child;
+mod collectives;
 mod command;
 mod faults;
 mod fused;

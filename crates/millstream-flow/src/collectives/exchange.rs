@@ -350,7 +350,7 @@ pub(super) fn program<T: Item>(operator: Option<&str>) -> String {
 }
 
 const KERNEL: &str = "
-extern \"C\" __global__ void __launch_bounds__(512) exchange_items(
+extern \"C\" __global__ void __launch_bounds__(512, 2) exchange_items(
     millstream::Span<const Element> input, millstream::Span<Element> output,
     const __grid_constant__ millstream::SpanSet<millstream::u32> memory,
     millstream::Span<millstream::u32> host,
