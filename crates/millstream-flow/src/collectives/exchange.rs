@@ -3,11 +3,9 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, DeviceBuffer, Kernel, KernelFault, LinkKind, Parameter, Read, Shared, SharedBuffer,
     SharedSet, Stream, Value, Write,
@@ -16,6 +14,7 @@ use millstream_device::{
 use super::operands::Operands;
 use super::operator::{Operator, program as program_of};
 use super::plan::Pattern;
+use super::settings::{SLOT_BYTES, SLOTS, Settings, settings};
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
@@ -27,51 +26,9 @@ const THREADS: u32 = 512;
 const BLOCKS: usize = 64;
 /// Devices of one GPU at most, so that they do.
 const MOST_SHARERS: usize = 4;
-/// Slots of a ring.
-const SLOTS: usize = 8;
-/// Bytes of a slot.
-const SLOT_BYTES: usize = 32 << 10;
-/// Vectors up to this many bytes in all go to everyone as they are: one exchange
-/// less, for more bytes.
-const WHOLE_BYTES: usize = 256 << 10;
 /// Words in the host's memory.
 const HOST_STOP: usize = 0;
 const HOST_FAULT: usize = 1;
-const EVERYONE: u32 = u32::MAX;
-/// Entries of the settings' lists.
-const LISTED: usize = SharedSet::<u32>::MOST;
-
-/// Items of a buffer, as kernels take them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-struct Items {
-    start: u64,
-    len: u64,
-}
-
-impl From<&Range<usize>> for Items {
-    fn from(range: &Range<usize>) -> Items {
-        Items { start: range.start as u64, len: range.len() as u64 }
-    }
-}
-
-/// `ExchangeSettings` of the header.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Settings {
-    sends: [Items; LISTED],
-    receives: [Items; LISTED],
-    gathers: [Items; LISTED],
-    patience_ns: u64,
-    rank: u32,
-    ranks: u32,
-    slots: u32,
-    slot_bytes: u32,
-    in_place: u32,
-    combines: u32,
-    is_gathered: u32,
-    gatherer: u32,
-}
 
 type Signature<T> = (Read<T>, Write<T>, SharedSet<u32>, Shared<u32>, Value<Settings>);
 
@@ -155,7 +112,8 @@ impl Exchange {
         operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let settings = self.settings(pattern, &operands, size_of::<T>());
+        let in_place = operands.is_in_place();
+        let settings = settings(pattern, self.ranks, in_place, size_of::<T>(), self.patience_ns);
         self.load(streams, operator)?;
         let key = (TypeId::of::<T>(), operator.map(|operator| Arc::clone(operator.cuda())));
         let Some(loaded) = self.kernels.get(&key).and_then(|any| any.downcast_ref::<Loaded<T>>())
@@ -200,136 +158,13 @@ impl Exchange {
         let loaded = Loaded { kernel, none: none.collect::<Result<_>>()? };
         for (rank, stream) in streams.iter().enumerate() {
             let mut nothing = stream.device().buffer::<T>(0)?;
-            let settings = self.idle(rank);
+            let settings = Settings::idle(rank, self.ranks, self.patience_ns);
             self.launch(&loaded, stream, &loaded.none[rank], &mut nothing, settings)?;
             stream.record()?.synchronize()?;
         }
         self.kernels.insert(key, Box::new(loaded));
         Ok(())
     }
-
-    /// Settings of a kernel that does nothing.
-    fn idle(&self, rank: usize) -> Settings {
-        Settings {
-            patience_ns: self.patience_ns,
-            rank: rank as u32,
-            ranks: self.ranks as u32,
-            slots: SLOTS as u32,
-            slot_bytes: SLOT_BYTES as u32,
-            gatherer: EVERYONE,
-            ..Settings::zeroed()
-        }
-    }
-
-    /// What each rank's kernel does.
-    fn settings<T: Item>(
-        &self,
-        pattern: &Pattern,
-        operands: &Operands<'_, T>,
-        item: usize,
-    ) -> Vec<Settings> {
-        let ranks = self.ranks;
-        let idle = (0..ranks).map(|rank| {
-            let in_place = u32::from(operands.is_in_place());
-            Settings { in_place, ..self.idle(rank) }
-        });
-        let mut all: Vec<Settings> = idle.collect();
-        match pattern {
-            Pattern::AllReduce { items } => {
-                if items.len() * item * (ranks - 1) <= WHOLE_BYTES {
-                    to_everyone(&mut all, items, |_| true);
-                } else {
-                    to_owners(&mut all, &aligned_parts(items, ranks, item), |_| true, EVERYONE);
-                }
-            }
-            Pattern::Reduce { root, items } => {
-                to_owners(&mut all, &aligned_parts(items, ranks, item), |_| true, *root as u32);
-            }
-            Pattern::Broadcast { root, items } => {
-                if ranks == 2 || items.len() * item * (ranks - 1) <= WHOLE_BYTES {
-                    to_everyone(&mut all, items, |from| from == *root);
-                } else {
-                    let parts = aligned_parts(items, ranks, item);
-                    to_owners(&mut all, &parts, |from| from == *root, EVERYONE);
-                }
-            }
-            Pattern::ReduceScatter { parts } => {
-                for (rank, settings) in all.iter_mut().enumerate() {
-                    settings.combines = 1;
-                    let own = Items::from(&parts[rank]);
-                    // Out of place, the part is all of the output.
-                    let at = if operands.is_in_place() { own.start } else { 0 };
-                    for (other, part) in parts.iter().enumerate() {
-                        settings.sends[other] = part.into();
-                        settings.receives[other] = Items { start: at, len: own.len };
-                    }
-                }
-            }
-            Pattern::AllGather { parts } => {
-                for (rank, settings) in all.iter_mut().enumerate() {
-                    let own = Items::from(&parts[rank]);
-                    let at = if operands.is_in_place() { own.start } else { 0 };
-                    for (other, part) in parts.iter().enumerate() {
-                        settings.sends[other] = Items { start: at, len: own.len };
-                        settings.receives[other] = part.into();
-                    }
-                }
-            }
-            Pattern::AllToAll { pieces } => {
-                for (rank, settings) in all.iter_mut().enumerate() {
-                    for other in 0..ranks {
-                        settings.sends[other] = (&pieces[rank][other].items).into();
-                        let piece = &pieces[other][rank];
-                        let (start, len) = (piece.at as u64, piece.items.len() as u64);
-                        settings.receives[other] = Items { start, len };
-                    }
-                }
-            }
-        }
-        all
-    }
-}
-
-/// Those who contribute send all items to everyone, who combines them.
-fn to_everyone(all: &mut [Settings], items: &Range<usize>, contributes: impl Fn(usize) -> bool) {
-    let ranks = all.len();
-    for (rank, settings) in all.iter_mut().enumerate() {
-        settings.combines = 1;
-        for other in 0..ranks {
-            let empty = items.start..items.start;
-            settings.sends[other] = if contributes(rank) { items } else { &empty }.into();
-            settings.receives[other] =
-                if contributes(other) || other == rank { items } else { &empty }.into();
-        }
-    }
-}
-
-/// Those who contribute send each part to its owner, who combines them for `gatherer`.
-fn to_owners(
-    all: &mut [Settings],
-    parts: &[Range<usize>],
-    contributes: impl Fn(usize) -> bool,
-    gatherer: u32,
-) {
-    for (rank, settings) in all.iter_mut().enumerate() {
-        (settings.combines, settings.is_gathered, settings.gatherer) = (1, 1, gatherer);
-        let own = &parts[rank];
-        for (other, part) in parts.iter().enumerate() {
-            let sent = if contributes(rank) { part.clone() } else { part.start..part.start };
-            let received = if contributes(other) || other == rank { own.end } else { own.start };
-            settings.sends[other] = (&sent).into();
-            settings.receives[other] = (&(own.start..received)).into();
-            settings.gathers[other] = part.into();
-        }
-    }
-}
-
-/// Nearly equal parts that begin at multiples of 16 bytes, as items allow.
-fn aligned_parts(items: &Range<usize>, ranks: usize, item: usize) -> Vec<Range<usize>> {
-    let step = if item > 0 && 16 % item == 0 { 16 / item } else { 1 };
-    let share = items.len().div_ceil(ranks).next_multiple_of(step);
-    let bound = |place: usize| items.end.min(items.start + place * share);
-    (0..ranks).map(|rank| bound(rank)..bound(rank + 1)).collect()
 }
 
 /// Kernel of a program.

@@ -6,6 +6,8 @@ mod collectives;
 mod communicator;
 mod direct;
 mod exchange;
+#[cfg(test)]
+mod exchange_model;
 mod operands;
 mod operator;
 mod packets;
@@ -13,6 +15,7 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod ring;
+mod settings;
 mod tree;
 
 pub use algorithm::Algorithm;
