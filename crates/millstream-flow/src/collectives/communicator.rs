@@ -7,12 +7,12 @@ use std::time::Duration;
 use millstream_device::{Stream, StreamKind};
 
 use super::algorithm::Algorithm;
-use super::collectives::Collectives;
 use super::exchange::Exchange;
 use super::operands::Operands;
 use super::operator::Operator;
 use super::packets::Packets;
 use super::plan::Pattern;
+use super::series::Collectives;
 use crate::context::Context;
 use crate::{Error, Item, Result};
 

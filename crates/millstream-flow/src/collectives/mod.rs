@@ -2,7 +2,6 @@
 
 mod algorithm;
 mod checks;
-mod collectives;
 mod communicator;
 mod direct;
 mod exchange;
@@ -15,14 +14,15 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod ring;
+mod series;
 mod settings;
 mod tree;
 
 pub use algorithm::Algorithm;
-pub use collectives::Collectives;
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use operands::Operands;
 pub use operator::{Number, Operator};
+pub use series::Collectives;
 
 /// The CUDA source of the kernel that moves items of this type, for tests that
 /// compile it.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::SharedSet;
 
-use super::plan::Pattern;
+use super::plan::{Pattern, Piece};
 
 /// Slots of a ring; four are enough to go on.
 pub(super) const SLOTS: usize = 8;
@@ -98,38 +98,9 @@ pub(super) fn settings(
                 to_owners(&mut all, &parts, |from| from == *root, EVERYONE);
             }
         }
-        Pattern::ReduceScatter { parts } => {
-            for (rank, settings) in all.iter_mut().enumerate() {
-                settings.combines = 1;
-                let own = Items::from(&parts[rank]);
-                // Out of place, the part is all of the output.
-                let at = if in_place { own.start } else { 0 };
-                for (other, part) in parts.iter().enumerate() {
-                    settings.sends[other] = part.into();
-                    settings.receives[other] = Items { start: at, len: own.len };
-                }
-            }
-        }
-        Pattern::AllGather { parts } => {
-            for (rank, settings) in all.iter_mut().enumerate() {
-                let own = Items::from(&parts[rank]);
-                let at = if in_place { own.start } else { 0 };
-                for (other, part) in parts.iter().enumerate() {
-                    settings.sends[other] = Items { start: at, len: own.len };
-                    settings.receives[other] = part.into();
-                }
-            }
-        }
-        Pattern::AllToAll { pieces } => {
-            for (rank, settings) in all.iter_mut().enumerate() {
-                for other in 0..ranks {
-                    settings.sends[other] = (&pieces[rank][other].items).into();
-                    let piece = &pieces[other][rank];
-                    let (start, len) = (piece.at as u64, piece.items.len() as u64);
-                    settings.receives[other] = Items { start, len };
-                }
-            }
-        }
+        Pattern::ReduceScatter { parts } => reduce_scatter(&mut all, parts, in_place),
+        Pattern::AllGather { parts } => all_gather(&mut all, parts, in_place),
+        Pattern::AllToAll { pieces } => all_to_all(&mut all, pieces),
     }
     all
 }
@@ -164,6 +135,41 @@ fn to_owners(
             settings.sends[other] = (&sent).into();
             settings.receives[other] = (&(own.start..received)).into();
             settings.gathers[other] = part.into();
+        }
+    }
+}
+
+/// Where a rank's part is in the buffer that has only that, or, in place, all parts.
+fn own_part(part: &Range<usize>, in_place: bool) -> Items {
+    let start = if in_place { part.start } else { 0 };
+    (&(start..start + part.len())).into()
+}
+
+fn reduce_scatter(all: &mut [Settings], parts: &[Range<usize>], in_place: bool) {
+    for (settings, own) in all.iter_mut().zip(parts) {
+        settings.combines = 1;
+        for (other, part) in parts.iter().enumerate() {
+            settings.sends[other] = part.into();
+            settings.receives[other] = own_part(own, in_place);
+        }
+    }
+}
+
+fn all_gather(all: &mut [Settings], parts: &[Range<usize>], in_place: bool) {
+    for (settings, own) in all.iter_mut().zip(parts) {
+        for (other, part) in parts.iter().enumerate() {
+            settings.sends[other] = own_part(own, in_place);
+            settings.receives[other] = part.into();
+        }
+    }
+}
+
+fn all_to_all(all: &mut [Settings], pieces: &[Vec<Piece>]) {
+    for (rank, settings) in all.iter_mut().enumerate() {
+        for (other, sent) in pieces[rank].iter().enumerate() {
+            settings.sends[other] = (&sent.items).into();
+            let Piece { items, at } = &pieces[other][rank];
+            settings.receives[other] = (&(*at..at + items.len())).into();
         }
     }
 }
