@@ -47,9 +47,10 @@ impl Default for CommunicatorOptions {
 /// let mut communicator = Communicator::new(&context)?;
 /// let mut buffers = Vec::new();
 /// for (device, value) in context.devices().iter().zip(1..) {
-///     buffers.push(device.stream()?.uploaded(vec![value; 5])?);
+///     let stream = device.stream()?;
+///     buffers.push(stream.uploaded(vec![value; 5])?);
+///     stream.record()?.synchronize()?;
 /// }
-/// context.device_set().quiesce()?;
 /// let sum = Operator::<u32>::sum();
 /// context.block_on(async {
 ///     let mut collectives = communicator.begin().await?;

@@ -50,14 +50,14 @@ fn parts(len: usize, ranks: usize) -> Vec<Range<usize>> {
 }
 
 /// What a case works with.
-struct Case<'a, T: Item> {
-    context: &'a Context,
-    inputs: Vec<Vec<T>>,
+pub struct Case<'a, T: Item> {
+    pub context: &'a Context,
+    pub inputs: Vec<Vec<T>>,
     /// What outputs hold before.
-    empty: T,
-    operator: Operator<T>,
-    combine: fn(T, T) -> T,
-    root: usize,
+    pub empty: T,
+    pub operator: Operator<T>,
+    pub combine: fn(T, T) -> T,
+    pub root: usize,
 }
 
 impl<T: Item + PartialEq + Debug> Case<'_, T> {
@@ -100,7 +100,8 @@ impl<T: Item + PartialEq + Debug> Case<'_, T> {
         Ok(())
     }
 
-    async fn all(&self, communicator: &mut Communicator, algorithm: Algorithm) -> Result<()> {
+    /// Every operation.
+    pub async fn all(&self, communicator: &mut Communicator, algorithm: Algorithm) -> Result<()> {
         let Case { inputs, root, operator, empty, .. } = self;
         let (ranks, len, root) = (inputs.len(), inputs[0].len(), *root);
         let combined = self.combined();

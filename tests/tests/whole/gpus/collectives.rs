@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream::flow::{Algorithm, Communicator, CommunicatorOptions, Operator};
 
 use super::context;
-use crate::collective_model::{all_types, download, upload};
+use crate::collective_model::{Case, all_types, download, upload};
 
 #[test]
 fn every_collective() {
@@ -17,12 +17,18 @@ fn every_collective() {
     context.device_set().quiesce().unwrap();
 }
 
-/// More than all rings hold, many times around them.
+/// More than all rings hold, several times around them.
 #[test]
 fn long_vectors() {
     let context = context();
-    let len = if context.devices()[0].is_gpu() { 20_000_003 } else { 200_003 };
-    context.block_on(all_types(&context, len, 4 << 20)).unwrap().unwrap();
+    let ranks = context.devices().len();
+    let len = if context.devices()[0].is_gpu() { ranks * 6_000_000 } else { 200_000 };
+    let item = |rank: usize, at: usize| (at as u32).wrapping_mul(31) ^ ((rank as u32) << 28);
+    let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
+    let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
+    let case = Case { context: &context, inputs, empty: 0, operator, combine, root: ranks - 1 };
+    let mut communicator = Communicator::new(&context).unwrap();
+    context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
     context.device_set().quiesce().unwrap();
 }
 
