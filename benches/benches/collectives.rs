@@ -32,6 +32,15 @@ struct Arguments {
     /// Bytes of a packet, where packets are used.
     #[arg(long)]
     packet_bytes: Option<usize>,
+    /// Blocks of a kernel, between GPUs that are peers.
+    #[arg(long)]
+    blocks: Option<usize>,
+    /// Bytes that a block sends at a time.
+    #[arg(long)]
+    tile_bytes: Option<usize>,
+    /// Bytes that go to everyone as they are.
+    #[arg(long)]
+    whole_bytes: Option<usize>,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -100,6 +109,9 @@ async fn table(context: &Context, arguments: &Arguments) -> Result<Table> {
     let mut options = CommunicatorOptions::default();
     options.algorithm = arguments.algorithm;
     options.packet_bytes = arguments.packet_bytes.unwrap_or(options.packet_bytes);
+    options.blocks = arguments.blocks.unwrap_or(options.blocks);
+    options.tile_bytes = arguments.tile_bytes.unwrap_or(options.tile_bytes);
+    options.whole_bytes = arguments.whole_bytes.unwrap_or(options.whole_bytes);
     let mut communicator = Communicator::with_options(context, options)?;
     let mut table = Table::new();
     let names = OPERATIONS.map(|(name, ..)| format!("{name} us, GB/s"));

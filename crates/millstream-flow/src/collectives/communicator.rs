@@ -24,6 +24,14 @@ pub struct CommunicatorOptions {
     pub algorithm: Algorithm,
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
+    /// Between GPUs that are peers: blocks of each kernel, fewer where devices share a
+    /// GPU.
+    pub blocks: usize,
+    /// Between GPUs that are peers: bytes that a block sends at a time, a multiple of 16.
+    pub tile_bytes: usize,
+    /// Between GPUs that are peers: vectors up to this many bytes, times the other ranks,
+    /// go to everyone as they are, which is one exchange less for more bytes.
+    pub whole_bytes: usize,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
 }
@@ -33,6 +41,9 @@ impl Default for CommunicatorOptions {
         CommunicatorOptions {
             algorithm: Algorithm::Automatic,
             packet_bytes: 4 << 20,
+            blocks: 64,
+            tile_bytes: 32 << 10,
+            whole_bytes: 256 << 10,
             patience: Duration::from_secs(10),
         }
     }
@@ -99,14 +110,14 @@ impl Communicator {
     /// The same with options.
     ///
     /// # Errors
-    /// No memory for the rings of GPUs: 16 MiB for each pair.
+    /// No memory for the rings of GPUs: for each pair and block, eight tiles.
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
         let is_exchange = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
             && Exchange::is_possible(context);
         let kind = if is_exchange { StreamKind::Gang } else { StreamKind::Compute };
         let streams = context.devices().iter().map(|device| device.stream_of(kind));
         let streams = streams.collect::<millstream_device::Result<_>>()?;
-        let exchange = is_exchange.then(|| Exchange::new(context, options.patience)).transpose()?;
+        let exchange = is_exchange.then(|| Exchange::new(context, &options)).transpose()?;
         Ok(Communicator { context: context.clone(), streams, options, exchange, failure: None })
     }
 
@@ -160,7 +171,7 @@ impl Communicator {
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         match &mut self.exchange {
-            Some(exchange) if Exchange::carries::<T>() => {
+            Some(exchange) if exchange.carries::<T>() => {
                 exchange.run(&self.streams, pattern, operands, operator)
             }
             _ => self.in_packets(pattern, operands, operator),

@@ -4,17 +4,17 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use millstream_device::{
     CudaSource, DeviceBuffer, Kernel, KernelFault, LinkKind, Parameter, Read, Shared, SharedBuffer,
     SharedSet, Stream, Value, Write,
 };
 
+use super::communicator::CommunicatorOptions;
 use super::operands::Operands;
 use super::operator::{Operator, program as program_of};
 use super::plan::Pattern;
-use super::settings::{SLOT_BYTES, SLOTS, Settings, settings};
+use super::settings::{SLOTS, Settings, Tuning, settings};
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
@@ -22,10 +22,8 @@ use crate::{Error, Item, Result};
 const MOST_RANKS: usize = 8;
 /// Threads of a block, as in the header.
 const THREADS: u32 = 512;
-/// Blocks of a kernel: all kernels of a GPU must run at once.
-const BLOCKS: usize = 64;
-/// Devices of one GPU at most, so that they do.
-const MOST_SHARERS: usize = 4;
+/// Blocks of all kernels of a GPU: they must all run at once, two a multiprocessor.
+const MOST_BLOCKS: usize = 200;
 /// Words in the host's memory.
 const HOST_STOP: usize = 0;
 const HOST_FAULT: usize = 1;
@@ -45,10 +43,10 @@ pub(super) struct Exchange {
     memory: Vec<SharedBuffer<u32>>,
     /// What to end the kernels for, and what ended them.
     host: SharedBuffer<u32>,
-    patience_ns: u64,
     /// By item type and operator.
     kernels: HashMap<(TypeId, Option<Arc<str>>), Box<dyn Any + Send + Sync>>,
-    ranks: usize,
+    blocks: usize,
+    tuning: Tuning,
 }
 
 impl Exchange {
@@ -58,28 +56,34 @@ impl Exchange {
         (2..=MOST_RANKS).contains(&devices.len())
             && devices.iter().all(|device| device.is_gpu())
             && context.topology().all_peers()
-            && most_sharers(context) <= MOST_SHARERS
     }
 
-    pub(super) fn new(context: &Context, patience: Duration) -> Result<Exchange> {
+    pub(super) fn new(context: &Context, options: &CommunicatorOptions) -> Result<Exchange> {
         let ranks = context.devices().len();
-        let rings = ranks * BLOCKS;
-        let words = (rings * (3 + 2 * SLOTS)).next_multiple_of(4) + rings * SLOTS * SLOT_BYTES / 4;
+        let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
+        let tile_bytes = options.tile_bytes.next_multiple_of(16).max(16);
+        let rings = ranks * blocks;
+        let words = (rings * (3 + 2 * SLOTS)).next_multiple_of(4) + rings * SLOTS * tile_bytes / 4;
         let memory = context.devices().iter().map(|device| {
             Ok(device.shared(words)?.with_label(format!("collectives' rings of {device}")))
         });
         Ok(Exchange {
             memory: memory.collect::<Result<_>>()?,
             host: context.host().shared(2)?,
-            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
             kernels: HashMap::new(),
-            ranks,
+            blocks,
+            tuning: Tuning {
+                ranks,
+                tile_bytes,
+                whole_bytes: options.whole_bytes,
+                patience_ns: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
+            },
         })
     }
 
     /// Whether items of this type fit.
-    pub(super) fn carries<T: Item>() -> bool {
-        (1..=SLOT_BYTES).contains(&size_of::<T>())
+    pub(super) fn carries<T: Item>(&self) -> bool {
+        (1..=self.tuning.tile_bytes).contains(&size_of::<T>())
     }
 
     /// Ends the kernels, which may wait for one that will not come.
@@ -113,7 +117,7 @@ impl Exchange {
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         let in_place = operands.is_in_place();
-        let settings = settings(pattern, self.ranks, in_place, size_of::<T>(), self.patience_ns);
+        let settings = settings(pattern, self.tuning, in_place, size_of::<T>());
         self.load(streams, operator)?;
         let key = (TypeId::of::<T>(), operator.map(|operator| Arc::clone(operator.cuda())));
         let Some(loaded) = self.kernels.get(&key).and_then(|any| any.downcast_ref::<Loaded<T>>())
@@ -138,7 +142,7 @@ impl Exchange {
     ) -> Result<()> {
         let memory: Vec<_> = self.memory.iter().collect();
         let arguments = (input, output, &memory[..], &self.host, settings);
-        Ok(loaded.kernel.launch(stream, BLOCKS, arguments)?)
+        Ok(loaded.kernel.launch(stream, self.blocks, arguments)?)
     }
 
     /// Loads the kernel on all devices before any waits for another's: loading may
@@ -152,13 +156,13 @@ impl Exchange {
         let no_twin = |_: &_, _: <Signature<T> as Parameter>::View<'_>| {
             Err(KernelFault::new("the exchange runs on GPUs only"))
         };
-        let kernel =
-            Kernel::from_closure("exchange", no_twin).with_cuda(source(program::<T>(cuda)));
+        let kernel = Kernel::from_closure("exchange", no_twin)
+            .with_cuda(source(program::<T>(cuda), self.blocks));
         let none = streams.iter().map(|stream| Ok(stream.device().buffer(0)?));
         let loaded = Loaded { kernel, none: none.collect::<Result<_>>()? };
         for (rank, stream) in streams.iter().enumerate() {
             let mut nothing = stream.device().buffer::<T>(0)?;
-            let settings = Settings::idle(rank, self.ranks, self.patience_ns);
+            let settings = Settings::idle(rank, self.tuning);
             self.launch(&loaded, stream, &loaded.none[rank], &mut nothing, settings)?;
             stream.record()?.synchronize()?;
         }
@@ -168,10 +172,10 @@ impl Exchange {
 }
 
 /// Kernel of a program.
-pub(super) fn source(program: String) -> CudaSource {
+pub(super) fn source(program: String, blocks: usize) -> CudaSource {
     CudaSource::generated("exchange.cu", "exchange_items", program)
         .threads(THREADS)
-        .blocks(BLOCKS as u32)
+        .blocks(blocks as u32)
 }
 
 /// The program for an operator, or for items that are only moved.
@@ -203,5 +207,5 @@ fn most_sharers(context: &Context) -> usize {
         let here = |other: &usize| topology.link(place, *other) == LinkKind::Memory;
         ranks.clone().filter(|other| *other == place || here(other)).count()
     };
-    ranks.clone().map(sharers).max().unwrap_or(0)
+    ranks.clone().map(sharers).max().unwrap_or(1)
 }

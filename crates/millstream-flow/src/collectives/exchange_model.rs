@@ -8,7 +8,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::plan::{Pattern, Piece};
-use super::settings::{EVERYONE, Items, Settings, settings};
+use super::settings::{EVERYONE, Items, Settings, Tuning, settings};
 use crate::segmenter;
 
 type Packet = Vec<u64>;
@@ -239,8 +239,9 @@ fn check(
 ) -> bool {
     let (ranks, len) = (expected.len(), expected[0].len());
     let before = items(ranks, len);
+    let tuning = Tuning { ranks, tile_bytes: 16, whole_bytes: 256 << 10, patience_ns: 0 };
     let mut model = Model {
-        settings: settings(pattern, ranks, true, item_bytes, 0),
+        settings: settings(pattern, tuning, true, item_bytes),
         inputs: Vec::new(),
         outputs: before.clone(),
         rings: HashMap::new(),

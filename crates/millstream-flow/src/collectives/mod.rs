@@ -29,5 +29,5 @@ pub use series::Collectives;
 #[doc(hidden)]
 #[cfg(feature = "cuda")]
 pub fn exchange_source<T: crate::Item>() -> millstream_device::CudaSource {
-    exchange::source(exchange::program::<T>(None))
+    exchange::source(exchange::program::<T>(None), 1)
 }

@@ -172,7 +172,7 @@ impl<T: Item> Operator<T> {
     pub fn cuda_sources(&self) -> Vec<CudaSource> {
         let combine = program::<T>("collective_combine.cuh", &self.cuda, COMBINE);
         let combine = CudaSource::generated("combine.cu", "combine_items", combine);
-        vec![combine, super::exchange::source(super::exchange::program::<T>(Some(&self.cuda)))]
+        vec![combine, super::exchange::source(super::exchange::program::<T>(Some(&self.cuda)), 1)]
     }
 }
 

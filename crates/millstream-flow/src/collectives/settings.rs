@@ -10,14 +10,20 @@ use super::plan::{Pattern, Piece};
 
 /// Slots of a ring; four are enough to go on.
 pub(super) const SLOTS: usize = 8;
-/// Bytes of a slot.
-pub(super) const SLOT_BYTES: usize = 32 << 10;
-/// Vectors up to this many bytes in all go to everyone as they are: one exchange
-/// less, for more bytes.
-const WHOLE_BYTES: usize = 256 << 10;
 pub(super) const EVERYONE: u32 = u32::MAX;
 /// Entries of the settings' lists.
 const LISTED: usize = SharedSet::<u32>::MOST;
+
+/// What all exchanges of a communicator have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tuning {
+    pub(super) ranks: usize,
+    /// A multiple of 16.
+    pub(super) tile_bytes: usize,
+    /// Vectors up to this many bytes in all go to everyone.
+    pub(super) whole_bytes: usize,
+    pub(super) patience_ns: u64,
+}
 
 /// Items of a buffer, as kernels take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -53,13 +59,13 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Of a kernel that does nothing.
-    pub(super) fn idle(rank: usize, ranks: usize, patience_ns: u64) -> Settings {
+    pub(super) fn idle(rank: usize, tuning: Tuning) -> Settings {
         Settings {
-            patience_ns,
+            patience_ns: tuning.patience_ns,
             rank: rank as u32,
-            ranks: ranks as u32,
+            ranks: tuning.ranks as u32,
             slots: SLOTS as u32,
-            slot_bytes: SLOT_BYTES as u32,
+            slot_bytes: tuning.tile_bytes as u32,
             gatherer: EVERYONE,
             ..Settings::zeroed()
         }
@@ -69,19 +75,17 @@ impl Settings {
 /// What each rank's kernel does.
 pub(super) fn settings(
     pattern: &Pattern,
-    ranks: usize,
+    tuning: Tuning,
     in_place: bool,
     item: usize,
-    patience_ns: u64,
 ) -> Vec<Settings> {
-    let idle = (0..ranks).map(|rank| Settings {
-        in_place: u32::from(in_place),
-        ..Settings::idle(rank, ranks, patience_ns)
-    });
+    let Tuning { ranks, whole_bytes, .. } = tuning;
+    let idle = (0..ranks)
+        .map(|rank| Settings { in_place: u32::from(in_place), ..Settings::idle(rank, tuning) });
     let mut all: Vec<Settings> = idle.collect();
     match pattern {
         Pattern::AllReduce { items } => {
-            if items.len() * item * (ranks - 1) <= WHOLE_BYTES {
+            if items.len() * item * (ranks - 1) <= whole_bytes {
                 to_everyone(&mut all, items, |_| true);
             } else {
                 to_owners(&mut all, &aligned_parts(items, ranks, item), |_| true, EVERYONE);
@@ -91,7 +95,7 @@ pub(super) fn settings(
             to_owners(&mut all, &aligned_parts(items, ranks, item), |_| true, *root as u32);
         }
         Pattern::Broadcast { root, items } => {
-            if ranks == 2 || items.len() * item * (ranks - 1) <= WHOLE_BYTES {
+            if ranks == 2 || items.len() * item * (ranks - 1) <= whole_bytes {
                 to_everyone(&mut all, items, |from| from == *root);
             } else {
                 let parts = aligned_parts(items, ranks, item);
