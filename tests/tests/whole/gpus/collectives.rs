@@ -1,11 +1,12 @@
 //! Collectives, every operation in every way, with contents checked: one kernel on
 //! each GPU where they reach each other, and in packets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millstream::flow::{Algorithm, Communicator, CommunicatorOptions, Operator};
+use millstream::device::{InjectedFault, Injection};
+use millstream::flow::{Algorithm, Communicator, CommunicatorOptions, Context, Devices, Operator};
 
-use super::context;
+use super::{context, list};
 use crate::collective_model::{Case, all_types, download, upload};
 
 #[test]
@@ -125,4 +126,36 @@ fn packets_between_all_devices() {
         let expected = (0..ranks).sum::<usize>() as f64;
         assert!(vectors.iter().flatten().all(|item| *item == expected), "{algorithm:?}");
     }
+}
+
+/// One rank's kernel is not launched: the others are stopped and do not wait for their
+/// patience to end, and everyone hears the first cause.
+#[test]
+fn a_rank_that_does_not_come() {
+    let devices = list();
+    let names: Vec<String> =
+        context().devices().iter().map(millstream::device::Device::name).collect();
+    let Some(name) = names.get(1) else { return };
+    // The first launch on each GPU loads the kernel.
+    let (operation, occurrence) =
+        if context().devices()[1].is_gpu() { ("exchange", 1) } else { ("combine", 0) };
+    let fault = InjectedFault::new(operation).on(name.clone()).occurrence(occurrence);
+    let injection = Injection { faults: vec![fault], ..Injection::default() };
+    let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
+    let context = builder.build().unwrap();
+    let mut communicator = Communicator::new(&context).unwrap();
+    let items = vec![vec![1u32; 1_000_000]; context.devices().len()];
+    let mut vectors = upload(&context, &items).unwrap();
+    let start = Instant::now();
+    let run = async {
+        let mut collectives = communicator.begin().await?;
+        // Refused already, if the failure is known by then.
+        let submitted = collectives.all_reduce(&mut vectors, &Operator::sum());
+        submitted.and(collectives.completed().await)
+    };
+    let first = context.block_on(run).unwrap().unwrap_err().to_string();
+    assert!(first.contains(&format!("injected failure of {operation} on {name}")), "{first}");
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    let later = context.block_on(communicator.begin()).unwrap().unwrap_err().to_string();
+    assert_eq!(later, first);
 }
