@@ -43,6 +43,10 @@ struct ExchangeSettings {
 };
 static_assert(sizeof(ExchangeSettings) == 808, "as Rust writes it");
 
+// Items that a thread holds at once where they are no vectors: as registers allow.
+template <class Element>
+constexpr u32 at_once = sizeof(Element) > 16 ? 1 : 4;
+
 // Items of one tile, by the whole block.
 template <class Element>
 __device__ __forceinline__ void copy_tile(Element* to, const Element* from, u32 count) {
@@ -57,6 +61,7 @@ __device__ __forceinline__ void copy_tile(Element* to, const Element* from, u32 
             done = vectors * items;
         }
     }
+#pragma unroll at_once<Element>
     for (u32 at = done + threadIdx.x; at < count; at += exchange_threads) to[at] = from[at];
 }
 
@@ -294,8 +299,10 @@ struct Exchange {
                 done = items / width * width;
             }
         }
+#pragma unroll at_once<Element>
         for (u32 at = done + threadIdx.x; at < items; at += exchange_threads) {
             Element value = block.parts[0][at];
+#pragma unroll at_once<Element>
             for (u32 part = 1; part < block.part_count; ++part)
                 value = combine(value, block.parts[part][at]);
             for (u32 to = 0; to < block.target_count; ++to) block.targets[to][at] = value;

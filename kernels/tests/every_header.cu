@@ -112,3 +112,14 @@ exchange_triples(Span<const Triple> input, Span<Triple> output,
                  const __grid_constant__ ExchangeSettings settings) {
     exchange(input, output, memory, host, settings, [](Triple one, Triple) { return one; });
 }
+
+struct Large {
+    u64 words[9];
+};
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+exchange_large(Span<const Large> input, Span<Large> output,
+               const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
+               const __grid_constant__ ExchangeSettings settings) {
+    exchange(input, output, memory, host, settings, [](Large one, Large) { return one; });
+}

@@ -181,8 +181,16 @@ pub(super) fn source(program: String, blocks: usize) -> CudaSource {
 /// The program for an operator, or for items that are only moved.
 pub(super) fn program<T: Item>(operator: Option<&str>) -> String {
     let (size, alignment) = (size_of::<T>(), align_of::<T>());
+    // Words as wide as alignment allows: bytes would each take a register.
+    let word = match alignment {
+        1 => "unsigned char",
+        2 => "unsigned short",
+        4 => "unsigned int",
+        _ => "unsigned long long",
+    };
+    let words = size / alignment.min(8);
     let moved = format!(
-        "struct alignas({alignment}) Element {{ unsigned char bytes[{size}]; }};\n\
+        "struct alignas({alignment}) Element {{ {word} words[{words}]; }};\n\
          __device__ Element combine(Element one, Element) {{ return one; }}\n"
     );
     program_of::<T>("collective_exchange.cuh", operator.unwrap_or(&moved), KERNEL)
