@@ -67,6 +67,10 @@ pub const GANG: Source = source!("gang.cuh");
 pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
+/// Combining packets of a collective with what is there.
+pub const COLLECTIVE_COMBINE: Source = source!("collective_combine.cuh");
+/// A collective as one kernel on each device.
+pub const COLLECTIVE_EXCHANGE: Source = source!("collective_exchange.cuh");
 
 /// Every header.
 pub const HEADERS: &[Source] = &[
@@ -90,4 +94,6 @@ pub const HEADERS: &[Source] = &[
     FUSED,
     GANG,
     GANG_BARRIER,
+    COLLECTIVE_COMBINE,
+    COLLECTIVE_EXCHANGE,
 ];

@@ -1,5 +1,7 @@
 // A kernel for each thing that the headers offer, so that each is compiled.
 #include "atomics.cuh"
+#include "collective_combine.cuh"
+#include "collective_exchange.cuh"
 #include "filter.cuh"
 #include "grid.cuh"
 #include "peer_ring.cuh"
@@ -86,4 +88,38 @@ extern "C" __global__ void ring_receive(PeerRing<u64> ring, u32* taken, u64* ite
                                         u32* count) {
     u32 next = *taken;
     if (ring.try_receive(&next, items, count) && threadIdx.x == 0) *taken = next;
+}
+
+extern "C" __global__ void combine_items(Span<const float> arrived, Span<float> here) {
+    combine_into(arrived, here, [](float one, float other) { return one + other; });
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+exchange_items(Span<const float> input, Span<float> output,
+               const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
+               const __grid_constant__ ExchangeSettings settings) {
+    exchange(input, output, memory, host, settings,
+             [](float one, float other) { return one + other; });
+}
+
+struct Triple {
+    unsigned char bytes[3];
+};
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+exchange_triples(Span<const Triple> input, Span<Triple> output,
+                 const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
+                 const __grid_constant__ ExchangeSettings settings) {
+    exchange(input, output, memory, host, settings, [](Triple one, Triple) { return one; });
+}
+
+struct Large {
+    u64 words[9];
+};
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+exchange_large(Span<const Large> input, Span<Large> output,
+               const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
+               const __grid_constant__ ExchangeSettings settings) {
+    exchange(input, output, memory, host, settings, [](Large one, Large) { return one; });
 }

@@ -295,6 +295,11 @@ impl<T: Pod> DeviceBuffer<T> {
         self.allocation.id
     }
 
+    /// The device whose memory it is.
+    pub fn device(&self) -> Device {
+        Device { core: Arc::clone(&self.allocation.device) }
+    }
+
     /// Names the buffer in errors.
     #[must_use]
     pub fn with_label(self, label: impl Into<Arc<str>>) -> DeviceBuffer<T> {

@@ -115,6 +115,58 @@ pub enum Error {
         /// Items in the buffer.
         capacity: usize,
     },
+    /// A collective with buffers of too few or too many ranks.
+    #[error("{operation} needs one buffer of each of {expected} ranks, not {found}")]
+    BufferCount {
+        /// The collective.
+        operation: &'static str,
+        /// Ranks.
+        expected: usize,
+        /// Buffers given.
+        found: usize,
+    },
+    /// A collective with a buffer of another device than its rank's.
+    #[error("{operation}: the buffer of rank {rank} is on {found}, not on {expected}")]
+    BufferElsewhere {
+        /// The collective.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// Its device.
+        expected: String,
+        /// The buffer's.
+        found: String,
+    },
+    /// A collective with a buffer of the wrong length.
+    #[error("{operation}: the buffer of rank {rank} has {found} items, not {expected}")]
+    BufferLength {
+        /// The collective.
+        operation: &'static str,
+        /// The rank.
+        rank: usize,
+        /// Items that it must have.
+        expected: usize,
+        /// Items that it has.
+        found: usize,
+    },
+    /// A collective from or to a rank that does not exist.
+    #[error("{operation} with root {root} of {ranks} ranks")]
+    NoSuchRank {
+        /// The collective.
+        operation: &'static str,
+        /// The rank asked for.
+        root: usize,
+        /// Ranks.
+        ranks: usize,
+    },
+    /// A collective that an algorithm cannot do.
+    #[error("{operation} has no {algorithm:?} algorithm")]
+    NoAlgorithm {
+        /// The collective.
+        operation: &'static str,
+        /// The algorithm.
+        algorithm: crate::Algorithm,
+    },
 }
 
 impl Error {

@@ -6,6 +6,7 @@
 //! No executor is assumed: [`Graph::run`] polls its own tasks.
 
 mod buffers;
+mod collectives;
 mod context;
 mod error;
 mod failure;
@@ -25,6 +26,12 @@ mod statistics;
 mod sync;
 
 pub use buffers::Buffers;
+#[doc(hidden)]
+#[cfg(feature = "cuda")]
+pub use collectives::exchange_source;
+pub use collectives::{
+    Algorithm, Collectives, Communicator, CommunicatorOptions, Number, Operands, Operator,
+};
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};
 pub use gang::{Gang, GangMember};

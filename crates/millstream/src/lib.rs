@@ -33,7 +33,8 @@ pub mod prelude {
         CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
     };
     pub use millstream_flow::{
-        Buffers, Context, Devices, Graph, PendingSegment, Receiver, Router, RoutingPolicy, Sender,
+        Buffers, Communicator, Context, Devices, Graph, Operator, PendingSegment, Receiver, Router,
+        RoutingPolicy, Sender,
     };
     pub use millstream_graph::CsrGraph;
     pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};

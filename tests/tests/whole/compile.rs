@@ -69,3 +69,25 @@ fn components_without_spills() {
     let entries: Vec<_> = sources.iter().map(|source| source.entry()).collect();
     compile(&sources[0], &entries);
 }
+
+#[test]
+fn collectives_without_spills() {
+    use millstream::flow::{Operator, exchange_source};
+    let operators = [
+        Operator::<u32>::sum().cuda_sources(),
+        Operator::<u64>::min().cuda_sources(),
+        Operator::<i32>::sum().cuda_sources(),
+        Operator::<i64>::max().cuda_sources(),
+        Operator::<f32>::sum().cuda_sources(),
+        Operator::<f64>::max().cuda_sources(),
+    ];
+    for sources in operators {
+        assert_eq!(sources.len(), 2);
+        sources.iter().for_each(|source| compile(source, &[source.entry()]));
+    }
+    for source in
+        [exchange_source::<u8>(), exchange_source::<[u16; 3]>(), exchange_source::<[u64; 9]>()]
+    {
+        compile(&source, &[source.entry()]);
+    }
+}

@@ -16,6 +16,7 @@ use millstream::worklist::{Routing, Worker};
 
 mod algorithms;
 mod child;
+mod collectives;
 mod command;
 mod device;
 mod faults;

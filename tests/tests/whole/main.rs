@@ -5,6 +5,8 @@
 mod awkward;
 mod bfs;
 mod cc;
+#[path = "../../../crates/millstream-flow/tests/flow/collective_model.rs"]
+mod collective_model;
 #[cfg(feature = "cuda")]
 mod compile;
 mod datasets;

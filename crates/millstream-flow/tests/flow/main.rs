@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod broken;
+mod collective_model;
+mod collectives;
 mod common;
 mod failure;
 mod links;

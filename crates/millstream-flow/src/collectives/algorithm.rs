@@ -1,0 +1,65 @@
+//! Who sends what to whom, and which way is taken when nobody says.
+
+use millstream_device::Topology;
+
+use super::plan::{Pattern, Plan, duration};
+use super::{direct, ring, tree};
+
+/// How the ranks of a collective share the work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Whichever is fastest by the topology's transfer table, for this size.
+    #[default]
+    Automatic,
+    /// Each rank sends to the next one only.
+    Ring,
+    /// A binomial tree; not for all-to-all.
+    Tree,
+    /// Everybody sends to whom it concerns.
+    Direct,
+}
+
+/// Without a table: microseconds of a packet, and bytes a microsecond. Only their
+/// ratio counts: links that need 64 KiB to be half as fast as they can be.
+const ASSUMED: (f64, f64) = (2.0, 32_768.0);
+
+impl Algorithm {
+    const ALL: [Algorithm; 3] = [Algorithm::Direct, Algorithm::Tree, Algorithm::Ring];
+
+    /// The plan over `topology`'s devices; `None` if there is none of that kind.
+    pub(super) fn plan(self, topology: &Topology, pattern: &Pattern) -> Option<Plan> {
+        let ranks = topology.names().len();
+        match self {
+            Algorithm::Ring => Some(ring::plan(&topology.ring_order(), pattern)),
+            Algorithm::Tree => tree::plan(ranks, pattern),
+            Algorithm::Direct => Some(direct::plan(ranks, pattern)),
+            // Whoever has not asked for the fastest.
+            Algorithm::Automatic => Some(direct::plan(ranks, pattern)),
+        }
+    }
+
+    /// The fastest for items of `item` bytes in packets of so many items at most.
+    pub(super) fn fastest(
+        topology: &Topology,
+        pattern: &Pattern,
+        item: usize,
+        packet: usize,
+    ) -> Algorithm {
+        let slices = pattern.longest().div_ceil(packet);
+        let first = pattern.slice(0, packet);
+        let names = topology.names();
+        let time = |from: usize, to: usize, items: usize| {
+            let bytes = items * item;
+            let table = topology.transfer_table();
+            let known = table.and_then(|table| table.time_us(&names[from], &names[to], bytes));
+            known.unwrap_or(ASSUMED.0 + bytes as f64 / ASSUMED.1)
+        };
+        let known = Algorithm::ALL.into_iter().filter_map(|algorithm| {
+            let plan = algorithm.plan(topology, first.as_ref()?)?;
+            Some((algorithm, duration(&plan, slices, time)))
+        });
+        let best = known.min_by(|(_, one), (_, other)| one.total_cmp(other));
+        best.map_or(Algorithm::Direct, |(algorithm, _)| algorithm)
+    }
+}

@@ -1,0 +1,215 @@
+//! Communicators: the devices of a context, ready for collectives.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_device::{Stream, StreamKind};
+
+use super::algorithm::Algorithm;
+use super::exchange::Exchange;
+use super::operands::Operands;
+use super::operator::Operator;
+use super::packets::Packets;
+use super::plan::Pattern;
+use super::series::Collectives;
+use crate::context::Context;
+use crate::{Error, Item, Result};
+
+/// How a [`Communicator`] works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommunicatorOptions {
+    /// Who sends what to whom.
+    pub algorithm: Algorithm,
+    /// Bytes of a packet at most, where packets are used; at least one item.
+    pub packet_bytes: usize,
+    /// Between GPUs that are peers: blocks of each kernel, fewer where devices share a
+    /// GPU.
+    pub blocks: usize,
+    /// Between GPUs that are peers: bytes that a block sends at a time, a multiple of 16.
+    pub tile_bytes: usize,
+    /// Between GPUs that are peers: vectors up to this many bytes, times the other ranks,
+    /// go to everyone as they are, which is one exchange less for more bytes.
+    pub whole_bytes: usize,
+    /// How long a GPU waits for a packet of another before the collective fails.
+    pub patience: Duration,
+}
+
+impl Default for CommunicatorOptions {
+    fn default() -> CommunicatorOptions {
+        CommunicatorOptions {
+            algorithm: Algorithm::Automatic,
+            packet_bytes: 4 << 20,
+            blocks: 64,
+            tile_bytes: 32 << 10,
+            whole_bytes: 256 << 10,
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The devices of a context as ranks of collectives, in the context's order.
+///
+/// ```
+/// use millstream_flow::{Communicator, Context, Devices, Operator};
+///
+/// let context = Context::builder().devices(Devices::host(3)).build()?;
+/// let mut communicator = Communicator::new(&context)?;
+/// let mut buffers = Vec::new();
+/// for (device, value) in context.devices().iter().zip(1..) {
+///     let stream = device.stream()?;
+///     buffers.push(stream.uploaded(vec![value; 5])?);
+///     stream.record()?.synchronize()?;
+/// }
+/// let sum = Operator::<u32>::sum();
+/// context.block_on(async {
+///     let mut collectives = communicator.begin().await?;
+///     collectives.all_reduce(&mut buffers, &sum)?;
+///     collectives.completed().await
+/// })??;
+/// let stream = context.devices()[2].stream()?;
+/// assert_eq!(context.block_on(stream.download(&buffers[2])?)??, [6; 5]);
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+///
+/// # Two ways
+/// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one
+/// kernel on each, which push into rings in each other's memory. Everywhere else, and
+/// with the other algorithms, packets are copied from device to device and combined
+/// there, in the order of streams and events.
+pub struct Communicator {
+    pub(super) context: Context,
+    pub(super) streams: Vec<Stream>,
+    options: CommunicatorOptions,
+    exchange: Option<Exchange>,
+    failure: Option<Error>,
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Communicator { streams, options, failure, .. } = self;
+        formatter
+            .debug_struct("Communicator")
+            .field("streams", streams)
+            .field("options", options)
+            .field("failure", failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Communicator {
+    /// A communicator of all devices of `context`.
+    ///
+    /// # Errors
+    /// As [`Communicator::with_options`].
+    pub fn new(context: &Context) -> Result<Communicator> {
+        Communicator::with_options(context, CommunicatorOptions::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// No memory for the rings of GPUs: for each pair and block, eight tiles.
+    pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
+        let is_exchange = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
+            && Exchange::is_possible(context);
+        let kind = if is_exchange { StreamKind::Gang } else { StreamKind::Compute };
+        let streams = context.devices().iter().map(|device| device.stream_of(kind));
+        let streams = streams.collect::<millstream_device::Result<_>>()?;
+        let exchange = is_exchange.then(|| Exchange::new(context, &options)).transpose()?;
+        Ok(Communicator { context: context.clone(), streams, options, exchange, failure: None })
+    }
+
+    /// Begins a series of collectives. Waits until no other gang runs on the devices:
+    /// kernels that wait for each other must all have started. Others wait until the
+    /// series is over: see [`Collectives`].
+    ///
+    /// # Errors
+    /// What an earlier series failed with: a communicator does not recover.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn begin(&mut self) -> Result<Collectives<'_>> {
+        self.check()?;
+        let permit = match &self.exchange {
+            Some(_) => Some(Arc::new(self.context.gang_permit().await)),
+            None => None,
+        };
+        Ok(Collectives::new(self, permit))
+    }
+
+    /// Ranks: devices of the context.
+    pub fn ranks(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// What the communicator has failed with.
+    pub(super) fn check(&mut self) -> Result<()> {
+        if self.failure.is_none()
+            && let Some(exchange) = &self.exchange
+            && let Err(error) = exchange.check(&self.streams)
+        {
+            self.failure = Some(error);
+        }
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Fails for good: ranks may wait for what will not come.
+    pub(super) fn fail(&mut self, cause: Error) {
+        if let Some(exchange) = &self.exchange {
+            exchange.stop();
+        }
+        self.failure.get_or_insert(cause);
+    }
+
+    /// Submits a collective, whose operands are checked.
+    pub(super) fn submit<T: Item>(
+        &mut self,
+        pattern: &Pattern,
+        operands: Operands<'_, T>,
+        operator: Option<&Operator<T>>,
+    ) -> Result<()> {
+        match &mut self.exchange {
+            Some(exchange) if exchange.carries::<T>() => {
+                exchange.run(&self.streams, pattern, operands, operator)
+            }
+            _ => self.in_packets(pattern, operands, operator),
+        }
+    }
+
+    fn in_packets<T: Item>(
+        &self,
+        pattern: &Pattern,
+        operands: Operands<'_, T>,
+        operator: Option<&Operator<T>>,
+    ) -> Result<()> {
+        let topology = self.context.topology();
+        let item = size_of::<T>();
+        let most = (self.options.packet_bytes / item.max(1)).max(1);
+        let items = most.min(pattern.longest()).max(1);
+        let algorithm = match self.options.algorithm {
+            Algorithm::Automatic => Algorithm::fastest(topology, pattern, item, items),
+            forced => forced,
+        };
+        let mut packets = Packets::new(&self.streams, items);
+        let mut areas = packets.areas(pattern, operands)?;
+        for number in 0.. {
+            let Some(slice) = pattern.slice(number, items) else { break };
+            let Some(plan) = algorithm.plan(topology, &slice) else {
+                return Err(Error::NoAlgorithm { operation: pattern.name(), algorithm });
+            };
+            packets.run(plan, &mut areas, operator)?;
+        }
+        packets.finish(pattern, areas)
+    }
+
+    /// Whether the algorithm can do this.
+    pub(super) fn check_algorithm(&self, operation: &'static str) -> Result<()> {
+        let algorithm = self.options.algorithm;
+        match (algorithm, operation) {
+            (Algorithm::Tree, "all-to-all") => Err(Error::NoAlgorithm { operation, algorithm }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! How collectives combine items.
+
+use std::fmt;
+use std::sync::Arc;
+
+use millstream_device::{CudaSource, Kernel, Read, Write};
+
+use crate::Item;
+
+/// A number whose sum, minimum and maximum are known to every device.
+///
+/// Sums of integers wrap around. A minimum or maximum with NaN is any of the two.
+pub trait Number: Item + sealed::Sealed {
+    /// The type in CUDA C++.
+    #[doc(hidden)]
+    const CUDA: &'static str;
+    /// The sum of `one` and `other` in CUDA C++.
+    #[doc(hidden)]
+    const CUDA_SUM: &'static str;
+
+    #[doc(hidden)]
+    fn sum(self, other: Self) -> Self;
+    #[doc(hidden)]
+    fn is_less(&self, other: &Self) -> bool;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! number {
+    ($number:ty, $cuda:literal, $cuda_sum:literal, $sum:expr) => {
+        impl sealed::Sealed for $number {}
+
+        impl Number for $number {
+            const CUDA: &'static str = $cuda;
+            const CUDA_SUM: &'static str = $cuda_sum;
+
+            fn sum(self, other: $number) -> $number {
+                $sum(self, other)
+            }
+
+            fn is_less(&self, other: &$number) -> bool {
+                self < other
+            }
+        }
+    };
+}
+
+number!(u32, "u32", "one + other", u32::wrapping_add);
+number!(u64, "u64", "one + other", u64::wrapping_add);
+number!(i32, "int", "int(u32(one) + u32(other))", i32::wrapping_add);
+number!(i64, "long long", "(long long)(u64(one) + u64(other))", i64::wrapping_add);
+number!(f32, "float", "one + other", |one, other| one + other);
+number!(f64, "double", "one + other", |one, other| one + other);
+
+type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
+
+/// An associative and commutative operation on two items. Cheap to clone; a program
+/// keeps one for all its calls, since its kernels are loaded once for each.
+///
+/// The result of a floating-point sum depends on the algorithm and the number of
+/// ranks, but is the same on all ranks.
+///
+/// ```
+/// use millstream_flow::Operator;
+///
+/// // The item that comes first of two, as (time, number).
+/// let earlier = Operator::new(
+///     "earlier",
+///     "struct Element { millstream::u32 time, number; };
+///      __device__ Element combine(Element one, Element other) {
+///          return other.time < one.time ? other : one;
+///      }",
+///     |one: [u32; 2], other: [u32; 2]| if other[0] < one[0] { other } else { one },
+/// );
+/// assert_eq!(earlier.name(), "earlier");
+/// ```
+pub struct Operator<T: Item> {
+    name: Arc<str>,
+    /// CUDA C++ of `Element` and `combine`.
+    cuda: Arc<str>,
+    /// Combines the items of one buffer into those of another.
+    kernel: Arc<Kernel<(Read<T>, Write<T>)>>,
+}
+
+impl<T: Item> Clone for Operator<T> {
+    fn clone(&self) -> Operator<T> {
+        let (name, cuda) = (Arc::clone(&self.name), Arc::clone(&self.cuda));
+        Operator { name, cuda, kernel: Arc::clone(&self.kernel) }
+    }
+}
+
+impl<T: Item> fmt::Debug for Operator<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Operator({})", self.name)
+    }
+}
+
+impl<T: Number> Operator<T> {
+    /// Their sum.
+    pub fn sum() -> Operator<T> {
+        Operator::of_numbers("sum", T::CUDA_SUM, T::sum)
+    }
+
+    /// The lesser one.
+    pub fn min() -> Operator<T> {
+        let min = |one: T, other: T| if other.is_less(&one) { other } else { one };
+        Operator::of_numbers("min", "other < one ? other : one", min)
+    }
+
+    /// The greater one.
+    pub fn max() -> Operator<T> {
+        let max = |one: T, other: T| if one.is_less(&other) { other } else { one };
+        Operator::of_numbers("max", "one < other ? other : one", max)
+    }
+
+    fn of_numbers(
+        name: &str,
+        expression: &str,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Operator<T> {
+        let number = T::CUDA;
+        let cuda = format!(
+            "using namespace millstream;\nusing Element = {number};\n\
+             __device__ Element combine(Element one, Element other) {{ return {expression}; }}\n"
+        );
+        Operator::new(name, cuda, combine)
+    }
+}
+
+impl<T: Item> Operator<T> {
+    /// An operation of the program's own. `cuda` is CUDA C++ that defines the type
+    /// `Element`, as large as `T`, and the function `combine` of two of them;
+    /// `combine` is the same for host devices. Both must be associative and
+    /// commutative.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        cuda: impl Into<Arc<str>>,
+        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+    ) -> Operator<T> {
+        let (name, cuda) = (name.into(), cuda.into());
+        let combine: Arc<Combine<T>> = Arc::new(combine);
+        let twin = move |_: &millstream_device::Grid, (arrived, here): (&[T], &mut [T])| {
+            for (to, from) in here.iter_mut().zip(arrived) {
+                *to = combine(*to, *from);
+            }
+            Ok(())
+        };
+        let program = program::<T>("collective_combine.cuh", &cuda, COMBINE);
+        let source = CudaSource::generated(format!("{name}.cu"), "combine_items", program);
+        let kernel = Kernel::from_closure("combine", twin).with_cuda(source);
+        Operator { name, cuda, kernel: Arc::new(kernel) }
+    }
+
+    /// The name, as errors give it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn cuda(&self) -> &Arc<str> {
+        &self.cuda
+    }
+
+    pub(super) fn kernel(&self) -> &Kernel<(Read<T>, Write<T>)> {
+        &self.kernel
+    }
+
+    /// The CUDA sources of the kernels that use it, for tests that compile them.
+    #[doc(hidden)]
+    #[cfg(feature = "cuda")]
+    pub fn cuda_sources(&self) -> Vec<CudaSource> {
+        let combine = program::<T>("collective_combine.cuh", &self.cuda, COMBINE);
+        let combine = CudaSource::generated("combine.cu", "combine_items", combine);
+        vec![combine, super::exchange::source(super::exchange::program::<T>(Some(&self.cuda)), 1)]
+    }
+}
+
+const COMBINE: &str = "
+extern \"C\" __global__ void combine_items(millstream::Span<const Element> arrived,
+                                         millstream::Span<Element> here) {
+    millstream::combine_into(arrived, here,
+                             [](Element one, Element other) { return combine(one, other); });
+}
+";
+
+/// A program of a header, an operator's text and a kernel.
+pub(super) fn program<T>(header: &str, cuda: &str, kernel: &str) -> String {
+    let size = size_of::<T>();
+    format!(
+        "#include \"{header}\"\n#line 1 \"operator\"\n{cuda}\n#line 1 \"{header}\"\n\
+         static_assert(sizeof(Element) == {size}, \"Element is as large as in Rust\");\n{kernel}"
+    )
+}

@@ -1,0 +1,74 @@
+//! The ring: each rank sends to the next one only. Every link carries the same, so
+//! large vectors move at the speed of one link whatever the number of ranks.
+
+use std::ops::Range;
+
+use super::plan::{Pattern, Plan, Round, Transfer, shares};
+
+/// The plan over ranks in this order.
+pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
+    match pattern {
+        Pattern::Broadcast { root, items } => {
+            let chain = from(order, *root);
+            let hop = |pair: &[usize]| vec![Transfer::new(pair[0], pair[1], items, false)];
+            chain.windows(2).map(hop).collect()
+        }
+        Pattern::Reduce { root, items } => {
+            // Ends at the root, which comes last.
+            let mut chain = from(order, *root);
+            chain.rotate_left(1.min(order.len()));
+            let hop = |pair: &[usize]| vec![Transfer::new(pair[0], pair[1], items, true)];
+            chain.windows(2).map(hop).collect()
+        }
+        Pattern::AllReduce { items } => {
+            let parts = shares(items, order.len());
+            let mut plan = reduce_scatter(order, &parts);
+            plan.extend(all_gather(order, &parts));
+            plan
+        }
+        Pattern::AllGather { parts } => all_gather(order, parts),
+        Pattern::ReduceScatter { parts } => reduce_scatter(order, parts),
+        // Everybody to the next, then everybody to the one after the next, ...
+        Pattern::AllToAll { pieces } => (1..order.len())
+            .map(|distance| {
+                let pairs = order.iter().zip(order.iter().cycle().skip(distance));
+                let send = |(&from, &to): (&usize, &usize)| {
+                    let piece = &pieces[from][to];
+                    let (items, at) = (piece.items.clone(), piece.at);
+                    Transfer { from, to, items, at, combines: false }
+                };
+                pairs.map(send).collect()
+            })
+            .collect(),
+    }
+}
+
+/// The ring as it is met from `start` on.
+fn from(order: &[usize], start: usize) -> Vec<usize> {
+    let place = order.iter().position(|rank| *rank == start).unwrap_or(0);
+    order[place..].iter().chain(&order[..place]).copied().collect()
+}
+
+/// In round `k` the rank at place `p` passes on the part of the rank at `p - k - shift`.
+fn pass(order: &[usize], parts: &[Range<usize>], shift: usize, combines: bool) -> Plan {
+    let ranks = order.len();
+    let round = |round: usize| -> Round {
+        (0..ranks)
+            .map(|place| {
+                let owner = order[(place + 2 * ranks - round - shift) % ranks];
+                let (from, to) = (order[place], order[(place + 1) % ranks]);
+                Transfer::new(from, to, &parts[owner], combines)
+            })
+            .collect()
+    };
+    (0..ranks.saturating_sub(1)).map(round).collect()
+}
+
+fn all_gather(order: &[usize], parts: &[Range<usize>]) -> Plan {
+    pass(order, parts, 0, false)
+}
+
+fn reduce_scatter(order: &[usize], parts: &[Range<usize>]) -> Plan {
+    // A part begins behind its owner and ends there.
+    pass(order, parts, 1, true)
+}

@@ -1,0 +1,309 @@
+//! The collectives.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::lock::OwnedMutexGuard;
+use futures_util::stream::FuturesUnordered;
+use millstream_device::{Awaitable, Event, Stream};
+
+use super::checks::Checks;
+use super::communicator::Communicator;
+use super::operands::Operands;
+use super::operator::Operator;
+use super::plan::{Pattern, Piece};
+use crate::segmenter;
+use crate::{Item, Result};
+
+type Permit = Arc<OwnedMutexGuard<()>>;
+
+/// A series of collectives, from [`Communicator::begin`].
+///
+/// Each call checks its operands, submits the operation to one stream of each device
+/// and returns: the operations run in the order of the calls, and the host does not
+/// wait. [`Collectives::completed`] waits for all of them; or a program orders its own
+/// work by events, before ([`Collectives::wait`]) and after ([`Collectives::record`]).
+///
+/// Each rank has one buffer, of its own device; `operands` are `&mut buffers`, to work
+/// in place, or `(&inputs, &mut outputs)`. Parts of a vector that belong to the ranks
+/// are as equal as can be, larger ones first: 10 items of 4 ranks are 3, 3, 2 and 2.
+///
+/// # Errors
+/// Each call refuses, and submits nothing for, a wrong number of buffers, a buffer of
+/// another device, lengths that do not fit, and buffers whose earlier uses are not
+/// ordered before. A failure of a device later on is what [`Collectives::completed`]
+/// and every later call give.
+///
+/// # Cancel safety
+/// Dropped, what is submitted still runs to its end. Other gangs of kernels wait for
+/// the end of the last operation, not for the drop.
+pub struct Collectives<'a> {
+    communicator: &'a mut Communicator,
+    /// Held by GPUs' kernels until they are over.
+    permit: Option<Permit>,
+    is_closed: bool,
+}
+
+impl fmt::Debug for Collectives<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Collectives").field("of", &self.communicator).finish()
+    }
+}
+
+impl<'a> Collectives<'a> {
+    pub(super) fn new(
+        communicator: &'a mut Communicator,
+        permit: Option<Permit>,
+    ) -> Collectives<'a> {
+        Collectives { communicator, permit, is_closed: false }
+    }
+
+    /// The streams that the operations are submitted to, of each rank.
+    pub fn streams(&self) -> &[Stream] {
+        &self.communicator.streams
+    }
+
+    /// Makes what is submitted next, on every rank, come after an event.
+    ///
+    /// # Errors
+    /// The first cause, on a failed stream.
+    pub fn wait(&mut self, awaitable: &impl Awaitable) -> Result<()> {
+        for stream in &self.communicator.streams {
+            stream.wait(awaitable)?;
+        }
+        Ok(())
+    }
+
+    /// An event of each rank, complete when what is submitted so far is over there.
+    ///
+    /// # Errors
+    /// The first cause, on a failed stream.
+    pub fn record(&mut self) -> Result<Vec<Event>> {
+        let events = self.communicator.streams.iter().map(Stream::record);
+        Ok(events.collect::<millstream_device::Result<_>>()?)
+    }
+
+    /// Everyone gets the items of rank `root`. All buffers are of one length; out of
+    /// place, inputs of other ranks are not used.
+    ///
+    /// # Errors
+    /// See [`Collectives`]; a root that is no rank.
+    pub fn broadcast<'b, T: Item>(
+        &mut self,
+        root: usize,
+        operands: impl Into<Operands<'b, T>>,
+    ) -> Result<()> {
+        let operands = operands.into();
+        let checks = self.checks("broadcast", &operands)?;
+        checks.root(root)?;
+        let len = operands.sources()[root].len();
+        checks.outputs(&operands, |_| len)?;
+        self.submit(Pattern::Broadcast { root, items: 0..len }, operands, None)
+    }
+
+    /// Rank `root` gets the items of all ranks, combined. Inputs, and the root's
+    /// output, are of one length; buffers of other ranks keep what they have.
+    ///
+    /// # Errors
+    /// See [`Collectives`]; a root that is no rank.
+    pub fn reduce<'b, T: Item>(
+        &mut self,
+        root: usize,
+        operands: impl Into<Operands<'b, T>>,
+        operator: &Operator<T>,
+    ) -> Result<()> {
+        let operands = operands.into();
+        let checks = self.checks("reduce", &operands)?;
+        checks.root(root)?;
+        let len = operands.outputs[root].len();
+        checks.inputs(&operands, |_| len)?;
+        self.submit(Pattern::Reduce { root, items: 0..len }, operands, Some(operator))
+    }
+
+    /// Everyone gets the items of all ranks, combined. All buffers are of one length.
+    ///
+    /// # Errors
+    /// See [`Collectives`].
+    pub fn all_reduce<'b, T: Item>(
+        &mut self,
+        operands: impl Into<Operands<'b, T>>,
+        operator: &Operator<T>,
+    ) -> Result<()> {
+        let operands = operands.into();
+        let checks = self.checks("all-reduce", &operands)?;
+        let len = operands.outputs.first().map_or(0, |buffer| buffer.len());
+        checks.inputs(&operands, |_| len)?;
+        checks.outputs(&operands, |_| len)?;
+        self.submit(Pattern::AllReduce { items: 0..len }, operands, Some(operator))
+    }
+
+    /// Each rank gets its part of the items of all ranks, combined. Inputs are of one
+    /// length, outputs of their part's. In place, a rank's result is where its part is,
+    /// and the rest of its buffer keeps what it has.
+    ///
+    /// # Errors
+    /// See [`Collectives`].
+    pub fn reduce_scatter<'b, T: Item>(
+        &mut self,
+        operands: impl Into<Operands<'b, T>>,
+        operator: &Operator<T>,
+    ) -> Result<()> {
+        let operands = operands.into();
+        let checks = self.checks("reduce-scatter", &operands)?;
+        let len = operands.sources().first().map_or(0, |buffer| buffer.len());
+        let parts = self.parts(len);
+        checks.inputs(&operands, |_| len)?;
+        if !operands.is_in_place() {
+            checks.outputs(&operands, |rank| parts[rank].len())?;
+        }
+        self.submit(Pattern::ReduceScatter { parts }, operands, Some(operator))
+    }
+
+    /// Everyone gets the items of each rank, one after the other. Inputs are of any
+    /// lengths, and all outputs of their sum. In place, each rank gives its part of
+    /// its buffer, and all buffers are of one length.
+    ///
+    /// # Errors
+    /// See [`Collectives`].
+    pub fn all_gather<'b, T: Item>(&mut self, operands: impl Into<Operands<'b, T>>) -> Result<()> {
+        let operands = operands.into();
+        let checks = self.checks("all-gather", &operands)?;
+        let parts = match operands.inputs {
+            None => self.parts(operands.outputs.first().map_or(0, |buffer| buffer.len())),
+            Some(inputs) => consecutive(inputs.iter().map(|input| input.len())),
+        };
+        let len = parts.last().map_or(0, |part| part.end);
+        checks.outputs(&operands, |_| len)?;
+        self.submit(Pattern::AllGather { parts }, operands, None)
+    }
+
+    /// Each rank gives each rank the part of its input that belongs to that, and gets
+    /// the parts that belong to it, in the order of the ranks. Inputs are of any
+    /// lengths, outputs of the sum of their parts. In place, all buffers are of one
+    /// length, a multiple of the number of ranks.
+    ///
+    /// # Errors
+    /// See [`Collectives`]; with [`Algorithm::Tree`](crate::Algorithm::Tree).
+    pub fn all_to_all<'b, T: Item>(&mut self, operands: impl Into<Operands<'b, T>>) -> Result<()> {
+        let operands = operands.into();
+        let checks = self.checks("all-to-all", &operands)?;
+        self.communicator.check_algorithm("all-to-all")?;
+        let parts = operands.sources().iter().map(|input| self.parts(input.len()));
+        let parts: Vec<Vec<Range<usize>>> = parts.collect();
+        let ranks = parts.len();
+        let received = |to: usize| parts.iter().map(move |parts| parts[to].len());
+        checks.outputs(&operands, |to| match operands.is_in_place() {
+            false => received(to).sum(),
+            true => operands.outputs[0].len().next_multiple_of(ranks),
+        })?;
+        let places: Vec<Vec<Range<usize>>> =
+            (0..ranks).map(|to| consecutive(received(to))).collect();
+        let piece = |from: usize, to: usize| {
+            let items: Range<usize> = parts[from][to].clone();
+            Piece { items, at: places[to][from].start }
+        };
+        let row = |from: usize| (0..ranks).map(|to| piece(from, to)).collect();
+        let pieces = (0..ranks).map(row).collect();
+        self.submit(Pattern::AllToAll { pieces }, operands, None)
+    }
+
+    /// Makes what is submitted next, on every rank, come after what every rank has
+    /// been given so far.
+    ///
+    /// # Errors
+    /// What the communicator has failed with.
+    pub fn barrier(&mut self) -> Result<()> {
+        self.communicator.check()?;
+        let events = self.record()?;
+        events.iter().try_for_each(|event| self.wait(event))
+    }
+
+    /// Waits for everything submitted. On return the results are there, on every
+    /// device, and what the program does next comes after.
+    ///
+    /// # Errors
+    /// The first failure of any device: the results are then worth nothing, and the
+    /// communicator is done with.
+    ///
+    /// # Cancel safety
+    /// As dropping the series.
+    pub async fn completed(mut self) -> Result<()> {
+        let events = self.close()?;
+        let mut ends: FuturesUnordered<_> = events.iter().map(Event::completed).collect();
+        while let Some(end) = ends.next().await {
+            if let Err(cause) = end {
+                self.communicator.fail(cause.into());
+            }
+        }
+        self.communicator.check()
+    }
+
+    /// Ends the series: the permit goes when the last operation is over.
+    fn close(&mut self) -> Result<Vec<Event>> {
+        self.is_closed = true;
+        let mut events = Vec::new();
+        for stream in &self.communicator.streams {
+            let recorded = stream.record();
+            if let (Ok(event), Some(permit)) = (&recorded, &self.permit) {
+                let permit = Arc::clone(permit);
+                event.on_complete(move |_| drop(permit));
+            }
+            events.push(recorded);
+        }
+        self.permit = None;
+        let events: millstream_device::Result<_> = events.into_iter().collect();
+        events.map_err(|cause| {
+            self.communicator.fail(cause.clone().into());
+            cause.into()
+        })
+    }
+
+    fn parts(&self, len: usize) -> Vec<Range<usize>> {
+        segmenter::parts(len, self.communicator.ranks()).collect()
+    }
+
+    fn checks<T: Item>(
+        &mut self,
+        operation: &'static str,
+        operands: &Operands<'_, T>,
+    ) -> Result<Checks> {
+        self.communicator.check()?;
+        let checks = Checks { operation, ranks: self.communicator.ranks() };
+        checks.places(operands, &self.communicator.streams)?;
+        Ok(checks)
+    }
+
+    fn submit<T: Item>(
+        &mut self,
+        pattern: Pattern,
+        operands: Operands<'_, T>,
+        operator: Option<&Operator<T>>,
+    ) -> Result<()> {
+        let submitted = self.communicator.submit(&pattern, operands, operator);
+        if let Err(cause) = &submitted {
+            self.communicator.fail(cause.clone());
+        }
+        submitted
+    }
+}
+
+impl Drop for Collectives<'_> {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            // A failure is the communicator's to report.
+            let _ = self.close();
+        }
+    }
+}
+
+/// Ranges of these lengths, one after the other.
+fn consecutive(lens: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let ranges = lens.scan(0, |end, len| {
+        let start = *end;
+        *end += len;
+        Some(start..*end)
+    });
+    ranges.collect()
+}

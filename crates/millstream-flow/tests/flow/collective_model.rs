@@ -1,0 +1,216 @@
+//! Collectives beside a sequential model, on whatever devices a context has. Also
+//! used by the cases of GPUs.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use millstream_device::DeviceBuffer;
+use millstream_flow::{
+    Algorithm, Collectives, Communicator, CommunicatorOptions, Context, Item, Operands, Operator,
+    Result,
+};
+
+/// All of them.
+pub const ALGORITHMS: [Algorithm; 4] =
+    [Algorithm::Automatic, Algorithm::Ring, Algorithm::Tree, Algorithm::Direct];
+
+/// These, and the rest as usual.
+pub fn options(algorithm: Algorithm, packet_bytes: usize) -> CommunicatorOptions {
+    let mut options = CommunicatorOptions::default();
+    (options.algorithm, options.packet_bytes) = (algorithm, packet_bytes);
+    options
+}
+
+/// Buffers of the devices with these items.
+pub fn upload<T: Item>(context: &Context, items: &[Vec<T>]) -> Result<Vec<DeviceBuffer<T>>> {
+    let pairs = context.devices().iter().zip(items);
+    pairs
+        .map(|(device, items)| {
+            let stream = device.stream()?;
+            let buffer = stream.uploaded(items.clone())?;
+            stream.record()?.synchronize()?;
+            Ok(buffer)
+        })
+        .collect()
+}
+
+/// What the buffers hold.
+pub async fn download<T: Item>(buffers: &[DeviceBuffer<T>]) -> Result<Vec<Vec<T>>> {
+    let mut all = Vec::new();
+    for buffer in buffers {
+        all.push(buffer.device().stream()?.download(buffer)?.await?);
+    }
+    Ok(all)
+}
+
+/// Ranges of the ranks' parts.
+fn parts(len: usize, ranks: usize) -> Vec<Range<usize>> {
+    let end = |rank: usize| rank * (len / ranks) + rank.min(len % ranks);
+    (0..ranks).map(|rank| end(rank)..end(rank + 1)).collect()
+}
+
+/// What a case works with.
+pub struct Case<'a, T: Item> {
+    pub context: &'a Context,
+    pub inputs: Vec<Vec<T>>,
+    /// What outputs hold before.
+    pub empty: T,
+    pub operator: Operator<T>,
+    pub combine: fn(T, T) -> T,
+    pub root: usize,
+}
+
+impl<T: Item + PartialEq + Debug> Case<'_, T> {
+    fn combined(&self) -> Vec<T> {
+        let mut combined = self.inputs[0].clone();
+        for input in &self.inputs[1..] {
+            combined.iter_mut().zip(input).for_each(|(to, from)| *to = (self.combine)(*to, *from));
+        }
+        combined
+    }
+
+    fn outputs(&self, len: impl Fn(usize) -> usize) -> Vec<Vec<T>> {
+        (0..self.inputs.len()).map(|rank| vec![self.empty; len(rank)]).collect()
+    }
+
+    /// One operation, in place and not, whose results are checked. What outputs hold
+    /// before is `before`, and after, `expected`; the same in place.
+    async fn check(
+        &self,
+        communicator: &mut Communicator,
+        what: &str,
+        (before, expected): (Vec<Vec<T>>, Vec<Vec<T>>),
+        in_place: Option<Vec<Vec<T>>>,
+        operation: impl Fn(&mut Collectives<'_>, Operands<'_, T>) -> Result<()>,
+    ) -> Result<()> {
+        let inputs = upload(self.context, &self.inputs)?;
+        let mut outputs = upload(self.context, &before)?;
+        let mut buffers = upload(self.context, &self.inputs)?;
+        let mut collectives = communicator.begin().await?;
+        operation(&mut collectives, (&inputs, &mut outputs).into())?;
+        if in_place.is_some() {
+            operation(&mut collectives, (&mut buffers).into())?;
+        }
+        collectives.completed().await?;
+        assert_eq!(download(&outputs).await?, expected, "{what}");
+        assert_eq!(download(&inputs).await?, self.inputs, "inputs of {what}");
+        if let Some(in_place) = in_place {
+            assert_eq!(download(&buffers).await?, in_place, "{what} in place");
+        }
+        Ok(())
+    }
+
+    /// Every operation.
+    pub async fn all(&self, communicator: &mut Communicator, algorithm: Algorithm) -> Result<()> {
+        let Case { inputs, root, operator, empty, .. } = self;
+        let (ranks, len, root) = (inputs.len(), inputs[0].len(), *root);
+        let combined = self.combined();
+        let parts = parts(len, ranks);
+        let whole = self.outputs(|_| len);
+
+        let everywhere = vec![inputs[root].clone(); ranks];
+        let outcome = (whole.clone(), everywhere.clone());
+        self.check(
+            communicator,
+            "broadcast",
+            outcome,
+            Some(everywhere),
+            |collectives, operands| collectives.broadcast(root, operands),
+        )
+        .await?;
+
+        let (mut expected, mut in_place) = (whole.clone(), inputs.clone());
+        (expected[root], in_place[root]) = (combined.clone(), combined.clone());
+        let outcome = (whole.clone(), expected);
+        self.check(communicator, "reduce", outcome, Some(in_place), |collectives, operands| {
+            collectives.reduce(root, operands, operator)
+        })
+        .await?;
+
+        let everywhere = vec![combined.clone(); ranks];
+        let outcome = (whole.clone(), everywhere.clone());
+        self.check(
+            communicator,
+            "all-reduce",
+            outcome,
+            Some(everywhere),
+            |collectives, operands| collectives.all_reduce(operands, operator),
+        )
+        .await?;
+
+        let mut in_place = inputs.clone();
+        for (rank, part) in parts.iter().enumerate() {
+            in_place[rank][part.clone()].copy_from_slice(&combined[part.clone()]);
+        }
+        let expected = parts.iter().map(|part| combined[part.clone()].to_vec()).collect();
+        let outcome = (self.outputs(|rank| parts[rank].len()), expected);
+        self.check(
+            communicator,
+            "reduce-scatter",
+            outcome,
+            Some(in_place),
+            |collectives, operands| collectives.reduce_scatter(operands, operator),
+        )
+        .await?;
+
+        let gathered: Vec<T> = inputs.concat();
+        let mut in_place = vec![*empty; len];
+        for (rank, part) in parts.iter().enumerate() {
+            in_place[part.clone()].copy_from_slice(&inputs[rank][part.clone()]);
+        }
+        let outcome = (self.outputs(|_| gathered.len()), vec![gathered.clone(); ranks]);
+        let in_place = Some(vec![in_place; ranks]);
+        self.check(communicator, "all-gather", outcome, in_place, |collectives, operands| {
+            collectives.all_gather(operands)
+        })
+        .await?;
+
+        if algorithm == Algorithm::Tree {
+            return Ok(());
+        }
+        let received = |to: usize| -> Vec<T> {
+            inputs.iter().flat_map(|input| input[parts[to].clone()].to_vec()).collect()
+        };
+        let expected: Vec<Vec<T>> = (0..ranks).map(received).collect();
+        let in_place = len.is_multiple_of(ranks).then(|| expected.clone());
+        let outcome = (self.outputs(|rank| ranks * parts[rank].len()), expected);
+        self.check(communicator, "all-to-all", outcome, in_place, |collectives, operands| {
+            collectives.all_to_all(operands)
+        })
+        .await
+    }
+}
+
+/// Every operation in every way on these devices.
+pub async fn all_types(context: &Context, len: usize, packet_bytes: usize) -> Result<()> {
+    let ranks = context.devices().len();
+    for algorithm in ALGORITHMS {
+        let mut communicator =
+            Communicator::with_options(context, options(algorithm, packet_bytes))?;
+        macro_rules! case {
+            ($number:ty, $operator:expr, $combine:expr) => {{
+                let item = |rank: usize, at: usize| ((at * 7 + rank * 13) % 101) as $number;
+                let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect());
+                let (inputs, empty) = (inputs.collect(), 99 as $number);
+                let (operator, combine) = ($operator, $combine as fn($number, $number) -> $number);
+                let root = len % ranks;
+                let case = Case { context, inputs, empty, operator, combine, root };
+                case.all(&mut communicator, algorithm).await?;
+            }};
+        }
+        case!(u32, Operator::sum(), u32::wrapping_add);
+        case!(u64, Operator::min(), std::cmp::min);
+        case!(i32, Operator::max(), std::cmp::max);
+        case!(f32, Operator::sum(), |one, other| one + other);
+        case!(f64, Operator::max(), f64::max);
+        case!(u64, bits(), |one, other| one ^ other);
+    }
+    Ok(())
+}
+
+/// One of a program's own.
+pub fn bits() -> Operator<u64> {
+    let cuda = "using Element = millstream::u64;
+                __device__ Element combine(Element one, Element other) { return one ^ other; }";
+    Operator::new("exclusive or", cuda, |one, other| one ^ other)
+}

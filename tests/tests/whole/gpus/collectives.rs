@@ -1,0 +1,161 @@
+//! Collectives, every operation in every way, with contents checked: one kernel on
+//! each GPU where they reach each other, and in packets.
+
+use std::time::{Duration, Instant};
+
+use millstream::device::{InjectedFault, Injection};
+use millstream::flow::{Algorithm, Communicator, CommunicatorOptions, Context, Devices, Operator};
+
+use super::{context, list};
+use crate::collective_model::{Case, all_types, download, upload};
+
+#[test]
+fn every_collective() {
+    let context = context();
+    for (len, packet_bytes) in [(0, 64), (1, 64), (7, 8), (1003, 400), (100_003, 1 << 16)] {
+        context.block_on(all_types(&context, len, packet_bytes)).unwrap().unwrap();
+    }
+    context.device_set().quiesce().unwrap();
+}
+
+/// More than all rings hold, several times around them.
+#[test]
+fn long_vectors() {
+    let context = context();
+    let ranks = context.devices().len();
+    let len = if context.devices()[0].is_gpu() { ranks * 6_000_000 } else { 200_000 };
+    let item = |rank: usize, at: usize| (at as u32).wrapping_mul(31) ^ ((rank as u32) << 28);
+    let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
+    let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
+    let case = Case { context: &context, inputs, empty: 0, operator, combine, root: ranks - 1 };
+    let mut communicator = Communicator::new(&context).unwrap();
+    context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
+    context.device_set().quiesce().unwrap();
+}
+
+/// `MILLSTREAM_RUNS` (500 unless set) operations one after the other, of changing
+/// lengths and types, without the host waiting between them.
+#[test]
+fn many_collectives_without_a_pause() {
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(500, |runs| runs.parse().unwrap());
+    let context = context();
+    let ranks = context.devices().len();
+    let mut communicator = Communicator::new(&context).unwrap();
+    let (narrow, wide) = (Operator::<u32>::sum(), Operator::<u64>::max());
+    let lens = [1usize, 33, 4096, 70_001];
+    let vectors = lens.map(|len| {
+        let items: Vec<Vec<u32>> = (0..ranks).map(|rank| vec![rank as u32 + 1; len]).collect();
+        let wider: Vec<Vec<u64>> = (0..ranks).map(|rank| vec![rank as u64; len]).collect();
+        (upload(&context, &items).unwrap(), upload(&context, &wider).unwrap())
+    });
+    let mut vectors = vectors;
+    let run = async {
+        let mut collectives = communicator.begin().await?;
+        for run in 0..runs {
+            let (items, wider) = &mut vectors[run % lens.len()];
+            collectives.all_reduce(&mut *items, &narrow)?;
+            collectives.all_reduce(&mut *wider, &wide)?;
+            collectives.broadcast(run % ranks, &mut *items)?;
+        }
+        collectives.completed().await
+    };
+    context.block_on(run).unwrap().unwrap();
+    // Sums of sums: all ranks hold the same, multiplied with each run.
+    let first = (1..=ranks as u32).sum::<u32>();
+    for (at, (items, wider)) in vectors.iter().enumerate() {
+        let rounds = (at..runs).step_by(lens.len()).count();
+        let expected = (1..rounds).fold(first, |sum, _| sum.wrapping_mul(ranks as u32));
+        let items = context.block_on(download(items)).unwrap().unwrap();
+        assert!(rounds == 0 || items.iter().flatten().all(|item| *item == expected), "{at}");
+        let wider = context.block_on(download(wider)).unwrap().unwrap();
+        assert!(rounds == 0 || wider.iter().flatten().all(|item| *item == ranks as u64 - 1));
+    }
+}
+
+/// Runs of the fused kind take turns with collectives: one that was begun first ends
+/// first, and one that is dropped does not keep the devices.
+#[test]
+fn collectives_take_turns_with_others() {
+    let context = context();
+    let ranks = context.devices().len() as u32;
+    let sum = Operator::<u32>::sum();
+    let mut one = Communicator::new(&context).unwrap();
+    let mut other = Communicator::new(&context).unwrap();
+    let run = async {
+        let ones: Vec<Vec<u32>> = (0..ranks).map(|_| vec![1; 10_000]).collect();
+        let mut vectors = upload(&context, &ones)?;
+        for _ in 0..5 {
+            let mut collectives = one.begin().await?;
+            collectives.all_reduce(&mut vectors, &sum)?;
+            let events = collectives.record()?;
+            drop(collectives);
+            let mut collectives = other.begin().await?;
+            for event in &events {
+                collectives.wait(event)?;
+            }
+            collectives.all_reduce(&mut vectors, &sum)?;
+            collectives.completed().await?;
+        }
+        download(&vectors).await
+    };
+    let vectors = context.block_on(run).unwrap().unwrap();
+    let expected = ranks.wrapping_pow(10);
+    assert!(vectors.iter().flatten().all(|item| *item == expected));
+}
+
+/// The algorithms that work in packets, on devices that need none.
+#[test]
+fn packets_between_all_devices() {
+    let context = context();
+    for algorithm in [Algorithm::Ring, Algorithm::Tree] {
+        let mut options = CommunicatorOptions::default();
+        options.algorithm = algorithm;
+        options.packet_bytes = 1 << 20;
+        options.patience = Duration::from_secs(5);
+        let mut communicator = Communicator::with_options(&context, options).unwrap();
+        let ranks = context.devices().len();
+        let items: Vec<Vec<f64>> = (0..ranks).map(|rank| vec![rank as f64; 400_000]).collect();
+        let mut vectors = upload(&context, &items).unwrap();
+        let run = async {
+            let mut collectives = communicator.begin().await?;
+            collectives.all_reduce(&mut vectors, &Operator::sum())?;
+            collectives.completed().await?;
+            download(&vectors).await
+        };
+        let vectors = context.block_on(run).unwrap().unwrap();
+        let expected = (0..ranks).sum::<usize>() as f64;
+        assert!(vectors.iter().flatten().all(|item| *item == expected), "{algorithm:?}");
+    }
+}
+
+/// One rank's kernel is not launched: the others are stopped and do not wait for their
+/// patience to end, and everyone hears the first cause.
+#[test]
+fn a_rank_that_does_not_come() {
+    let devices = list();
+    let names: Vec<String> =
+        context().devices().iter().map(millstream::device::Device::name).collect();
+    let Some(name) = names.get(1) else { return };
+    // The first launch on each GPU loads the kernel.
+    let (operation, occurrence) =
+        if context().devices()[1].is_gpu() { ("exchange", 1) } else { ("combine", 0) };
+    let fault = InjectedFault::new(operation).on(name.clone()).occurrence(occurrence);
+    let injection = Injection { faults: vec![fault], ..Injection::default() };
+    let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
+    let context = builder.build().unwrap();
+    let mut communicator = Communicator::new(&context).unwrap();
+    let items = vec![vec![1u32; 1_000_000]; context.devices().len()];
+    let mut vectors = upload(&context, &items).unwrap();
+    let start = Instant::now();
+    let run = async {
+        let mut collectives = communicator.begin().await?;
+        // Refused already, if the failure is known by then.
+        let submitted = collectives.all_reduce(&mut vectors, &Operator::sum());
+        submitted.and(collectives.completed().await)
+    };
+    let first = context.block_on(run).unwrap().unwrap_err().to_string();
+    assert!(first.contains(&format!("injected failure of {operation} on {name}")), "{first}");
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    let later = context.block_on(communicator.begin()).unwrap().unwrap_err().to_string();
+    assert_eq!(later, first);
+}
