@@ -81,7 +81,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let search = async {
         let bfs = Bfs::with_partition(&context, &graph, partition).await?.with_options(options);
         let upload = clock.lap();
-        Ok::<_, millstream::bfs::Error>((upload, bfs.run(&sources).await?))
+        Ok::<_, millstream::bfs::Error>((
+            upload,
+            how.repeat.median(async || bfs.run(&sources).await, |r| &mut r.run_time).await?,
+        ))
     };
     let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;

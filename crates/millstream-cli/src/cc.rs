@@ -64,7 +64,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let search = async {
             let cc = Cc::with_partition(&context, &graph, partition).await?.with_options(options);
             let upload = clock.lap();
-            Ok::<_, CcError>((upload, cc.run().await?))
+            Ok::<_, CcError>((
+                upload,
+                how.repeat.median(async || cc.run().await, |r| &mut r.run_time).await?,
+            ))
         };
         let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
         common.phases_ms.upload = upload;

@@ -16,6 +16,7 @@ mod output;
 mod pagerank;
 mod partition;
 mod progress;
+mod repeat;
 mod report;
 mod sssp;
 mod topology;

@@ -36,12 +36,14 @@ pub(crate) struct Worklist {
     #[arg(long, default_value = "2")]
     buffers: NonZeroUsize,
     /// Who drives the worklist.
-    #[arg(long, value_enum, default_value_t = WorkerOption::Host)]
+    #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
     worker: WorkerOption,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WorkerOption {
+    /// Fused where that is possible, else the host.
+    Auto,
     /// The host, kernel by kernel.
     Host,
     /// Kernels that stay on the GPUs, which must all reach each other.
@@ -59,6 +61,7 @@ impl Worklist {
         options.packet_bytes = self.packet_bytes.get();
         options.buffers = self.buffers.get();
         options.worker = match self.worker {
+            WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,
             WorkerOption::Fused => Worker::Fused,
         };

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use crate::input::Input;
 use crate::output::{Link, PerDevice, facts, link_table};
+use crate::repeat::Repeat;
 
 /// How the answer is given.
 #[derive(Debug, Args)]
@@ -23,6 +24,8 @@ pub(crate) struct Answer {
     /// Writes the value of each vertex; .npy by extension.
     #[arg(long)]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) repeat: Repeat,
 }
 
 /// Milliseconds of each part of the work.

@@ -19,6 +19,8 @@ pub enum Delta {
 
 /// Measured: see `docs/decisions/0009-automatic-delta.md`.
 const FACTOR: f64 = 80.0;
+/// On GPUs, to which a step costs more and repeated work less.
+const GPU_FACTOR: f64 = 640.0;
 
 impl Delta {
     /// The step; `None` without priorities.
@@ -39,14 +41,15 @@ impl Delta {
 ///
 /// The more arcs leave a vertex, the shorter shortest paths are, and the more
 /// vertices a step of the same distance holds.
-pub(crate) fn automatic(graph: &CsrGraph) -> Option<f64> {
+pub(crate) fn automatic(graph: &CsrGraph, on_gpus: bool) -> Option<f64> {
     let sum: f64 = match graph.weights()? {
         Weights::Integer(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
         Weights::Real(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
     };
     let arcs = graph.arcs() as f64;
     let (weight, degree) = (sum / arcs, arcs / f64::from(graph.vertices()));
-    let step = FACTOR * weight / (degree * degree);
+    let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
+    let step = factor * weight / (degree * degree);
     // Also refuses what has no mean: a graph without arcs.
     (step > 0.0 && (1.0 / step as f32).is_normal()).then_some(step)
 }
@@ -59,7 +62,7 @@ mod tests {
     fn longer_and_fewer_arcs_make_larger_steps() {
         let star = |leaves: u32, weight: u32| {
             let edges: Vec<_> = (1..leaves).map(|leaf| (0, leaf, weight)).collect();
-            automatic(&CsrGraph::from_weighted_edges(leaves, &edges).unwrap())
+            automatic(&CsrGraph::from_weighted_edges(leaves, &edges).unwrap(), false)
         };
         assert_eq!(star(2, 10), Some(3200.0));
         assert!(star(2, 20) > star(2, 10) && star(9, 10) < star(2, 10));

@@ -135,7 +135,8 @@ impl Sssp {
                 WeightType::Real
             }
         };
-        let automatic_delta = automatic(graph);
+        let automatic_delta =
+            automatic(graph, context.devices().iter().any(|device| device.is_gpu()));
         let graph = DistributedGraph::new(context, graph, partition, Columns::Weighted).await?;
         Ok(Sssp { graph, weights, automatic_delta, options: SsspOptions::default() })
     }

@@ -34,7 +34,7 @@ impl Default for WorklistOptions {
             buffers: 2,
             queue_entries: None,
             batch: 1 << 18,
-            worker: Worker::HostDriven,
+            worker: Worker::Auto,
         }
     }
 }

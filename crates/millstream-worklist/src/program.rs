@@ -40,8 +40,10 @@ pub enum Worker {
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
     /// on any devices.
-    #[default]
     HostDriven,
+    /// Fused where that is possible, else host-driven.
+    #[default]
+    Auto,
 }
 
 /// Where a callback runs.

@@ -102,7 +102,7 @@ impl<P: Program> DistributedWorklist<P> {
             queue_entries: None,
             batch: 1 << 18,
             delta: None,
-            worker: Worker::HostDriven,
+            worker: Worker::Auto,
             patience: Duration::from_secs(10),
         }
     }
@@ -146,7 +146,7 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { delta, ..self }
     }
 
-    /// Who drives it; the host unless set.
+    /// Who drives it; [`Worker::Auto`] unless set.
     #[must_use]
     pub fn worker(self, worker: Worker) -> DistributedWorklist<P> {
         DistributedWorklist { worker, ..self }
@@ -217,6 +217,7 @@ impl<P: Program> DistributedWorklist<P> {
     fn is_fused(&self) -> Result<bool> {
         let is_possible = fused::is_possible::<P>(&self.context);
         match self.worker {
+            Worker::Auto => Ok(is_possible),
             Worker::HostDriven => Ok(false),
             Worker::Fused if is_possible => Ok(true),
             Worker::Fused => Err(Error::NotFused {
