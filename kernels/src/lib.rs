@@ -37,6 +37,8 @@ pub const QUEUE: Source = source!("queue.cuh");
 pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
 /// Arcs of a warp's items, spread over its lanes.
 pub const SPREAD_ARCS: Source = source!("spread_arcs.cuh");
+/// What a worklist's kernels take, and the words of its memory.
+pub const WORKLIST_WORDS: Source = source!("worklist_words.cuh");
 /// What a worklist's kernels do with items (Ben-Nun et al., *Groute*, section 4.3).
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// The host-driven worklist's kernels.
@@ -56,6 +58,8 @@ pub const LOCAL_QUEUE: Source = source!("local_queue.cuh");
 pub const OPEN_QUEUE: Source = source!("open_queue.cuh");
 /// Pieces of the arcs of items that have very many.
 pub const PIECES: Source = source!("pieces.cuh");
+/// The words of a fused run's memory.
+pub const FUSED_WORDS: Source = source!("fused_words.cuh");
 /// The fused worker (Ben-Nun et al., *Groute*, section 5.2).
 pub const FUSED: Source = source!("fused.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
@@ -80,6 +84,7 @@ pub const HEADERS: &[Source] = &[
     QUEUE,
     SHARED_ARCS,
     SPREAD_ARCS,
+    WORKLIST_WORDS,
     WORKLIST,
     HOST_DRIVEN,
     OWNERS,
@@ -91,6 +96,7 @@ pub const HEADERS: &[Source] = &[
     LOCAL_QUEUE,
     OPEN_QUEUE,
     PIECES,
+    FUSED_WORDS,
     FUSED,
     GANG,
     GANG_BARRIER,

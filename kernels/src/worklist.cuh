@@ -25,70 +25,9 @@
 #include "queue.cuh"
 #include "shared_arcs.cuh"
 #include "spread_arcs.cuh"
+#include "worklist_words.cuh"
 
 namespace millstream {
-
-enum class Flags : u32 { keep, pass, both, drop };
-
-constexpr u32 nobody = ~0u;
-
-// Where a kernel runs.
-struct Here {
-    u32 device;
-    u32 devices;
-    // The next device of the ring, or `nobody`.
-    u32 next;
-};
-
-// Words of a device's status; `status.rs` and `statistics.rs`.
-enum Status {
-    produced,
-    consumed,
-    deferred_in,
-    deferred_out,
-    work_items,
-    sent,
-    received,
-    kept,
-    passed,
-    dropped,
-    filtered,
-    counters,
-    lowest_deferred = counters,
-    fault,
-    packed,
-    ready_entries,
-    deferred_entries,
-    ready_news,
-    outbox_news,
-};
-
-constexpr u64 passed_alone = 1;
-constexpr u64 passed_to_nobody = 2;
-constexpr u64 queue_full = 3;
-
-// Words of a task's scratch memory, 0 between kernels; a worker has shared arcs
-// after them.
-enum Scratch { snapshot, ticket, places, scratch_words };
-
-enum Queues { ready_queue, deferred_queue, outbox_queues };
-
-struct QueueSpans {
-    Span<u32> bits;
-    Span<u32> entries;
-    Span<u32> control;
-};
-
-// What every kernel takes.
-template <class Program>
-struct Common {
-    typename Program::Problem problem;
-    QueueSpans queues;
-    Span<u64> status;
-    Span<u64> scratch;
-    Span<u64> report;
-    Here here;
-};
 
 // What a block has counted and queued, told to the device at its end.
 struct Tally {

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const SLOTS: u32 = 64;
 /// Items of a packet: one for each thread of the block that sends it.
 const SLOT_ITEMS: u32 = 256;
-/// Words of a device's gang memory, of which `GangWord` of `fused.cuh` names the first.
+/// Words of a device's gang memory, of which `GangWord` of `fused_words.cuh` names the first.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
 /// Words of a kernel's scratch memory: also a header of four, and three for each of

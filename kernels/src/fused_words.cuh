@@ -1,0 +1,40 @@
+// The words of a fused run's memory, and how it runs; `fused.rs` of the worklist.
+#pragma once
+
+#include "span.cuh"
+
+namespace millstream {
+
+// Words of a device's gang memory. The first three are written by the leader, the
+// service block of device 0, on every device.
+enum GangWord {
+    gang_state,
+    gang_threshold,
+    gang_epoch,
+    // Deferred entries being brought back: the first one, how many have not been
+    // looked at, and in two words how many have been taken, and of how many.
+    undefer_first,
+    undefer_left,
+    undefer_padding,
+    undefer_taken,
+    undefer_all,
+    gang_words
+};
+
+enum GangState : u32 { waiting_to_start, running, stopped };
+
+constexpr u64 stalled = 4;
+constexpr u64 too_few_blocks = 5;
+
+struct GangSettings {
+    u64 patience;  // Nanoseconds without progress that end the run.
+    u32 delta;     // Steps of the threshold; 0 runs everything at once.
+    u32 threshold; // The first one.
+    u32 slots;     // Packets of a ring, a power of two.
+    u32 slot_items;
+    u32 previous;  // The device before this one in the ring.
+    u32 lanes;     // Rings from one device to another.
+};
+static_assert(sizeof(GangSettings) == 32, "as Rust writes it");
+
+}  // namespace millstream
