@@ -51,6 +51,9 @@ struct Countdown {
     struct Packet {
         u32 item;
     };
+    struct Arc {
+        u32 target;
+    };
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
         return packet.item;
     }
@@ -67,13 +70,14 @@ struct Countdown {
     __device__ static u32 owner(const Problem&, u32) { return nobody; }
     __device__ static State begin(const Problem&, const Here&, u32 item, u64* first, u64* last) {
         *first = 0;
-        *last = item > 0;
+        *last = item;
         return item;
     }
-    __device__ static bool visit(const Problem&, const Here&, State item, u64, u32* target,
-                                 u32*) {
-        *target = item - 1;
-        return true;
+    __device__ static Arc arc(const Problem& problem, u64 at) { return {problem.values[at]}; }
+    __device__ static bool visit(const Problem&, const Here&, State item, const Arc& arc,
+                                 u32* priority, u32*) {
+        *priority = arc.target;
+        return arc.target < item;
     }
 };
 
