@@ -11,8 +11,8 @@
 //! | `take`: tag, last, state | `Pieces::take`, `load_acquire_gpu` and the two loads |
 //! | `take`: empty | `Pieces::take`, `store_release_gpu(from + tag, 0)` |
 //!
-//! There a lap has 2^18 places; here it has 1, so that producers come around while the
-//! place is full. What lies beside the tag is in cells, so that loom reports whatever
+//! There a lap has 2^18 places; here it has 2, so that producers come around while the
+//! places are full. What lies beside the tag is in cells, so that loom reports whatever
 //! the tag does not order; there it is read and written relaxed.
 
 #![allow(clippy::unwrap_used)]
@@ -42,8 +42,8 @@ fn release_unless(fault: Fault) -> Ordering {
     if seeded(fault) { Ordering::Relaxed } else { Ordering::Release }
 }
 
-const CAPACITY: u64 = 1;
-const PIECES: u64 = 2;
+const CAPACITY: u64 = 2;
+const PIECES: u64 = 3;
 /// Bits of a tag for the first arc plus one; the lap is above them.
 const LAP_SHIFT: u32 = 8;
 const ARC_MASK: u64 = (1 << LAP_SHIFT) - 1;
