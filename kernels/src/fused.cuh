@@ -42,6 +42,9 @@ struct Gang {
 
     __device__ u32 word(GangWord word) const { return load_relaxed_sys(&words[here()][word]); }
 
+    // The lanes of a warp together, which branch on it: one word for all.
+    __device__ u32 threshold() const { return __shfl_sync(~0u, word(gang_threshold), 0); }
+
     // Acquire: pairs with the leader's release.
     __device__ u32 state() const { return load_acquire_sys(&words[here()][gang_state]); }
 
@@ -231,10 +234,13 @@ struct Gang {
         const u32 raised = end > ~0u ? ~0u : u32(end);
         if (lane() == 0) fetch_add_relaxed_sys(&common.status[produced], u64(devices()));
         __syncwarp();
+        u32* const there = is_device ? words[lane()].items : nullptr;
+        if (is_device) store_relaxed_sys(there + gang_threshold, raised);
+        // All thresholds before any epoch: what one device brings back may come to
+        // another one, which is to keep it.
+        __syncwarp();
+        // Release: the count and the thresholds are before it.
         if (is_device) {
-            u32* const there = words[lane()].items;
-            store_relaxed_sys(there + gang_threshold, raised);
-            // Release: the count and the threshold are before it.
             store_release_sys(there + gang_epoch, load_relaxed_sys(there + gang_epoch) + 1);
         }
         __syncwarp();
@@ -258,7 +264,7 @@ struct Gang {
             if (takes) {
                 const Packet* const packets =
                     from.payloads + u64(from.slot_of(next)) * from.slot_items;
-                worklist.threshold = word(gang_threshold);
+                worklist.threshold = threshold();
                 // A packet has no more items than a block has threads.
                 worklist.split_receive(threadIdx.x < items, packets + threadIdx.x);
                 worklist.tell();
@@ -347,7 +353,7 @@ struct Gang {
             const bool has_piece = !has_item && __all_sync(~0u, has_arcs);
             if (has_item || has_piece) {
                 // Nobody raises the threshold while somebody has work untold.
-                if (idle > idle_turns) worklist.threshold = word(gang_threshold);
+                if (idle > idle_turns) worklist.threshold = threshold();
                 idle = 0;
             }
             if (has_item) {
@@ -429,7 +435,7 @@ struct Gang {
         __syncwarp();
         const OpenQueue deferred{worklist.queue(deferred_queue)};
         const u32 first = word(undefer_first) + taken;
-        worklist.threshold = word(gang_threshold);
+        worklist.threshold = threshold();
         const u32 entry = lane() < count ? take(deferred, first + lane()) : 0;
         worklist.undefer(entry != 0, entry - 1);
         worklist.tell();

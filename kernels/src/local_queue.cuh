@@ -42,10 +42,10 @@ struct LocalQueue {
         if (!__shfl_sync(group, fits, leader)) return false;
         base = __shfl_sync(group, base, leader);
         u32* const place = &items[(base + __popc(group & ((1u << lane()) - 1))) % places];
-        // Whoever took what was here is about to empty it.
-        while (look(place) != 0) {
+        // Whoever took what was here is about to empty it. Exchanged: who reserved it a
+        // lap ago may not have put yet, and one of the two items would be lost.
+        while (atomicCAS(place, 0u, item + 1) != 0) {
         }
-        *static_cast<volatile u32*>(place) = item + 1;
         return true;
     }
 
@@ -71,10 +71,10 @@ struct LocalQueue {
         if (!is_free || rank >= count) return 0;
         u32* const place = &items[(base + rank) % places];
         u32 item;
-        // Whoever reserved it is about to put it there.
-        while ((item = look(place)) == 0) {
+        // Whoever reserved it is about to put it there. Exchanged: who takes a lap later
+        // may be looking here too.
+        while ((item = atomicExch(place, 0u)) == 0) {
         }
-        *static_cast<volatile u32*>(place) = 0;
         return item;
     }
 

@@ -7,7 +7,8 @@
 //! | `raise` | `Gang::raise` |
 //! | `follow` | `Gang::follow` |
 //! | `bring_back`: ticket, item, token | `Gang::bring_back` |
-//! | `undefer` | `Worklist::undefer`, with `keep`, `defer` and `tell` after it |
+//! | `undefer` | `Worklist::undefer`: `Queue::claim`, `count_now`; `keep`; `tell` after it |
+//! | `defer` | `Worklist::defer`: `Queue::mark`, `OpenQueue::put` |
 //!
 //! A warp is one thread, which looks at one deferred item at a time and processes at
 //! once what becomes ready. The steps of the threshold are 1.
@@ -66,7 +67,7 @@ impl Gang {
     }
 
     fn defer(&self, item: u32) {
-        self.bits.fetch_or(1 << item, Ordering::AcqRel);
+        self.bits.fetch_or(1 << item, Ordering::Release);
         let position = self.tail.fetch_add(1, Ordering::Relaxed);
         self.entries[position as usize].store(item + 1, Ordering::Relaxed);
     }
@@ -138,7 +139,7 @@ impl Gang {
 
     /// Makes an item ready, and processes it, or defers it anew; then tells.
     fn undefer(&self, item: u32, threshold: u32) {
-        if self.bits.fetch_and(!(1 << item), Ordering::AcqRel) >> item & 1 == 0 {
+        if self.bits.fetch_and(!(1 << item), Ordering::Acquire) >> item & 1 == 0 {
             return;
         }
         self.deferred_out.fetch_add(1, Ordering::Relaxed);

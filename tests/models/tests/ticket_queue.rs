@@ -3,15 +3,16 @@
 //!
 //! | here | there |
 //! |---|---|
-//! | `reserve`: bit | `OpenQueue::push`, `fetch_or_acq_rel_gpu(queue.bits ...)` |
-//! | `reserve`: position | `OpenQueue::push`, `fetch_add_relaxed_gpu(... tail ...)` |
-//! | `write` | `OpenQueue::push`, one turn of the loop around `compare_exchange_relaxed_gpu` |
-//! | `draw`, `lap`, `look` | `OpenQueue::draw`, `lap`, `look` |
-//! | `take`: look, empty | `Gang::work`: `ready.look`, `ready.empty` |
-//! | `take`: claim | `Queue::claim`, called by `Worklist::process` |
+//! | `push`: bit | `Queue::mark`, `fetch_or_release_gpu(bits ...)` |
+//! | `push`: position | `OpenQueue::put`, `fetch_add_relaxed_gpu(... tail ...)` |
+//! | `write` | `OpenQueue::put`, one turn of the loop around `compare_exchange_relaxed_gpu` |
+//! | `draw`, `reserve`, `lap`, `look` | `OpenQueue::draw`, `reserve`, `lap`, `look` |
+//! | `take`: look, empty | `Gang::work`: `ready.look`, `ready.empty`; `Gang::take` in `Gang::send` |
+//! | `take`: claim | `Queue::claim`, `fetch_and_acquire_gpu`; in `Worklist::process`, `Gang::send` |
 //!
 //! There an item is smaller than the capacity; here the ring is smaller, so that
-//! producers come around while entries are full.
+//! producers come around while entries are full. Workers draw tickets; the sending
+//! blocks of an outbox reserve positions that producers have.
 
 #![allow(clippy::unwrap_used)]
 
@@ -27,6 +28,9 @@ enum Fault {
     OverwriteEntries,
     LookThenWrite,
     IgnoreLaps,
+    BitWithoutRelease,
+    HeadStored,
+    TailIgnored,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -69,15 +73,18 @@ impl OpenQueue {
     }
 
     /// Queues an item as far as its position, which is to be written there.
-    fn reserve(&self, item: u32) -> Reserved {
+    fn push(&self, item: u32) -> Pushed {
         self.values[item as usize].store(item + 1, Ordering::Relaxed);
-        assert_eq!(self.bits.fetch_or(1 << item, Ordering::AcqRel) >> item & 1, 0);
-        Reserved { item, position: self.tail.fetch_add(1, Ordering::Relaxed) }
+        let order = match seeded(Fault::BitWithoutRelease) {
+            true => Ordering::Relaxed,
+            false => Ordering::Release,
+        };
+        assert_eq!(self.bits.fetch_or(1 << item, order) >> item & 1, 0);
+        Pushed { item, position: self.tail.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Writes an entry, unless the place is full.
-    fn write(&self, reserved: &Reserved) -> bool {
-        let Reserved { item, position } = *reserved;
+    fn write(&self, &Pushed { item, position }: &Pushed) -> bool {
         let (place, entry) = (self.entry(position), OpenQueue::lap(position) | (item + 1));
         if seeded(Fault::OverwriteEntries) || seeded(Fault::LookThenWrite) {
             let writes = seeded(Fault::OverwriteEntries) || place.load(Ordering::Relaxed) == 0;
@@ -91,6 +98,26 @@ impl OpenQueue {
 
     fn draw(&self) -> u32 {
         self.head.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Positions that producers have, at most two; none if another block was faster.
+    fn reserve(&self) -> Range<u32> {
+        let first = self.head.load(Ordering::Relaxed);
+        let there = match seeded(Fault::TailIgnored) {
+            true => 2,
+            false => self.tail.load(Ordering::Relaxed).wrapping_sub(first) as i32,
+        };
+        let end = first + there.clamp(0, 2) as u32;
+        if seeded(Fault::HeadStored) {
+            self.head.store(end, Ordering::Relaxed);
+            return first..end;
+        }
+        let (order, head) = (Ordering::Relaxed, &self.head);
+        if there > 0 && head.compare_exchange(first, end, order, order).is_ok() {
+            first..end
+        } else {
+            first..first
+        }
     }
 
     /// The item that has come to a position, plus one; 0 as long as none has.
@@ -111,7 +138,7 @@ impl OpenQueue {
         }
         let item = entry - 1;
         self.entry(position).store(0, Ordering::Relaxed);
-        if self.bits.fetch_and(!(1 << item), Ordering::AcqRel) >> item & 1 == 1 {
+        if self.bits.fetch_and(!(1 << item), Ordering::Acquire) >> item & 1 == 1 {
             assert_eq!(self.values[item as usize].load(Ordering::Relaxed), item + 1);
             self.processed.fetch_add(1, Ordering::Relaxed);
         }
@@ -119,8 +146,8 @@ impl OpenQueue {
     }
 
     /// Pushes items; those that found no place in the end.
-    fn produce(&self, items: Range<u32>) -> Vec<Reserved> {
-        items.map(|item| self.reserve(item)).filter(|reserved| !self.write(reserved)).collect()
+    fn produce(&self, items: Range<u32>) -> Vec<Pushed> {
+        items.map(|item| self.push(item)).filter(|pushed| !self.write(pushed)).collect()
     }
 
     /// Draws tickets, and looks at each twice; those to whose position nothing has come.
@@ -130,21 +157,28 @@ impl OpenQueue {
         tickets
     }
 
+    /// Reserves positions, and looks at each twice; those to which nothing has come.
+    fn send(&self) -> Vec<u32> {
+        let mut positions: Vec<_> = self.reserve().collect();
+        (0..2).for_each(|_| positions.retain(|&position| !self.take(position)));
+        positions
+    }
+
     /// Goes on alone with what was left, as long as it leads anywhere.
-    fn finish(&self, mut reserved: Vec<Reserved>, mut tickets: Vec<u32>) {
+    fn finish(&self, mut pushed: Vec<Pushed>, mut positions: Vec<u32>) {
         for _ in 0..ITEMS {
-            tickets.retain(|&position| !self.take(position));
-            reserved.retain(|reserved| !self.write(reserved));
+            positions.retain(|&position| !self.take(position));
+            pushed.retain(|pushed| !self.write(pushed));
         }
-        tickets.retain(|&position| !self.take(position));
-        assert!(reserved.is_empty() && tickets.is_empty(), "somebody waits for ever");
+        positions.retain(|&position| !self.take(position));
+        assert!(pushed.is_empty() && positions.is_empty(), "somebody waits for ever");
         assert_eq!(self.processed.load(Ordering::Relaxed), ITEMS, "an item is lost");
         assert_eq!(self.bits.load(Ordering::Relaxed), 0);
     }
 }
 
 /// An item whose entry is not written yet.
-struct Reserved {
+struct Pushed {
     item: u32,
     position: u32,
 }
@@ -159,9 +193,9 @@ fn two_consumers(first: u32) -> impl Fn() + Sync + Send + 'static {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.consume(tickets))
         });
-        let reserved = queue.produce(0..ITEMS);
+        let pushed = queue.produce(0..ITEMS);
         let tickets = consumers.map(|thread| thread.join().unwrap()).concat();
-        queue.finish(reserved, tickets);
+        queue.finish(pushed, tickets);
     }
 }
 
@@ -176,9 +210,24 @@ fn two_producers() {
         let queue = Arc::clone(&queue);
         thread::spawn(move || queue.consume(ITEMS as usize))
     };
-    let mut reserved = queue.produce(2..ITEMS);
-    reserved.extend(other.join().unwrap());
-    queue.finish(reserved, consumer.join().unwrap());
+    let mut pushed = queue.produce(2..ITEMS);
+    pushed.extend(other.join().unwrap());
+    queue.finish(pushed, consumer.join().unwrap());
+}
+
+/// Two sending blocks of one outbox, and a worker that fills it.
+fn two_senders() {
+    let queue = OpenQueue::new(0);
+    let senders = [0, 1].map(|_| {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || queue.send())
+    });
+    let pushed = queue.produce(0..ITEMS);
+    let mut positions = senders.map(|thread| thread.join().unwrap()).concat();
+    for _ in 0..2 {
+        positions.extend(queue.reserve());
+    }
+    queue.finish(pushed, positions);
 }
 
 #[test]
@@ -209,4 +258,24 @@ fn looking_and_then_writing_is_caught() {
 #[test]
 fn taking_the_entry_of_another_lap_is_caught() {
     fails_with(Fault::IgnoreLaps as usize, two_consumers(0));
+}
+
+#[test]
+fn a_bit_without_release_is_caught() {
+    fails_with(Fault::BitWithoutRelease as usize, two_consumers(0));
+}
+
+#[test]
+fn sending_blocks_share_an_outbox() {
+    holds(two_senders);
+}
+
+#[test]
+fn a_head_that_is_stored_is_caught() {
+    fails_with(Fault::HeadStored as usize, two_senders);
+}
+
+#[test]
+fn reserving_what_no_producer_has_is_caught() {
+    fails_with(Fault::TailIgnored as usize, two_senders);
 }
