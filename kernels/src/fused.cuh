@@ -396,7 +396,7 @@ struct Gang {
     // Gives tickets to lanes without: one to a warp, more when there is a backlog.
     // Some lanes stay free for the block's own items.
     __device__ void draw(const OpenQueue& ready, bool* holds, u32* position) const {
-        if (__all_sync(~0u, *holds || lane() > 0) && __any_sync(~0u, *holds)) return;
+        if (__shfl_sync(~0u, *holds, 0)) return;
         u32 wanted = 0;
         if (lane() == 0) {
             const u32 warps = (gridDim.x - 1 - 2 * ends()) * (blockDim.x / 32);
