@@ -38,7 +38,7 @@ macro_rules! with_common {
 }
 
 type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>);
-pub(crate) type TwinSignature = with_common!(Value<Settings>, Value<level_twin::Step>);
+pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
 /// Devices at most.
 pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;

@@ -1,12 +1,14 @@
 //! The phases of a level-synchronous search on host devices, one kernel each; what
-//! `levels.cuh` does between barriers. Here the host is the barrier.
+//! `levels.cuh` does between barriers. Here the host is the barrier; one device alone
+//! needs none.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use bytemuck::{Pod, Zeroable};
 use futures_util::future::try_join_all;
-use millstream_device::{Grid, Kernel, KernelResult, Parameter, SharedBuffer, Stream};
+use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer, Stream};
 use millstream_worklist::WorklistStatistics;
+use parking_lot::Mutex;
 
 use crate::Result;
 use crate::level_search::{Done, LevelSearch, Memory, Sets, Settings, TwinSignature};
@@ -27,68 +29,86 @@ enum Word {
     Sent,
 }
 
-/// One phase of one device, as its kernel takes it.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Step {
-    phase: u32,
-    level: u32,
-    /// The copy of the visited bits that is read.
-    copy: u32,
-    padding: u32,
-    /// Rows of the frontier.
-    begin: u64,
-    end: u64,
-}
-
-static STEP: Kernel<TwinSignature> = Kernel::new("levels", |_, view| step(view));
-
 /// Vertices, or words of bits, of a block.
 const BLOCK: usize = 512;
+/// One device has nobody to meet between phases: a launch goes on until it has found so
+/// many vertices. Many, since a launch takes longer than many a phase, and few enough
+/// to be stopped.
+const VERTICES_ALONE: u64 = 1 << 18;
+
+/// How far a search has come.
+#[derive(Clone, Debug)]
+struct Course {
+    pilot: Pilot,
+    /// The copy of the visited bits that is read.
+    copy: u32,
+    /// Of each device, where the frontier begins in the log, and where it ends.
+    frontiers: Vec<(u64, u64)>,
+}
+
+impl Course {
+    /// Goes on to the next phase; `word` is a device's.
+    fn advance<E>(
+        &mut self,
+        word: impl Fn(usize, usize) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<(), E> {
+        if self.pilot.phase == Phase::Sweep {
+            self.copy ^= 1;
+        }
+        let devices = self.frontiers.len();
+        let mut totals = Totals::default();
+        for device in 0..devices {
+            totals.rows += word(device, Word::Rows as usize)?;
+            totals.visited += word(device, Word::Visited as usize)?;
+            for to in 0..devices {
+                totals.sent += word(device, Word::Sent as usize + to)?;
+            }
+        }
+        self.pilot.advance(totals);
+        // What is found from now on is the next frontier.
+        if matches!(self.pilot.phase, Phase::Expand | Phase::Sweep | Phase::Gather) {
+            for (device, (begin, end)) in self.frontiers.iter_mut().enumerate() {
+                *begin = *end;
+                *end = word(device, Word::Rows as usize)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Runs all phases, from the first to the last.
-pub(crate) async fn run(
-    search: &LevelSearch<'_>,
-    memory: &[Memory],
-    mut pilot: Pilot,
-) -> Result<()> {
+pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilot) -> Result<()> {
     let streams = memory.iter().map(|its| its.device.stream());
     let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
     let sets = Sets::new(memory);
-    let mut copy = 0;
-    // Of each device, where the frontier begins in the log, and where it ends.
-    let mut frontiers = vec![(0, 0); memory.len()];
-    while pilot.phase != Phase::Finished {
+    let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
+    let course = Arc::new(Mutex::new(course));
+    let shared = Arc::clone(&course);
+    let kernel = Kernel::from_closure("levels", move |_: &Grid, view: TwinView<'_>| {
+        let mut course = shared.lock().clone();
+        let mut twin = Twin::new(view);
+        if course.frontiers.len() > 1 {
+            return twin.step(&course);
+        }
+        twin.run_alone(&mut course)?;
+        *shared.lock() = course;
+        Ok(())
+    });
+    loop {
         let mut events = Vec::new();
         for (place, stream) in streams.iter().enumerate() {
-            let (begin, end) = frontiers[place];
-            let (phase, level) = (pilot.phase as u32, pilot.level);
-            let step = Step { phase, level, copy, padding: 0, begin, end };
-            launch(search, memory, &sets, place, stream, step)?;
+            launch(&kernel, search, memory, &sets, place, stream)?;
             events.push(stream.record()?.completed());
         }
         try_join_all(events).await?;
-        if pilot.phase == Phase::Sweep {
-            copy ^= 1;
+        let mut course = course.lock();
+        if memory.len() > 1 {
+            course.advance(|device, word| memory[device].words.load(word))?;
         }
-        let mut totals = Totals::default();
-        for its in memory {
-            totals.rows += load(&its.words, Word::Rows)?;
-            totals.visited += load(&its.words, Word::Visited)?;
-            for to in 0..memory.len() {
-                totals.sent += its.words.load(Word::Sent as usize + to)?;
-            }
-        }
-        pilot.advance(totals);
-        // What is found from now on is the next frontier.
-        if matches!(pilot.phase, Phase::Expand | Phase::Sweep | Phase::Gather) {
-            for (its, (begin, end)) in memory.iter().zip(&mut frontiers) {
-                *begin = *end;
-                *end = load(&its.words, Word::Rows)?;
-            }
+        if course.pilot.phase == Phase::Finished {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64> {
@@ -96,17 +116,17 @@ fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64>
 }
 
 fn launch(
+    kernel: &Kernel<TwinSignature>,
     search: &LevelSearch<'_>,
     memory: &[Memory],
     sets: &Sets<'_>,
     place: usize,
     stream: &Stream,
-    step: Step,
 ) -> Result<()> {
     let (out, incoming, values, lists, exchange, words) = search.common(memory, sets, place);
     let settings = memory[place].settings();
-    let arguments = (out, incoming, values, lists, exchange, words, settings, step);
-    STEP.launch(stream, 1, arguments)?;
+    let arguments = (out, incoming, values, lists, exchange, words, settings);
+    kernel.launch(stream, 1, arguments)?;
     Ok(())
 }
 
@@ -127,43 +147,7 @@ pub(crate) fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
     Ok(run)
 }
 
-fn step(view: <TwinSignature as Parameter>::View<'_>) -> KernelResult {
-    let (out, incoming, (levels, predecessors), (log, sources), (visited, inboxes), words, ..) =
-        view;
-    let (settings, step) = (view.6, view.7);
-    let here = settings.device as usize;
-    let [first, end] = [here, here + 1].map(|place| settings.boundaries[place]);
-    let twin = Twin {
-        out,
-        incoming,
-        levels,
-        predecessors,
-        log,
-        visited,
-        inboxes,
-        words,
-        settings,
-        step,
-        here,
-        first,
-        end,
-    };
-    const SEED: u32 = Phase::Seed as u32;
-    const EXPAND: u32 = Phase::Expand as u32;
-    const ABSORB: u32 = Phase::Absorb as u32;
-    const PUBLISH: u32 = Phase::Publish as u32;
-    const SWEEP: u32 = Phase::Sweep as u32;
-    const GATHER: u32 = Phase::Gather as u32;
-    match step.phase {
-        SEED => twin.seed(sources),
-        EXPAND => twin.expand(),
-        ABSORB => twin.absorb(),
-        PUBLISH => twin.publish(),
-        SWEEP => twin.sweep(),
-        GATHER => twin.gather(),
-        _ => Ok(()),
-    }
-}
+type TwinView<'a> = <TwinSignature as Parameter>::View<'a>;
 
 /// One device in one phase. All orders are relaxed: the kernel's end publishes.
 struct Twin<'a> {
@@ -172,44 +156,106 @@ struct Twin<'a> {
     levels: &'a [AtomicU32],
     predecessors: &'a [AtomicU32],
     log: &'a [AtomicU64],
+    sources: &'a [u64],
     visited: Vec<&'a [AtomicU32]>,
     inboxes: Vec<&'a [AtomicU64]>,
     words: Vec<&'a [AtomicU64]>,
     settings: Settings,
-    step: Step,
     here: usize,
     first: u32,
     end: u32,
+    level: u32,
+    copy: u32,
+    frontier: (u64, u64),
 }
 
-impl Twin<'_> {
-    fn seed(&self, sources: &[u64]) -> KernelResult {
-        sources.iter().for_each(|&item| {
-            self.take(item);
-        });
+impl<'a> Twin<'a> {
+    fn new(view: TwinView<'a>) -> Twin<'a> {
+        let (out, incoming, (levels, predecessors), (log, sources), exchange, words, settings) =
+            view;
+        let (visited, inboxes) = exchange;
+        let here = settings.device as usize;
+        let [first, end] = [here, here + 1].map(|place| settings.boundaries[place]);
+        let (level, copy, frontier) = (0, 0, (0, 0));
+        Twin {
+            out,
+            incoming,
+            levels,
+            predecessors,
+            log,
+            sources,
+            visited,
+            inboxes,
+            words,
+            settings,
+            here,
+            first,
+            end,
+            level,
+            copy,
+            frontier,
+        }
+    }
+
+    /// A phase.
+    fn step(&mut self, course: &Course) -> KernelResult {
+        (self.level, self.copy) = (course.pilot.level, course.copy);
+        self.frontier = course.frontiers[self.here];
+        match course.pilot.phase {
+            Phase::Seed => self.seed(),
+            Phase::Expand => self.expand(),
+            Phase::Absorb => self.absorb(),
+            Phase::Publish => self.publish(),
+            Phase::Sweep => self.sweep(),
+            Phase::Gather => self.gather(),
+            Phase::Finished => Ok(()),
+        }
+    }
+
+    /// Some phases of a device that has nobody to meet.
+    fn run_alone(&mut self, course: &mut Course) -> KernelResult {
+        let words = self.words[self.here];
+        let load = |word: usize| words[word].load(Ordering::Relaxed);
+        let enough = load(Word::Visited as usize) + VERTICES_ALONE;
+        while course.pilot.phase != Phase::Finished && load(Word::Visited as usize) < enough {
+            self.step(course)?;
+            course.advance(|_, word| Ok::<_, KernelFault>(load(word)))?;
+        }
+        Ok(())
+    }
+
+    fn seed(&self) -> KernelResult {
+        let mut found = Vec::new();
+        self.sources.iter().for_each(|&item| self.take(item, &mut found));
+        self.push(&found);
+        self.count(Word::Visited, found.len());
         Ok(())
     }
 
     fn expand(&self) -> KernelResult {
-        let (begin, end) = (self.step.begin as usize, self.step.end as usize);
+        let (begin, end) = (self.frontier.0 as usize, self.frontier.1 as usize);
+        let bits = self.bits(self.here, self.copy);
         Grid::of_blocks(end - begin, BLOCK).for_each_block(|block| {
+            let mut found = Vec::with_capacity(block.range.len());
             for place in block.range {
                 let vertex = self.log[begin + place].load(Ordering::Relaxed) as u32;
                 for &target in self.row(self.out, vertex) {
-                    self.visit(vertex, target);
+                    if claim(bits, target) {
+                        self.find(vertex, target, &mut found);
+                    }
                 }
             }
+            self.push(&found);
+            self.count(Word::Visited, found.len());
             Ok(())
         })
     }
 
-    fn visit(&self, vertex: u32, target: u32) {
-        if !self.claim(target) {
-            return;
-        }
+    /// A vertex that was not visited, here or elsewhere.
+    fn find(&self, vertex: u32, target: u32, found: &mut Vec<u32>) {
         if (self.first..self.end).contains(&target) {
             self.reach(target, vertex);
-            self.push(target);
+            found.push(target);
             return;
         }
         let owner = (0..self.settings.devices as usize)
@@ -225,7 +271,7 @@ impl Twin<'_> {
         let own = &self.words[self.here];
         // Everything that has come is looked at once more: what was taken before is
         // no news.
-        let (mut taken, mut kept) = (0, 0);
+        let (mut taken, mut found) = (0, Vec::new());
         for from in (0..self.settings.devices as usize).filter(|&from| from != self.here) {
             let sent = self.words[from][Word::Sent as usize + self.here].load(Ordering::Relaxed);
             let seen = &own[self.seen_word(from)];
@@ -233,11 +279,13 @@ impl Twin<'_> {
                 [seen.swap(sent, Ordering::Relaxed) as usize..sent as usize]
             {
                 taken += 1;
-                kept += u64::from(self.take(item.load(Ordering::Relaxed)));
+                self.take(item.load(Ordering::Relaxed), &mut found);
             }
         }
-        own[Word::Received as usize].fetch_add(taken, Ordering::Relaxed);
-        own[Word::Kept as usize].fetch_add(kept, Ordering::Relaxed);
+        self.push(&found);
+        self.count(Word::Received, taken);
+        self.count(Word::Kept, found.len());
+        self.count(Word::Visited, found.len());
         Ok(())
     }
 
@@ -247,54 +295,62 @@ impl Twin<'_> {
     }
 
     fn publish(&self) -> KernelResult {
-        let copy = self.step.copy;
-        self.each_word(|word, mask| {
-            let bits = self.bits(self.here, copy)[word].load(Ordering::Relaxed) & mask;
-            self.store(copy, word, bits);
-        })
+        let now = self.bits(self.here, self.copy);
+        let publish = |word: usize, mask: u32, _: &mut Vec<u32>| {
+            self.store(self.copy, word, now[word].load(Ordering::Relaxed) & mask);
+        };
+        self.each_word(publish, |_| {})
     }
 
     fn sweep(&self) -> KernelResult {
-        let copy = self.step.copy;
-        self.each_word(|word, mask| {
-            let mut bits = self.bits(self.here, copy)[word].load(Ordering::Relaxed) & mask;
+        let now = self.bits(self.here, self.copy);
+        let sweep = |word: usize, mask: u32, found: &mut Vec<u32>| {
+            let mut bits: u32 = now[word].load(Ordering::Relaxed) & mask;
             let open = mask & !bits;
             for bit in (0..32).filter(|bit| open >> bit & 1 == 1) {
                 let vertex = word as u32 * 32 + bit;
                 let is_visited = |&&source: &&u32| {
-                    let word = &self.bits(self.here, copy)[source as usize / 32];
-                    word.load(Ordering::Relaxed) >> (source % 32) & 1 == 1
+                    now[source as usize / 32].load(Ordering::Relaxed) >> (source % 32) & 1 == 1
                 };
                 if let Some(&source) = self.row(self.incoming, vertex).iter().find(is_visited) {
                     self.reach(vertex, source);
                     bits |= 1 << bit;
+                    found.push(vertex);
                 }
             }
-            self.store(copy ^ 1, word, bits);
-        })
+            self.store(self.copy ^ 1, word, bits);
+        };
+        self.each_word(sweep, |found| self.count(Word::Visited, found.len()))
     }
 
     fn gather(&self) -> KernelResult {
-        let [now, before] = [0, 1].map(|other| self.bits(self.here, self.step.copy ^ other));
-        self.each_word(|word, mask| {
+        let [now, before] = [0, 1].map(|other| self.bits(self.here, self.copy ^ other));
+        let gather = |word: usize, mask: u32, found: &mut Vec<u32>| {
             let [now, before] = [now, before].map(|bits| bits[word].load(Ordering::Relaxed));
             let fresh = now & !before & mask;
-            for bit in (0..32).filter(|bit| fresh >> bit & 1 == 1) {
-                self.push(word as u32 * 32 + bit);
-            }
-        })
+            let bits = (0..32).filter(|bit| fresh >> bit & 1 == 1);
+            found.extend(bits.map(|bit| word as u32 * 32 + bit));
+        };
+        self.each_word(gather, |found| self.push(found))
     }
 
-    /// Words with owned vertices, and which of their bits are.
-    fn each_word(&self, work: impl Fn(usize, u32) + Send + Sync) -> KernelResult {
+    /// Words with owned vertices, and which of their bits are; `finish` takes what was
+    /// found in a block.
+    fn each_word(
+        &self,
+        work: impl Fn(usize, u32, &mut Vec<u32>) + Send + Sync,
+        finish: impl Fn(&[u32]) + Send + Sync,
+    ) -> KernelResult {
         let (first, end) = (self.first as usize, self.end as usize);
         let words = if first < end { first / 32..end.div_ceil(32) } else { 0..0 };
         Grid::of_blocks(words.len(), BLOCK).for_each_block(|block| {
+            let mut found = Vec::new();
             for word in block.range.map(|word| words.start + word) {
                 let from = first.max(word * 32) - word * 32;
                 let to = end.min(word * 32 + 32) - word * 32;
-                work(word, (((1u64 << to) - 1) & !((1 << from) - 1)) as u32);
+                work(word, (((1u64 << to) - 1) & !((1 << from) - 1)) as u32, &mut found);
             }
+            finish(&found);
             Ok(())
         })
     }
@@ -304,7 +360,7 @@ impl Twin<'_> {
         for device in 0..self.settings.devices as usize {
             self.bits(device, copy)[word].fetch_or(bits, Ordering::Relaxed);
         }
-        self.words[self.here][Word::Stored as usize].fetch_add(1, Ordering::Relaxed);
+        self.count(Word::Stored, 1);
     }
 
     fn bits(&self, device: usize, copy: u32) -> &[AtomicU32] {
@@ -318,40 +374,44 @@ impl Twin<'_> {
         &self.inboxes[to][place * owned..][..owned]
     }
 
-    fn row<'a>(&self, (offsets, targets): (&'a [u64], &'a [u32]), vertex: u32) -> &'a [u32] {
+    fn row(&self, (offsets, targets): (&'a [u64], &'a [u32]), vertex: u32) -> &'a [u32] {
         let row = (vertex - self.first) as usize;
         &targets[offsets[row] as usize..offsets[row + 1] as usize]
     }
 
-    /// Takes an item that names an owned vertex. Whether it was news.
-    fn take(&self, item: u64) -> bool {
+    /// Takes an item that names an owned vertex, which is found if that is news.
+    fn take(&self, item: u64, found: &mut Vec<u32>) {
         let vertex = item as u32;
-        let is_found = self.claim(vertex);
-        if is_found {
+        if claim(self.bits(self.here, self.copy), vertex) {
             self.reach(vertex, (item >> 32) as u32);
-            self.push(vertex);
+            found.push(vertex);
         }
-        is_found
-    }
-
-    /// Sets a visited bit. True if it was clear.
-    fn claim(&self, vertex: u32) -> bool {
-        let bit = 1 << (vertex % 32);
-        let word = &self.bits(self.here, self.step.copy)[vertex as usize / 32];
-        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     fn reach(&self, vertex: u32, predecessor: u32) {
         let row = (vertex - self.first) as usize;
-        self.levels[row].store(self.step.level, Ordering::Relaxed);
+        self.levels[row].store(self.level, Ordering::Relaxed);
         if let Some(of) = self.predecessors.get(row) {
             of.store(predecessor, Ordering::Relaxed);
         }
-        self.words[self.here][Word::Visited as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn push(&self, vertex: u32) {
-        let place = self.words[self.here][Word::Rows as usize].fetch_add(1, Ordering::Relaxed);
-        self.log[place as usize].store(u64::from(vertex), Ordering::Relaxed);
+    /// Adds vertices to the log.
+    fn push(&self, vertices: &[u32]) {
+        let rows = &self.words[self.here][Word::Rows as usize];
+        let place = rows.fetch_add(vertices.len() as u64, Ordering::Relaxed) as usize;
+        for (entry, &vertex) in self.log[place..].iter().zip(vertices) {
+            entry.store(u64::from(vertex), Ordering::Relaxed);
+        }
     }
+
+    fn count(&self, word: Word, by: usize) {
+        self.words[self.here][word as usize].fetch_add(by as u64, Ordering::Relaxed);
+    }
+}
+
+/// Sets a visited bit. True if it was clear.
+fn claim(bits: &[AtomicU32], vertex: u32) -> bool {
+    let (word, bit) = (&bits[vertex as usize / 32], 1 << (vertex % 32));
+    word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
 }

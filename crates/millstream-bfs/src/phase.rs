@@ -42,7 +42,7 @@ pub(crate) struct Totals {
 }
 
 /// Follows a search.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pilot {
     pub(crate) rules: Rules,
     pub(crate) phase: Phase,

@@ -23,7 +23,7 @@ pub(crate) static START: Kernel<Start> = Kernel::with_source(
         let rows = Rows { offsets, targets, first };
         grid.for_each_block(|block| {
             for vertex in block.range.map(|at| range[0] + at as u32) {
-                let parent = rows.first_parent(vertex, 0);
+                let parent = rows.first_parent(vertex);
                 parents[vertex as usize].store(parent, Ordering::Relaxed);
             }
             Ok(())
@@ -35,24 +35,16 @@ pub(crate) static START: Kernel<Start> = Kernel::with_source(
 type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 
 /// The trees of each tile of vertices by itself: hooked along all arcs that do not
-/// leave it, and compressed.
+/// leave it, and compressed. Tiles are for a GPU's shared memory: the twin only starts,
+/// and that of [`HOOK_ROWS`] hooks along all arcs.
 pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
     "start_tiles",
     source("start_tiles").threads(TILE_THREADS as u32),
-    |_, (offsets, targets, first, parents, [start, end])| {
-        let rows = Rows { offsets, targets, first };
+    |_, (_, _, _, parents, [start, end])| {
         Grid::of_blocks((end - start) as usize, TILE).for_each_block(|block| {
-            let tile = start + block.range.start as u32..start + block.range.end as u32;
-            for vertex in tile.clone() {
-                let parent = rows.first_parent(vertex, tile.start);
-                parents[vertex as usize].store(parent, Ordering::Relaxed);
+            for vertex in block.range.map(|at| start + at as u32) {
+                parents[vertex as usize].store(vertex, Ordering::Relaxed);
             }
-            for vertex in tile.clone() {
-                let near = |target: &&u32| (tile.start..vertex).contains(*target);
-                let others = rows.of(vertex).iter().skip(1).filter(near);
-                others.for_each(|&target| hook(parents, vertex, target));
-            }
-            tile.for_each(|vertex| compress(parents, vertex));
             Ok(())
         })
     },
@@ -86,10 +78,9 @@ pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
     // Rows differ much.
     source("hook_rows").uncapped(),
-    |_, (offsets, targets, first, parents, range, method, hub, _)| {
+    |_, (offsets, targets, first, parents, _, method, hub, _)| {
         let is_sampled = method == Method::OutsideHub as u32;
-        let is_tiled = method == Method::TowardsSmaller as u32;
-        let tile_of = |vertex: u32| (vertex - range[0]) as usize / TILE;
+        let is_smaller = method == Method::TowardsSmaller as u32;
         // Arcs in blocks: a hub's row may be most of them.
         Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
             let mut row = offsets.partition_point(|&offset| offset <= block.range.start as u64) - 1;
@@ -97,11 +88,12 @@ pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
             while arc < block.range.end {
                 let vertex = first + row as u32;
                 let end = block.range.end.min(offsets[row + 1] as usize);
+                let below = if is_smaller { vertex } else { u32::MAX };
                 for &target in &targets[arc..end] {
                     if is_sampled && are_together(parents, vertex, hub) {
                         break;
                     }
-                    if !is_tiled || target < vertex && tile_of(target) != tile_of(vertex) {
+                    if target < below {
                         hook(parents, vertex, target);
                     }
                 }
@@ -142,10 +134,10 @@ impl<'a> Rows<'a> {
         bounds.map_or(&[], |(start, end)| &self.targets[start as usize..end as usize])
     }
 
-    /// The parent that a vertex has at first: none below `lowest`.
-    fn first_parent(&self, vertex: u32, lowest: u32) -> u32 {
+    /// The parent that a vertex has at first.
+    fn first_parent(&self, vertex: u32) -> u32 {
         let first = self.of(vertex).first().copied();
-        first.filter(|target| (lowest..vertex).contains(target)).unwrap_or(vertex)
+        first.filter(|&target| target < vertex).unwrap_or(vertex)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::program::{Flags, Here, Program, View};
 use crate::queue::{CONTROL_WORDS, QueueView};
 use crate::statistics::{COUNTERS, Counter};
-use crate::status::{self, LOWEST_DEFERRED, READY_NEWS};
+use crate::status::{self, LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
 use crate::sync::{Fault, seeded};
 
 /// Place of the queue of ready items.
@@ -121,21 +121,35 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
 
     /// What a block has counted and queued, nothing yet.
     fn tally(&self) -> Tally {
-        Tally { counts: [0; COUNTERS], news: vec![false; 1 + self.outboxes().len()] }
+        Tally {
+            counts: [0; COUNTERS],
+            queued: [const { Vec::new() }; OUTBOXES],
+            lowest_deferred: None,
+            news: vec![false; self.outboxes().len()],
+        }
     }
 
     /// Ends a block: tells the device what it counted, then what it queued. Counts may
     /// follow what is visible already: the host believes them only between kernels.
     fn tell(&self, tally: &Tally) {
+        for (queue, items) in self.queues.iter().zip(&tally.queued) {
+            queue.add_entries(items);
+        }
+        if let Some(priority) = tally.lowest_deferred {
+            let (word, threshold) = (&self.status[LOWEST_DEFERRED], self.threshold.into());
+            status::lower(word, priority.into(), threshold);
+        }
         for (word, &count) in self.status.iter().zip(&tally.counts) {
             if count > 0 {
                 // Release: pairs with the acquire of whoever publishes it.
                 word.fetch_add(count, Ordering::AcqRel);
             }
         }
-        for (word, _) in self.status[READY_NEWS..].iter().zip(&tally.news).filter(|&(_, &is)| is) {
-            // Release: pairs with the swap of whoever publishes it; whom the host then
-            // wakes finds the items.
+        let has_ready = !tally.queued[READY].is_empty();
+        let news = std::iter::once(&has_ready).chain(&tally.news);
+        for (word, _) in self.status[READY_NEWS..].iter().zip(news).filter(|&(_, &is)| is) {
+            // Release: pairs with the swap of whoever takes it down; whoever is told
+            // finds the items.
             word.store(1, Ordering::Release);
         }
     }
@@ -198,7 +212,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
 
     /// Queues an item for another device; `false` if it merged with one queued before.
     fn post(&self, outbox: usize, item: u32, tally: &mut Tally) -> bool {
-        tally.news[1 + outbox] = true;
+        tally.news[outbox] = true;
         self.outboxes()[outbox].push(item)
     }
 
@@ -207,8 +221,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         if let Some(priority) = self.too_high(item) {
             return self.defer(item, priority, tally);
         }
-        let is_new = self.queues[READY].push(item);
-        tally.news[0] = true;
+        let is_new = self.queue(READY, item, tally);
         tally.count(Counter::Consumed, u64::from(!is_new));
     }
 
@@ -223,20 +236,49 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
 
     /// Defers an item, which may merge with one deferred before.
     fn defer(&self, item: u32, priority: u32, tally: &mut Tally) {
-        let is_new = self.queues[DEFERRED].push(item);
+        let is_new = self.queue(DEFERRED, item, tally);
         tally.count(Counter::DeferredIn, is_new.into());
         tally.count(Counter::Consumed, u64::from(!is_new));
-        status::lower(&self.status[LOWEST_DEFERRED], priority.into(), self.threshold.into());
+        let lowest = tally.lowest_deferred.get_or_insert(priority);
+        *lowest = priority.min(*lowest);
     }
 
-    fn process_item(
-        &self,
-        item: u32,
-        emitted: &mut Vec<(u32, Flags)>,
-        tally: &mut Tally,
-    ) -> KernelResult {
+    /// Puts an item into a queue of this device; `false` if it is there already. It gets
+    /// its entry at the block's end.
+    fn queue(&self, queue: usize, item: u32, tally: &mut Tally) -> bool {
+        let is_new = self.queues[queue].mark(item);
+        if is_new {
+            tally.queued[queue].push(item);
+        }
+        is_new
+    }
+
+    /// Processes a block of items. All are taken out of their queues first and what
+    /// they emit is queued last: in between nothing keeps the processor from fetching
+    /// the values of some while it works on others.
+    fn process_items(&self, items: &[u32]) -> KernelResult {
+        let mut tally = self.tally();
+        let mut claimed = Vec::with_capacity(items.len());
+        claimed.extend(items.iter().copied().filter(|&item| self.claim(item, &mut tally)));
+        let (mut emitted, mut filtered) = (Vec::new(), 0);
+        let mut emit = |item| {
+            emitted.push((item, self.program.on_send(&self.problem, &self.here, item)));
+        };
+        for &item in &claimed {
+            self.program.process(&self.problem, &self.here, item, &mut emit, &mut filtered);
+        }
+        self.split_send(&emitted, &mut tally)?;
+        tally.count(Counter::WorkItems, claimed.len() as u64);
+        tally.count(Counter::Filtered, filtered);
+        tally.count(Counter::Consumed, claimed.len() as u64);
+        self.tell(&tally);
+        Ok(())
+    }
+
+    /// Takes a ready item out of its queue; `false` if it is not there any more.
+    fn claim(&self, item: u32, tally: &mut Tally) -> bool {
         if !self.queues[READY].claim(item) {
-            return Ok(());
+            return false;
         }
         // Whatever was deferred of this item is processed with it, and before its value
         // is read. A look first: few are.
@@ -244,17 +286,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
             tally.count(Counter::DeferredOut, 1);
             tally.count(Counter::Consumed, 1);
         }
-        emitted.clear();
-        let mut filtered = 0;
-        let mut emit = |item| {
-            emitted.push((item, self.program.on_send(&self.problem, &self.here, item)));
-        };
-        self.program.process(&self.problem, &self.here, item, &mut emit, &mut filtered);
-        self.split_send(emitted, tally)?;
-        tally.count(Counter::WorkItems, 1);
-        tally.count(Counter::Filtered, filtered);
-        tally.count(Counter::Consumed, 1);
-        Ok(())
+        true
     }
 
     fn receive_packet(&self, packet: &P::Packet, tally: &mut Tally) -> KernelResult {
@@ -287,11 +319,16 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
 /// What a block has counted and queued, told to the device at its end.
 struct Tally {
     counts: [u64; COUNTERS],
-    /// Ready items, then those of each outbox.
+    /// Items that are new in the queues of ready and of deferred items.
+    queued: [Vec<u32>; OUTBOXES],
+    /// Lowest priority of an item deferred.
+    lowest_deferred: Option<u32>,
+    /// Whether there are items for each outbox.
     news: Vec<bool>,
 }
 
 impl Tally {
+    #[inline]
     fn count(&mut self, counter: Counter, by: u64) {
         self.counts[counter as usize] += by;
     }
@@ -393,23 +430,33 @@ impl<P: Program> DeviceView<'_, '_, P> {
 
     fn process(self, batch: u32, threshold: u32) -> KernelResult {
         let view = self.with_threshold(threshold);
-        let mut items = Vec::new();
-        let more = view.queues[READY].take(batch as usize, &mut items);
-        Grid::of_blocks(items.len(), ITEMS_IN_BLOCK).for_each_block(|block| {
-            let (mut emitted, mut tally) = (Vec::new(), view.tally());
-            for &item in &items[block.range] {
-                view.process_item(item, &mut emitted, &mut tally)?;
+        let ready = &view.queues[READY];
+        let (mut items, mut left) = (Vec::new(), batch as usize);
+        loop {
+            // Acquire: pairs with the release of whoever raised it; the look is after it.
+            view.status[READY_NEWS].swap(0, Ordering::AcqRel);
+            items.clear();
+            ready.take(left, &mut items);
+            left -= items.len();
+            Grid::of_blocks(items.len(), ITEMS_IN_BLOCK)
+                .for_each_block(|block| view.process_items(&items[block.range]))?;
+            // On and on, without a round trip to the host, unless others are kept waiting.
+            if items.is_empty() || left == 0 || view.has_outbox_news() {
+                break;
             }
-            view.tell(&tally);
-            Ok(())
-        })?;
-        if more {
-            let mut tally = view.tally();
-            tally.news[0] = true;
-            view.tell(&tally);
+        }
+        if ready.has_entries() {
+            // Release: as a block's news.
+            view.status[READY_NEWS].store(1, Ordering::Release);
         }
         view.publish(0);
         Ok(())
+    }
+
+    fn has_outbox_news(&self) -> bool {
+        let mut words = self.status[OUTBOX_NEWS..].iter().take(self.outboxes().len());
+        // Relaxed: a hint.
+        words.any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
     fn pack(&self, outbox: u32, packets: &mut [P::Packet]) -> KernelResult {
@@ -429,7 +476,7 @@ impl<P: Program> DeviceView<'_, '_, P> {
             }
         }
         let mut tally = self.tally();
-        tally.news[1 + outbox as usize] = more;
+        tally.news[outbox as usize] = more;
         tally.count(Counter::Sent, packed as u64);
         self.tell(&tally);
         self.publish(packed);

@@ -38,18 +38,27 @@ pub(crate) struct QueueView<'a> {
 impl QueueView<'_> {
     /// Queues an item whose value is already written; `false` if it is queued
     /// already, in which case its consumer will see that value.
+    #[inline]
     pub(crate) fn push(&self, item: u32) -> bool {
+        let is_new = self.mark(item);
+        if is_new {
+            self.add_entries(&[item]);
+        }
+        is_new
+    }
+
+    /// The first half of [`push`](QueueView::push): sets the bit. If that is news, the
+    /// item needs an entry, which may come later, with others'.
+    #[inline]
+    pub(crate) fn mark(&self, item: u32) -> bool {
         // Release: the value is before the bit; pairs with `claim`.
         let before = self.word(item).fetch_or(mask(item), Ordering::Release);
-        if before & mask(item) != 0 {
-            return false;
-        }
-        self.add_entry(item);
-        true
+        before & mask(item) == 0
     }
 
     /// Takes an item out of the queue: clears its bit, after which its value
     /// must be read. `false` if the entry is stale.
+    #[inline]
     pub(crate) fn claim(&self, item: u32) -> bool {
         // Acquire: pairs with the release of whoever set the bit; a value
         // written later sets the bit again.
@@ -57,6 +66,7 @@ impl QueueView<'_> {
     }
 
     /// Whether an item is queued, when nothing must be ordered by the answer.
+    #[inline]
     pub(crate) fn has(&self, item: u32) -> bool {
         self.word(item).load(Ordering::Relaxed) & mask(item) != 0
     }
@@ -123,37 +133,48 @@ impl QueueView<'_> {
         self.control[SWEPT].store(overflowed, Ordering::Relaxed);
     }
 
-    fn add_entry(&self, item: u32) {
+    /// Adds entries of items whose bits are set, as far as there is room.
+    pub(crate) fn add_entries(&self, items: &[u32]) {
         let capacity = self.ring.len() as u32;
         let mut tail = self.control[TAIL].load(Ordering::Relaxed);
-        loop {
+        let count = loop {
             // Acquire: pairs with the consumer's release of the head.
             let head = self.control[HEAD].load(Ordering::Acquire);
-            if tail.wrapping_sub(head) >= capacity {
-                // Release: the bit is set before the count.
-                self.control[OVERFLOWED].fetch_add(1, Ordering::Release);
-                return;
+            // None if the tail read is old, and behind the head.
+            let room = capacity.saturating_sub(tail.wrapping_sub(head));
+            let count = items.len().min(room as usize);
+            if count == 0 {
+                break 0;
             }
             let reserved = self.control[TAIL].compare_exchange_weak(
                 tail,
-                tail.wrapping_add(1),
+                tail.wrapping_add(count as u32),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
             match reserved {
-                Ok(_) => break,
+                Ok(_) => break count,
                 Err(current) => tail = current,
             }
+        };
+        for (place, &item) in items[..count].iter().enumerate() {
+            let place = tail.wrapping_add(place as u32) % capacity;
+            // Release: pairs with the acquire in `take`.
+            self.ring[place as usize].store(item + 1, Ordering::Release);
         }
-        // Release: pairs with the acquire in `take`.
-        self.ring[(tail % capacity) as usize].store(item + 1, Ordering::Release);
+        if count < items.len() {
+            // Release: the bits are set before the count.
+            self.control[OVERFLOWED].fetch_add(1, Ordering::Release);
+        }
     }
 
+    #[inline]
     fn word(&self, item: u32) -> &AtomicU32 {
         &self.bits[(item / 32) as usize]
     }
 }
 
+#[inline]
 fn mask(item: u32) -> u32 {
     1 << (item % 32)
 }
