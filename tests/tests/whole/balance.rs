@@ -63,7 +63,7 @@ fn first_available_is_near_the_ideal_split() {
     let context = sleeping(2);
     let (repeats, items) = ([1, SLOW], 400 * PACKET_ITEMS);
     let workers = filterers(&context, &repeats);
-    let sample = 40 * PACKET_ITEMS;
+    let sample = 20 * PACKET_ITEMS;
     let measuring = filter().rates_alone(&context, &workers, PACKET_ITEMS, sample);
     let rates = context.block_on(measuring).unwrap().unwrap();
     let slower = rates[0] / rates[1];

@@ -11,6 +11,9 @@ use millstream::device::CudaSource;
 use millstream::flow::{Counter, Error, LinkStatistics, RoutingPolicy, first_available};
 use millstream::prelude::*;
 
+/// In which rates are measured.
+const ROUNDS: usize = 3;
+
 /// A device, and how often it does each packet: more than once to be slower.
 #[derive(Clone, Debug)]
 pub(crate) struct Filterer {
@@ -115,8 +118,9 @@ impl Filter {
         Ok(Filtered { kept, shares, time: start.elapsed(), links: statistics.links() })
     }
 
-    /// Items a second that each device filters while the others rest, measured
-    /// over `items` items after a packet to warm up.
+    /// Items a second that each device filters while the others rest, measured over
+    /// `items` items after a packet to warm up: the median of a few rounds, in each
+    /// of which every device has its turn.
     ///
     /// # Errors
     /// As [`Filter::run`].
@@ -127,14 +131,21 @@ impl Filter {
         warm_up: u32,
         items: u32,
     ) -> Result<Vec<f64>, Error> {
-        let mut rates = Vec::new();
-        for filterer in filterers.chunks(1) {
-            let run = |items| self.run(context, filterer, first_available(), (0..items).collect());
-            run(warm_up).await?;
-            let shares = run(items).await?.shares;
-            rates.extend(shares.iter().map(Share::rate));
+        let mut rounds = vec![Vec::new(); filterers.len()];
+        for round in 0..=ROUNDS {
+            for (filterer, rates) in filterers.chunks(1).zip(&mut rounds) {
+                let numbers = (0..if round == 0 { warm_up } else { items }).collect();
+                let filtered = self.run(context, filterer, first_available(), numbers).await?;
+                if round > 0 {
+                    rates.extend(filtered.shares.iter().map(Share::rate));
+                }
+            }
         }
-        Ok(rates)
+        let median = |mut rates: Vec<f64>| {
+            rates.sort_by(f64::total_cmp);
+            rates[ROUNDS / 2]
+        };
+        Ok(rounds.into_iter().map(median).collect())
     }
 
     async fn worker(
