@@ -38,7 +38,7 @@ fn run(context: &Context, repeats: &[u32], policy: RoutingPolicy, items: u32) ->
     filtered.kept.sort_unstable();
     assert!(filtered.kept.iter().copied().eq((0..items).step_by(DIVISOR as usize)));
     let shares = &filtered.shares;
-    assert_eq!(shares.iter().map(|share| share.items).sum::<u64>(), items.into());
+    assert_eq!(shares.iter().map(|share| share.items).sum::<u64>(), u64::from(items));
     for (share, device) in shares.iter().zip(context.devices()) {
         let link = filtered.links.iter().find(|link| link.to == device.name());
         assert_eq!(share.packets, link.map_or(0, |link| link.packets), "{device}");
