@@ -1,9 +1,5 @@
 //! Predicate-based filtering over devices of different speed \[G §5.3\], with the
 //! command's own dataflow graph.
-//!
-//! Every operation sleeps for the same time here, the work itself is nothing. So a
-//! device that does each packet four times over is four times slower, also where
-//! few cores run many devices and other programs.
 
 use std::time::Duration;
 
@@ -47,41 +43,53 @@ fn run(context: &Context, repeats: &[u32], policy: RoutingPolicy, items: u32) ->
     filtered
 }
 
-/// Where each operation takes a few milliseconds, on a thread of its own.
-fn sleeping(devices: usize) -> Context {
-    let delay = Duration::from_millis(3);
-    let injection = Injection { delay: Some(delay..=delay), ..Injection::default() };
-    let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
-    builder.threads(8 * devices).build().unwrap()
+fn simulated(devices: usize, injection: Injection) -> Context {
+    let builder = Context::builder().devices(Devices::host(devices)).simulated(injection.seed);
+    builder.injection(injection).build().unwrap()
 }
 
-/// 200 packets a device. The bound leaves room for the packets that the slow device
-/// has waiting when the last one is given away, 3 of about 80, and for the load of
-/// the machine.
+/// 200 packets a device. Simulated streams advance by an operation equally often, so
+/// the same work four times over takes four times as long, whatever else the machine
+/// does. Kernels are nearly all operations there are.
 #[test]
 fn first_available_is_near_the_ideal_split() {
-    let context = sleeping(2);
-    let (repeats, items) = ([1, SLOW], 400 * PACKET_ITEMS);
+    let (repeats, items) = ([100, 100 * SLOW], 400 * PACKET_ITEMS);
+    let (ideal, _) = ideal_split(items.into(), &[SLOW.into(), 1.0]);
+    for seed in 0..10 {
+        let context = simulated(2, Injection { seed, ..Injection::default() });
+        let dynamic = run(&context, &repeats, first_available(), items);
+        for (share, ideal) in dynamic.shares.iter().zip(&ideal) {
+            let ratio = share.items as f64 / ideal;
+            println!("seed {seed}: {} of ideally {ideal} items: {ratio:.3}", share.items);
+            assert!((0.9..1.1).contains(&ratio), "seed {seed}: {ratio} of the ideal");
+        }
+        let fixed = run(&context, &repeats, scatter(), items);
+        assert!(fixed.shares.iter().all(|share| share.items == u64::from(items) / 2));
+    }
+}
+
+/// In real time, where each operation sleeps and the work itself is nothing: few cores
+/// are enough for devices side by side. A busy machine disturbs it, so that it says
+/// only what is faster.
+#[test]
+fn equal_parts_wait_for_the_slow_device() {
+    let delay = Duration::from_millis(3);
+    let injection = Injection { delay: Some(delay..=delay), ..Injection::default() };
+    let builder = Context::builder().devices(Devices::host(2)).injection(injection);
+    let context = builder.threads(16).build().unwrap();
+    let (repeats, items) = ([1, SLOW], 200 * PACKET_ITEMS);
     let workers = filterers(&context, &repeats);
-    let sample = 20 * PACKET_ITEMS;
-    let measuring = filter().rates_alone(&context, &workers, PACKET_ITEMS, sample);
+    let measuring = filter().rates_alone(&context, &workers, PACKET_ITEMS, 20 * PACKET_ITEMS);
     let rates = context.block_on(measuring).unwrap().unwrap();
-    let slower = rates[0] / rates[1];
-    assert!((3.0..5.0).contains(&slower), "{slower} times slower");
+    assert!(rates[0] > 1.5 * rates[1], "{rates:?}");
 
     let dynamic = run(&context, &repeats, first_available(), items);
-    let (ideal, ideal_time) = ideal_split(items.into(), &rates);
-    for (share, ideal) in dynamic.shares.iter().zip(&ideal) {
-        let ratio = share.items as f64 / ideal;
-        println!("{} of ideally {ideal:.0} items: {ratio:.3}", share.items);
-        assert!((0.8..1.2).contains(&ratio), "{} of ideally {ideal} items", share.items);
-    }
-
     let fixed = run(&context, &repeats, scatter(), items);
-    println!("{:?}, static {:?}, ideal {ideal_time:?}", dynamic.time, fixed.time);
-    assert!(fixed.shares.iter().all(|share| share.items == u64::from(items) / 2));
-    assert!(fixed.shares[1].time > 2 * fixed.shares[0].time, "{:?}", fixed.shares);
-    assert!(fixed.time > dynamic.time.mul_f64(1.5), "{:?}, {:?}", fixed.time, dynamic.time);
+    let ideal = ideal_split(items.into(), &rates);
+    println!("{:?}, ideal {ideal:?}, static {:?}", dynamic.shares, fixed.shares);
+    assert!(dynamic.shares[0].items > dynamic.shares[1].items, "{:?}", dynamic.shares);
+    assert!(fixed.shares[1].time > fixed.shares[0].time, "{:?}", fixed.shares);
+    assert!(fixed.time > dynamic.time, "{:?}, {:?}", fixed.time, dynamic.time);
 }
 
 /// Packets of many lengths, more devices than packets, in many orders.
@@ -89,8 +97,7 @@ fn first_available_is_near_the_ideal_split() {
 fn slow_devices_lose_nothing() {
     for seed in 0..40 {
         let injection = Injection { seed, reorder: seed % 2 == 0, ..Injection::default() };
-        let builder = Context::builder().devices(Devices::host(4)).simulated(seed);
-        let context = builder.injection(injection).build().unwrap();
+        let context = simulated(4, injection);
         for policy in [first_available, scatter] {
             for packets in [0, 1, 3, 25] {
                 run(&context, &[1, SLOW, 9, 2], policy(), packets * PACKET_ITEMS + seed as u32);
