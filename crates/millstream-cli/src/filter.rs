@@ -1,12 +1,12 @@
-//! `millstream filter`: predicate-based filtering \[G §3, Fig. 5 and 6\].
+//! `millstream filter`: predicate-based filtering \[G §3, Fig. 5 and 6\], and how
+//! the devices divide the work \[G §5.3\].
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+mod pipeline;
+mod slow;
 
 use clap::{Args, ValueEnum};
-use futures_util::try_join;
-use millstream::device::CudaSource;
-use millstream::flow::{Counter, Error as FlowError, GraphStatistics, first_available, scatter};
+use comfy_table::Table;
+use millstream::flow::{RoutingPolicy, first_available, scatter};
 use millstream::prelude::*;
 use serde::Serialize;
 
@@ -15,8 +15,11 @@ use crate::error::Error;
 use crate::interrupt::run_interruptibly;
 use crate::output::{Link, answer, facts, link_table, links};
 use crate::progress::phase;
+use pipeline::{Filter, Filtered, Filterer, ideal_split};
+use slow::{Slow, filterers};
 
-/// Filters numbers: keeps the multiples of a divisor.
+/// Filters numbers: keeps the multiples of a divisor. Says what each device took
+/// of the work, and what it would have taken if all had ended at once.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// How many numbers: 0, 1, 2 and so on.
@@ -28,8 +31,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     devices: DeviceOptions,
     /// Who gets which segment.
-    #[arg(long, value_enum, default_value_t = Scheduling::FirstAvailable)]
-    scheduling: Scheduling,
+    #[arg(long, value_enum, default_value_t = Schedule::FirstAvailable)]
+    schedule: Schedule,
+    /// Makes a device slower: it does each packet so many times over, 1000 at
+    /// most. May be given for several devices.
+    #[arg(long, value_name = "DEVICE=FACTOR")]
+    slow: Vec<Slow>,
     /// Bytes of a packet at most.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
@@ -44,12 +51,22 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Scheduling {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Schedule {
     /// Each packet to the first device with a free buffer.
     FirstAvailable,
     /// An equal part for each device.
     Static,
+}
+
+impl Schedule {
+    fn policy(self) -> RoutingPolicy {
+        match self {
+            Schedule::FirstAvailable => first_available(),
+            Schedule::Static => scatter(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -58,33 +75,29 @@ struct Report {
     items: u32,
     kept: usize,
     devices: Vec<String>,
+    schedule: Schedule,
     time_ms: f64,
+    /// Of all devices at the rates that each has alone.
+    ideal_time_ms: f64,
     items_per_second: f64,
     verified: Option<bool>,
     links: Vec<Link>,
+    per_device: Vec<DeviceReport>,
 }
 
-type FilterSignature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);
-
-const SOURCE: &str = r#"
-#include "filter.cuh"
-using namespace millstream;
-extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
-                                  Span<u32> count, u32 divisor) {
-    filter(input, kept, scratch, count, [=](u32 item) { return item % divisor == 0; });
+#[derive(Debug, Serialize)]
+struct DeviceReport {
+    device: String,
+    /// How many times over it did each packet.
+    slow: u32,
+    packets: u64,
+    items: u64,
+    /// Until it had done its last packet.
+    time_ms: f64,
+    /// What it does while the others rest.
+    alone_items_per_second: f64,
+    ideal_items: f64,
 }
-"#;
-
-static FILTER: Kernel<FilterSignature> = Kernel::with_source(
-    "filter",
-    CudaSource::new("filter.cu", "filter", SOURCE),
-    |_, (input, kept, _, count, divisor)| {
-        let matching = input.iter().filter(|item| *item % divisor == 0);
-        let number = kept.iter_mut().zip(matching).map(|(to, item)| *to = *item).count();
-        count[0].store(number as u32, Ordering::Release);
-        Ok(())
-    },
-);
 
 /// Filters, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
@@ -92,86 +105,94 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         return Err(Error::Usage("0 has no multiples to keep".into()));
     }
     let context = arguments.devices.open()?;
-    let start = Instant::now();
-    let filtering = filter(&context, arguments);
-    let (mut kept, statistics) = phase("filtering", || run_interruptibly(&context, filtering))??;
-    let time = start.elapsed().as_secs_f64();
-    kept.sort_unstable();
+    let filterers = filterers(&context, &arguments.slow)?;
+    let buffers = Buffers::bytes(arguments.packet_bytes);
+    let buffers = arguments.buffers.map_or(buffers, |count| buffers.count(count));
+    let filter = Filter { divisor: arguments.divisor, buffers };
+    let (warm_up, sample) = sample(arguments, filterers.len());
+    let measuring = filter.rates_alone(&context, &filterers, warm_up, sample);
+    let rates = phase("measuring each device alone", || run_interruptibly(&context, measuring))??;
+    let numbers: Vec<u32> = (0..arguments.items).collect();
+    let filtering = filter.run(&context, &filterers, arguments.schedule.policy(), numbers);
+    let mut filtered = phase("filtering", || run_interruptibly(&context, filtering))??;
+    filtered.kept.sort_unstable();
     let expected = (0..arguments.items).step_by(arguments.divisor as usize);
-    let verified = arguments.verify.then(|| kept.iter().copied().eq(expected));
-    let report = Report {
-        algorithm: "filter",
-        items: arguments.items,
-        kept: kept.len(),
-        devices: context.devices().iter().map(ToString::to_string).collect(),
-        time_ms: time * 1e3,
-        items_per_second: f64::from(arguments.items) / time,
-        verified,
-        links: links(&statistics.links()),
-    };
-    answer(&report, arguments.json, table)?;
+    let verified = arguments.verify.then(|| filtered.kept.iter().copied().eq(expected));
+    answer(&report(arguments, &filterers, &rates, &filtered, verified), arguments.json, table)?;
     match verified {
         Some(false) => Err(Error::NotVerified("a sequential filter keeps others".into())),
         _ => Ok(()),
     }
 }
 
-async fn filter(
-    context: &Context,
-    arguments: &Arguments,
-) -> Result<(Vec<u32>, GraphStatistics), FlowError> {
-    let buffers = Buffers::bytes(arguments.packet_bytes);
-    let buffers = arguments.buffers.map_or(buffers, |count| buffers.count(count));
-    let graph = Graph::new(context);
-    let policy = match arguments.scheduling {
-        Scheduling::FirstAvailable => first_available(),
-        Scheduling::Static => scatter(),
+/// A packet, and a quarter of an equal share in packets, from 8 to 64: in items, no
+/// more than there are.
+fn sample(arguments: &Arguments, devices: usize) -> (u32, u32) {
+    let packet = (arguments.packet_bytes / size_of::<u32>()).max(1);
+    let share = arguments.items as usize / packet / devices.max(1);
+    let items = |packets: usize| {
+        let items = u32::try_from(packet.saturating_mul(packets)).unwrap_or(u32::MAX);
+        items.min(arguments.items)
     };
-    let scatter = graph.router(policy)?;
-    let gather = graph.router(first_available())?;
-    let mut feed = scatter.sender(context.host())?;
-    let results = gather.receiver(context.host(), buffers)?;
-    for device in context.devices() {
-        let input = scatter.receiver(device, buffers)?;
-        let output = gather.sender(device)?;
-        graph.spawn(worker(context.host().clone(), input, output, arguments.divisor));
-    }
-    let statistics = graph.statistics();
-    let numbers: Vec<u32> = (0..arguments.items).collect();
-    let feeding = async move {
-        feed.send_all(numbers).await?;
-        feed.shutdown()
-    };
-    let (_, kept) = graph.run(async { try_join!(feeding, results.collect()) }).await?;
-    Ok((kept, statistics))
+    (items(1), items((share / 4).clamp(8, 64)))
 }
 
-async fn worker(
-    host: Device,
-    mut input: Receiver<u32>,
-    mut output: Sender<u32>,
-    divisor: u32,
-) -> Result<(), FlowError> {
-    let stream = input.device().stream()?;
-    let scratch = input.device().shared(2)?;
-    while let Some(pending) = input.recv().await? {
-        stream.wait(&pending)?;
-        let mut kept = output.buffer(pending.len()).await?;
-        let count: Counter = host.shared(1)?;
-        FILTER.launch(&stream, pending.len(), (&pending, &mut kept, &scratch, &count, divisor))?;
-        pending.release_after(&stream)?;
-        output.send_counted(kept, count, &stream)?;
+fn report(
+    arguments: &Arguments,
+    filterers: &[Filterer],
+    rates: &[f64],
+    filtered: &Filtered,
+    verified: Option<bool>,
+) -> Report {
+    let (ideal_items, ideal_time) = ideal_split(arguments.items.into(), rates);
+    let per_device = |place: usize| {
+        let (Filterer { device, repeats }, share) = (&filterers[place], &filtered.shares[place]);
+        DeviceReport {
+            device: device.name(),
+            slow: *repeats,
+            packets: share.packets,
+            items: share.items,
+            time_ms: share.time.as_secs_f64() * 1e3,
+            alone_items_per_second: rates[place],
+            ideal_items: ideal_items[place],
+        }
+    };
+    Report {
+        algorithm: "filter",
+        items: arguments.items,
+        kept: filtered.kept.len(),
+        devices: filterers.iter().map(|filterer| filterer.device.name()).collect(),
+        schedule: arguments.schedule,
+        time_ms: filtered.time.as_secs_f64() * 1e3,
+        ideal_time_ms: ideal_time.as_secs_f64() * 1e3,
+        items_per_second: f64::from(arguments.items) / filtered.time.as_secs_f64(),
+        verified,
+        links: links(&filtered.links),
+        per_device: (0..filterers.len()).map(per_device).collect(),
     }
-    output.shutdown()
 }
 
 fn table(report: &Report) -> String {
     let facts = facts(&[
         ("items", format!("{}, {} kept", report.items, report.kept)),
         ("devices", report.devices.join(" ")),
-        ("time", format!("{:.3} ms", report.time_ms)),
+        ("time", format!("{:.3} ms, ideally {:.3} ms", report.time_ms, report.ideal_time_ms)),
         ("items a second", format!("{:.3e}", report.items_per_second)),
     ]);
+    let mut devices = Table::new();
+    let header = ["device", "slow", "packets", "items", "ideal items", "ms", "items/s alone"];
+    devices.load_style(comfy_table::presets::NOTHING).set_header(header);
+    for device in &report.per_device {
+        devices.add_row([
+            device.device.clone(),
+            device.slow.to_string(),
+            device.packets.to_string(),
+            device.items.to_string(),
+            format!("{:.0}", device.ideal_items),
+            format!("{:.3}", device.time_ms),
+            format!("{:.3e}", device.alone_items_per_second),
+        ]);
+    }
     let verified = if report.verified == Some(true) { "\nverified" } else { "" };
-    format!("{facts}\n{}{verified}", link_table(&report.links))
+    format!("{facts}\n{devices}\n{}{verified}", link_table(&report.links))
 }

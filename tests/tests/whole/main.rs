@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod awkward;
+mod balance;
 mod bfs;
 mod cc;
 #[path = "../../../crates/millstream-flow/tests/flow/collective_model.rs"]

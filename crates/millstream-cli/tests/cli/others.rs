@@ -1,12 +1,12 @@
 //! `millstream filter` and `partition`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::{Folder, dataset, json, succeed};
 
 #[test]
 fn filter_keeps_the_multiples() {
-    for scheduling in ["first-available", "static"] {
+    for schedule in ["first-available", "static"] {
         let report = json(&[
             "filter",
             "--items",
@@ -14,8 +14,8 @@ fn filter_keeps_the_multiples() {
             "--divisor",
             "7",
             "--verify",
-            "--scheduling",
-            scheduling,
+            "--schedule",
+            schedule,
         ]);
         assert_eq!((&report["algorithm"], &report["items"]), (&json!("filter"), &json!(100_000)));
         assert_eq!((&report["kept"], &report["verified"]), (&json!(14_286), &json!(true)));
@@ -25,6 +25,38 @@ fn filter_keeps_the_multiples() {
     let table = succeed(&["filter", "--items", "100", "--divisor", "3", "--verify"]);
     assert!(table.contains("100, 34 kept") && table.ends_with("verified\n"), "{table}");
     assert_eq!(json(&["filter", "--items", "0"])["kept"], json!(0));
+}
+
+#[test]
+fn filter_says_who_took_what() {
+    let options = "--items 100000 --divisor 7 --devices host:3 --packet-bytes 4000 --verify";
+    let options = ["filter"].into_iter().chain(options.split(' ')).collect::<Vec<_>>();
+    for (schedule, packets) in [("first-available", 100), ("static", 102)] {
+        let slow = ["--schedule", schedule, "--slow", "host:1=4", "--slow", "host:2=2"];
+        let report = json(&[&options[..], &slow].concat());
+        assert_eq!((&report["schedule"], &report["verified"]), (&json!(schedule), &json!(true)));
+        let devices = report["per_device"].as_array().unwrap();
+        let all = |key: &str| -> Vec<Value> { devices.iter().map(|of| of[key].clone()).collect() };
+        let numbers = |key: &str| -> Vec<f64> {
+            all(key).iter().map(|value| value.as_f64().unwrap()).collect()
+        };
+        assert_eq!(all("device"), ["host:0", "host:1", "host:2"]);
+        assert_eq!(all("slow"), [1, 4, 2]);
+        assert_eq!(numbers("items").iter().sum::<f64>(), 1e5);
+        assert_eq!(numbers("packets").iter().sum::<f64>(), f64::from(packets));
+        assert!((numbers("ideal_items").iter().sum::<f64>() - 1e5).abs() < 1.0, "{report}");
+        assert!(numbers("alone_items_per_second").iter().all(|&rate| rate > 0.0), "{report}");
+        let time = report["time_ms"].as_f64().unwrap();
+        assert!(numbers("time_ms").iter().all(|&until| until <= time), "{report}");
+        assert!(report["ideal_time_ms"].as_f64().unwrap() > 0.0);
+        if schedule == "static" {
+            assert_eq!(numbers("packets"), [34.0, 34.0, 34.0]);
+            assert!(numbers("items").iter().all(|&items| (items - 1e5 / 3.0).abs() < 1.0));
+        }
+    }
+    let table = succeed(&[&options[..], &["--slow", "host:1=4"]].concat());
+    assert!(table.contains("ideal items") && table.contains("host:1"), "{table}");
+    assert!(succeed(&["filter", "--items", "0"]).contains("ideal items"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use super::child::{command, run};
-use super::{list, skip};
+use super::{context, list, skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// From Ctrl-C to the end, GPUs stopped.
@@ -59,10 +59,12 @@ impl Drop for Chain {
 #[test]
 fn verified_answers() {
     let chain = Chain::new("short", 300);
+    let slow = format!("{}=4", context().devices()[0].name());
     for arguments in [
         &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "ring"][..],
         &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "direct"],
         &["filter", "--items", "1000000", "--verify"],
+        &["filter", "--items", "1000000", "--verify", "--schedule", "static", "--slow", &slow],
     ] {
         let Some(mut command) = millstream(arguments) else { return };
         let (output, _) = run(command.arg("--json"), LIMIT, |_| {});

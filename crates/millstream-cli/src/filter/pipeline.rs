@@ -1,0 +1,196 @@
+//! The dataflow graph of predicate-based filtering \[G §3, Fig. 5 and 6\]: numbers
+//! go from the host to the devices, and the kept ones back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use futures_util::try_join;
+use millstream::device::CudaSource;
+use millstream::flow::{Counter, Error, LinkStatistics, RoutingPolicy, first_available};
+use millstream::prelude::*;
+
+/// In which rates are measured.
+const ROUNDS: usize = 3;
+
+/// A device, and how often it does each packet: more than once to be slower.
+#[derive(Clone, Debug)]
+pub(crate) struct Filterer {
+    pub(crate) device: Device,
+    pub(crate) repeats: u32,
+}
+
+/// What is kept, and how it travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter {
+    /// Keeps its multiples.
+    pub(crate) divisor: u32,
+    /// Packets of each link.
+    pub(crate) buffers: Buffers,
+}
+
+/// What a device took of the work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) packets: u64,
+    pub(crate) items: u64,
+    /// From the beginning until the device had done the last of them.
+    pub(crate) time: Duration,
+}
+
+impl Share {
+    /// Items a second; 0 without any.
+    fn rate(&self) -> f64 {
+        match self.items {
+            0 => 0.0,
+            items => items as f64 / self.time.as_secs_f64(),
+        }
+    }
+}
+
+/// The numbers kept, in no order, and who did it.
+#[derive(Debug)]
+pub(crate) struct Filtered {
+    pub(crate) kept: Vec<u32>,
+    /// Of each device, in the order of the filterers.
+    pub(crate) shares: Vec<Share>,
+    /// Until the host had everything.
+    pub(crate) time: Duration,
+    pub(crate) links: Vec<LinkStatistics>,
+}
+
+type Signature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);
+
+const SOURCE: &str = r#"
+#include "filter.cuh"
+using namespace millstream;
+extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
+                                  Span<u32> count, u32 divisor) {
+    filter(input, kept, scratch, count, [=](u32 item) { return item % divisor == 0; });
+}
+"#;
+
+static FILTER: Kernel<Signature> = Kernel::with_source(
+    "filter",
+    CudaSource::new("filter.cu", "filter", SOURCE),
+    |_, (input, kept, _, count, divisor)| {
+        let matching = input.iter().filter(|item| *item % divisor == 0);
+        let number = kept.iter_mut().zip(matching).map(|(to, item)| *to = *item).count();
+        count[0].store(number as u32, Ordering::Release);
+        Ok(())
+    },
+);
+
+impl Filter {
+    /// Filters `numbers` on devices among which `policy` divides them.
+    ///
+    /// # Errors
+    /// Packets too small; the graph's first cause.
+    pub(crate) async fn run(
+        self,
+        context: &Context,
+        filterers: &[Filterer],
+        policy: RoutingPolicy,
+        numbers: Vec<u32>,
+    ) -> Result<Filtered, Error> {
+        let graph = Graph::new(context);
+        let scatter = graph.router(policy)?;
+        let gather = graph.router(first_available())?;
+        let mut feed = scatter.sender(context.host())?;
+        let results = gather.receiver(context.host(), self.buffers)?;
+        let mut ends = Vec::new();
+        for Filterer { device, repeats } in filterers {
+            let input = scatter.receiver(device, self.buffers)?;
+            ends.push((input, gather.sender(device)?, *repeats));
+        }
+        let statistics = graph.statistics();
+        let feeding = async move {
+            feed.send_all(numbers).await?;
+            feed.shutdown()
+        };
+        let start = Instant::now();
+        let workers = ends.into_iter().map(|(input, output, repeats)| {
+            self.worker(context.host(), input, output, repeats, start)
+        });
+        let all = async { try_join!(feeding, results.collect(), try_join_all(workers)) };
+        let (_, kept, shares) = graph.run(all).await?;
+        Ok(Filtered { kept, shares, time: start.elapsed(), links: statistics.links() })
+    }
+
+    /// Items a second that each device filters while the others rest, measured over
+    /// `items` items after a packet to warm up: the median of a few rounds, in each
+    /// of which every device has its turn.
+    ///
+    /// # Errors
+    /// As [`Filter::run`].
+    pub(crate) async fn rates_alone(
+        self,
+        context: &Context,
+        filterers: &[Filterer],
+        warm_up: u32,
+        items: u32,
+    ) -> Result<Vec<f64>, Error> {
+        let mut rounds = vec![Vec::new(); filterers.len()];
+        for round in 0..=ROUNDS {
+            for (filterer, rates) in filterers.chunks(1).zip(&mut rounds) {
+                let numbers = (0..if round == 0 { warm_up } else { items }).collect();
+                let filtered = self.run(context, filterer, first_available(), numbers).await?;
+                if round > 0 {
+                    rates.extend(filtered.shares.iter().map(Share::rate));
+                }
+            }
+        }
+        let median = |mut rates: Vec<f64>| {
+            rates.sort_by(f64::total_cmp);
+            rates[ROUNDS / 2]
+        };
+        Ok(rounds.into_iter().map(median).collect())
+    }
+
+    async fn worker(
+        self,
+        host: &Device,
+        mut input: Receiver<u32>,
+        mut output: Sender<u32>,
+        repeats: u32,
+        start: Instant,
+    ) -> Result<Share, Error> {
+        let stream = input.device().stream()?;
+        let scratch = input.device().shared(2)?;
+        let (mut packets, mut items) = (0, 0);
+        let last_done = Arc::new(AtomicU64::new(0));
+        while let Some(pending) = input.recv().await? {
+            packets += 1;
+            items += pending.len() as u64;
+            stream.wait(&pending)?;
+            let mut kept = output.buffer(pending.len()).await?;
+            let count: Counter = host.shared(1)?;
+            for _ in 0..repeats {
+                let arguments = (&pending, &mut kept, &scratch, &count, self.divisor);
+                FILTER.launch(&stream, pending.len(), arguments)?;
+            }
+            // Not when the input ends: that is when everybody's packets are assigned.
+            let done = Arc::clone(&last_done);
+            stream.record()?.on_complete(move |_| {
+                // Relaxed: read after a later event of this stream.
+                done.fetch_max(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            });
+            pending.release_after(&stream)?;
+            output.send_counted(kept, count, &stream)?;
+        }
+        stream.record()?.completed().await?;
+        output.shutdown()?;
+        let time = Duration::from_nanos(last_done.load(Ordering::Relaxed));
+        Ok(Share { packets, items, time })
+    }
+}
+
+/// How many of `items` each device would take if all ended at once, and how long
+/// that would take, given how many a second each does.
+pub(crate) fn ideal_split(items: u64, rates: &[f64]) -> (Vec<f64>, Duration) {
+    let together: f64 = rates.iter().sum();
+    let seconds = if items == 0 { 0.0 } else { items as f64 / together };
+    let shares = rates.iter().map(|rate| rate * seconds).collect();
+    (shares, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}

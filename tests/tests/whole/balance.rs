@@ -1,0 +1,114 @@
+//! Predicate-based filtering over devices of different speed \[G §5.3\], with the
+//! command's own dataflow graph.
+
+use std::time::Duration;
+
+use millstream::device::Injection;
+use millstream::flow::{RoutingPolicy, first_available, scatter};
+use millstream::prelude::*;
+
+#[path = "../../../crates/millstream-cli/src/filter/pipeline.rs"]
+mod pipeline;
+
+use pipeline::{Filter, Filtered, Filterer, ideal_split};
+
+const DIVISOR: u32 = 7;
+const PACKET_ITEMS: u32 = 64;
+const SLOW: u32 = 4;
+
+fn filter() -> Filter {
+    Filter { divisor: DIVISOR, buffers: Buffers::items(PACKET_ITEMS as usize).count(3) }
+}
+
+fn filterers(context: &Context, repeats: &[u32]) -> Vec<Filterer> {
+    let devices = context.devices().iter().cloned().zip(repeats);
+    devices.map(|(device, &repeats)| Filterer { device, repeats }).collect()
+}
+
+/// Filters so many items; none is lost and none comes twice.
+fn run(context: &Context, repeats: &[u32], policy: RoutingPolicy, items: u32) -> Filtered {
+    let filterers = filterers(context, repeats);
+    let numbers = (0..items).collect();
+    let filtering = filter().run(context, &filterers, policy, numbers);
+    let mut filtered = context.block_on(filtering).unwrap().unwrap();
+    filtered.kept.sort_unstable();
+    assert!(filtered.kept.iter().copied().eq((0..items).step_by(DIVISOR as usize)));
+    let shares = &filtered.shares;
+    assert_eq!(shares.iter().map(|share| share.items).sum::<u64>(), u64::from(items));
+    for (share, device) in shares.iter().zip(context.devices()) {
+        let link = filtered.links.iter().find(|link| link.to == device.name());
+        assert_eq!(share.packets, link.map_or(0, |link| link.packets), "{device}");
+        assert!(share.time <= filtered.time);
+    }
+    filtered
+}
+
+fn simulated(devices: usize, injection: Injection) -> Context {
+    let builder = Context::builder().devices(Devices::host(devices)).simulated(injection.seed);
+    builder.injection(injection).build().unwrap()
+}
+
+/// 200 packets a device. Simulated streams advance by an operation equally often, so
+/// the same work four times over takes four times as long, whatever else the machine
+/// does. Kernels are nearly all operations there are.
+#[test]
+fn first_available_is_near_the_ideal_split() {
+    let (repeats, items) = ([100, 100 * SLOW], 400 * PACKET_ITEMS);
+    let (ideal, _) = ideal_split(items.into(), &[SLOW.into(), 1.0]);
+    for seed in 0..10 {
+        let context = simulated(2, Injection { seed, ..Injection::default() });
+        let dynamic = run(&context, &repeats, first_available(), items);
+        for (share, ideal) in dynamic.shares.iter().zip(&ideal) {
+            let ratio = share.items as f64 / ideal;
+            println!("seed {seed}: {} of ideally {ideal} items: {ratio:.3}", share.items);
+            assert!((0.9..1.1).contains(&ratio), "seed {seed}: {ratio} of the ideal");
+        }
+        let fixed = run(&context, &repeats, scatter(), items);
+        assert!(fixed.shares.iter().all(|share| share.items == u64::from(items) / 2));
+    }
+}
+
+/// In real time, where each operation sleeps and the work itself is nothing: few cores
+/// are enough for devices side by side. A busy machine disturbs it, so that it says
+/// only what is faster.
+#[test]
+fn equal_parts_wait_for_the_slow_device() {
+    let delay = Duration::from_millis(3);
+    let injection = Injection { delay: Some(delay..=delay), ..Injection::default() };
+    let builder = Context::builder().devices(Devices::host(2)).injection(injection);
+    let context = builder.threads(16).build().unwrap();
+    let (repeats, items) = ([1, SLOW], 200 * PACKET_ITEMS);
+    let workers = filterers(&context, &repeats);
+    let measuring = filter().rates_alone(&context, &workers, PACKET_ITEMS, 20 * PACKET_ITEMS);
+    let rates = context.block_on(measuring).unwrap().unwrap();
+    assert!(rates[0] > 1.5 * rates[1], "{rates:?}");
+
+    let dynamic = run(&context, &repeats, first_available(), items);
+    let fixed = run(&context, &repeats, scatter(), items);
+    let ideal = ideal_split(items.into(), &rates);
+    println!("{:?}, ideal {ideal:?}, static {:?}", dynamic.shares, fixed.shares);
+    assert!(dynamic.shares[0].items > dynamic.shares[1].items, "{:?}", dynamic.shares);
+    assert!(fixed.shares[1].time > fixed.shares[0].time, "{:?}", fixed.shares);
+    assert!(fixed.time > dynamic.time, "{:?}, {:?}", fixed.time, dynamic.time);
+}
+
+/// Packets of many lengths, more devices than packets, in many orders.
+#[test]
+fn slow_devices_lose_nothing() {
+    for seed in 0..40 {
+        let injection = Injection { seed, reorder: seed % 2 == 0, ..Injection::default() };
+        let context = simulated(4, injection);
+        for policy in [first_available, scatter] {
+            for packets in [0, 1, 3, 25] {
+                run(&context, &[1, SLOW, 9, 2], policy(), packets * PACKET_ITEMS + seed as u32);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_ideal_split_is_by_speed() {
+    let (shares, time) = ideal_split(1000, &[400.0, 100.0]);
+    assert_eq!((shares, time), (vec![800.0, 200.0], Duration::from_secs(2)));
+    assert_eq!(ideal_split(0, &[0.0, 0.0]), (vec![0.0, 0.0], Duration::ZERO));
+}
