@@ -47,7 +47,6 @@ enum Blocks {
 }
 
 /// Of one launch, by CUDA's rule.
-#[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
 const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// Blocks that fill a GPU, and those of them that two multiprocessors run.

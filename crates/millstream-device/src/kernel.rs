@@ -308,6 +308,7 @@ impl<S: Parameter> Kernel<S> {
     ///
     /// # Errors
     /// No device code, or code that does not compile.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub fn prepare(&self, device: &Device, size: usize) -> Result<u32> {
         match &device.core.place {
             DevicePlace::Host => Ok(1),
