@@ -15,6 +15,7 @@ namespace millstream {
 struct Totals {
     u64 places;
     u64 counts[2];
+    u64 most;  // Offered in this round; 0 if nothing was.
 };
 
 // What a round of the barrier has decided.
@@ -39,7 +40,8 @@ class GangBarrier {
         arrived,
         verdict_word,
         count_word,                   // Two.
-        leader_word = count_word + 2, // `leader_words`.
+        most_word = count_word + 2,
+        leader_word, // `leader_words`.
         sent_word = leader_word + leader_words,
         received_word = sent_word + most,
         letters = received_word + most,
@@ -66,6 +68,9 @@ class GangBarrier {
     __device__ u64 counted(Counter counter) const {
         return load_relaxed_gpu(&word(count_word + counter));
     }
+
+    // One thread, before the block meets: `Totals` has the largest of a round.
+    __device__ void offer(u64 value) const { fetch_max_relaxed_gpu(&word(most_word), value); }
 
     // Written and read by leaders only.
     __device__ u64& leaders(u32 place) const { return word(leader_word + place); }
@@ -119,7 +124,13 @@ class GangBarrier {
     static constexpr u32 phase_shift = 32;
     static constexpr u32 round_shift = 36;
 
-    enum Letter { letter_places, letter_counts, letter_sent = letter_counts + 2, letter_round };
+    enum Letter {
+        letter_places,
+        letter_counts,
+        letter_most = letter_counts + 2,
+        letter_sent,
+        letter_round
+    };
 
     const SpanSet<u64>& words;
     const Span<u32>& host;
@@ -144,7 +155,12 @@ class GangBarrier {
         // follows.
         fence_acq_rel_gpu();
         __syncwarp();
-        Totals totals{places, {0, 0}};
+        u64 most_here = 0;
+        if (lane() == 0) most_here = load_relaxed_gpu(&word(most_word));
+        most_here = __shfl_sync(~0u, most_here, 0);
+        Totals totals{places, {0, 0}, most_here};
+        // Nobody offers anything before the verdict.
+        if (lane() == 0 && totals.most != 0) store_relaxed_gpu(&word(most_word), u64(0));
         if (devices > 1 && !exchange(totals)) return u64(stopped) << phase_shift;
         u64 word = 0;
         if (lane() == 0) {
@@ -172,6 +188,7 @@ class GangBarrier {
             store_relaxed_sys(&out[letter_places], totals.places);
             for (u32 each = 0; each < 2; ++each)
                 store_relaxed_sys(&out[letter_counts + each], counted(Counter(each)));
+            store_relaxed_sys(&out[letter_most], totals.most);
             store_relaxed_sys(&out[letter_sent], load_relaxed_gpu(&sent_to(other)));
             // Release: pairs with the acquire below; what this device's blocks did is
             // before it.
@@ -187,12 +204,16 @@ class GangBarrier {
             values[0] = load_relaxed_sys(&in[letter_places]);
             for (u32 each = 0; each < 2; ++each)
                 values[1 + each] = load_relaxed_sys(&in[letter_counts + each]);
+            const u64 most_there = load_relaxed_sys(&in[letter_most]);
+            if (most_there > totals.most) totals.most = most_there;
             // Relaxed: the verdict publishes it.
             store_relaxed_gpu(&word(received_word + other), load_relaxed_sys(&in[letter_sent]));
         }
         const bool all = __all_sync(~0u, is_here);
         for (u32 step = 16; step > 0; step /= 2) {
             for (u64& value : values) value += __shfl_xor_sync(~0u, value, step);
+            const u64 other_most = __shfl_xor_sync(~0u, totals.most, step);
+            if (other_most > totals.most) totals.most = other_most;
         }
         totals.places = values[0];
         totals.counts[0] = values[1];

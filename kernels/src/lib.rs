@@ -29,6 +29,8 @@ macro_rules! source {
 pub const ATOMICS: Source = source!("atomics.cuh");
 /// Where a thread stands, and appending once for a warp.
 pub const GRID: Source = source!("grid.cuh");
+/// What the lanes of a warp say to each other.
+pub const LANES: Source = source!("lanes.cuh");
 /// What kernels take for a buffer.
 pub const SPAN: Source = source!("span.cuh");
 /// Queues of work-items whose truth is a bit for each item.
@@ -80,6 +82,7 @@ pub const COLLECTIVE_EXCHANGE: Source = source!("collective_exchange.cuh");
 pub const HEADERS: &[Source] = &[
     ATOMICS,
     GRID,
+    LANES,
     SPAN,
     QUEUE,
     SHARED_ARCS,

@@ -44,8 +44,8 @@ pub(crate) type TwinSignature = with_common!(Value<Settings>);
 pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
 /// Arcs of a row in the log at most.
 const PIECE: u64 = 128;
-/// Words of a device's gang memory: `words_of_device` of `gang_barrier.cuh`.
-const GANG_WORDS: usize = 298;
+/// Words of a device's gang memory, as many as `gang_barrier.cuh` needs or more.
+const GANG_WORDS: usize = 512;
 /// How long devices wait for each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -412,7 +412,19 @@ fn stopped(its: &Memory, level: u64) -> millstream_device::Error {
     }
 }
 
-/// The gang's kernel.
+/// The gang's kernel: each file goes on where the one before ends.
 pub(crate) fn cuda_source() -> CudaSource {
-    CudaSource::new("levels.cuh", "levels", include_str!("levels.cuh")).threads(1024).resident()
+    const TEXT: &str = concat!(
+        "#line 1 \"level_device.cuh\"\n",
+        include_str!("level_device.cuh"),
+        "#line 1 \"level_log.cuh\"\n",
+        include_str!("level_log.cuh"),
+        "#line 1 \"level_top_down.cuh\"\n",
+        include_str!("level_top_down.cuh"),
+        "#line 1 \"level_bottom_up.cuh\"\n",
+        include_str!("level_bottom_up.cuh"),
+        "#line 1 \"levels.cuh\"\n",
+        include_str!("levels.cuh"),
+    );
+    CudaSource::new("levels.cuh", "levels", TEXT).threads(1024).resident()
 }

@@ -24,6 +24,7 @@ enum Fault {
     LeadWithoutFence,
     ArrivalWithoutFence,
     OneLetter,
+    MostAfterVerdict,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -36,6 +37,7 @@ const ONE_BLOCK: u64 = 1 << 40;
 #[derive(Default)]
 struct Letter {
     count: AtomicU64,
+    most: AtomicU64,
     round: AtomicU64,
 }
 
@@ -43,6 +45,8 @@ struct Letter {
 struct Device {
     arrived: AtomicU64,
     verdict: AtomicU64,
+    /// The largest that was offered in this round.
+    most: AtomicU64,
     /// From the other device, in turns.
     letters: [Letter; 2],
 }
@@ -67,54 +71,68 @@ struct Block {
 }
 
 impl Block {
-    /// Meets the others with `count` places taken by this block; the total of both
-    /// devices.
-    fn meet(&mut self, count: u64) -> u64 {
+    /// Meets the others with `count` places taken by this block, and an offer; the total
+    /// of both devices, and the largest offer.
+    fn meet(&mut self, count: u64, offer: u64) -> (u64, u64) {
         let device = &self.gang.devices[self.here];
+        device.most.fetch_max(offer, Ordering::Relaxed);
         device.arrived.fetch_add(count, Ordering::Relaxed);
         if !seeded(Fault::ArrivalWithoutFence) {
             fence(Ordering::AcqRel);
         }
         let before = device.arrived.fetch_add(ONE_BLOCK, Ordering::Relaxed);
-        let total = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1 {
+        let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
+        {
             true => self.lead(before % ONE_BLOCK),
             false => self.wait(),
         };
         self.round += 1;
-        total
+        verdict
     }
 
-    fn lead(&self, places: u64) -> u64 {
+    fn lead(&self, places: u64) -> (u64, u64) {
         if !seeded(Fault::LeadWithoutFence) {
             fence(Ordering::AcqRel);
         }
+        let device = &self.gang.devices[self.here];
+        let mut most = device.most.load(Ordering::Relaxed);
+        if !seeded(Fault::MostAfterVerdict) {
+            device.most.store(0, Ordering::Relaxed);
+        }
         let is_alone = self.gang.blocks[1] == 0;
-        let total = if is_alone { places } else { places + self.exchange(places) };
+        let mut total = places;
         if !is_alone {
+            let (places, offered) = self.exchange(places, most);
+            total += places;
+            most = most.max(offered);
             fence(Ordering::AcqRel);
         }
-        let word = (self.round + 1) << 32 | total;
-        self.gang.devices[self.here].verdict.store(word, Ordering::Relaxed);
-        total
+        let word = (self.round + 1) << 32 | most << 16 | total;
+        device.verdict.store(word, Ordering::Relaxed);
+        if seeded(Fault::MostAfterVerdict) {
+            device.most.store(0, Ordering::Relaxed);
+        }
+        (total, most)
     }
 
-    fn exchange(&self, places: u64) -> u64 {
+    fn exchange(&self, places: u64, most: u64) -> (u64, u64) {
         let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
         let out = &self.gang.devices[1 - self.here].letters[turn];
         out.count.store(places, Ordering::Relaxed);
+        out.most.store(most, Ordering::Relaxed);
         out.round.store(self.round + 1, Ordering::Release);
         let letter = &self.gang.devices[self.here].letters[turn];
         while letter.round.load(Ordering::Acquire) != self.round + 1 {
             thread::yield_now();
         }
-        letter.count.load(Ordering::Relaxed)
+        (letter.count.load(Ordering::Relaxed), letter.most.load(Ordering::Relaxed))
     }
 
-    fn wait(&self) -> u64 {
+    fn wait(&self) -> (u64, u64) {
         loop {
             let word = self.gang.devices[self.here].verdict.load(Ordering::Acquire);
             if word >> 32 == self.round + 1 {
-                return word as u32 as u64;
+                return (word & 0xffff, word >> 16 & 0xffff);
             }
             thread::yield_now();
         }
@@ -125,9 +143,11 @@ impl Block {
         for round in 0..rounds {
             // SAFETY: only this block writes its cell, once in a round.
             self.gang.cells[place][round as usize].with_mut(|cell| unsafe { *cell = round + 7 });
-            let total = self.meet(1);
+            // Each round offers less than the one before.
+            let (total, most) = self.meet(1, 10 - 3 * round + place as u64);
             // Every block's places, of all rounds so far.
             assert_eq!(total, (round + 1) * blocks as u64, "a count is missing");
+            assert_eq!(most, 9 - 3 * round + blocks as u64, "a maximum of another round");
             for cells in &self.gang.cells {
                 // SAFETY: nobody writes it any more; loom checks.
                 let cell = cells[round as usize].with(|cell| unsafe { *cell });
@@ -180,6 +200,11 @@ fn an_arrival_without_its_fence_is_caught() {
 #[test]
 fn leading_without_a_fence_is_caught() {
     fails_with(Fault::LeadWithoutFence as usize, two_blocks_twice);
+}
+
+#[test]
+fn a_maximum_that_is_taken_late_is_caught() {
+    fails_with(Fault::MostAfterVerdict as usize, two_blocks_twice);
 }
 
 #[test]

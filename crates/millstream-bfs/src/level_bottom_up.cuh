@@ -1,0 +1,166 @@
+// Level-synchronous BFS, bottom-up: words of visited bits, which devices write into each
+// other's memory.
+
+namespace millstream {
+
+class LevelBottomUp : public LevelTopDown {
+   protected:
+    using LevelTopDown::LevelTopDown;
+
+    // Arcs that a lane looks at by itself, and how many of them at a time.
+    static constexpr u32 alone_arcs = 16;
+    static constexpr u32 at_once = 2;
+
+    // Words with owned vertices.
+    __device__ u32 first_word() const { return first / 32; }
+    __device__ u32 end_word() const { return first < end ? (end + 31) / 32 : first / 32; }
+
+    // Owned vertices of a word.
+    __device__ u32 owned(u32 word) const {
+        u32 mask = ~0u;
+        if (word == first / 32) mask &= ~0u << first % 32;
+        if (word == end / 32) mask &= ~(~0u << end % 32);
+        return mask;
+    }
+
+    // Stores a word of this device's in all copies `which`. Of a word that has vertices
+    // of others too, bits are only added.
+    __device__ void store_word(u32 which, u32 word, u32 value) const {
+        const bool is_shared = owned(word) != ~0u;
+        for (u32 device = 0; device < settings.devices; ++device) {
+            u32* const at = bits(device, which) + word;
+            if (is_shared && settings.devices > 1) {
+                // Relaxed, as the stores: the barrier publishes them.
+                fetch_or_relaxed_sys(at, value);
+            } else {
+                *at = value;
+            }
+        }
+    }
+
+    // All blocks: gives the others this device's visited bits.
+    __device__ void publish_words() {
+        const u32 step = u32(threads_in_grid());
+        for (u32 base = first_word() + u32(thread_in_grid()) - lane(); base < end_word();
+             base += step) {
+            const u32 word = base + lane();
+            const bool is_word = word < end_word();
+            if (is_word) store_word(copy, word, bits(settings.device, copy)[word] & owned(word));
+            count_stored(is_word);
+        }
+    }
+
+    __device__ void count_stored(bool is_stored) {
+        const u32 all = __ballot_sync(~0u, is_stored);
+        if (settings.devices > 1 && lane() == 0 && all != 0) atomicAdd(&block.stored, __popc(all));
+    }
+
+    // Words that a warp takes at a time.
+    __device__ u32 words_of_warp() const {
+        const u32 warps = u32(threads_in_grid() / 32);
+        const u32 share = (end_word() - first_word() + warps - 1) / warps;
+        return share < 32 ? share : 32;
+    }
+
+    // Bottom-up, all blocks: looks for a visited neighbour of each vertex that is not.
+    __device__ void sweep_words(bool fresh) {
+        const u32 step = words_of_warp();
+        const u32* const now = bits(settings.device, copy);
+        const u32* const next = bits(settings.device, copy ^ 1);
+        u32* const its = block.bits[threadIdx.x / 32];
+        for (u32 base = first_word() + u32(thread_in_grid() / 32) * step; base < end_word();
+             base += u32(threads_in_grid() / 32) * step) {
+            const u32 word = base + lane();
+            const bool is_word = lane() < step && word < end_word();
+            const u32 visited = is_word ? now[word] : ~0u;
+            const u32 stale = is_word ? next[word] : 0;
+            const u32 open = is_word ? ~visited & owned(word) : 0;
+            its[lane()] = 0;
+            __syncwarp();
+            const u32 last = prefix_sum(__popc(open));
+            const u32 total = __shfl_sync(~0u, last, 31);
+            for (u32 at = lane(); at - lane() < total; at += 32) {
+                const u32 whose = owner_of(last, at);
+                const u32 before = __shfl_sync(~0u, last - __popc(open), whose);
+                const u32 bit = nth_bit(__shfl_sync(~0u, open, whose), at - before);
+                const bool is_found = look(at < total, (base + whose) * 32 + bit, now);
+                if (is_found) atomicOr(&its[whose], 1u << bit);
+                count_found(is_found);
+            }
+            __syncwarp();
+            const u32 value = (visited | its[lane()]) & (is_word ? owned(word) : 0);
+            const bool stores = is_word && (fresh || (stale & owned(word)) != value);
+            if (stores) store_word(copy ^ 1, word, value);
+            count_stored(stores);
+            __syncwarp();
+        }
+    }
+
+    // A warp: whether a vertex has an arc from a visited one; if so, reaches it. Lanes
+    // look alone, and help each other with what is left of long rows.
+    __device__ bool look(bool is_open, u32 vertex, const u32* now) const {
+        u64 arc = 0;
+        u64 last = 0;
+        if (is_open) {
+            arc = in.offsets[vertex - first];
+            last = in.offsets[vertex - first + 1];
+        }
+        u32 from = unreached;
+        const u64 alone = arc + alone_arcs < last ? arc + alone_arcs : last;
+        for (; arc < alone && from == unreached; arc += at_once) {
+            u32 sources[at_once];
+            bool hits[at_once];
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each)
+                sources[each] = in.targets[arc + each < last ? arc + each : last - 1];
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each)
+                hits[each] = now[sources[each] / 32] >> sources[each] % 32 & 1;
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each)
+                if (hits[each]) from = sources[each];
+        }
+        for (u32 left = __ballot_sync(~0u, from == unreached && arc < last); left != 0;
+             left &= left - 1) {
+            const u32 whose = __ffs(left) - 1;
+            const u64 its_last = __shfl_sync(~0u, last, whose);
+            for (u64 at = __shfl_sync(~0u, arc, whose); at < its_last; at += 32) {
+                const bool is_arc = at + lane() < its_last;
+                const u32 source = is_arc ? in.targets[at + lane()] : 0;
+                const bool is_hit = is_arc && (now[source / 32] >> source % 32 & 1);
+                const u32 hits = __ballot_sync(~0u, is_hit);
+                if (hits == 0) continue;
+                const u32 its = __shfl_sync(~0u, source, __ffs(hits) - 1);
+                if (lane() == whose) from = its;
+                break;
+            }
+        }
+        if (from != unreached) reach(vertex, from);
+        return from != unreached;
+    }
+
+    // All blocks: the vertices of the last sweep into the log.
+    __device__ void gather_frontier() {
+        const u32 step = words_of_warp();
+        const u32* const now = bits(settings.device, copy);
+        const u32* const before = bits(settings.device, copy ^ 1);
+        for (u32 base = first_word() + u32(thread_in_grid() / 32) * step; base < end_word();
+             base += u32(threads_in_grid() / 32) * step) {
+            const u32 word = base + lane();
+            const bool is_word = lane() < step && word < end_word();
+            const u32 fresh = is_word ? now[word] & ~before[word] & owned(word) : 0;
+            const u32 last = prefix_sum(__popc(fresh));
+            const u32 total = __shfl_sync(~0u, last, 31);
+            for (u32 at = lane(); at - lane() < total; at += 32) {
+                const u32 whose = owner_of(last, at);
+                const u32 earlier = __shfl_sync(~0u, last - __popc(fresh), whose);
+                const u32 bit = nth_bit(__shfl_sync(~0u, fresh, whose), at - earlier);
+                Row row{0, 0, 0};
+                if (at < total) row = row_of((base + whose) * 32 + bit);
+                push(row);
+            }
+        }
+    }
+};
+
+}  // namespace millstream

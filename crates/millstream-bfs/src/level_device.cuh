@@ -1,0 +1,142 @@
+// Level-synchronous BFS: a device and what its blocks share; see LEVELS.md.
+//
+// Each device owns the vertices `first..end`, and has the visited bits of all
+// vertices, twice: a bottom-up level reads one copy and writes the other. A visited
+// vertex with an arc to one that is not visited can only be of the last level, so
+// visited bits are the frontier too.
+
+#include "gang_barrier.cuh"
+#include "lanes.cuh"
+
+namespace millstream {
+
+struct LevelRows {
+    Span<const u64> offsets;  // Of owned vertices, from 0.
+    Span<const u32> targets;
+};
+
+struct LevelValues {
+    Span<u32> levels;        // Of owned vertices.
+    Span<u32> predecessors;  // The same, or empty.
+};
+
+struct LevelLists {
+    Span<u64> log;            // Rows of frontier vertices, two words each.
+    Span<const u64> sources;  // Items, as inboxes have them.
+};
+
+struct LevelExchange {
+    SpanSet<u32> visited;  // Two copies one behind the other.
+    SpanSet<u64> inboxes;  // From each other device, as many items as vertices are owned.
+};
+
+struct LevelReports {
+    Span<u32> host;
+    Span<u64> report;
+};
+
+struct LevelSettings {
+    u64 patience;  // Nanoseconds.
+    u32 device;
+    u32 devices;
+    u32 vertices;
+    u32 connected;  // Vertices with arcs.
+    u32 depth_limit;
+    u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
+    u32 beta;   // Top-down if the frontier times this is less.
+    u32 boundaries[SpanSet<u32>::most + 1];
+};
+static_assert(sizeof(LevelSettings) == 104, "as Rust writes it");
+static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
+
+class LevelDevice {
+   public:
+    // A row, or a piece of one, in the log.
+    struct alignas(16) Row {
+        u64 begin;
+        u32 vertex;
+        u32 arcs;
+    };
+    static constexpr u32 stage_rows = 256;
+    static constexpr u32 block_threads = 1024;
+    static constexpr u32 unreached = ~0u;
+
+    // What a block shares.
+    struct Block {
+        Row stage[stage_rows];  // On their way to the log.
+        u32 bits[block_threads / 32][32];  // Found by each warp in a sweep.
+        u32 staged;
+        u32 found;   // Vertices since it last met.
+        u32 stored;  // Words published.
+        u32 sent;    // Items for other devices.
+        u32 seen[SpanSet<u64>::most];  // Items taken from others.
+        u64 place;
+        bool is_ample;  // Whether so much is found that the next level is bottom-up.
+    };
+
+    __device__ LevelDevice(const LevelRows& out, const LevelRows& in, const LevelValues& values,
+                           const LevelLists& lists, const LevelExchange& exchange,
+                           const SpanSet<u64>& words, const LevelReports& reports,
+                           const LevelSettings& settings, Block& block)
+        : out(out), in(in), values(values), lists(lists), exchange(exchange),
+          reports(reports), settings(settings), block(block),
+          barrier(words, settings.device, settings.devices, reports.host, settings.patience),
+          first(settings.boundaries[settings.device]),
+          end(settings.boundaries[settings.device + 1]),
+          words((settings.vertices + 31) / 32),
+          ample(settings.alpha > 0 ? settings.connected / settings.alpha : ~0u) {}
+
+   protected:
+    // Words that leaders keep: totals of the last frontier, and what reports say.
+    enum Kept { kept_places, kept_visited, kept_sent, published, kept_items };
+    static constexpr GangBarrier::Counter visited_count = GangBarrier::first_count;
+    static constexpr GangBarrier::Counter sent_count = GangBarrier::second_count;
+
+    const LevelRows& out;
+    const LevelRows& in;
+    const LevelValues& values;
+    const LevelLists& lists;
+    const LevelExchange& exchange;
+    const LevelReports& reports;
+    const LevelSettings& settings;
+    Block& block;
+    GangBarrier barrier;
+    const u32 first;
+    const u32 end;
+    const u32 words;
+    const u32 ample;  // More rows than this are never expanded.
+    u32 level = 0;
+    u32 copy = 0;
+    u64 mark = 0;
+
+    __device__ u32* bits(u32 device, u32 which) const {
+        return exchange.visited[device].items + u64(which) * words;
+    }
+
+    __device__ bool owns(u32 vertex) const { return vertex >= first && vertex < end; }
+
+    __device__ Row row_of(u32 vertex) const {
+        const u64* const offset = &out.offsets[vertex - first];
+        const u64 begin = offset[0];
+        return Row{begin, vertex, u32(offset[1] - begin)};
+    }
+
+    // Sets a visited bit of this device's copy. True if it was clear.
+    __device__ bool claim(u32 vertex) const {
+        const u32 bit = 1u << vertex % 32;
+        // Relaxed: the barrier publishes what comes with it.
+        return !(fetch_or_relaxed_gpu(bits(settings.device, copy) + vertex / 32, bit) & bit);
+    }
+
+    __device__ void reach(u32 vertex, u32 predecessor) const {
+        values.levels[vertex - first] = level;
+        if (values.predecessors.len > 0) values.predecessors[vertex - first] = predecessor;
+    }
+
+    __device__ void count_found(bool is_found) {
+        const u32 all = __ballot_sync(~0u, is_found);
+        if (lane() == 0 && all != 0) atomicAdd(&block.found, __popc(all));
+    }
+};
+
+}  // namespace millstream

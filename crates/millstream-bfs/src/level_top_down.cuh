@@ -1,0 +1,144 @@
+// Level-synchronous BFS, top-down: the rows of the frontier, and what other devices have
+// found here.
+
+namespace millstream {
+
+class LevelTopDown : public LevelLog {
+   protected:
+    using LevelLog::LevelLog;
+
+    // Frontiers up to this many rows are worth no test before a claim, and are
+    // loaded ahead.
+    static constexpr u32 thin = 1 << 14;
+
+    // Where packets of `from` lie in the memory of `to`.
+    __device__ u64* inbox(u32 to, u32 from) const {
+        const u32 owned = settings.boundaries[to + 1] - settings.boundaries[to];
+        return exchange.inboxes[to].items + u64(from - (from > to)) * owned;
+    }
+
+    // All blocks: claims what others have found here: vertices below, predecessors
+    // above.
+    __device__ void take(const u64* items, u64 from, u64 to) {
+        const u64 step = threads_in_grid();
+        for (u64 base = from + thread_in_grid() - lane(); base < to; base += step) {
+            const u64 at = base + lane();
+            Row row{0, 0, 0};
+            bool is_found = false;
+            if (at < to) {
+                const u64 item = items[at];
+                const u32 vertex = u32(item);
+                is_found = claim(vertex);
+                if (is_found) {
+                    if (!is_ample()) row = row_of(vertex);
+                    reach(vertex, u32(item >> 32));
+                }
+            }
+            count_found(is_found);
+            push(row);
+        }
+    }
+
+    // All blocks: what has come into the inboxes.
+    __device__ void take_all() {
+        for (u32 other = 0; other < settings.devices; ++other) {
+            if (other == settings.device) continue;
+            const u32 there = u32(barrier.received_from(other));
+            take(inbox(settings.device, other), block.seen[other], there);
+            __syncthreads();
+            if (threadIdx.x == 0) block.seen[other] = there;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0 && block.found > 0)
+            fetch_add_relaxed_gpu(&barrier.leaders(kept_items), u64(block.found));
+    }
+
+    // Top-down, all blocks: each warp takes some rows of the log.
+    __device__ void expand_frontier(u64 from, u64 to) {
+        const u64 warps = threads_in_grid() / 32;
+        const u64 share = (to - from + warps - 1) / warps;
+        const u32 rows = share < 32 ? u32(share) : 32;
+        const bool is_thin = to - from <= thin;
+        for (u64 base = from + thread_in_grid() / 32 * rows; base < to; base += warps * rows) {
+            const u64 at = base + lane();
+            Row row{0, 0, 0};
+            if (lane() < rows && at < to) row = reinterpret_cast<Row*>(lists.log.items)[at];
+            if (is_thin) visit_rows<true>(row); else visit_rows<false>(row);
+        }
+    }
+
+    // A warp: the arcs of its lanes' rows.
+    template <bool is_thin>
+    __device__ void visit_rows(const Row& row) {
+        const u32 last = prefix_sum(row.arcs);
+        const u32 total = __shfl_sync(~0u, last, 31);
+        for (u32 base = 0; base < total; base += 32) {
+            const u32 at = base + lane();
+            const u32 whose = owner_of(last, at);
+            const u32 before = __shfl_sync(~0u, last - row.arcs, whose);
+            const u64 begin = __shfl_sync(~0u, row.begin, whose);
+            const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
+            const bool is_arc = at < total;
+            visit<is_thin>(is_arc, vertex, is_arc ? out.targets[begin + (at - before)] : first);
+        }
+    }
+
+    // A warp: an arc of each lane.
+    template <bool is_thin>
+    __device__ void visit(bool is_arc, u32 vertex, u32 target) {
+        const bool is_own = owns(target);
+        Row row{0, 0, 0};
+        bool is_new = is_arc;
+        if (is_thin) {
+            // Before it is known whether it is needed: two accesses at once.
+            if (is_arc && is_own) row = row_of(target);
+        } else {
+            // A bit that is not seen yet costs a claim.
+            is_new &= !(bits(settings.device, copy)[target / 32] >> target % 32 & 1);
+        }
+        if (is_new) is_new = claim(target);
+        const bool is_found = is_new && is_own;
+        if (is_found) {
+            if (!is_thin && !is_ample()) row = row_of(target);
+            if (is_thin) prefetch(&out.targets[row.begin]);
+            reach(target, vertex);
+        } else {
+            row.arcs = 0;
+        }
+        count_found(is_found);
+        push(row);
+        if (settings.devices > 1) send(is_new && !is_own, vertex, target);
+    }
+
+    __device__ static void prefetch(const void* address) {
+        asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
+    }
+
+    // A warp: tells owners of their vertices. The copy here of a vertex's bit says that
+    // its owner has been told, so that an inbox has room for all.
+    __device__ void send(bool is_item, u32 vertex, u32 target) {
+        u32 owner = settings.device;
+        if (is_item) {
+            owner = 0;
+            while (target >= settings.boundaries[owner + 1]) ++owner;
+        }
+        for (u32 left = __ballot_sync(~0u, is_item); left != 0;) {
+            const u32 to = __shfl_sync(~0u, owner, __ffs(left) - 1);
+            const u32 same = __ballot_sync(~0u, is_item && owner == to);
+            u64 base = 0;
+            if (lane() == 0) {
+                // Relaxed: the barrier's letters say how many.
+                base = fetch_add_relaxed_gpu(&barrier.sent_to(to), u64(__popc(same)));
+                atomicAdd(&block.sent, __popc(same));
+            }
+            base = __shfl_sync(~0u, base, 0);
+            if (is_item && owner == to) {
+                const u64 place = base + __popc(same & ((1u << lane()) - 1));
+                inbox(to, settings.device)[place] = u64(vertex) << 32 | target;
+            }
+            left &= ~same;
+        }
+    }
+};
+
+}  // namespace millstream

@@ -1,0 +1,40 @@
+// What the lanes of a warp say to each other: sums, and whose turn it is when the
+// work of 32 is spread over all.
+#pragma once
+
+#include "grid.cuh"
+
+namespace millstream {
+
+// Of all lanes up to this one.
+__device__ __forceinline__ u32 prefix_sum(u32 value) {
+    for (u32 step = 1; step < 32; step *= 2) {
+        const u32 before = __shfl_up_sync(~0u, value, step);
+        if (lane() >= step) value += before;
+    }
+    return value;
+}
+
+// The first lane whose sum `last` is above `at`.
+__device__ __forceinline__ u32 owner_of(u32 last, u32 at) {
+    u32 owner = 0;
+    for (u32 step = 16; step > 0; step /= 2) {
+        if (at >= __shfl_sync(~0u, last, owner + step - 1)) owner += step;
+    }
+    return owner;
+}
+
+// Where the set bit of a word is that has `before` others below it.
+__device__ __forceinline__ u32 nth_bit(u32 word, u32 before) {
+    u32 at = 0;
+    for (u32 width = 16; width > 0; width /= 2) {
+        const u32 below = __popc(word >> at & ((1u << width) - 1));
+        if (before >= below) {
+            before -= below;
+            at += width;
+        }
+    }
+    return at;
+}
+
+}  // namespace millstream
