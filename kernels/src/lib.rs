@@ -47,6 +47,10 @@ pub const WORKLIST: Source = source!("worklist.cuh");
 pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
 /// Who owns which vertices.
 pub const OWNERS: Source = source!("owners.cuh");
+/// What a vertex holds while keys become smaller along arcs.
+pub const KEYED_VALUES: Source = source!("keyed_values.cuh");
+/// Distances of shortest paths, and how they grow along arcs.
+pub const DISTANCES: Source = source!("distances.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
@@ -92,6 +96,8 @@ pub const HEADERS: &[Source] = &[
     HOST_DRIVEN,
     OWNERS,
     VERTEX_PACKET,
+    KEYED_VALUES,
+    DISTANCES,
     RELAXATION,
     FILTER,
     PEER_RING,
