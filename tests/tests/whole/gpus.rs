@@ -26,6 +26,7 @@ mod levels;
 mod links;
 mod litmus;
 mod mixed;
+mod steps;
 mod topology;
 
 fn list() -> DeviceList {

@@ -18,4 +18,5 @@ mod levels;
 
 mod pagerank;
 mod sssp;
+mod steps;
 mod worklist;
