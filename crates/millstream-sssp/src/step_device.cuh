@@ -54,6 +54,8 @@ struct StepSettings {
 static_assert(sizeof(StepSettings) == 120, "as Rust writes it");
 static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
 
+// Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
+// registers, of which the fixed ones leave few.
 class StepDevice {
    public:
     static constexpr u32 unreached = ~0u;
@@ -71,14 +73,17 @@ class StepDevice {
     struct Block {
         LongRow rows[512];
         u32 stage[warps][64];  // Vertices on their way to the list.
-        u32 pending[warps];    // How many, then where they go.
+        u32 pending[warps];    // How many of each warp.
+        u32 places[warps];     // Where they go.
         u32 told[SpanSet<u64>::most];  // By each device.
         u32 longs;
+        u32 begin;    // The step: keys from here,
+        u32 end;      // less than this.
         u32 filled;   // Which list is.
         u32 mark;     // Places taken before it.
         u32 here;     // Vertices in the list that is read, on this device.
-        u32 nearest;  // Beyond the step.
-        u64 settled;  // Arcs that enter vertices that have come into a step.
+        u32 nearest;  // Beyond the step, of those seen since the blocks last met.
+        u64 settled;  // Arcs that enter vertices that have come into the step since.
         u64 received;  // Vertices that other devices have told.
         u64 listed;    // Vertices of this device's lists.
         u32 steps;
@@ -93,8 +98,7 @@ class StepDevice {
           reports(reports), settings(settings), block(block),
           barrier(words, settings.device, settings.devices, reports.host, settings.patience),
           first(settings.boundaries[settings.device]),
-          last(settings.boundaries[settings.device + 1]),
-          end(settings.first_end) {}
+          last(settings.boundaries[settings.device + 1]) {}
 
    protected:
     static constexpr GangBarrier::Counter settled_count = GangBarrier::first_count;
@@ -112,14 +116,6 @@ class StepDevice {
     GangBarrier barrier;
     const u32 first;
     const u32 last;
-    // The step: keys from `begin`, less than `end`.
-    u32 begin = 0;
-    u32 end;
-    // Of this warp, in the stage.
-    u32 pending = 0;
-    // What this thread has seen since the blocks last met.
-    u64 settled = 0;
-    u32 nearest = unreached;
 
     __device__ bool is_alone() const { return settings.devices == 1; }
 
@@ -136,22 +132,38 @@ class StepDevice {
         return !(fetch_or_relaxed_gpu(&mark_word(block.filled, vertex), bit) & bit);
     }
 
+    // Arcs that enter an owned vertex.
+    __device__ u32 degree(u32 vertex) const {
+        const u64* const offset = &in.offsets[vertex - first];
+        return u32(offset[1] - offset[0]);
+    }
+
     __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
 
-    // A warp: vertices of its lanes to the list, 32 at a time.
-    __device__ void append(bool is_news, u32 vertex) {
+    // A warp: vertices of its lanes to the list, 32 at a time. `arcs` enter a vertex whose
+    // key has come into the step just now; else they are 0.
+    __device__ void append(bool is_news, u32 vertex, u32 arcs) {
         const u32 all = __ballot_sync(~0u, is_news);
+        if (__any_sync(~0u, arcs > 0)) {
+            // In halves, which cannot overflow.
+            const u64 low = __reduce_add_sync(~0u, arcs & 0xffff);
+            const u64 high = __reduce_add_sync(~0u, arcs >> 16);
+            if (lane() == 0) atomicAdd(&block.settled, (high << 16) + low);
+        }
         if (all == 0) return;
         u32* const stage = block.stage[threadIdx.x / 32];
+        u32 pending = block.pending[threadIdx.x / 32];
         if (is_news) stage[pending + __popc(all & ((1u << lane()) - 1))] = vertex;
         pending += __popc(all);
         __syncwarp();
-        if (pending < 32) return;
-        pending -= 32;
-        u32 place = 0;
-        if (lane() == 0) place = u32(barrier.take_places(32)) - block.mark;
-        place = __shfl_sync(~0u, place, 0);
-        list(block.filled)[place + lane()] = stage[pending + lane()];
+        if (pending >= 32) {
+            pending -= 32;
+            u32 place = 0;
+            if (lane() == 0) place = u32(barrier.take_places(32)) - block.mark;
+            place = __shfl_sync(~0u, place, 0);
+            list(block.filled)[place + lane()] = stage[pending + lane()];
+        }
+        if (lane() == 0) block.pending[threadIdx.x / 32] = pending;
         __syncwarp();
     }
 
@@ -165,6 +177,7 @@ class StepDevice {
         const u64 warp = blockIdx.x * warps + threadIdx.x / 32;
         for (u64 base = low + warp * words * 32; base < high; base += u64(grid_warps) * words * 32) {
             u32 word = 0;
+#pragma unroll 1
             for (u32 each = 0; each < words; ++each) {
                 const u64 vertex = base + each * 32 + lane();
                 const u32 bits = __ballot_sync(~0u, vertex < high && is_one(u32(vertex)));
@@ -172,6 +185,7 @@ class StepDevice {
             }
             const u32 sum = prefix_sum(__popc(word));
             const u32 total = __shfl_sync(~0u, sum, 31);
+#pragma unroll 1
             for (u32 at = lane(); at - lane() < total; at += 32) {
                 const u32 whose = owner_of(sum, at);
                 const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
@@ -184,16 +198,6 @@ class StepDevice {
     // The whole block, before it meets the others: what is left of the stages, and what
     // its threads have seen.
     __device__ void flush() {
-        for (u32 step = 16; step > 0; step /= 2)
-            settled += __shfl_xor_sync(~0u, settled, step);
-        nearest = __reduce_min_sync(~0u, nearest);
-        if (lane() == 0) {
-            block.pending[threadIdx.x / 32] = pending;
-            if (settled != 0) atomicAdd(&block.settled, settled);
-            if (nearest != unreached) atomicMin(&block.nearest, nearest);
-        }
-        settled = 0;
-        nearest = unreached;
         __syncthreads();
         if (threadIdx.x < 32) {
             const u32 its = lane() < warps ? block.pending[lane()] : 0;
@@ -202,12 +206,14 @@ class StepDevice {
             u32 place = 0;
             if (lane() == 0 && total > 0) place = u32(barrier.take_places(total)) - block.mark;
             place = __shfl_sync(~0u, place, 0);
-            if (lane() < warps) block.pending[lane()] = place + sum - its;
+            if (lane() < warps) block.places[lane()] = place + sum - its;
         }
         __syncthreads();
         const u32 warp = threadIdx.x / 32;
-        if (lane() < pending) list(block.filled)[block.pending[warp] + lane()] = block.stage[warp][lane()];
-        pending = 0;
+        if (lane() < block.pending[warp])
+            list(block.filled)[block.places[warp] + lane()] = block.stage[warp][lane()];
+        __syncwarp();
+        if (lane() == 0) block.pending[warp] = 0;
         if (threadIdx.x != 0) return;
         if (block.settled != 0) barrier.count(settled_count, block.settled);
         if (block.nearest != unreached) barrier.offer(u64(~block.nearest));

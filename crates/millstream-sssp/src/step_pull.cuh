@@ -17,7 +17,7 @@ class StepPull : public StepPush {
     __device__ void collect() {
         const auto is_left = [&](u32 vertex) {
             const u32 key = key_of(values[vertex]);
-            return key >= begin && key != unreached;
+            return key >= block.begin && key != unreached;
         };
         for_each(first, last, is_left, [&](bool is, u32 vertex) {
             sort_in(is, vertex, is ? key_of(values[vertex]) : unreached);
@@ -27,7 +27,7 @@ class StepPull : public StepPush {
     // All blocks: as `collect`, after each vertex that is left has looked at the arcs that
     // enter it. What the last step settled has keys from `from`, less than `begin`.
     __device__ void pull(u32 from) {
-        const auto is_left = [&](u32 vertex) { return key_of(values[vertex]) >= begin; };
+        const auto is_left = [&](u32 vertex) { return key_of(values[vertex]) >= block.begin; };
         for_each(first, last, is_left, [&](bool is, u32 vertex) {
             Best best{unreached, unreached};
             if (is) best.key = key_of(values[vertex]);
@@ -52,10 +52,9 @@ class StepPull : public StepPush {
 
     // A warp.
     __device__ void sort_in(bool is, u32 vertex, u32 key) {
-        const bool is_near = is && key < end;
-        if (is_near) settled += in.offsets[vertex - first + 1] - in.offsets[vertex - first];
-        if (is && !is_near && key < nearest) nearest = key;
-        append(is_near, vertex);
+        const bool is_near = is && key < block.end;
+        if (is && !is_near && key < block.nearest) atomicMin(&block.nearest, key);
+        append(is_near, vertex, is_near ? degree(vertex) : 0);
     }
 
     // A warp: the shortest way through arcs of each lane's vertex. Lanes look alone, and
@@ -70,6 +69,7 @@ class StepPull : public StepPush {
         }
         bool is_over = arc >= row_end;
         const u64 alone = arc + alone_arcs < row_end ? arc + alone_arcs : row_end;
+#pragma unroll 1
         for (; arc < alone && !is_over; arc += pulled_at_once)
             is_over = look_at_some(arc, row_end, from, best);
         for (u32 left = __ballot_sync(~0u, !is_over && arc < row_end); left != 0;
@@ -85,7 +85,7 @@ class StepPull : public StepPush {
     // The key through an arc from a settled vertex.
     __device__ u32 key_through(u32 source, StepWeight weight) const {
         const u32 key = key_of(values[source]);
-        const u32 through = key < begin ? StepRule::extended(key, weight) : unreached;
+        const u32 through = key < block.begin ? StepRule::extended(key, weight) : unreached;
         return through <= settings.limit ? through : unreached;
     }
 
@@ -109,6 +109,7 @@ class StepPull : public StepPush {
 
     // A warp: the rest of a row.
     __device__ void look_together(u64 arc, u64 row_end, u32 from, Best& best) const {
+#pragma unroll 1
         for (; arc < row_end; arc += 32) {
             const u64 at = arc + lane() < row_end ? arc + lane() : row_end - 1;
             const u32 source = in.targets[at];

@@ -32,7 +32,7 @@ class StepPush : public StepDevice {
                 const u32 vertex = take(at, from);
                 const u32 row = row_of(vertex);
                 arc = out.offsets[row];
-                arcs = end == unreached ? u32(out.offsets[row + 1] - arc) : lists.lights[row];
+                arcs = block.end == unreached ? u32(out.offsets[row + 1] - arc) : lists.lights[row];
             }
             if (is_thin) {
                 const u32 offset = u32(thread_in_grid()) - lane();
@@ -48,7 +48,7 @@ class StepPush : public StepDevice {
     __device__ void push_beyond() {
         const auto is_settled = [&](u32 vertex) {
             const u32 key = key_of(values[vertex]);
-            return key >= begin && key < end;
+            return key >= block.begin && key < block.end;
         };
         // Values of others' vertices are here since they were told.
         const u32 low = is_alone() ? first : 0;
@@ -134,6 +134,7 @@ class StepPush : public StepDevice {
     __device__ void relax_rows(u64 arc, u32 arcs, StepValue from, u32 offset, u32 step) {
         __syncwarp();
         const SpreadArcs<StepValue> spread(arc, arc + arcs, from);
+#pragma unroll 1
         for (u32 base = offset; base < spread.total; base += at_once * step) {
             bool is_arc[at_once];
             u64 at[at_once];
@@ -160,6 +161,7 @@ class StepPush : public StepDevice {
         for (u32 row = 0; row < rows; ++row) {
             const LongRow its = block.rows[row];
             const u32 pieces = (its.arcs + piece - 1) / piece;
+#pragma unroll 1
             for (; turn < pieces; turn += warps) {
                 bool is_arc[at_once];
                 u64 at[at_once];
@@ -196,30 +198,31 @@ class StepPush : public StepDevice {
         bool is_better[at_once];
 #pragma unroll
         for (u32 each = 0; each < at_once; ++each) {
-            const bool is_here = (keys[each] < end) == is_near;
+            const bool is_here = (keys[each] < block.end) == is_near;
             is_better[each] = is_here && keys[each] <= settings.limit &&
                               keys[each] < key_at(targets[each]);
         }
 #pragma unroll
         for (u32 each = 0; each < at_once; ++each) {
             bool is_news = false;
-            if (is_better[each]) is_news = improve<is_near>(targets[each], keys[each], from[each]);
-            if (is_near) append(is_news, targets[each]);
+            u32 arcs = 0;
+            if (is_better[each])
+                is_news = improve<is_near>(targets[each], keys[each], from[each], arcs);
+            if (is_near) append(is_news, targets[each], arcs);
         }
     }
 
-    // Whether a vertex is to come into the list.
+    // Whether a vertex is to come into the list; how many arcs enter it, if its key has
+    // come into the step.
     template <bool is_near>
-    __device__ bool improve(u32 vertex, u32 key, StepValue from) {
+    __device__ bool improve(u32 vertex, u32 key, StepValue from, u32& arcs) {
         // Before it is known whether it is needed: two accesses at once.
-        const u64* const offset = &in.offsets[vertex - first];
-        const u64 row = is_near ? offset[0] : 0;
-        const u64 after = is_near ? offset[1] : 0;
+        const u32 enter = is_near ? degree(vertex) : 0;
         StepValue value;
         make_value(key, u32(from), &value);
         const u32 before = key_of(lower_value(&values[vertex], value));
         if (!is_near || key >= before) return false;
-        if (before >= end) settled += after - row;
+        if (before >= block.end) arcs = enter;
         return set_mark(vertex);
     }
 };

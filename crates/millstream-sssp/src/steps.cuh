@@ -17,7 +17,10 @@ class StepSearch : public StepPull {
             block.settled = block.received = block.listed = 0;
             block.steps = 1;
             block.nearest = unreached;
+            block.begin = 0;
+            block.end = settings.first_end;
         }
+        if (lane() == 0) block.pending[threadIdx.x / 32] = 0;
         __syncthreads();
         u32 phase = collecting;
         collect();
@@ -32,7 +35,7 @@ class StepSearch : public StepPull {
                     collect();
                     break;
                 case pulling: {
-                    const u32 from = begin;
+                    const u32 from = block.begin;
                     next_step();
                     pull(from);
                     break;
@@ -65,16 +68,16 @@ class StepSearch : public StepPull {
         if (phase == telling) return expanding;
         const u64 settled = is_alone() ? barrier.counted(settled_count) : totals.counts[settled_count];
         const u64 left = settings.arcs - settled;
-        if (phase == pushing) return plan(collecting, end, left);
+        if (phase == pushing) return plan(collecting, block.end, left);
         if (totals.places != keep(kept_places, totals.places))
             return is_alone() ? expanding : telling;
         if (phase != expanding) {
             // Nothing in this step: on to the nearest.
             return totals.most == 0 ? finished : plan(collecting, ~u32(totals.most), left);
         }
-        if (left == 0 || end == unreached) return finished;
+        if (left == 0 || block.end == unreached) return finished;
         const u64 now = settled - keep(kept_settled, settled);
-        return left < now * settings.pull ? plan(pulling, end, left) : pushing;
+        return left < now * settings.pull ? plan(pulling, block.end, left) : pushing;
     }
 
     // Says where the next step begins and ends. The last one has no end.
@@ -94,10 +97,15 @@ class StepSearch : public StepPull {
     }
 
     __device__ void next_step() {
-        // Relaxed: the verdict has published them.
-        begin = u32(load_relaxed_gpu(&barrier.leaders(kept_begin)));
-        end = u32(load_relaxed_gpu(&barrier.leaders(kept_end)));
-        if (threadIdx.x == 0) ++block.steps;
+        // Everybody has read where the step before began.
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            // Relaxed: the verdict has published them.
+            block.begin = u32(load_relaxed_gpu(&barrier.leaders(kept_begin)));
+            block.end = u32(load_relaxed_gpu(&barrier.leaders(kept_end)));
+            ++block.steps;
+        }
+        __syncthreads();
     }
 
     // The list that was filled is read.
