@@ -31,6 +31,8 @@ pub const ATOMICS: Source = source!("atomics.cuh");
 pub const GRID: Source = source!("grid.cuh");
 /// What kernels take for a buffer.
 pub const SPAN: Source = source!("span.cuh");
+/// Copies by threads instead of the copy engine (Ben-Nun et al., *Groute*, section 2.1).
+pub const COPY_BYTES: Source = source!("copy_bytes.cuh");
 /// Queues of work-items whose truth is a bit for each item.
 pub const QUEUE: Source = source!("queue.cuh");
 /// Arcs of items that have very many, visited by all warps.
@@ -81,6 +83,7 @@ pub const HEADERS: &[Source] = &[
     ATOMICS,
     GRID,
     SPAN,
+    COPY_BYTES,
     QUEUE,
     SHARED_ARCS,
     SPREAD_ARCS,

@@ -394,6 +394,6 @@ impl Stream {
     }
 }
 
-fn same_length(from: usize, to: usize) -> Result<()> {
+pub(crate) fn same_length(from: usize, to: usize) -> Result<()> {
     if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
 }
