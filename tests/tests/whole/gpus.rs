@@ -27,6 +27,7 @@ mod links;
 mod litmus;
 mod mixed;
 mod topology;
+mod transfers;
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
