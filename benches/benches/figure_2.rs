@@ -36,8 +36,7 @@ struct Arguments {
 }
 
 const MIB: usize = 1 << 20;
-const PACKETS: [usize; 8] =
-    [MIB / 4, MIB / 2, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB];
+const PACKETS: [usize; 8] = [MIB / 4, MIB / 2, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB];
 /// Packets on their way at once.
 const BUFFERS: usize = 4;
 
@@ -110,35 +109,42 @@ impl Bench {
         let memories = [Some(("own memory", here)), peer.map(|peer| ("peer", peer))];
         let memories = memories.into_iter().flatten().chain([("host", host)]);
         let mut table = Table::new();
-        let header = ["GB/s", "write", "read", "words", "read words", "random writes", "random reads"];
+        let header =
+            ["GB/s", "write", "read", "words", "read words", "random writes", "random reads"];
         table.set_header(header);
         let (stream, words) = (here.stream()?, self.bytes / 4);
         for (name, memory) in memories {
             let (mut near, mut far) = (here.buffer::<u32>(words)?, memory.buffer::<u32>(words)?);
             let mut row = vec![name.to_string()];
-            row.push(self.rate(
-                self.mean(|| {
-                    stream.copy_by_kernel(&near, &mut far)?;
-                    Ok(vec![stream.record()?])
-                })
-                .await?,
-            ));
-            row.push(self.rate(
-                self.mean(|| {
-                    stream.copy_by_kernel(&far, &mut near)?;
-                    Ok(vec![stream.record()?])
-                })
-                .await?,
-            ));
-            for (how, reads) in [(0, false), (0, true), (2, false), (1, true)] {
-                let (from, to) = if reads { (&far, &mut near) } else { (&near, &mut far) };
-                row.push(self.rate(
+            row.push(
+                self.rate(
                     self.mean(|| {
-                        ACCESS_WORDS.launch(&stream, words, (from, &mut *to, how))?;
+                        stream.copy_by_kernel(&near, &mut far)?;
                         Ok(vec![stream.record()?])
                     })
                     .await?,
-                ));
+                ),
+            );
+            row.push(
+                self.rate(
+                    self.mean(|| {
+                        stream.copy_by_kernel(&far, &mut near)?;
+                        Ok(vec![stream.record()?])
+                    })
+                    .await?,
+                ),
+            );
+            for (how, reads) in [(0, false), (0, true), (2, false), (1, true)] {
+                let (from, to) = if reads { (&far, &mut near) } else { (&near, &mut far) };
+                row.push(
+                    self.rate(
+                        self.mean(|| {
+                            ACCESS_WORDS.launch(&stream, words, (from, &mut *to, how))?;
+                            Ok(vec![stream.record()?])
+                        })
+                        .await?,
+                    ),
+                );
             }
             table.add_row(row);
         }
@@ -217,7 +223,9 @@ impl Bench {
         for packet in PACKETS {
             let mut row = vec![kib(packet)];
             for context in &contexts {
-                row.push(self.rate(self.link(context.as_ref().map_err(Clone::clone)?, packet).await?));
+                row.push(
+                    self.rate(self.link(context.as_ref().map_err(Clone::clone)?, packet).await?),
+                );
             }
             table.add_row(row);
         }
@@ -267,9 +275,8 @@ impl Bench {
         for &place in &order {
             let device = self.device(place);
             let packets = self.bytes.div_ceil(packet);
-            let buffers = (0..packets).map(|number| {
-                device.buffer::<u8>(packet.min(self.bytes - number * packet))
-            });
+            let buffers = (0..packets)
+                .map(|number| device.buffer::<u8>(packet.min(self.bytes - number * packet)));
             let buffers: Vec<_> = buffers.collect::<millstream::device::Result<_>>()?;
             hops.push((device.stream_of(StreamKind::Copy)?, buffers));
         }

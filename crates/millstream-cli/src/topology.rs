@@ -141,9 +141,7 @@ fn transfers(measured: &TransferTable) -> Table {
     let header = ["GB/s".to_string()].into_iter().chain(sizes.iter().map(size));
     table.set_header(header.chain(["latency".to_string()]));
     let route = |transfer: &Transfer| (transfer.from.clone(), transfer.to.clone(), transfer.way);
-    for pair in
-        measured.transfers().chunk_by(|one, other| route(one) == route(other))
-    {
+    for pair in measured.transfers().chunk_by(|one, other| route(one) == route(other)) {
         let Some(smallest) = pair.first() else { continue };
         let name = format!("{} -> {}, {}", smallest.from, smallest.to, smallest.way);
         let rates = sizes.iter().map(|bytes| {

@@ -194,7 +194,8 @@ async fn measure(
 ) -> Result<[f64; 2]> {
     let transfers = (BATCH / bytes).clamp(1, MOST_COPIES);
     let mut medians = [0.0; 2];
-    for (median, (transfers, rounds)) in medians.iter_mut().zip([(transfers, BATCHES), (1, SINGLES)])
+    for (median, (transfers, rounds)) in
+        medians.iter_mut().zip([(transfers, BATCHES), (1, SINGLES)])
     {
         let mut times = Vec::with_capacity(rounds);
         // The first one warms up.

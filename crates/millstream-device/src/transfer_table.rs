@@ -168,7 +168,11 @@ mod tests {
             [(0, 10.0), (1000, 10.0), (1500, 11.0), (2000, 12.0), (3000, 26.0), (8000, 80.0)]
         {
             assert_eq!(table.time_us(COPY, "cuda:0", "cuda:1", bytes), Some(time), "{bytes}");
-            assert_eq!(table.latency_us(COPY, "cuda:0", "cuda:1", bytes), Some(time * 4.0), "{bytes}");
+            assert_eq!(
+                table.latency_us(COPY, "cuda:0", "cuda:1", bytes),
+                Some(time * 4.0),
+                "{bytes}"
+            );
         }
         assert_eq!(table.bandwidth(COPY, "cuda:0", "cuda:1", 4000), Some(4000.0 / (40.0 * 1e-6)));
         assert_eq!(table.credit_latency_us("cuda:0", "cuda:1"), Some(40.0));

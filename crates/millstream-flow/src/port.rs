@@ -88,8 +88,7 @@ impl<T: Item> Port<T> {
         packet_items: usize,
         failure: Arc<Failure>,
     ) -> Result<Port<T>> {
-        let lanes =
-            [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
+        let lanes = [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
         let (destination, context) = (Destination::new(packet_items), context.clone());

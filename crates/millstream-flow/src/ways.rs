@@ -95,12 +95,7 @@ impl Pair<'_> {
         choice.into_iter().find(|way| self.has(*way)).unwrap_or_default()
     }
 
-    fn fastest(
-        &self,
-        table: Option<&TransferTable>,
-        bytes: usize,
-        is_whole: bool,
-    ) -> TransferWay {
+    fn fastest(&self, table: Option<&TransferTable>, bytes: usize, is_whole: bool) -> TransferWay {
         if self.from.copies_through_host(self.to) {
             return self.nearest(TransferWay::Host);
         }
@@ -115,7 +110,8 @@ impl Pair<'_> {
         let Some(copy) = time(TransferWay::Copy) else { return TransferWay::Copy };
         let others = [TransferWay::Push, TransferWay::Host].map(|way| (way, time(way)));
         let others = others.into_iter().filter_map(|(way, time)| Some((way, time?)));
-        let faster = others.filter(|(way, time)| *time < copy * FAVOUR_FOR_ENGINES && self.has(*way));
+        let faster =
+            others.filter(|(way, time)| *time < copy * FAVOUR_FOR_ENGINES && self.has(*way));
         faster.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(TransferWay::Copy, |way| way.0)
     }
 }

@@ -113,8 +113,7 @@ impl Gpu {
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
-        let kinds =
-            [&self.compute, &self.high_priority, &self.copy, &self.gang, &self.small_copy];
+        let kinds = [&self.compute, &self.high_priority, &self.copy, &self.gang, &self.small_copy];
         kinds.into_iter().flatten()
     }
 

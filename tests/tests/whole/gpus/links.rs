@@ -64,15 +64,16 @@ pub(super) static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
 );
 
 /// Counts the wrong items of a packet that begins at `offset` of message `round`.
-pub(super) static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> = Kernel::with_source(
-    "check",
-    CudaSource::new("links.cu", "check", SOURCE),
-    |_, (items, offset, round, wrong)| {
-        let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
-        wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
-        Ok(())
-    },
-);
+pub(super) static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> =
+    Kernel::with_source(
+        "check",
+        CudaSource::new("links.cu", "check", SOURCE),
+        |_, (items, offset, round, wrong)| {
+            let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
+            wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
+            Ok(())
+        },
+    );
 
 /// One link, and what it sends and finds wrong.
 struct Tested {
