@@ -52,10 +52,11 @@ fn copy<T: Item>(
     into: PartMut<'_, T>,
     lane: &Stream,
 ) -> Result<()> {
-    Ok(match way {
-        TransferWay::Copy => lane.copy(items, into)?,
-        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel(items, into)?,
-    })
+    let submitted = match way {
+        TransferWay::Copy => lane.copy(items, into),
+        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel(items, into),
+    };
+    Ok(submitted?)
 }
 
 fn wait_all<'a>(lane: &Stream, events: impl IntoIterator<Item = &'a Event>) -> Result<()> {
