@@ -33,6 +33,8 @@ pub const GRID: Source = source!("grid.cuh");
 pub const LANES: Source = source!("lanes.cuh");
 /// What kernels take for a buffer.
 pub const SPAN: Source = source!("span.cuh");
+/// Copies by threads instead of the copy engine (Ben-Nun et al., *Groute*, section 2.1).
+pub const COPY_BYTES: Source = source!("copy_bytes.cuh");
 /// Queues of work-items whose truth is a bit for each item.
 pub const QUEUE: Source = source!("queue.cuh");
 /// Arcs of items that have very many, visited by all warps.
@@ -88,6 +90,7 @@ pub const HEADERS: &[Source] = &[
     GRID,
     LANES,
     SPAN,
+    COPY_BYTES,
     QUEUE,
     SHARED_ARCS,
     SPREAD_ARCS,

@@ -2,6 +2,7 @@
 #include "atomics.cuh"
 #include "collective_combine.cuh"
 #include "collective_exchange.cuh"
+#include "copy_bytes.cuh"
 #include "filter.cuh"
 #include "grid.cuh"
 #include "peer_ring.cuh"
@@ -92,6 +93,11 @@ extern "C" __global__ void ring_receive(PeerRing<u64> ring, u32* taken, u64* ite
                                         u32* count) {
     u32 next = *taken;
     if (ring.try_receive(&next, items, count) && threadIdx.x == 0) *taken = next;
+}
+
+extern "C" __global__ void copy_all_bytes(Span<const unsigned char> from,
+                                          Span<unsigned char> to) {
+    copy_bytes(from, to);
 }
 
 extern "C" __global__ void combine_items(Span<const float> arrived, Span<float> here) {

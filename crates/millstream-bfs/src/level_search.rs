@@ -358,6 +358,7 @@ impl Done {
             let [from, to] = names;
             let mut link = LinkStatistics::new(from, to);
             link.packets = items + self.words;
+            link.packets_pushed = link.packets;
             link.bytes = items * size_of::<u64>() as u64 + self.words * size_of::<u32>() as u64;
             link.largest_packet_bytes = match (items, self.words) {
                 (0, 0) => 0,

@@ -111,7 +111,7 @@ impl DeviceCore {
     }
 
     /// Whether the topology lets operations of this device touch memory of `owner`.
-    fn is_connected(&self, owner: &DeviceCore) -> bool {
+    pub(crate) fn is_connected(&self, owner: &DeviceCore) -> bool {
         match (self.index, owner.index) {
             (Some(here), Some(there)) => self.topology.link(here, there) > LinkKind::Host,
             // The host's memory is everyone's.

@@ -28,6 +28,8 @@ pub enum StreamKind {
     HighPriority,
     /// Copies.
     Copy,
+    /// Copies that do not wait behind large ones.
+    SmallCopy,
     /// Kernels that wait for kernels on other devices: up to eight at once on one
     /// GPU, none of which waits for another's stream.
     Gang,
@@ -39,6 +41,7 @@ impl fmt::Display for StreamKind {
             StreamKind::Compute => "compute",
             StreamKind::HighPriority => "high priority",
             StreamKind::Copy => "copy",
+            StreamKind::SmallCopy => "small copy",
             StreamKind::Gang => "gang",
         })
     }
@@ -394,6 +397,6 @@ impl Stream {
     }
 }
 
-fn same_length(from: usize, to: usize) -> Result<()> {
+pub(crate) fn same_length(from: usize, to: usize) -> Result<()> {
     if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
 }

@@ -24,6 +24,7 @@ mod sender;
 mod staging;
 mod statistics;
 mod sync;
+mod ways;
 
 pub use buffers::Buffers;
 #[doc(hidden)]

@@ -28,6 +28,7 @@ mod litmus;
 mod mixed;
 mod steps;
 mod topology;
+mod transfers;
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {

@@ -10,3 +10,4 @@ mod failure;
 mod links;
 mod random;
 mod routers;
+mod ways;
