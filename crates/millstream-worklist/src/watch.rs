@@ -52,11 +52,7 @@ impl Watch {
 }
 
 /// The error of a run that stands still: where every counter stands.
-pub(crate) fn stalled(
-    coordinator: &Coordinator,
-    devices: &[Device],
-    patience: Duration,
-) -> Error {
+pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: Duration) -> Error {
     let mut counters = String::new();
     for (device, known) in devices.iter().zip(&coordinator.counters) {
         let [produced, consumed, deferred_in, deferred_out, sent, received] = [
