@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
+use crate::block::HostMemory;
 use crate::gpus::Gpus;
 use crate::host::{Faults, Runner};
 use crate::ledger::Ledger;
-use crate::memory::{Allocation, DeviceBuffer, HostMemory};
+use crate::memory::{Allocation, DeviceBuffer};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream::{Stream, StreamKind};
 use crate::task::Task;

@@ -8,6 +8,7 @@
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
 
+mod block;
 mod cache;
 mod calibrate;
 #[cfg(feature = "cuda")]
@@ -30,6 +31,7 @@ mod ledger;
 mod location;
 mod memory;
 mod parameter;
+mod part;
 #[cfg(feature = "cuda")]
 mod reactor;
 mod shared;
@@ -59,8 +61,9 @@ pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult};
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use location::{Location, NvLinks};
-pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
+pub use memory::{BufferReader, DeviceBuffer};
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
+pub use part::{Part, PartMut};
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{Stream, StreamKind};
 pub use topology::{LinkKind, Topology};

@@ -1,66 +1,21 @@
 //! Memory of a device: allocations, and the buffers that own them.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
+use crate::block::Block;
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
+use crate::part::{Part, PartMut};
 use crate::stream::Stream;
 use crate::{Error, Result};
-
-/// A cache line, so that no two buffers share one.
-const ALIGNMENT: usize = 64;
-
-/// Where an allocation's bytes are.
-enum Block {
-    /// Memory of the program.
-    Heap { address: NonNull<u8>, layout: Layout },
-    /// Pinned memory of the host, which GPUs reach.
-    #[cfg(feature = "cuda")]
-    Pinned(crate::cuda::Pinned),
-    /// Memory of a GPU.
-    #[cfg(feature = "cuda")]
-    Gpu(crate::cuda::GpuMemory),
-}
-
-impl Block {
-    fn heap(bytes: usize) -> Option<Block> {
-        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc_zeroed(layout) };
-        NonNull::new(memory).map(|address| Block::Heap { address, layout })
-    }
-
-    fn address(&self) -> *mut u8 {
-        match self {
-            Block::Heap { address, .. } => address.as_ptr(),
-            #[cfg(feature = "cuda")]
-            Block::Pinned(memory) => memory.address(),
-            #[cfg(feature = "cuda")]
-            Block::Gpu(memory) => memory.address(),
-        }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        match self {
-            // SAFETY: allocated with this layout, and nobody holds it any more.
-            Block::Heap { address, layout } => unsafe { dealloc(address.as_ptr(), *layout) },
-            #[cfg(feature = "cuda")]
-            Block::Pinned(_) | Block::Gpu(_) => {}
-        }
-    }
-}
 
 /// Zeroed memory of a device, freed when neither a buffer nor an operation
 /// holds it any more.
@@ -175,29 +130,6 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         self.device.give_back(self.counted);
-    }
-}
-
-/// Where host memory comes from.
-#[derive(Debug)]
-pub(crate) enum HostMemory {
-    /// The program's allocator.
-    Heap,
-    /// Pinned, so that GPUs reach it.
-    #[cfg(feature = "cuda")]
-    Pinned(Arc<crate::cuda::PinnedPool>),
-}
-
-impl HostMemory {
-    /// Zeroed; `None` if there is not enough.
-    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
-        match self {
-            HostMemory::Heap => Ok(Block::heap(bytes)),
-            #[cfg(feature = "cuda")]
-            HostMemory::Pinned(pool) => {
-                pool.allocate(bytes).map(|memory| memory.map(Block::Pinned))
-            }
-        }
     }
 }
 
@@ -445,57 +377,5 @@ impl<T: Pod> Drop for BufferReader<T> {
     fn drop(&mut self) {
         // Release: pairs with the owner's look.
         self.allocation.readers.fetch_sub(1, Ordering::Release);
-    }
-}
-
-/// Some items of a buffer, for reading.
-#[derive(Debug)]
-pub struct Part<'a, T: Pod> {
-    pub(crate) allocation: &'a Arc<Allocation>,
-    pub(crate) range: Range<usize>,
-    pub(crate) items: PhantomData<&'a [T]>,
-}
-
-impl<T: Pod> Part<'_, T> {
-    /// Items in the part.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-}
-
-impl<'a, T: Pod> From<&'a DeviceBuffer<T>> for Part<'a, T> {
-    fn from(buffer: &'a DeviceBuffer<T>) -> Part<'a, T> {
-        Part { allocation: &buffer.allocation, range: 0..buffer.len, items: PhantomData }
-    }
-}
-
-/// Some items of a buffer, for writing.
-#[derive(Debug)]
-pub struct PartMut<'a, T: Pod> {
-    pub(crate) allocation: &'a Arc<Allocation>,
-    pub(crate) range: Range<usize>,
-    pub(crate) items: PhantomData<&'a mut [T]>,
-}
-
-impl<T: Pod> PartMut<'_, T> {
-    /// Items in the part.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-}
-
-impl<'a, T: Pod> From<&'a mut DeviceBuffer<T>> for PartMut<'a, T> {
-    fn from(buffer: &'a mut DeviceBuffer<T>) -> PartMut<'a, T> {
-        PartMut { allocation: &buffer.allocation, range: 0..buffer.len, items: PhantomData }
     }
 }

@@ -8,7 +8,8 @@ use bytemuck::Pod;
 use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
-use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
+use crate::memory::{Allocation, DeviceBuffer};
+use crate::part::{Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::task::Place;
 
