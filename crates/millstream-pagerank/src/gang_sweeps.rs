@@ -193,7 +193,7 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
 
 pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
     let (entry, threads) = match (is_plain, is_double) {
-        (true, false) => ("plain_f32", 512),
+        (true, false) => ("plain_f32", 1024),
         (true, true) => ("plain_f64", 512),
         (false, false) => ("general_f32", 1024),
         (false, true) => ("general_f64", 1024),

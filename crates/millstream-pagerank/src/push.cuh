@@ -49,7 +49,7 @@ struct PushPageRank {
         Span<const Real> weights;
         // 0 for a vertex that no step leaves along an arc.
         Span<const Real> inverse_row_weights;
-        // Of a push of each vertex of all: its arcs, and one.
+        // What a push of each vertex of all costs, in arcs; at least 1.
         Span<const Real> costs;
         Span<Word> residuals;
         // Of the owned vertices.

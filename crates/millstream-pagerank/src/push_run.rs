@@ -16,6 +16,9 @@ use crate::real::Real;
 use crate::share::{by_new_id, even_inflow, inverse_row_weights, teleport};
 use crate::{PageRankOptions, Result};
 
+/// What a push costs beside its arcs, in arcs.
+const FIXED_COST: f64 = 8.0;
+
 /// The graph on the devices, every row with the arcs that leave.
 #[derive(Debug)]
 pub(crate) struct PushGraph<R: Real> {
@@ -24,7 +27,7 @@ pub(crate) struct PushGraph<R: Real> {
     weights: Vec<Arc<DeviceBuffer<R>>>,
     /// On each device, of all vertices.
     costs_on_devices: Vec<Arc<DeviceBuffer<R>>>,
-    /// What a push of each vertex costs, by new id: its arcs, and one.
+    /// What a push of each vertex costs, by new id.
     costs: Vec<f64>,
     /// What each vertex gets along arcs when every vertex that has some has the same
     /// rank, by new id: see [`even_inflow`].
@@ -52,7 +55,7 @@ impl<R: Real> PushGraph<R> {
         let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
         let inverse = by_new_id(&partition, &inverse);
         let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
-        let cost = |vertex| graph.degree(vertex) as f64 + 1.0;
+        let cost = |vertex| graph.degree(vertex) as f64 + FIXED_COST;
         let costs = by_new_id(&partition, &(0..graph.vertices()).map(cost).collect::<Vec<_>>());
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;

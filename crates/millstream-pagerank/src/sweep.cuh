@@ -165,7 +165,8 @@ struct Sweep {
     template <class Sum, class Give>
     __device__ __forceinline__ void slice(u32 item, const Sum& sum_of_arcs, const Give& give,
                                           SweepSums<Real>& sums) const {
-        const u32 row = settings.long_rows + (item - settings.long_rows) * 32 + lane();
+        const u32 long_rows = is_plain ? 0 : settings.long_rows;
+        const u32 row = long_rows + (item - long_rows) * 32 + lane();
         const bool exists = row < vertices.row_weights.len;
         // On its way while the arcs are.
         const Before known = exists ? before(row) : Before{0, 0};

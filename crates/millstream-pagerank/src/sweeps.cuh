@@ -127,7 +127,9 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
     }
 
 // Short rows want threads; long ones want arcs in flight.
-MILLSTREAM_GANG_SWEEPS(plain_f32, float, 512, 3, 4, true)
+// Two blocks would spill registers before sm_90.
+constexpr u32 plain_blocks = __CUDA_ARCH__ < 900 ? 1 : 2;
+MILLSTREAM_GANG_SWEEPS(plain_f32, float, 1024, plain_blocks, 4, true)
 MILLSTREAM_GANG_SWEEPS(plain_f64, double, 512, 2, 4, true)
 MILLSTREAM_GANG_SWEEPS(general_f32, float, 1024, 1, 8, false)
 MILLSTREAM_GANG_SWEEPS(general_f64, double, 1024, 1, 4, false)
