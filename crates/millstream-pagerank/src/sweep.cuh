@@ -35,7 +35,8 @@ struct SweepSettings {
     // Rows for blocks are the first, then come those for warps, then slices.
     u32 block_rows;
     u32 long_rows;
-    u32 padding;
+    // Slices of so many columns that one is enough for a ticket; before all others.
+    u32 wide_slices;
 };
 
 template <class Real>
@@ -72,7 +73,7 @@ struct Tickets {
 // weights, and what comes from nowhere is the same for all; rows need no tickets then.
 template <class Real, u32 loads, bool is_plain>
 struct Sweep {
-    // Slices of a ticket.
+    // Slices of a ticket, unless they are wide.
     static constexpr u32 slices = 4;
 
     // `given`: what the vertices of all devices give.
@@ -106,8 +107,11 @@ struct Sweep {
                 if (lane() == 0) settle(row, row, before(row), sum, give, sums);
                 continue;
             }
-            const u32 first = settings.long_rows + u32(ticket - long_rows) * slices;
-            for (u32 item = first; item < first + slices && item < items(); ++item)
+            const u32 at = u32(ticket) - long_rows, wide = settings.wide_slices;
+            const u32 first = at < wide ? at : wide + (at - wide) * slices;
+            const u32 last = first + (at < wide ? 1 : slices);
+            for (u32 item = settings.long_rows + first;
+                 item < settings.long_rows + last && item < items(); ++item)
                 slice(item, [&] { return sum_of_arcs(item, lane(), 32); }, give, sums);
         }
         return sums;
@@ -131,8 +135,9 @@ struct Sweep {
 
     // For rows of warps and for slices.
     __device__ __forceinline__ u64 tickets() const {
-        return settings.long_rows - settings.block_rows +
-               (items() - settings.long_rows + slices - 1) / slices;
+        const u32 narrow = items() - settings.long_rows - settings.wide_slices;
+        return settings.long_rows - settings.block_rows + settings.wide_slices +
+               (narrow + slices - 1) / slices;
     }
 
     template <class Give>
