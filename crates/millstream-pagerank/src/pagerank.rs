@@ -157,6 +157,24 @@ impl PageRank {
     /// How close the ranks of later runs must come: see
     /// [`PageRankOptions::tolerance`]. Their type stays as it is.
     ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::CsrGraph;
+    /// use millstream_pagerank::{PageRank, PageRankOptions};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 1)])?;
+    /// let (rough, close) = context.block_on(async {
+    ///     let mut ranks = PageRank::new(&context, &path, PageRankOptions::default()).await?;
+    ///     ranks.set_tolerance(1e-1)?;
+    ///     let rough = ranks.run().await?;
+    ///     ranks.set_tolerance(1e-4)?;
+    ///     Ok::<_, millstream_pagerank::Error>((rough, ranks.run().await?))
+    /// })??;
+    /// assert!(rough.iterations < close.iterations && close.delta <= 1e-4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Tolerance`]; the tolerance stays then.
     pub fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
