@@ -106,8 +106,10 @@ struct PushPageRank {
         return magnitude(before) <= threshold && magnitude(before + value) > threshold;
     }
 
-    // What brings much for its cost goes first, halving from step to step: small
-    // residuals come together meanwhile, and are pushed once.
+    // What brings much for its cost goes first, in so many steps to each halving:
+    // small residuals come together meanwhile, and are pushed once. `push.rs` has it.
+    static constexpr float steps_of_halving = 4;
+
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
         const Real residual = Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex]));
         return priority_of(problem, vertex, residual);
@@ -118,7 +120,7 @@ struct PushPageRank {
         if (!(residual > 0)) return 0;
         // A conversion stays in the range of the type.
         const float top = float(problem.settings.top) * float(problem.costs[vertex]);
-        return __float2uint_rz(__log2f(top / float(residual)));
+        return __float2uint_rz(steps_of_halving * __log2f(top / float(residual)));
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {

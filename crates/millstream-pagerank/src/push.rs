@@ -71,6 +71,9 @@ impl<R> Push<R> {
     }
 }
 
+/// Steps of priority in which residuals halve; as in `push.cuh`.
+const STEPS_OF_HALVING: f64 = 4.0;
+
 /// Whether the residual of an owned vertex has become worth a push.
 fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: R, value: R) -> bool {
     let threshold = R::from_f64(view.settings.threshold) * view.costs[vertex as usize];
@@ -105,14 +108,14 @@ impl<R: Real> Program for Push<R> {
         }
     }
 
-    /// What brings much for its cost goes first, halving from step to step: small
-    /// residuals come together meanwhile, and are pushed once.
+    /// What brings much for its cost goes first: small residuals come together
+    /// meanwhile, and are pushed once.
     fn priority(&self, view: &View<'_, Self>, vertex: u32) -> u32 {
         let residual = R::get(&view.residuals[vertex as usize]).abs().to_f64();
         // A cast stays in the range of the type: nothing left is the first.
         let top = view.settings.top * view.costs[vertex as usize].to_f64();
-        let halvings = (top / residual).log2();
-        if residual > 0.0 { halvings as u32 } else { 0 }
+        let steps = STEPS_OF_HALVING * (top / residual).log2();
+        if residual > 0.0 { steps as u32 } else { 0 }
     }
 
     fn owner(&self, vertex: u32) -> Option<usize> {

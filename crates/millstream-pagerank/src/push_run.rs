@@ -60,8 +60,15 @@ impl<R: Real> PushGraph<R> {
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
         let (inverses, weights, costs_on_devices) = (Vec::new(), Vec::new(), Vec::new());
-        let mut uploaded =
-            PushGraph { graph, inverse: inverses, weights, costs_on_devices, costs, inflow, is_dangling };
+        let mut uploaded = PushGraph {
+            graph,
+            inverse: inverses,
+            weights,
+            costs_on_devices,
+            costs,
+            inflow,
+            is_dangling,
+        };
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
