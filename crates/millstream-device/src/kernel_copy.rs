@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use crate::cuda_source::CudaSource;
 use crate::device::Device;
 use crate::kernel::Kernel;
-use crate::memory::{Part, PartMut};
+use crate::part::{Part, PartMut};
 use crate::parameter::{Read, Write};
 use crate::stream::{Stream, same_length};
 use crate::{Error, Result};
