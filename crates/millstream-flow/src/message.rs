@@ -164,7 +164,11 @@ impl<T: Item> Message<T> {
 
     /// Whether it must not wait behind others.
     fn is_small(&self) -> bool {
-        self.info.items * size_of::<T>() <= SMALL_BYTES
+        self.bytes() <= SMALL_BYTES
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.info.items * size_of::<T>()
     }
 
     /// Submits the copy of `range` into a packet buffer, through `staging` if there

@@ -149,7 +149,7 @@ impl<T: Item> Port<T> {
         });
         let (way, through_host) = match message.is_host_data() {
             true => (TransferWay::Copy, false),
-            false => match link.ways.of(bytes, items == message.info.items) {
+            false => match link.ways.of(bytes, message.bytes()) {
                 TransferWay::Copy => (TransferWay::Copy, source.copies_through_host(&self.device)),
                 way => (way, way == TransferWay::Host),
             },

@@ -28,6 +28,8 @@ pub(crate) fn prepare(asked_for: Option<TransferWay>, device: &Device) -> Result
 /// The ways of one link.
 #[derive(Debug)]
 pub(crate) struct Ways {
+    /// For all packets of small messages, if that is not by their size.
+    small: Option<TransferWay>,
     /// For packets of less than 2 to the power of this place plus one bytes: those that
     /// are a whole message, and others.
     by_size: Vec<[TransferWay; 2]>,
@@ -47,13 +49,16 @@ impl Ways {
                 None => pair.fastest(table, 1 << power, is_whole),
             })
         });
-        Ways { by_size: by_size.collect() }
+        let small = if asked_for.is_none() { pair.pushes_small() } else { None };
+        Ways { small, by_size: by_size.collect() }
     }
 
-    /// For a packet of so many bytes, which is a whole message or a part of one.
-    pub(crate) fn of(&self, bytes: usize, is_whole: bool) -> TransferWay {
-        let power = bytes.max(1).ilog2() as usize;
-        self.by_size[power][usize::from(!is_whole)]
+    /// For a packet of so many bytes, of a message of so many.
+    pub(crate) fn of(&self, bytes: usize, message_bytes: usize) -> TransferWay {
+        match self.small {
+            Some(way) if message_bytes <= SMALL_BYTES => way,
+            _ => self.by_size[bytes.max(1).ilog2() as usize][usize::from(bytes < message_bytes)],
+        }
     }
 }
 
@@ -95,12 +100,15 @@ impl Pair<'_> {
         choice.into_iter().find(|way| self.has(*way)).unwrap_or_default()
     }
 
+    /// An engine would make a small message wait.
+    fn pushes_small(&self) -> Option<TransferWay> {
+        let pushes = self.pushes && self.from.is_gpu() && self.to.is_gpu();
+        pushes.then_some(TransferWay::Push)
+    }
+
     fn fastest(&self, table: Option<&TransferTable>, bytes: usize, is_whole: bool) -> TransferWay {
         if self.from.copies_through_host(self.to) {
             return self.nearest(TransferWay::Host);
-        }
-        if is_whole && bytes <= SMALL_BYTES && self.from.is_gpu() && self.to.is_gpu() {
-            return self.nearest(TransferWay::Push);
         }
         let (from, to) = (self.from.name(), self.to.name());
         let time = |way| match is_whole {
@@ -139,7 +147,7 @@ mod tests {
         let way = |asked_for, from: usize, to: usize| {
             let devices = set.devices();
             let ways = Ways::new(asked_for, None, &devices[from], &devices[to]);
-            [4, 4 << 10, 16 << 20].map(|bytes| ways.of(bytes, true))
+            [4, 4 << 10, 16 << 20].map(|bytes| ways.of(bytes, bytes))
         };
         for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {
             if from == to {
@@ -161,7 +169,7 @@ mod tests {
         for (asked_for, out_of_host, into_host) in
             [(None, Copy, Copy), (Some(Push), Copy, Push), (Some(Host), Copy, Push)]
         {
-            let way = |from, to| Ways::new(asked_for, None, from, to).of(9, true);
+            let way = |from, to| Ways::new(asked_for, None, from, to).of(9, 9);
             assert_eq!([way(host, device), way(device, host)], [out_of_host, into_host]);
         }
     }
@@ -184,7 +192,11 @@ mod tests {
         for (bytes, whole, part) in
             [(0, Push, Copy), (1 << 10, Push, Copy), (1 << 20, Copy, Copy), (1 << 30, Copy, Copy)]
         {
-            assert_eq!([ways.of(bytes, true), ways.of(bytes, false)], [whole, part], "{bytes}");
+            assert_eq!(
+                [ways.of(bytes, bytes), ways.of(bytes, bytes + 1)],
+                [whole, part],
+                "{bytes}"
+            );
         }
     }
 }

@@ -176,7 +176,9 @@ fn link_times(
         Ok::<_, Error>(times)
     });
     let times = context.block_on(run).unwrap().unwrap();
-    if let Some(way) = context.transfer() {
+    let are_gpus = devices[from].is_gpu() && devices[to].is_gpu();
+    let small = (are_gpus && bytes <= 64 << 10).then_some(TransferWay::Push);
+    if let Some(way) = context.transfer().or(small) {
         let link = statistics.links().pop().unwrap();
         // A host device does not push into a GPU's memory.
         let has_way = devices[from].reaches(&devices[to]) || way != TransferWay::Push;

@@ -13,17 +13,14 @@ use millstream::flow::{
 };
 
 use super::links::{MAKE, rate, times};
-use super::{is_gpu, list, skip};
+use super::{context, is_gpu, list, skip};
 
-/// A context whose links all go this way.
+/// A context whose links all go this way, or choose.
 fn by(way: Option<TransferWay>) -> Context {
-    let builder = Context::builder().devices(Devices::List(list()));
-    match way {
-        Some(way) => builder.transfer(way),
-        None => builder,
-    }
-    .build()
-    .unwrap()
+    // Held for all cases: it keeps the GPUs' contexts, which take a second to make.
+    let automatic = context();
+    let Some(way) = way else { return automatic };
+    Context::builder().devices(Devices::List(list())).transfer(way).build().unwrap()
 }
 
 /// The first and the last device, of which only the host devices may be the same.
@@ -35,7 +32,7 @@ fn pair(context: &Context) -> Option<(usize, usize)> {
 /// Contents are checked in every round that is timed.
 #[test]
 fn every_way_by_size() {
-    let all_gpus = by(None).devices().iter().all(is_gpu);
+    let all_gpus = context().devices().iter().all(is_gpu);
     let sizes: &[usize] = match all_gpus {
         true => &[4, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20],
         false => &[4, 4 << 10, 64 << 10, 1 << 20],
@@ -171,7 +168,7 @@ type Side = (Shared<u32>, Shared<u32>, Shared<u64>, Value<Run>);
 /// there and back.
 #[test]
 fn messages_between_resident_kernels() {
-    let context = by(None);
+    let context = context();
     let devices = context.devices();
     if !devices.iter().any(is_gpu) {
         return skip("kernels that wait for each other run on GPUs only");
