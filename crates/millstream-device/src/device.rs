@@ -9,6 +9,7 @@ use bytemuck::Pod;
 use parking_lot::Mutex;
 
 use crate::gpus::Gpus;
+use crate::guarded::GuardedBuffer;
 use crate::host::{Faults, Runner};
 use crate::ledger::Ledger;
 use crate::memory::{Allocation, DeviceBuffer, HostMemory};
@@ -307,6 +308,14 @@ impl Device {
     /// [`Error::OutOfMemory`].
     pub fn shared<T: AtomicPod>(&self, len: usize) -> Result<SharedBuffer<T>> {
         Ok(SharedBuffer::new(self.buffer(len)?))
+    }
+
+    /// A buffer of `len` zeroed items that words guard.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn guarded<T: Pod>(&self, len: usize) -> Result<GuardedBuffer<T>> {
+        GuardedBuffer::new(self, len)
     }
 
     /// Memory of the physical device.

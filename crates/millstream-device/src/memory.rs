@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
+use crate::guarded::Guard;
 use crate::ledger::{Access, AccessKind, InFlight};
 use crate::stream::Stream;
 use crate::{Error, Result};
@@ -75,6 +76,8 @@ pub(crate) struct Allocation {
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
     readers: AtomicUsize,
+    /// Of memory that words guard.
+    guard: Option<Guard>,
 }
 
 // SAFETY: the memory is plain bytes; who may touch it when is decided by the
@@ -135,11 +138,31 @@ impl Allocation {
             counted,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
+            guard: None,
         }
     }
 
     pub(crate) fn address(&self) -> *mut u8 {
         self.block.address()
+    }
+
+    /// Whose turn it is, in memory that words guard.
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// How the ledger sees a copy's access: words order what they guard.
+    pub(crate) fn access(self: &Arc<Self>, kind: AccessKind) -> (Arc<Allocation>, AccessKind) {
+        let kind = if self.guard.is_some() { AccessKind::Shared } else { kind };
+        (Arc::clone(self), kind)
+    }
+
+    /// Kernels take guarded memory as such only.
+    pub(crate) fn refuse_guarded(&self) -> Result<()> {
+        match self.guard {
+            Some(_) => Err(Error::Guarded { buffer: self.to_string() }),
+            None => Ok(()),
+        }
     }
 
     /// Whether threads of the host may touch the bytes.
@@ -268,6 +291,13 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let allocation = Arc::new(Allocation::new(device, bytes_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
+    }
+
+    /// Memory that words guard.
+    pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
+        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?)?;
+        allocation.guard = Some(Guard::default());
+        Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
 
     /// Memory of the host for what `device` copies there.
