@@ -189,11 +189,13 @@ pub enum Error {
         /// Operations that cannot run, with what they wait for.
         outstanding: Vec<String>,
     },
-    /// A promise was dropped and not kept.
-    #[error("{promise} was given up")]
-    Broken {
+    /// A [`Promise`](crate::Promise) that will not be kept.
+    #[error("{promise} will not come: {reason}")]
+    Unkept {
         /// What was promised.
         promise: String,
+        /// Why not.
+        reason: String,
     },
     /// The object was given up before this call.
     #[error("the buffer is no longer here")]

@@ -88,7 +88,8 @@ impl Drop for Promise {
     fn drop(&mut self) {
         if !self.is_kept {
             let promise = self.event.to_string();
-            self.event.complete(Err(Error::Broken { promise }));
+            let reason = "it was given up".to_string();
+            self.event.complete(Err(Error::Unkept { promise, reason }));
         }
     }
 }

@@ -8,6 +8,7 @@ use futures_util::lock::{Mutex, OwnedMutexGuard};
 use millstream_device::{Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology};
 
 use crate::Result;
+use crate::full_empty::Watcher;
 
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,7 @@ pub struct Context {
     /// Held by whoever runs kernels that wait for each other: two such gangs at once
     /// might each hold what the other needs to start.
     gang: Arc<Mutex<()>>,
+    watcher: Arc<Watcher>,
 }
 
 impl Context {
@@ -89,6 +91,11 @@ impl Context {
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
     pub(crate) async fn gang_permit(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.gang).lock_owned().await
+    }
+
+    /// Who looks at words that ring nothing.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Whether `device` is one of this context's endpoints.
@@ -175,6 +182,7 @@ impl ContextBuilder {
     pub fn build(self) -> Result<Context> {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         let devices = self.devices.devices(list).open()?;
-        Ok(Context { devices, gang: Arc::default() })
+        let watcher = Arc::new(Watcher::new(&devices));
+        Ok(Context { devices, gang: Arc::default(), watcher })
     }
 }
