@@ -105,20 +105,19 @@ fn epochs(writers: usize, first: u32) -> impl Fn() + Sync + Send + 'static {
 fn refill() {
     let packet = Packet::new(1);
     packet.write(0, 1, 3);
-    let reader = {
+    let writer = {
         let packet = Arc::clone(&packet);
         thread::spawn(move || {
-            let words = packet.words(1);
-            assert!(words.is_full());
-            let value = packet.sum();
-            words.empty();
-            value
+            if packet.words(1).is_empty() {
+                packet.write(0, 1, 4);
+            }
         })
     };
-    if packet.words(1).is_empty() {
-        packet.write(0, 1, 4);
-    }
-    assert_eq!(reader.join().unwrap(), 3);
+    let words = packet.words(1);
+    assert!(words.is_full());
+    assert_eq!(packet.sum(), 3);
+    words.empty();
+    writer.join().unwrap();
 }
 
 #[test]

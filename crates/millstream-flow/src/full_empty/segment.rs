@@ -220,12 +220,14 @@ impl<T: Item> FullEmptySegment<T> {
     pub fn wait_full(&self, packets: Range<usize>) -> Result<()> {
         self.core.check(&packets)?;
         let set = self.core.group.context().device_set();
-        let (wanted, start) = (self.wanted(packets.clone(), Condition::Full), Instant::now());
-        let deadline = self.core.group.deadline();
-        while !wanted.look(deadline)? {
-            if !set.stay_awake(start.elapsed()) {
-                let event = self.full_event(packets)?;
-                return event.synchronize().or_else(|error| self.cause(error));
+        let (deadline, start) = (self.core.group.deadline(), Instant::now());
+        for packet in packets.clone() {
+            let wanted = self.wanted(packet..packet + 1, Condition::Full);
+            while !wanted.look(deadline)? {
+                if !set.stay_awake(start.elapsed()) {
+                    let event = self.full_event(packets)?;
+                    return event.synchronize().or_else(|error| self.cause(error));
+                }
             }
         }
         Ok(())
