@@ -9,7 +9,7 @@ use millstream_flow::{
 };
 
 use crate::common::everywhere;
-use crate::full_empty_cases::{SCALE, counted, rounds, withheld};
+use crate::full_empty_cases::{SCALE, chain, counted, rounds, withheld};
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
@@ -38,6 +38,13 @@ fn many_writers_publish_by_count() {
     for result in everywhere(1, |context| async move {
         counted(&context, &context.devices()[0], host_rounds()).await
     }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn packets_go_through_kernels_of_all_devices() {
+    for result in everywhere(3, |context| async move { chain(&context, 5).await }) {
         result.unwrap();
     }
 }

@@ -42,6 +42,12 @@ extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
 }
 "#;
 
+/// The kernels' source, for tests that compile it.
+#[allow(dead_code)]
+pub fn packets_source() -> CudaSource {
+    CudaSource::new("packets.cu", "scale_packets", SOURCE)
+}
+
 type Packets = FullEmptyPackets<u32>;
 
 /// Multiplies each packet as it comes.
@@ -276,6 +282,50 @@ pub async fn counted(context: &Context, device: &Device, rounds: u32) -> Result<
         copy.record()?.completed().await?;
         input.next_epoch()?;
         output.next_epoch()?;
+    }
+    Ok(())
+}
+
+/// Packets go through the kernels of all devices, each launched before there is
+/// anything, and each filling packets in the memory of the next.
+pub async fn chain(context: &Context, rounds: u32) -> Result<()> {
+    let devices = context.devices();
+    let group = FullEmpty::new(context, Duration::from_secs(20))?;
+    let shape = PacketShape::new(LEN, PACKET);
+    let places = devices.iter().chain([context.host()]);
+    let segments = places.map(|device| group.segment::<u32>(device, shape.clone()));
+    let mut segments = segments.collect::<Result<Vec<_>>>()?;
+    let mut streams = Vec::new();
+    for device in devices {
+        SCALE.prepare(device, shape.packets())?;
+        streams.push(device.stream_of(StreamKind::Gang)?);
+    }
+    let copy = devices[0].stream_of(StreamKind::Copy)?;
+    let mut data = context.host().buffer::<u32>(LEN)?;
+    for round in 1..=rounds {
+        data.host_view_mut()?.iter_mut().zip(round..).for_each(|(item, at)| *item = at);
+        let mut events = Vec::new();
+        // The last first: nobody waits for one that is not launched.
+        for (place, stream) in streams.iter().enumerate().rev() {
+            let arguments = (&segments[place], &segments[place + 1], 3);
+            let launched = group.launch_early(stream, &SCALE, shape.packets(), arguments);
+            events.push(launched.await?);
+        }
+        for packet in 0..shape.packets() {
+            segments[0].fill_from(&copy, packet, data.part(shape.range(packet))?)?;
+        }
+        let last = &segments[devices.len()];
+        last.full(0..shape.packets()).await?;
+        let factor = 3u32.pow(devices.len() as u32);
+        for packet in 0..shape.packets() {
+            let expected = shape.range(packet).map(|at| (at as u32 + round).wrapping_mul(factor));
+            last.read(packet, |items| assert!(items.iter().copied().eq(expected), "{packet}"))?;
+        }
+        events.push(copy.record()?);
+        for event in events {
+            event.completed().await?;
+        }
+        segments.iter_mut().try_for_each(FullEmptySegment::next_epoch)?;
     }
     Ok(())
 }
