@@ -54,7 +54,8 @@ fn main() -> Result<(), millstream::flow::Error> {
 
     context.block_on(async {
         for round in 0..3 {
-            let launched = group.launch_early(&compute, &SQUARES, shape.packets(), (&input, &output));
+            let launched =
+                group.launch_early(&compute, &SQUARES, shape.packets(), (&input, &output));
             let ended = launched.await?;
             // Only now is there any data.
             data.host_view_mut()?.iter_mut().zip(round..).for_each(|(item, n)| *item = n);

@@ -73,7 +73,8 @@ impl<'a> Bed<'a> {
     ) -> Result<Bed<'a>> {
         let (host, group) = (context.host(), FullEmpty::new(context, Duration::from_secs(5))?);
         let parameters = work.parameters;
-        let shapes = work.inputs.each_ref().map(|items| PacketShape::new(items.len(), packet_bytes / 4));
+        let shapes =
+            work.inputs.each_ref().map(|items| PacketShape::new(items.len(), packet_bytes / 4));
         let segments = |on: &Device| -> Result<Vec<_>> {
             shapes.iter().map(|shape| group.segment(on, shape.clone())).collect()
         };
@@ -155,7 +156,9 @@ impl<'a> Bed<'a> {
     }
 
     fn copy_in(&mut self) -> Result<()> {
-        for (from, to) in self.data.iter().zip(&mut self.inputs).filter(|(from, _)| !from.is_empty()) {
+        for (from, to) in
+            self.data.iter().zip(&mut self.inputs).filter(|(from, _)| !from.is_empty())
+        {
             self.compute.copy(from, to)?;
         }
         Ok(())

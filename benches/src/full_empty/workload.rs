@@ -103,7 +103,9 @@ pub fn vector_add(items: usize) -> Workload {
         parameters: parameters(items, tile(items, 512), 0),
         words: 1,
         summed: None,
-        needs: |parameters, input, tile| if input < 2 { own(parameters, input, tile) } else { 0..0 },
+        needs: |parameters, input, tile| {
+            if input < 2 { own(parameters, input, tile) } else { 0..0 }
+        },
         compute: |parameters, tile, inputs, _| {
             let range = parameters.range(tile);
             range.map(|at| (float(&inputs[0], at) + float(&inputs[1], at)).to_bits()).collect()
@@ -149,7 +151,9 @@ fn histogram64(items: usize) -> Workload {
         parameters: parameters(items, tile(items, 1024), 0),
         words: 1,
         summed: Some(64),
-        needs: |parameters, input, tile| if input == 0 { own(parameters, input, tile) } else { 0..0 },
+        needs: |parameters, input, tile| {
+            if input == 0 { own(parameters, input, tile) } else { 0..0 }
+        },
         compute: |_, _, inputs, _| {
             let mut bins = vec![0; 64];
             for word in &inputs[0].1 {
@@ -221,9 +225,8 @@ fn bfs(vertices: usize) -> Workload {
             levels[0] = 0;
             while !frontier.is_empty() {
                 level += 1;
-                let arcs = |vertex: usize| {
-                    inputs[0].1[vertex] as usize..inputs[0].1[vertex + 1] as usize
-                };
+                let arcs =
+                    |vertex: usize| inputs[0].1[vertex] as usize..inputs[0].1[vertex + 1] as usize;
                 let mut next = Vec::new();
                 for arc in std::mem::take(&mut frontier).into_iter().flat_map(arcs) {
                     let target = inputs[1].1[arc] as usize;
@@ -293,7 +296,9 @@ fn fib_lookup(items: usize) -> Workload {
         parameters: parameters(items, tile(items, 128), 0),
         words: 1,
         summed: None,
-        needs: |parameters, input, tile| if input == 0 { own(parameters, input, tile) } else { 0..0 },
+        needs: |parameters, input, tile| {
+            if input == 0 { own(parameters, input, tile) } else { 0..0 }
+        },
         compute: |_, _, inputs, table| {
             let hop = |address: &u32| match table((address >> 16) as usize) {
                 hop if hop >> 31 == 0 => hop,

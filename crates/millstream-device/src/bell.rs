@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use parking_lot::Mutex;
+use crate::sync::{Fault, Mutex, seeded};
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -25,7 +25,6 @@ type Callback = Box<dyn FnOnce() + Send>;
 /// assert!(rung.load(Ordering::Acquire));
 /// # Ok::<(), millstream_device::Error>(())
 /// ```
-#[derive(Default)]
 pub struct Bell {
     state: Mutex<State>,
 }
@@ -39,6 +38,12 @@ struct State {
 impl fmt::Debug for Bell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Bell({} rings)", self.rings())
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Bell {
+        Bell { state: Mutex::new(State::default()) }
     }
 }
 
@@ -64,7 +69,7 @@ impl Bell {
     pub fn at_next(&self, seen: u64, callback: impl FnOnce() + Send + 'static) {
         {
             let mut state = self.state.lock();
-            if state.rings == seen {
+            if state.rings == seen || seeded(Fault::WaitWithoutNumber) {
                 state.waiting.push(Box::new(callback));
                 return;
             }

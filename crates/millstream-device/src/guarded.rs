@@ -3,10 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::AtomicU32;
 
 use bytemuck::Pod;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::bell::Bell;
 use crate::device::Device;
@@ -16,6 +15,7 @@ use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
 use crate::parameter::{Accesses, Argument, Bound, Parameter};
 use crate::shared::SharedBuffer;
 use crate::task::Place;
+use crate::turns::Turns;
 use crate::{Error, Result};
 
 /// Items that copies, kernels and host code use side by side, because words say whose
@@ -109,12 +109,12 @@ impl<T: Pod> GuardedBuffer<T> {
     /// # Errors
     /// A buffer elsewhere; a range out of bounds.
     pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
-        let (guard, items) = self.host_items(&range)?;
-        let turn = guard.lock.read();
+        let (turns, items) = self.host_items(&range)?;
+        let turn = turns.lock.read();
         // SAFETY: in range, and whoever writes in the host's memory takes the lock.
         let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
         drop(turn);
-        guard.released(self.bell());
+        turns.released(self.bell());
         Ok(result)
     }
 
@@ -124,65 +124,26 @@ impl<T: Pod> GuardedBuffer<T> {
     /// # Errors
     /// As [`GuardedBuffer::read`].
     pub fn write<R>(&self, range: Range<usize>, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-        let (guard, items) = self.host_items(&range)?;
-        let turn = guard.lock.write();
+        let (turns, items) = self.host_items(&range)?;
+        let turn = turns.lock.write();
         // SAFETY: in range, and the lock is ours alone.
         let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
         drop(turn);
-        guard.released(self.bell());
+        turns.released(self.bell());
         Ok(result)
     }
 
-    fn host_items(&self, range: &Range<usize>) -> Result<(&Guard, *mut T)> {
+    fn host_items(&self, range: &Range<usize>) -> Result<(&Turns, *mut T)> {
         let allocation = self.buffer.allocation();
         self.part(range.clone())?;
-        match (allocation.device.is_host_endpoint(), allocation.guard()) {
-            (true, Some(guard)) => Ok((guard, allocation.items(range))),
+        match (allocation.device.is_host_endpoint(), allocation.turns()) {
+            (true, Some(turns)) => Ok((turns, allocation.items(range))),
             _ => Err(Error::NotHostAccessible { buffer: allocation.to_string() }),
         }
     }
 
     fn bell(&self) -> &Bell {
         self.buffer.allocation().device.runner.bell()
-    }
-}
-
-/// Turns of host code and of host devices at a guarded buffer.
-#[derive(Debug, Default)]
-pub(crate) struct Guard {
-    pub(crate) lock: RwLock<()>,
-    /// Somebody who does not wait was refused.
-    refused: AtomicBool,
-}
-
-impl Guard {
-    fn try_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        self.lock.try_read().or_else(|| {
-            self.refuse();
-            self.lock.try_read()
-        })
-    }
-
-    fn try_write(&self) -> Option<RwLockWriteGuard<'_, ()>> {
-        self.lock.try_write().or_else(|| {
-            self.refuse();
-            self.lock.try_write()
-        })
-    }
-
-    fn refuse(&self) {
-        self.refused.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `released`: either the next try finds the lock free,
-        // or whoever holds it finds the mark.
-        fence(Ordering::SeqCst);
-    }
-
-    /// What whoever has released the lock calls: those refused may try again.
-    pub(crate) fn released(&self, bell: &Bell) {
-        fence(Ordering::SeqCst);
-        if self.refused.swap(false, Ordering::Relaxed) {
-            bell.ring();
-        }
     }
 }
 
@@ -217,30 +178,34 @@ impl<T: Pod> GuardedItems<'_, T> {
 
     /// Lets the twin read items; `None` if somebody writes, or out of range.
     pub fn try_read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
-        let (guard, items) = self.at(&range)?;
-        let turn = guard.try_read()?;
+        let (turns, items) = self.at(&range)?;
+        let turn = turns.try_read()?;
         // SAFETY: in range; whoever writes takes the lock.
         let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
         drop(turn);
-        guard.released(self.allocation.device.runner.bell());
+        turns.released(self.allocation.device.runner.bell());
         Some(result)
     }
 
     /// Lets the twin write items; `None` if somebody else uses them, or out of range.
-    pub fn try_write<R>(&self, range: Range<usize>, write: impl FnOnce(&mut [T]) -> R) -> Option<R> {
-        let (guard, items) = self.at(&range)?;
-        let turn = guard.try_write()?;
+    pub fn try_write<R>(
+        &self,
+        range: Range<usize>,
+        write: impl FnOnce(&mut [T]) -> R,
+    ) -> Option<R> {
+        let (turns, items) = self.at(&range)?;
+        let turn = turns.try_write()?;
         // SAFETY: in range; the lock is ours alone.
         let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
         drop(turn);
-        guard.released(self.allocation.device.runner.bell());
+        turns.released(self.allocation.device.runner.bell());
         Some(result)
     }
 
-    fn at(&self, range: &Range<usize>) -> Option<(&Guard, *mut T)> {
+    fn at(&self, range: &Range<usize>) -> Option<(&Turns, *mut T)> {
         let is_inside = range.start <= range.end && range.end <= self.len;
-        let guard = self.allocation.guard().filter(|_| is_inside)?;
-        Some((guard, self.items.wrapping_add(range.start)))
+        let turns = self.allocation.turns().filter(|_| is_inside)?;
+        Some((turns, self.items.wrapping_add(range.start)))
     }
 }
 

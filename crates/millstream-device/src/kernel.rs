@@ -111,8 +111,7 @@ impl Grid {
 }
 
 type Function<S> = for<'a> fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult;
-type StepFunction<S> =
-    for<'a> fn(usize, &<S as Parameter>::View<'a>) -> Result<Step, KernelFault>;
+type StepFunction<S> = for<'a> fn(usize, &<S as Parameter>::View<'a>) -> Result<Step, KernelFault>;
 type StepClosure<S> =
     dyn for<'a> Fn(usize, &<S as Parameter>::View<'a>) -> Result<Step, KernelFault> + Send + Sync;
 type Closure<S> = dyn for<'a> Fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult + Send + Sync;
@@ -391,7 +390,8 @@ impl<S: Parameter> Kernel<S> {
             Twin::Function(_) | Twin::Closure(_) => Vec::new(),
         };
         let waiting = parking_lot::Mutex::new(waiting);
-        let launch = BoundLaunch::<S> { twin, bound, size, waiting, kernel, device, source, loaded };
+        let launch =
+            BoundLaunch::<S> { twin, bound, size, waiting, kernel, device, source, loaded };
         stream.submit(name, &accesses.list, Task::Launch(Box::new(launch)))
     }
 }

@@ -35,13 +35,13 @@ mod parameter;
 mod reactor;
 mod shared;
 mod stream;
-#[cfg(feature = "cuda")]
 mod sync;
 mod task;
 mod topology;
 mod topology_file;
 mod transfer_cache;
 mod transfer_table;
+mod turns;
 
 pub use bell::Bell;
 pub use bytemuck::{Pod, Zeroable};

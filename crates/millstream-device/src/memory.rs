@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
-use crate::guarded::Guard;
 use crate::ledger::{Access, AccessKind, InFlight};
 use crate::stream::Stream;
+use crate::turns::Turns;
 use crate::{Error, Result};
 
 /// A cache line, so that no two buffers share one.
@@ -77,7 +77,7 @@ pub(crate) struct Allocation {
     /// Live [`BufferReader`]s: operations that may still be submitted.
     readers: AtomicUsize,
     /// Of memory that words guard.
-    guard: Option<Guard>,
+    turns: Option<Turns>,
 }
 
 // SAFETY: the memory is plain bytes; who may touch it when is decided by the
@@ -138,7 +138,7 @@ impl Allocation {
             counted,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
-            guard: None,
+            turns: None,
         }
     }
 
@@ -147,19 +147,19 @@ impl Allocation {
     }
 
     /// Whose turn it is, in memory that words guard.
-    pub(crate) fn guard(&self) -> Option<&Guard> {
-        self.guard.as_ref()
+    pub(crate) fn turns(&self) -> Option<&Turns> {
+        self.turns.as_ref()
     }
 
     /// How the ledger sees a copy's access: words order what they guard.
     pub(crate) fn access(self: &Arc<Self>, kind: AccessKind) -> (Arc<Allocation>, AccessKind) {
-        let kind = if self.guard.is_some() { AccessKind::Shared } else { kind };
+        let kind = if self.turns.is_some() { AccessKind::Shared } else { kind };
         (Arc::clone(self), kind)
     }
 
     /// Kernels take guarded memory as such only.
     pub(crate) fn refuse_guarded(&self) -> Result<()> {
-        match self.guard {
+        match self.turns {
             Some(_) => Err(Error::Guarded { buffer: self.to_string() }),
             None => Ok(()),
         }
@@ -296,7 +296,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Memory that words guard.
     pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?)?;
-        allocation.guard = Some(Guard::default());
+        allocation.turns = Some(Turns::default());
         Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
 

@@ -363,10 +363,8 @@ impl Stream {
         let staging = DeviceBuffer::new_in_host_memory(&self.core.device, range.len())?;
         let from = Place::new::<T>(allocation, range);
         let to = Place::new::<T>(staging.allocation(), &(0..range.len()));
-        let accesses = [
-            allocation.access(AccessKind::Read),
-            staging.allocation().access(AccessKind::Write),
-        ];
+        let accesses =
+            [allocation.access(AccessKind::Read), staging.allocation().access(AccessKind::Write)];
         self.submit("download", &accesses, Task::Copy { from, to })?;
         Ok(Download::new(staging, self.record()?))
     }

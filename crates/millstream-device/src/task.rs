@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytemuck::Pod;
 
 use crate::Result;
-use crate::host_data::HostData;
 use crate::bell::Bell;
+use crate::host_data::HostData;
 use crate::kernel::Step;
 use crate::memory::Allocation;
 
@@ -134,16 +134,16 @@ impl Task {
 /// there, if words guard them.
 fn in_turn(from: Option<&Arc<Allocation>>, to: &Arc<Allocation>, work: impl FnOnce()) {
     let from = from.filter(|from| !Arc::ptr_eq(from, to));
-    let (reading, writing) = (from.and_then(|from| from.guard()), to.guard());
+    let (reading, writing) = (from.and_then(|from| from.turns()), to.turns());
     let comes_first = from.is_some_and(|from| Arc::as_ptr(from) < Arc::as_ptr(to));
     // Everyone takes two locks in the order of their addresses.
-    let early = reading.filter(|_| comes_first).map(|guard| guard.lock.read());
-    let write = writing.map(|guard| guard.lock.write());
-    let late = reading.filter(|_| !comes_first).map(|guard| guard.lock.read());
+    let early = reading.filter(|_| comes_first).map(|turns| turns.lock.read());
+    let write = writing.map(|turns| turns.lock.write());
+    let late = reading.filter(|_| !comes_first).map(|turns| turns.lock.read());
     work();
     drop((early, write, late));
     let bell: &Bell = to.device.runner.bell();
-    [reading, writing].into_iter().flatten().for_each(|guard| guard.released(bell));
+    [reading, writing].into_iter().flatten().for_each(|turns| turns.released(bell));
 }
 
 fn signal(words: &[(Place, u32)]) {

@@ -54,8 +54,7 @@ impl LaneStream<'_> {
         for (place, value) in words {
             let address = place.address() as u64;
             // SAFETY: a word of memory that is held until the stream has passed.
-            let answer =
-                unsafe { sys::cuStreamWriteValue32_v2(self.stream, address, *value, 0) };
+            let answer = unsafe { sys::cuStreamWriteValue32_v2(self.stream, address, *value, 0) };
             self.context.check(answer, "cuStreamWriteValue32")?;
         }
         Ok(())

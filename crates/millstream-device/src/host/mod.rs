@@ -13,9 +13,9 @@ pub(crate) use simulation::Simulation;
 pub use simulation::SimulationReport;
 use threads::Threads;
 
+use crate::bell::Bell;
 use crate::event::{Event, EventStatus};
 use crate::injection::{InjectedFault, Injection};
-use crate::bell::Bell;
 use crate::kernel::Step;
 use crate::ledger::StreamIndex;
 use crate::stream::OpenStream;
@@ -59,7 +59,12 @@ struct QueueState {
 
 impl StreamQueue {
     pub(crate) fn new(place: Arc<str>, device: &Arc<str>, index: StreamIndex) -> Arc<StreamQueue> {
-        let state = QueueState { operations: VecDeque::new(), scheduled: false, waits_since: None, failed: None };
+        let state = QueueState {
+            operations: VecDeque::new(),
+            scheduled: false,
+            waits_since: None,
+            failed: None,
+        };
         let (device, state) = (Arc::clone(device), Mutex::new(state));
         Arc::new(StreamQueue { place, device, index, state })
     }

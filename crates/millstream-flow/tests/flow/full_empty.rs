@@ -26,9 +26,9 @@ fn every_order_of_launch_fill_and_return() {
 
 #[test]
 fn what_is_there_is_worked_on_while_the_rest_is_withheld() {
-    for result in everywhere(1, |context| async move {
-        withheld(&context, &context.devices()[0]).await
-    }) {
+    for result in
+        everywhere(1, |context| async move { withheld(&context, &context.devices()[0]).await })
+    {
         result.unwrap();
     }
 }

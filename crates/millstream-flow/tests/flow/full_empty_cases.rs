@@ -160,7 +160,7 @@ impl Rounds {
     fn fill(&self, numbers: &mut Numbers) -> Result<()> {
         let shape = self.input.shape();
         for packet in numbers.shuffled((0..shape.packets()).collect()) {
-            if numbers.next() % 16 == 0 {
+            if numbers.next().is_multiple_of(16) {
                 std::thread::sleep(Duration::from_micros(numbers.next() % 100));
             }
             let source = self.data.part(shape.range(packet))?;
@@ -187,7 +187,8 @@ impl Rounds {
                 Part::Launch => {
                     let packets = self.output.shape().packets();
                     let arguments = (&self.input, &self.output, round);
-                    let launched = self.group.launch_early(&self.compute, &SCALE, packets, arguments);
+                    let launched =
+                        self.group.launch_early(&self.compute, &SCALE, packets, arguments);
                     events.push(launched.await?);
                 }
                 Part::Fill => self.fill(numbers)?,
@@ -264,7 +265,8 @@ pub async fn counted(context: &Context, device: &Device, rounds: u32) -> Result<
     let mut output = group.segment::<u32>(context.host(), whole)?;
     let counts = device.shared::<u32>(BINS)?;
     let mut data = context.host().buffer::<u32>(LEN)?;
-    let (compute, copy) = (device.stream_of(StreamKind::Gang)?, device.stream_of(StreamKind::Copy)?);
+    let (compute, copy) =
+        (device.stream_of(StreamKind::Gang)?, device.stream_of(StreamKind::Copy)?);
     for round in 1..=rounds {
         let value = |at: u32| at.wrapping_mul(round).wrapping_mul(2_654_435_761) >> 20;
         data.host_view_mut()?.iter_mut().zip(0..).for_each(|(item, at)| *item = value(at));
