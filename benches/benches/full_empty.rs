@@ -32,6 +32,9 @@ struct Arguments {
     /// What to run; on GPUs all but the small sizes unless given.
     #[arg(long, value_enum, value_delimiter = ',')]
     what: Vec<What>,
+    /// Only these benchmarks.
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<String>,
     /// Runs of each mode.
     #[arg(long, default_value_t = 60)]
     runs: usize,
@@ -94,7 +97,10 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Tabl
     let header = ["benchmark"].iter().chain(&heads).chain(&names).chain(&["right"]);
     table.set_header(header);
     let (mut sums, mut all_right) = ([0.0; 6], true);
-    let works = workloads(sizes);
+    let mut works = workloads(sizes);
+    if !arguments.workload.is_empty() {
+        works.retain(|work| arguments.workload.iter().any(|name| name == work.name));
+    }
     for work in &works {
         let (times, parts, is_right) = measure(context, work, arguments)?;
         all_right &= is_right;

@@ -21,6 +21,10 @@ struct FullEmptySettings {
 };
 static_assert(sizeof(FullEmptySettings) == 32, "as Rust writes it");
 
+// Many blocks that read one word of the host's memory stand in line for it, and hold up
+// copies. So blocks look at words of their device, and few look for all of them.
+enum LocalWord { local_turn, local_ended, local_words };
+
 template <class T>
 struct FullEmptySegment {
     Span<T> items;
@@ -28,6 +32,10 @@ struct FullEmptySegment {
     Span<u32> mirror;    // The same in the host's memory; none if `words` are there.
     Span<u32> arrivals;  // One for each packet: its writers that are done.
     Span<u64> control;   // In the host's memory: not 0 when waiting has ended.
+    // In the memory of the device that waits: `LocalWord`s, and for a segment of the
+    // host two words for each packet: the epoch in which a block found it full, and the
+    // epoch in which a block took over looking.
+    Span<u32> local;
     FullEmptySettings settings;
 
     __device__ __forceinline__ u32 packets() const { return settings.packets; }
@@ -71,12 +79,12 @@ struct FullEmptySegment {
     // One thread waits for one packet: for irregular accesses, at the price of an
     // acquire each. False when waiting has ended.
     __device__ bool wait_one(u32 packet, bool full) const {
-        if (is_full(packet) == full) return true;
-        const u64 start = nanoseconds();
+        const bool looks_near = full && local.len > local_words;
+        u64 start = 0;
         for (u32 look = 1;; ++look) {
-            if (is_full(packet) == full) return true;
-            // The host's word is far away, and the clock is slow.
-            if (look % looks_between == 0 && !goes_on(packet, start)) return false;
+            if (looks_near ? is_full_for_all(packet) : is_full(packet) == full) return true;
+            if (look % looks_between == 0 && !goes_on(packet, &start)) return false;
+            __nanosleep(pause_ns);
         }
     }
 
@@ -119,7 +127,9 @@ struct FullEmptySegment {
     }
 
 private:
-    static constexpr u32 looks_between = 64;
+    static constexpr u32 looks_between = 32;
+    static constexpr u32 turns_between = 32;
+    static constexpr u32 pause_ns = 40;
 
     __device__ __forceinline__ void write(u32 packet, u32 value) const {
         // Pairs with `is_full` and `is_empty`: items come before the epoch, reads
@@ -128,11 +138,38 @@ private:
         if (mirror.len != 0) store_release_sys(&mirror[packet], value);
     }
 
-    __device__ bool goes_on(u32 packet, u64 start) const {
-        // Relaxed: the word is all there is to see.
-        if (load_relaxed_sys(&control[0]) != 0) return false;
-        if (nanoseconds() - start < settings.patience_ns) return true;
-        store_release_sys(&control[0], u64(1) << 63 | u64(settings.segment) << 32 | packet);
+    // One block looks at the host's word, all others at what it has found.
+    __device__ bool is_full_for_all(u32 packet) const {
+        u32* found = &local[local_words + packet];
+        u32* looking = found + settings.packets;
+        // Pairs with the release below.
+        if (load_acquire_gpu(found) == settings.epoch) return true;
+        const u32 before = load_relaxed_gpu(looking);
+        if (before == settings.epoch ||
+            compare_exchange_relaxed_gpu(looking, before, settings.epoch) != before)
+            return false;
+        const bool result = is_full(packet);
+        // What the acquire of the host's word made visible is so to whoever finds this.
+        if (result) store_release_gpu(found, settings.epoch);
+        // Whoever comes next looks next: this block may have to leave.
+        else store_relaxed_gpu(looking, before);
+        return result;
+    }
+
+    // Now and then one of all blocks asks the host whether waiting has ended, and looks
+    // at the clock, which are both far away.
+    __device__ bool goes_on(u32 packet, u64* start) const {
+        // Relaxed: the words are all there is to see.
+        if (load_relaxed_gpu(&local[local_ended]) == settings.epoch) return false;
+        if (fetch_add_relaxed_gpu(&local[local_turn], 1u) % turns_between != 0) return true;
+        const u64 now = nanoseconds();
+        if (*start == 0) *start = now;
+        const bool is_late = now - *start >= settings.patience_ns;
+        const bool has_ended = load_relaxed_sys(&control[0]) != 0;
+        if (!is_late && !has_ended) return true;
+        store_relaxed_gpu(&local[local_ended], settings.epoch);
+        if (!has_ended)
+            store_release_sys(&control[0], u64(1) << 63 | u64(settings.segment) << 32 | packet);
         return false;
     }
 };

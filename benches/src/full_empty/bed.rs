@@ -76,7 +76,8 @@ impl<'a> Bed<'a> {
         let shapes =
             work.inputs.each_ref().map(|items| PacketShape::new(items.len(), packet_bytes / 4));
         let segments = |on: &Device| -> Result<Vec<_>> {
-            shapes.iter().map(|shape| group.segment(on, shape.clone())).collect()
+            let shapes = shapes.iter().map(|shape| shape.clone().read_by(device).unseen_by_host());
+            shapes.map(|shape| group.segment(on, shape)).collect()
         };
         let leaving = match work.summed {
             Some(len) => PacketShape::new(len, len).written_by(device, parameters.tiles as usize),

@@ -181,6 +181,12 @@ pub enum Error {
         /// The packet.
         packet: usize,
     },
+    /// Packets looked at by host code, of a segment that was made without that.
+    #[error("{segment} was made unseen by the host")]
+    UnseenPackets {
+        /// The segment.
+        segment: String,
+    },
     /// A packet that a segment does not have.
     #[error("packet {packet} of {segment}, which has {packets}")]
     NoSuchPacket {

@@ -21,7 +21,7 @@ use crate::Item;
 #[derive(Debug)]
 pub struct FullEmptyPackets<T>(std::marker::PhantomData<T>);
 
-type Parts<T> = (Guarded<T>, Words, Words, Words, Shared<u64>, Value<Settings>);
+type Parts<T> = (Guarded<T>, Words, Words, Words, Shared<u64>, Shared<u32>, Value<Settings>);
 
 /// `FullEmptySettings` of the header.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -55,7 +55,7 @@ impl<T: Item> Parameter for FullEmptyPackets<T> {
 
     unsafe fn view(bound: &HeldPackets<T>) -> PacketsView<'_, T> {
         // SAFETY: the caller's promise covers every part.
-        let (items, words, mirror, arrivals, control, settings) =
+        let (items, words, mirror, arrivals, control, _, settings) =
             unsafe { Parts::<T>::view(&bound.parts) };
         let deadline = bound.deadline;
         PacketsView { items, words, mirror, arrivals, control, settings, deadline }
@@ -79,6 +79,7 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
             &core.mirror,
             &core.arrivals,
             core.group.control(),
+            &core.local,
             settings,
         );
         let attention = core.group.attend().map_err(|error| match error {

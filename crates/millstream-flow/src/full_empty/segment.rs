@@ -13,6 +13,9 @@ use super::shape::PacketShape;
 use super::trigger::{Condition, Pending, Wanted};
 use crate::{Error, Item, Result};
 
+/// `local_words` of the header.
+const LOCAL_WORDS: usize = 2;
+
 /// A buffer whose packets are each full or empty.
 ///
 /// Packets are filled by host code, by copies, or by kernels, whichever device they
@@ -36,6 +39,8 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) mirror: SharedBuffer<u32>,
     /// One for each packet, where those who write it together are.
     pub(super) arrivals: SharedBuffer<u32>,
+    /// `LocalWord`s of the header, where kernels wait.
+    pub(super) local: SharedBuffer<u32>,
 }
 
 impl<T: Item> fmt::Debug for FullEmptySegment<T> {
@@ -53,12 +58,17 @@ impl<T: Item> SegmentCore<T> {
     /// Whether a packet is full, as the host sees it.
     pub(super) fn is_full(&self, packet: usize, epoch: u32) -> Result<bool> {
         // An acquire load, as in `core.rs`.
-        Ok(self.host_words().load(packet)? == epoch)
+        Ok(self.host_words()?.load(packet)? == epoch)
     }
 
     /// The words that host code reaches.
-    fn host_words(&self) -> &SharedBuffer<u32> {
-        if self.mirror.is_empty() { &self.words } else { &self.mirror }
+    fn host_words(&self) -> Result<&SharedBuffer<u32>> {
+        let is_of_host = self.items.device().is_host_endpoint();
+        match (is_of_host, self.shape.is_seen_by_host()) {
+            (true, _) => Ok(&self.words),
+            (false, true) => Ok(&self.mirror),
+            (false, false) => Err(Error::UnseenPackets { segment: self.group.label(self.number) }),
+        }
     }
 
     /// Stores a packet's word when everything before on the stream is done.
@@ -92,7 +102,9 @@ impl<T: Item> FullEmptySegment<T> {
             return Err(Error::NoSuchPacket { segment: label, packet: packets, packets: 1 << 31 });
         }
         let host = group.context().host();
-        let mirrored = if device == host { 0 } else { packets };
+        let mirrored = if device == host || !shape.is_seen_by_host() { 0 } else { packets };
+        let reading = shape.reading_device().unwrap_or(device);
+        let near = if device == host && reading != host { 2 * packets } else { 0 };
         let writing = shape.writing_device().unwrap_or(device);
         let core = SegmentCore {
             group: group.clone(),
@@ -101,6 +113,9 @@ impl<T: Item> FullEmptySegment<T> {
             words: device.shared(packets)?.with_label(format!("words of {label}")),
             mirror: host.shared(mirrored)?.with_label(format!("host's words of {label}")),
             arrivals: writing.shared(packets)?.with_label(format!("arrivals of {label}")),
+            local: reading
+                .shared(LOCAL_WORDS + near)?
+                .with_label(format!("local words of {label}")),
             shape,
         };
         Ok(FullEmptySegment { core: Arc::new(core), epoch: next_epoch(0) })

@@ -19,6 +19,8 @@ pub struct PacketShape {
     packet_items: usize,
     writers: usize,
     written_by: Option<Device>,
+    read_by: Option<Device>,
+    is_seen_by_host: bool,
 }
 
 impl PacketShape {
@@ -26,7 +28,14 @@ impl PacketShape {
     /// least one packet, and one item in each.
     pub fn new(len: usize, packet_items: usize) -> PacketShape {
         let packet_items = packet_items.max(1);
-        PacketShape { len, packet_items, writers: 1, written_by: None }
+        PacketShape {
+            len,
+            packet_items,
+            writers: 1,
+            written_by: None,
+            read_by: None,
+            is_seen_by_host: true,
+        }
     }
 
     /// `writers` blocks of a kernel on `device` write each packet together; the last
@@ -35,6 +44,22 @@ impl PacketShape {
     pub fn written_by(mut self, device: &Device, writers: usize) -> PacketShape {
         self.writers = writers.max(1);
         self.written_by = Some(device.clone());
+        self
+    }
+
+    /// Kernels of `device` wait for packets of a segment of the host: they look at words
+    /// of their own device, of which one block looks at the host's.
+    #[must_use]
+    pub fn read_by(mut self, device: &Device) -> PacketShape {
+        self.read_by = Some(device.clone());
+        self
+    }
+
+    /// Host code neither looks at packets of a segment of a device, nor do copies with
+    /// triggers: that saves a write for each packet that is filled.
+    #[must_use]
+    pub fn unseen_by_host(mut self) -> PacketShape {
+        self.is_seen_by_host = false;
         self
     }
 
@@ -61,6 +86,16 @@ impl PacketShape {
     /// Where they run.
     pub(super) fn writing_device(&self) -> Option<&Device> {
         self.written_by.as_ref()
+    }
+
+    /// Where kernels wait for it.
+    pub(super) fn reading_device(&self) -> Option<&Device> {
+        self.read_by.as_ref()
+    }
+
+    /// Whether host code looks at packets.
+    pub(super) fn is_seen_by_host(&self) -> bool {
+        self.is_seen_by_host
     }
 
     /// Items of packet `packet`; none beyond the last packet.

@@ -209,6 +209,16 @@ fn a_stream_waits_for_a_packet() {
 }
 
 #[test]
+fn unseen_packets_cannot_be_looked_at() {
+    let context = threaded();
+    let group = FullEmpty::new(&context, Duration::from_secs(1)).unwrap();
+    let shape = PacketShape::new(10, 5).unseen_by_host();
+    let unseen = group.segment::<u32>(&context.devices()[0], shape).unwrap();
+    assert!(matches!(unseen.is_full(0), Err(Error::UnseenPackets { .. })));
+    assert!(matches!(unseen.wait_full(0..1), Err(Error::UnseenPackets { .. })));
+}
+
+#[test]
 fn what_is_not_there_cannot_be_read() {
     let context = threaded();
     let (_, source, other) = pair(&context).unwrap();
