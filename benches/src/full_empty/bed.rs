@@ -33,6 +33,7 @@ pub enum Moved {
 }
 
 /// Everything that one benchmark needs.
+#[derive(Debug)]
 pub struct Bed<'a> {
     work: &'a Workload,
     context: Context,

@@ -169,7 +169,7 @@ fn cumulative(d: f32) -> f32 {
     let k = 1.0 / (1.0 + 0.231_641_9 * d.abs());
     let series = 1.781_477_9 + k * (-1.821_255_9 + k * 1.330_274_5);
     let series = k * (0.319_381_54 + k * (-0.356_563_78 + k * series));
-    let tail = 0.398_942_28 * (-0.5 * d * d).exp() * series;
+    let tail = 0.398_942_3 * (-0.5 * d * d).exp() * series;
     if d > 0.0 { 1.0 - tail } else { tail }
 }
 
