@@ -94,9 +94,9 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Tabl
     let mut table = Table::new();
     let heads = ["KiB in", "out", "copy in us", "kernel us", "copy out us", "ideal"];
     let names = MODES.map(|(name, _)| name);
-    let header = ["benchmark"].iter().chain(&heads).chain(&names).chain(&["right"]);
-    table.set_header(header);
-    let (mut sums, mut all_right) = ([0.0; 6], true);
+    let chosen = ["early, chosen", "full, chosen", "right"];
+    table.set_header(["benchmark"].iter().chain(&heads).chain(&names).chain(&chosen));
+    let (mut sums, mut all_right) = ([0.0; 8], true);
     let mut works = workloads(sizes);
     if !arguments.workload.is_empty() {
         works.retain(|work| arguments.workload.iter().any(|name| name == work.name));
@@ -114,10 +114,13 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Tabl
         row.extend(parts.map(microseconds));
         row.push(format!("{:.0} %", 100.0 * (1.0 - ideal / times[0])));
         row.push(format!("{:.1} us", times[0]));
-        for (time, sum) in times.iter().zip(&mut sums).skip(1) {
-            let saved = 100.0 * (1.0 - time / times[0]);
+        let saved = times.map(|time| 100.0 * (1.0 - time / times[0]));
+        row.extend((1..6).map(|mode| format!("{:.1} us, {:.0} %", times[mode], saved[mode])));
+        // What is read once stays in the host's memory.
+        let chosen = if work.is_read_once { [saved[4], saved[5]] } else { [saved[1], saved[3]] };
+        row.extend(chosen.map(|saved| format!("{saved:.0} %")));
+        for (sum, saved) in sums.iter_mut().zip(saved.into_iter().chain(chosen)) {
             *sum += saved / works.len() as f64;
-            row.push(format!("{time:.1} us, {saved:.0} %"));
         }
         row.push(if is_right { "yes" } else { "NO" }.to_string());
         table.add_row(row);

@@ -128,7 +128,7 @@ struct FullEmptySegment {
 
 private:
     static constexpr u32 looks_between = 32;
-    static constexpr u32 turns_between = 32;
+    static constexpr u32 ticks_between = 100;
     static constexpr u32 pause_ns = 40;
 
     __device__ __forceinline__ void write(u32 packet, u32 value) const {
@@ -156,15 +156,19 @@ private:
         return result;
     }
 
-    // Now and then one of all blocks asks the host whether waiting has ended, and looks
-    // at the clock, which are both far away.
+    // Now and then one of all blocks asks the host whether waiting has ended: its word
+    // is far away, and reads of it stand in line. The clock is near.
     __device__ bool goes_on(u32 packet, u64* start) const {
         // Relaxed: the words are all there is to see.
         if (load_relaxed_gpu(&local[local_ended]) == settings.epoch) return false;
-        if (fetch_add_relaxed_gpu(&local[local_turn], 1u) % turns_between != 0) return true;
         const u64 now = nanoseconds();
         if (*start == 0) *start = now;
         const bool is_late = now - *start >= settings.patience_ns;
+        // About microseconds, which wrap around.
+        const u32 tick = u32(now >> 10), last = load_relaxed_gpu(&local[local_turn]);
+        const bool asks = tick - last >= ticks_between &&
+            compare_exchange_relaxed_gpu(&local[local_turn], last, tick) == last;
+        if (!is_late && !asks) return true;
         const bool has_ended = load_relaxed_sys(&control[0]) != 0;
         if (!is_late && !has_ended) return true;
         store_relaxed_gpu(&local[local_ended], settings.epoch);

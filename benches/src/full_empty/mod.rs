@@ -7,6 +7,7 @@ mod twin;
 mod workload;
 
 pub use bed::{Bed, Mode, Moved};
+pub use twin::source;
 pub use workload::{Sizes, Workload, vector_add, workloads};
 
 use std::time::Duration;

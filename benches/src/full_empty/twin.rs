@@ -93,6 +93,14 @@ impl Sink for PacketsView<'_, u32> {
     }
 }
 
+/// What GPUs run of a benchmark in one mode: `plain`, `return`, `early` or `full`.
+pub fn source(name: &str, mode: &str) -> CudaSource {
+    let text = format!("{}\nWORKLOAD({name})\n", include_str!("workloads.cuh"));
+    let threads = if name == "BFS" { 1024 } else { 256 };
+    let source = CudaSource::generated(format!("{name}.cu"), format!("{name}_{mode}"), text);
+    source.threads(threads).block_each()
+}
+
 /// The kernel for GPUs and its twin for host devices.
 pub(super) fn kernel<In, Out>(work: &Workload, suffix: &str) -> Kernel<Signature<In, Out>>
 where
@@ -102,9 +110,6 @@ where
     for<'a> Out::View<'a>: Sink,
 {
     let name = format!("{}_{suffix}", work.name);
-    let text = format!("{}\nWORKLOAD({})\n", include_str!("workloads.cuh"), work.name);
-    let threads = if work.name == "BFS" { 1024 } else { 256 };
-    let source = CudaSource::generated(format!("{}.cu", work.name), name.clone(), text);
     let (needs, compute, words) = (work.needs, work.compute, work.words);
     let is_summed = work.summed.is_some();
     Kernel::of_step_closure(
@@ -130,7 +135,7 @@ where
             Ok(Step::Done)
         },
     )
-    .with_cuda(source.threads(threads).block_each())
+    .with_cuda(source(work.name, suffix))
 }
 
 /// Adds a tile's counts; the last one writes the sums.

@@ -39,6 +39,9 @@ pub struct Workload {
     pub summed: Option<usize>,
     pub(super) needs: fn(&Parameters, usize, usize) -> Range<usize>,
     pub(super) compute: fn(&Parameters, usize, &Inputs, &dyn Fn(usize) -> u32) -> Vec<u32>,
+    /// Whether each item of the inputs is read once only, or nearly so: such data may
+    /// stay in the host's memory.
+    pub is_read_once: bool,
     /// Whether results are floats, which differ a little.
     is_float: bool,
 }
@@ -110,6 +113,7 @@ pub fn vector_add(items: usize) -> Workload {
             let range = parameters.range(tile);
             range.map(|at| (float(&inputs[0], at) + float(&inputs[1], at)).to_bits()).collect()
         },
+        is_read_once: true,
         is_float: true,
     }
 }
@@ -139,6 +143,7 @@ fn matrix_mul(width: usize) -> Workload {
             };
             parameters.range(tile).map(dot).collect()
         },
+        is_read_once: items <= 64 * 64,
         is_float: true,
     }
 }
@@ -161,6 +166,7 @@ fn histogram64(items: usize) -> Workload {
             }
             bins
         },
+        is_read_once: true,
         is_float: false,
     }
 }
@@ -198,6 +204,7 @@ fn black_scholes(items: usize) -> Workload {
             };
             parameters.range(tile).flat_map(option).map(f32::to_bits).collect()
         },
+        is_read_once: true,
         is_float: true,
     }
 }
@@ -239,6 +246,7 @@ fn bfs(vertices: usize) -> Workload {
             }
             levels
         },
+        is_read_once: false,
         is_float: false,
     }
 }
@@ -280,6 +288,7 @@ fn hot_spot(width: usize) -> Workload {
             };
             parameters.range(tile).map(step).collect()
         },
+        is_read_once: true,
         is_float: true,
     }
 }
@@ -309,6 +318,7 @@ fn fib_lookup(items: usize) -> Workload {
             };
             inputs[0].1.iter().map(hop).collect()
         },
+        is_read_once: true,
         is_float: false,
     }
 }

@@ -80,13 +80,30 @@ __device__ bool vectorAdd(const Source& from, const Sink& to, Span<u32>, Paramet
     return true;
 }
 
-// A tile is some rows of the product; columns in steps of the block.
+// A tile is some rows of the product. Small matrices are read once, into the block's
+// own memory.
 template <class Source, class Sink>
 __device__ bool matrixMul(const Source& from, const Sink& to, Span<u32>, Parameters p, u32 tile) {
     const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items)), width = p.width;
     if (!from.wait(0, begin, end) || !from.wait(1, 0, p.items)) return false;
     const u32 *a = from.input(0), *b = from.input(1);
     u32* out = to.output();
+    __shared__ float staged[64 * 64], rows[4 * 64];
+    if (p.items <= 64 * 64 && end - begin <= 4 * 64) {
+        for (u32 at = threadIdx.x; at < p.items; at += blockDim.x) staged[at] = number(b, at);
+        for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x)
+            rows[at] = number(a, begin + at);
+        __syncthreads();
+        for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x) {
+            const float* row = rows + at / p.width * p.width;
+            float sum = 0;
+#pragma unroll 8
+            for (u32 k = 0; k < p.width; ++k) sum += row[k] * staged[k * p.width + at % p.width];
+            out[begin + at] = __float_as_uint(sum);
+        }
+        to.publish(tile);
+        return true;
+    }
     for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
         const u64 row = at / width, column = at % width;
         float sum = 0;
