@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use futures_util::lock::OwnedMutexGuard;
+use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
 use millstream_device::{Argument, Device, Event, Kernel, Parameter, SharedBuffer, Stream};
 use parking_lot::Mutex;
 
@@ -77,7 +77,7 @@ struct GroupCore {
     patience: Duration,
     labels: Mutex<Vec<String>>,
     /// Held while kernels that were launched early run.
-    permit: Mutex<Weak<OwnedMutexGuard<()>>>,
+    permit: AsyncMutex<Weak<OwnedMutexGuard<()>>>,
 }
 
 impl FullEmpty {
@@ -92,7 +92,7 @@ impl FullEmpty {
             control,
             patience,
             labels: Mutex::default(),
-            permit: Mutex::default(),
+            permit: AsyncMutex::default(),
         };
         Ok(FullEmpty { core: Arc::new(core) })
     }
@@ -147,18 +147,25 @@ impl FullEmpty {
         blocks: usize,
         arguments: impl Argument<S>,
     ) -> Result<Event> {
-        let known = self.core.permit.lock().upgrade();
-        let permit = match known {
-            Some(permit) => permit,
-            None => Arc::new(self.core.context.gang_permit().await),
-        };
-        *self.core.permit.lock() = Arc::downgrade(&permit);
+        let permit = self.permit().await;
         self.check()?;
         kernel.launch(stream, blocks, arguments)?;
         let event = stream.record()?;
         // Ends with the last of the kernels, whoever waits for them.
         event.on_complete(move |_| drop(permit));
         Ok(event)
+    }
+
+    /// The context's permit for kernels that wait, one for all of the group.
+    async fn permit(&self) -> Arc<OwnedMutexGuard<()>> {
+        // Held while one waits for the permit: others of the group come with it.
+        let mut known = self.core.permit.lock().await;
+        if let Some(permit) = known.upgrade() {
+            return permit;
+        }
+        let permit = Arc::new(self.core.context.gang_permit().await);
+        *known = Arc::downgrade(&permit);
+        permit
     }
 
     /// Ends all waiting for packets of the group, now and later, with

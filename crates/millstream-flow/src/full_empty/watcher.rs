@@ -20,7 +20,7 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// time is virtual and a wait without end is a deadlock that is reported.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
-    thread: OnceLock<Thread>,
+    thread: OnceLock<millstream_device::Result<Thread>>,
 }
 
 struct Shared {
@@ -78,28 +78,25 @@ impl Watcher {
         if set.simulation().is_some() {
             return Ok(attention);
         }
-        if self.thread.get().is_none() {
-            let (shared, set) = (Arc::clone(&self.shared), set.clone());
-            let spawned = std::thread::Builder::new()
-                .name("millstream watcher".to_string())
-                .spawn(move || shared.run(&set))
-                .map_err(|error| millstream_device::Error::Start { reason: error.to_string() })?;
-            if let Err(second) = self.thread.set(spawned.thread().clone()) {
-                // Two began at once: both look, until the context ends.
-                drop(second);
-            }
-        }
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
+        let thread = self.thread.get_or_init(|| self.start(set));
+        thread.as_ref().map_err(Clone::clone)?.unpark();
         Ok(attention)
+    }
+
+    fn start(&self, set: &DeviceSet) -> millstream_device::Result<Thread> {
+        let (shared, set) = (Arc::clone(&self.shared), set.clone());
+        let spawned = std::thread::Builder::new()
+            .name("millstream watcher".to_string())
+            .spawn(move || shared.run(&set))
+            .map_err(|error| millstream_device::Error::Start { reason: error.to_string() })?;
+        Ok(spawned.thread().clone())
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.get() {
+        if let Some(Ok(thread)) = self.thread.get() {
             thread.unpark();
         }
     }
