@@ -39,8 +39,8 @@ pub struct Workload {
     pub summed: Option<usize>,
     pub(super) needs: fn(&Parameters, usize, usize) -> Range<usize>,
     pub(super) compute: fn(&Parameters, usize, &Inputs, &dyn Fn(usize) -> u32) -> Vec<u32>,
-    /// Whether each item of the inputs is read once only, or nearly so: such data may
-    /// stay in the host's memory.
+    /// Whether each item of the inputs is read once, by one block: such data may stay in
+    /// the host's memory.
     pub is_read_once: bool,
     /// Whether results are floats, which differ a little.
     is_float: bool,
@@ -143,7 +143,7 @@ fn matrix_mul(width: usize) -> Workload {
             };
             parameters.range(tile).map(dot).collect()
         },
-        is_read_once: items <= 64 * 64,
+        is_read_once: false,
         is_float: true,
     }
 }
@@ -288,7 +288,7 @@ fn hot_spot(width: usize) -> Workload {
             };
             parameters.range(tile).map(step).collect()
         },
-        is_read_once: true,
+        is_read_once: false,
         is_float: true,
     }
 }
