@@ -79,6 +79,8 @@ pub const GANG: Source = source!("gang.cuh");
 pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
+/// Packets that are full or empty, and epochs in which they are.
+pub const FULL_EMPTY: Source = source!("full_empty.cuh");
 /// Combining packets of a collective with what is there.
 pub const COLLECTIVE_COMBINE: Source = source!("collective_combine.cuh");
 /// A collective as one kernel on each device.
@@ -112,6 +114,7 @@ pub const HEADERS: &[Source] = &[
     FUSED,
     GANG,
     GANG_BARRIER,
+    FULL_EMPTY,
     COLLECTIVE_COMBINE,
     COLLECTIVE_EXCHANGE,
 ];

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::block::HostMemory;
 use crate::gpus::Gpus;
+use crate::guarded::GuardedBuffer;
 use crate::host::{Faults, Runner};
 use crate::ledger::Ledger;
 use crate::memory::{Allocation, DeviceBuffer};
@@ -308,6 +309,14 @@ impl Device {
     /// [`Error::OutOfMemory`].
     pub fn shared<T: AtomicPod>(&self, len: usize) -> Result<SharedBuffer<T>> {
         Ok(SharedBuffer::new(self.buffer(len)?))
+    }
+
+    /// A buffer of `len` zeroed items that words guard.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn guarded<T: Pod>(&self, len: usize) -> Result<GuardedBuffer<T>> {
+        GuardedBuffer::new(self, len)
     }
 
     /// Memory of the physical device.

@@ -8,6 +8,7 @@
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
 
+mod bell;
 mod block;
 mod cache;
 mod calibrate;
@@ -21,6 +22,7 @@ mod download;
 mod error;
 mod event;
 mod gpus;
+mod guarded;
 mod host;
 mod host_data;
 mod injection;
@@ -36,7 +38,6 @@ mod part;
 mod reactor;
 mod shared;
 mod stream;
-#[cfg(feature = "cuda")]
 mod sync;
 mod task;
 mod topology;
@@ -44,7 +45,9 @@ mod topology_file;
 mod transfer_cache;
 mod transfer_table;
 mod transfer_way;
+mod turns;
 
+pub use bell::Bell;
 pub use bytemuck::{Pod, Zeroable};
 pub use cuda_source::CudaSource;
 pub use device::{Device, DeviceId, MemoryUse};
@@ -52,12 +55,13 @@ pub use device_list::DeviceList;
 pub use device_set::{DeviceSet, DeviceSetBuilder};
 pub use download::Download;
 pub use error::{Error, Result};
-pub use event::{Awaitable, Completion, Event, EventStatus};
+pub use event::{Awaitable, Completion, Event, EventStatus, Promise};
 pub use gpus::gpu_count;
+pub use guarded::{Guarded, GuardedBuffer, GuardedItems, Words, WordsView};
 pub use host::SimulationReport;
 pub use host_data::HostData;
 pub use injection::{InjectedFault, Injection};
-pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult};
+pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult, Step};
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use location::{Location, NvLinks};

@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
 use crate::part::{Part, PartMut};
 use crate::stream::Stream;
+use crate::turns::Turns;
 use crate::{Error, Result};
 
 /// Zeroed memory of a device, freed when neither a buffer nor an operation
@@ -30,6 +31,8 @@ pub(crate) struct Allocation {
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
     readers: AtomicUsize,
+    /// Of memory that words guard.
+    turns: Option<Turns>,
 }
 
 // SAFETY: the memory is plain bytes; who may touch it when is decided by the
@@ -90,11 +93,31 @@ impl Allocation {
             counted,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
+            turns: None,
         }
     }
 
     pub(crate) fn address(&self) -> *mut u8 {
         self.block.address()
+    }
+
+    /// Whose turn it is, in memory that words guard.
+    pub(crate) fn turns(&self) -> Option<&Turns> {
+        self.turns.as_ref()
+    }
+
+    /// How the ledger sees a copy's access: words order what they guard.
+    pub(crate) fn access(self: &Arc<Self>, kind: AccessKind) -> (Arc<Allocation>, AccessKind) {
+        let kind = if self.turns.is_some() { AccessKind::Shared } else { kind };
+        (Arc::clone(self), kind)
+    }
+
+    /// Kernels take guarded memory as such only.
+    pub(crate) fn refuse_guarded(&self) -> Result<()> {
+        match self.turns {
+            Some(_) => Err(Error::Guarded { buffer: self.to_string() }),
+            None => Ok(()),
+        }
     }
 
     /// Whether threads of the host may touch the bytes.
@@ -200,6 +223,13 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let allocation = Arc::new(Allocation::new(device, bytes_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
+    }
+
+    /// Memory that words guard.
+    pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
+        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?)?;
+        allocation.turns = Some(Turns::default());
+        Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
 
     /// Memory of the host for what `device` copies there.

@@ -20,7 +20,7 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
+    pub(crate) fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
         // Several parts of one buffer are one access, if they are alike.
         let known = self.list.iter().any(|(earlier, earlier_kind)| {
             Arc::ptr_eq(earlier, allocation) && kind == *earlier_kind && kind != AccessKind::Write
@@ -167,7 +167,7 @@ impl<T: Pod + Send + Sync> Parameter for Value<T> {
 
 /// Items held by a queued launch.
 #[derive(Debug)]
-pub struct Bound(Place);
+pub struct Bound(pub(crate) Place);
 
 impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
@@ -177,6 +177,7 @@ impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
 
 impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        self.allocation.refuse_guarded()?;
         accesses.add(self.allocation, AccessKind::Read);
         Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }
@@ -190,6 +191,7 @@ impl<T: Pod + Send + Sync> Argument<Write<T>> for &mut DeviceBuffer<T> {
 
 impl<T: Pod + Send + Sync> Argument<Write<T>> for PartMut<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        self.allocation.refuse_guarded()?;
         accesses.add(self.allocation, AccessKind::Write);
         Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }

@@ -10,6 +10,7 @@ use millstream_device::{
 };
 
 use crate::Result;
+use crate::full_empty::Watcher;
 
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,7 @@ pub struct Context {
     /// might each hold what the other needs to start.
     gang: Arc<Mutex<()>>,
     transfer: Option<TransferWay>,
+    watcher: Arc<Watcher>,
 }
 
 impl Context {
@@ -97,6 +99,11 @@ impl Context {
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
     pub(crate) async fn gang_permit(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.gang).lock_owned().await
+    }
+
+    /// Who looks at words that ring nothing.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Whether `device` is one of this context's endpoints.
@@ -226,6 +233,7 @@ impl ContextBuilder {
     pub fn build(self) -> Result<Context> {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         let devices = self.devices.devices(list).open()?;
-        Ok(Context { devices, gang: Arc::default(), transfer: self.transfer })
+        let watcher = Arc::new(Watcher::new(&devices));
+        Ok(Context { devices, gang: Arc::default(), transfer: self.transfer, watcher })
     }
 }

@@ -10,6 +10,7 @@ mod collectives;
 mod context;
 mod error;
 mod failure;
+mod full_empty;
 mod gang;
 mod graph;
 mod message;
@@ -35,6 +36,9 @@ pub use collectives::{
 };
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};
+pub use full_empty::{
+    Action, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, PacketsView, Trigger,
+};
 pub use gang::{Gang, GangMember};
 pub use graph::{Graph, GraphStatistics};
 pub use policy::{

@@ -71,6 +71,11 @@ fn components_without_spills() {
 }
 
 #[test]
+fn full_empty_cases_without_spills() {
+    compile(&crate::full_empty_cases::packets_source(), &["scale_packets", "count_packets"]);
+}
+
+#[test]
 fn collectives_without_spills() {
     use millstream::flow::{Operator, exchange_source};
     let operators = [

@@ -20,6 +20,7 @@ mod collectives;
 mod command;
 mod device;
 mod faults;
+mod full_empty;
 mod fused;
 mod large;
 mod levels;

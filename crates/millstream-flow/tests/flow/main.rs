@@ -7,6 +7,8 @@ mod collective_model;
 mod collectives;
 mod common;
 mod failure;
+mod full_empty;
+mod full_empty_cases;
 mod links;
 mod random;
 mod routers;
