@@ -13,7 +13,8 @@
 // all its threads; false if the kernel must end, because it is stopped or a peer did not
 // come in time. Lengths are any: vectors longer than lines are sent in several goes.
 // Parts that belong to ranks are as equal as can be, larger ones first, as in the host's
-// collectives.
+// collectives. The output may be the input where all ranks' pieces of the two are the
+// same: not in reduce_scatter and all_gather.
 #pragma once
 
 #include "collective_lines.cuh"
@@ -143,6 +144,13 @@ class BlockCollectives {
         return {piece.start + done, left < most ? left : most};
     }
 
+    // Once for all calls of a type and an operator: the compiler takes long over it.
+    template <class Element, class Combine>
+    static __device__ __noinline__ bool run_by_block(
+        const LineExchange<Element, Combine>& exchange) {
+        return exchange.run(threadIdx.x, blockDim.x);
+    }
+
     // `longest` is that of all pieces of all ranks: all send as often.
     template <class Element, class Combine, class Sends, class Receives>
     __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
@@ -166,7 +174,7 @@ class BlockCollectives {
             __syncthreads();
             const Lines lines{ranks, first, capacity, ++epoch};
             const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
-            const bool goes_on = exchange.run(threadIdx.x, blockDim.x);
+            const bool goes_on = run_by_block(exchange);
             if (!__syncthreads_and(goes_on)) return false;
             done += most;
         } while (done < longest);

@@ -4,15 +4,13 @@ mod algorithm;
 mod checks;
 mod communicator;
 mod direct;
-#[cfg(test)]
-mod line_model;
 mod line_settings;
 mod operands;
 mod operator;
 mod packets;
-#[cfg(test)]
-mod pass_model;
 mod pass_settings;
+#[cfg(test)]
+mod peer_model;
 mod peers;
 mod plan;
 #[cfg(test)]
