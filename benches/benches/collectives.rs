@@ -123,7 +123,8 @@ async fn measure(
     Ok(best)
 }
 
-type Resident = (Shared<u32>, SharedSet<u64>, Shared<u32>, Shared<u64>, Value<BlockSettings>, Value<u32>);
+type Resident =
+    (Shared<u32>, SharedSet<u64>, Shared<u32>, Shared<u64>, Value<BlockSettings>, Value<u32>);
 
 /// Sums `rounds` times, and says how many nanoseconds that took.
 const RESIDENT: &str = r#"
@@ -148,9 +149,8 @@ extern "C" __global__ void resident_sums(
 /// device calls, the mean of many.
 async fn resident(context: &Context, bytes: usize, rounds: u32) -> Result<f64> {
     let source = CudaSource::new("resident.cu", "resident_sums", RESIDENT).blocks(1);
-    let kernel: Kernel<Resident> = Kernel::with_source("resident", source, |_, _| {
-        Err(KernelFault::new("runs on GPUs only"))
-    });
+    let kernel: Kernel<Resident> =
+        Kernel::with_source("resident", source, |_, _| Err(KernelFault::new("runs on GPUs only")));
     let items = context.devices().iter().map(|device| device.shared::<u32>(bytes / 4));
     let items = items.collect::<std::result::Result<Vec<_>, _>>()?;
     let collectives = ResidentCollectives::new(context, 1, bytes, Duration::from_secs(5))?;
@@ -190,14 +190,16 @@ async fn table(context: &Context, arguments: &Arguments) -> Result<Table> {
         }
         let mut row = vec![bytes.to_string()];
         for (_, share, operation) in OPERATIONS {
-            row.push(match measure(&mut communicator, &mut vectors, operation, arguments.awaited).await {
-                Ok(time) => {
-                    let bandwidth = share(ranks as f64) * (len * 4) as f64 / time / 1e9;
-                    format!("{:.1} {bandwidth:.1}", time * 1e6)
-                }
-                Err(Error::NoAlgorithm { .. }) => "-".to_string(),
-                Err(error) => return Err(error),
-            });
+            row.push(
+                match measure(&mut communicator, &mut vectors, operation, arguments.awaited).await {
+                    Ok(time) => {
+                        let bandwidth = share(ranks as f64) * (len * 4) as f64 / time / 1e9;
+                        format!("{:.1} {bandwidth:.1}", time * 1e6)
+                    }
+                    Err(Error::NoAlgorithm { .. }) => "-".to_string(),
+                    Err(error) => return Err(error),
+                },
+            );
         }
         table.add_row(row);
         bytes *= arguments.step.max(2);

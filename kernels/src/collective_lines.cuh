@@ -45,7 +45,7 @@ __device__ __forceinline__ void load_line(const u64* line, u64* word, u64* epoch
                  : "=l"(*word), "=l"(*epoch) : "l"(line) : "memory");
 }
 
-constexpr u32 greatest_divisor(u32 one, u32 other) {
+__device__ constexpr u32 greatest_divisor(u32 one, u32 other) {
     return other == 0 ? one : greatest_divisor(other, one % other);
 }
 

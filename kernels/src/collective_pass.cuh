@@ -14,9 +14,9 @@ constexpr u32 pass_threads = 512;
 // The same items of several ranks' inputs, for several ranks' outputs: bits of ranks.
 struct PassJob {
     u64 len;
-    u64 source;  // Where they begin in inputs.
-    u64 target;  // In outputs.
-    u32 sources;
+    u64 source;   // Where they begin in inputs.
+    u64 target;   // In outputs.
+    u32 sources;  // None: what the job before has left in our own output.
     u32 targets;
 };
 
@@ -26,7 +26,7 @@ struct PassSettings {
     u32 job_count;
     u32 swaps;     // Items of the one source and the one target change places.
     u32 in_place;  // Outputs are the inputs, too.
-    u32 unused;
+    u32 in_order;  // A job may need the one before.
 };
 static_assert(sizeof(PassSettings) == 24 + 32 * most_ranks + 16, "as Rust writes it");
 
@@ -110,6 +110,8 @@ struct Pass {
         __syncthreads();
         if (threadIdx.x == 0) {
             u32 sources = 0, targets = 0;
+            if (job.sources == 0)
+                places.sources[sources++] = outputs[ranks.rank].items + job.source;
             for (u32 rank = 0; rank < ranks.ranks; ++rank) {
                 if (job.sources >> rank & 1) places.sources[sources++] = input(rank) + job.source;
                 // Not all ranks' at the same time: each begins with the next one.
@@ -194,8 +196,11 @@ struct Pass {
     template <class Combine>
     __device__ void run(Combine combine) const {
         for (u32 step = 0; step < settings.job_count; ++step) {
-            // Blocks begin with different jobs, so that all links are in use.
-            const PassJob& job = settings.jobs[(step + blockIdx.x) % settings.job_count];
+            // Blocks begin with different jobs, so that all links are in use. Jobs in order
+            // have the same items at places that lie alike, so that each thread finds
+            // what it has left itself.
+            const u32 first = settings.in_order ? 0 : blockIdx.x;
+            const PassJob& job = settings.jobs[(step + first) % settings.job_count];
             find(job);
             if (settings.swaps) {
                 Element* one = places.sources[0];

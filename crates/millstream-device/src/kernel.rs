@@ -363,7 +363,12 @@ impl<S: Parameter> Kernel<S> {
         let source = self.source.clone();
         let loaded = Arc::clone(self.loaded.get_or_init(Arc::default));
         let launch = BoundLaunch::<S> { twin, bound, size, kernel, device, source, loaded };
-        Ok(BoundKernel { stream: stream.clone(), name, accesses, task: Task::Launch(Box::new(launch)) })
+        Ok(BoundKernel {
+            stream: stream.clone(),
+            name,
+            accesses,
+            task: Task::Launch(Box::new(launch)),
+        })
     }
 }
 

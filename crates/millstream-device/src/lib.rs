@@ -53,13 +53,14 @@ pub use gpus::gpu_count;
 pub use host::SimulationReport;
 pub use host_data::HostData;
 pub use injection::{InjectedFault, Injection};
-pub use kernel::{BoundKernel, Block, Grid, Kernel, KernelFault, KernelResult};
+pub use kernel::{Block, BoundKernel, Grid, Kernel, KernelFault, KernelResult};
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use location::{Location, NvLinks};
 pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
 pub use parameter::{
-    Accesses, Argument, Bound, BoundGang, GangRead, GangWrite, Parameter, Read, Shared, SharedSet, Value, Write,
+    Accesses, Argument, Bound, BoundGang, GangRead, GangWrite, Parameter, Read, Shared, SharedSet,
+    Value, Write,
 };
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{Stream, StreamKind};

@@ -88,6 +88,29 @@ impl<T> SharedSet<T> {
 /// The ledger knows of each kernel's use of its own buffer. What the others do with it
 /// must lie within that: they begin after the kernel has begun, and it ends after they
 /// are done, which is for the kernels to see to.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, GangRead, GangWrite, Kernel};
+///
+/// static COPY: Kernel<(GangRead<u32>, GangWrite<u32>)> =
+///     Kernel::new("copy", |_, (own_input, own_output)| {
+///         own_output.copy_from_slice(own_input);
+///         Ok(())
+///     });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+/// for (device, value) in set.devices().iter().zip(1..) {
+///     let stream = device.stream()?;
+///     inputs.push(stream.uploaded(vec![value; 3])?);
+///     outputs.push(device.buffer(3)?);
+///     stream.record()?.synchronize()?;
+/// }
+/// let stream = set.devices()[1].stream()?;
+/// COPY.launch(&stream, 3, ((&inputs[..], 1), (&mut outputs[..], 1)))?;
+/// assert_eq!(set.block_on(stream.download(&outputs[1])?)??, [2, 2, 2]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct GangRead<T>(PhantomData<T>);
 

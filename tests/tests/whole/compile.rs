@@ -85,7 +85,8 @@ fn collectives_without_spills() {
         assert_eq!(sources.len(), 3);
         sources.iter().for_each(|source| compile(source, &[source.entry()]));
     }
-    let moving = [moving_sources::<u8>(), moving_sources::<[u16; 3]>(), moving_sources::<[u64; 9]>()];
+    let moving =
+        [moving_sources::<u8>(), moving_sources::<[u16; 3]>(), moving_sources::<[u64; 9]>()];
     for source in moving.concat() {
         compile(&source, &[source.entry()]);
     }

@@ -12,7 +12,7 @@ use super::rank_settings::{MOST_RANKS, RankSettings};
 pub(super) const LINE_BYTES: usize = 8;
 
 /// Lines of a unit at most: as registers allow.
-const MOST_UNIT_LINES: usize = 8;
+const MOST_UNIT_LINES: usize = 4;
 
 /// Items of a buffer, as kernels take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -94,7 +94,9 @@ fn between(
     let own_part = |part: &Range<usize>| if in_place { part.clone() } else { 0..part.len() };
     match pattern {
         Pattern::AllReduce { items } => (items.clone(), items.clone()),
-        Pattern::Reduce { root, items } => (when(items, other == *root), when(items, rank == *root)),
+        Pattern::Reduce { root, items } => {
+            (when(items, other == *root), when(items, rank == *root))
+        }
         Pattern::Broadcast { root, items } => {
             (when(items, rank == *root), when(items, other == *root))
         }

@@ -173,7 +173,9 @@ impl<T: Item> Operator<T> {
         let combine = program("collective_combine.cuh", &self.cuda, size_of::<T>(), COMBINE);
         let combine = CudaSource::generated("combine.cu", "combine_items", combine);
         let [lines, pass] = super::programs::sources::<T>(Some(&self.cuda));
-        vec![combine, lines, pass]
+        let mut sources = vec![combine, pass];
+        sources.extend(super::line_settings::fits(size_of::<T>()).then_some(lines));
+        sources
     }
 }
 

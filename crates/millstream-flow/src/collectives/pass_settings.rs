@@ -21,7 +21,7 @@ pub(super) struct Job {
     pub(super) source: u64,
     /// In outputs.
     pub(super) target: u64,
-    /// Bits of ranks.
+    /// Bits of ranks; none for what the job before has left in the rank's own output.
     pub(super) sources: u32,
     pub(super) targets: u32,
 }
@@ -35,7 +35,7 @@ pub(super) struct PassSettings {
     pub(super) job_count: u32,
     pub(super) swaps: u32,
     pub(super) in_place: u32,
-    unused: u32,
+    in_order: u32,
 }
 
 impl PassSettings {
@@ -50,6 +50,7 @@ impl PassSettings {
         settings.jobs[..jobs.len()].copy_from_slice(jobs);
         settings.job_count = jobs.len() as u32;
         (settings.in_place, settings.swaps) = (in_place.into(), swaps.into());
+        settings.in_order = jobs.iter().any(|job| job.sources == 0).into();
         settings
     }
 }
@@ -61,12 +62,7 @@ pub(super) fn swaps(pattern: &Pattern, in_place: bool) -> bool {
 }
 
 /// What each rank's kernel does, for items of `item` bytes.
-pub(super) fn jobs(
-    pattern: &Pattern,
-    ranks: usize,
-    in_place: bool,
-    item: usize,
-) -> Vec<Vec<Job>> {
+pub(super) fn jobs(pattern: &Pattern, ranks: usize, in_place: bool, item: usize) -> Vec<Vec<Job>> {
     let everyone = (1 << ranks) - 1;
     let rank = |rank: usize| {
         let own = 1 << rank;
@@ -75,7 +71,10 @@ pub(super) fn jobs(
         match pattern {
             Pattern::AllReduce { items } => {
                 let part = aligned_part(items, ranks, rank, item);
-                vec![job(&part, part.start, part.start, everyone, everyone)]
+                // Links that carry only what is read, and then only what is written, carry
+                // more than with both.
+                let job = |sources, targets| job(&part, part.start, part.start, sources, targets);
+                vec![job(everyone, own), job(0, others)]
             }
             Pattern::ReduceScatter { parts } => {
                 let part = &parts[rank];
@@ -90,13 +89,25 @@ pub(super) fn jobs(
             // receives no more than the result.
             Pattern::Reduce { root, items } => {
                 let part = match (ranks, rank == *root) {
-                    (..=2, is_root) => if is_root { items.clone() } else { 0..0 },
+                    (..=2, is_root) => {
+                        if is_root {
+                            items.clone()
+                        } else {
+                            0..0
+                        }
+                    }
                     (_, true) => 0..0,
                     (_, false) => share_of_others(items, ranks, *root, rank, item),
                 };
                 vec![job(&part, part.start, part.start, everyone, 1 << root)]
             }
-            // Everyone but the root gets a part, and passes it on to the rest at once.
+            // Everyone but the root gets a part, and passes it on to the rest at once; with
+            // one other, the root writes, which is faster than being read.
+            Pattern::Broadcast { root, items } if ranks == 2 => {
+                let targets = if in_place { others } else { everyone };
+                let items = if rank == *root { items.clone() } else { 0..0 };
+                vec![job(&items, items.start, items.start, own, targets)]
+            }
             Pattern::Broadcast { root, items } if rank != *root => {
                 let part = share_of_others(items, ranks, *root, rank, item);
                 vec![job(&part, part.start, part.start, 1 << root, everyone & !(1 << root))]

@@ -44,8 +44,12 @@ struct Collective {
 enum Step {
     Send(u64),
     Receive(u64),
-    Tell { ended: bool },
-    Hear { ended: bool },
+    Tell {
+        ended: bool,
+    },
+    Hear {
+        ended: bool,
+    },
     Read(Job),
     /// What was read: the combined item, or the two that change places.
     Write(Job, u64, u64),
@@ -91,13 +95,22 @@ impl Model {
             let most = sends.iter().chain(receives).map(|piece| piece.len).max().unwrap_or(0);
             return vec![(0..most.max(1)).map(Step::Send).collect()];
         }
-        let item = |job: &Job, at: u64| {
-            Job { len: 1, source: job.source + at, target: job.target + at, ..*job }
+        let item = |job: &Job, at: u64| Job {
+            len: 1,
+            source: job.source + at,
+            target: job.target + at,
+            ..*job
         };
         let items = |job: &'_ Job| (0..job.len).map(|at| Step::Read(item(job, at))).collect();
         let reads: Vec<Vec<Step>> = jobs[rank].iter().map(items).collect();
         let mut steps = vec![vec![Step::Tell { ended: false }], vec![Step::Hear { ended: false }]];
-        steps.push(reads.concat());
+        if jobs[rank].iter().any(|job| job.sources == 0) {
+            // More order than the kernel's, where each thread goes on by itself; that it
+            // finds its own items again is for the GPUs' cases.
+            steps.extend(reads);
+        } else {
+            steps.push(reads.concat());
+        }
         steps.push(vec![Step::Tell { ended: true }]);
         steps.push(vec![Step::Hear { ended: true }]);
         steps
@@ -188,6 +201,9 @@ impl Model {
         if self.is_swapped(number) {
             let other = job.targets.trailing_zeros() as usize;
             return [self.input(rank, job.source), self.outputs[other][job.target as usize]];
+        }
+        if job.sources == 0 {
+            return [self.outputs[rank][job.source as usize], 0];
         }
         let sources = (0..self.ranks()).filter(|from| job.sources >> from & 1 == 1);
         let items = sources.map(|from| self.input(from, job.source));
@@ -386,7 +402,10 @@ fn faults_are_seen() {
     for (fault, series) in [
         (Fault::OneBox, vec![all_reduce(true); 3]),
         // The root may be several collectives ahead.
-        (Fault::Silence, vec![broadcast(true), reduce(true), broadcast(true), broadcast(true), broadcast(true)]),
+        (
+            Fault::Silence,
+            vec![broadcast(true), reduce(true), broadcast(true), broadcast(true), broadcast(true)],
+        ),
         (Fault::NoBegin, vec![all_reduce(true), all_reduce(false)]),
         (Fault::NoEnd, vec![all_reduce(false), all_reduce(true)]),
         (Fault::NoSwap, vec![all_to_all]),
@@ -399,9 +418,15 @@ fn faults_are_seen() {
 
 #[test]
 fn units_are_whole_items_in_whole_lines() {
-    for (item, expected) in
-        [(1, (8, 1)), (2, (4, 1)), (3, (8, 3)), (4, (2, 1)), (8, (1, 1)), (12, (2, 3)), (16, (1, 2))]
-    {
+    for (item, expected) in [
+        (1, (8, 1)),
+        (2, (4, 1)),
+        (3, (8, 3)),
+        (4, (2, 1)),
+        (8, (1, 1)),
+        (12, (2, 3)),
+        (16, (1, 2)),
+    ] {
         assert_eq!(unit(item), expected);
         assert_eq!(expected.0 * item, expected.1 * 8);
     }

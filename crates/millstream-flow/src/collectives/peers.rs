@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_device::{
-    CudaSource, GangRead, GangWrite, Kernel, KernelFault, LinkKind, Parameter, Pod,
-    Shared, SharedBuffer, SharedSet, Stream, Value,
+    CudaSource, GangRead, GangWrite, Kernel, KernelFault, LinkKind, Parameter, Pod, Shared,
+    SharedBuffer, SharedSet, Stream, Value,
 };
 
 use super::communicator::CommunicatorOptions;
@@ -177,7 +177,8 @@ impl Peers {
         let threads = (longest * word).div_ceil(16);
         let swaps = swaps(pattern, in_place);
         let settings = self.next(streams.len()).zip(jobs);
-        let settings = settings.map(|(common, jobs)| PassSettings::new(common, &jobs, in_place, swaps));
+        let settings =
+            settings.map(|(common, jobs)| PassSettings::new(common, &jobs, in_place, swaps));
         let settings = settings.collect();
         self.launch(streams, threads, operands, operator, |kernels| &kernels.pass, settings)
     }
