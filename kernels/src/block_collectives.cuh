@@ -33,6 +33,9 @@ static_assert(sizeof(BlockCollectiveSettings) == 32, "as Rust writes it");
 
 class BlockCollectives {
    public:
+    // Lines that there are at least, from one rank to another.
+    static constexpr u32 least_capacity = 32;
+
     __device__ BlockCollectives(const SpanSet<u64>& memory, const Span<u32>& host,
                                 const BlockCollectiveSettings& settings)
         : ranks{memory, &host[host_stop], settings.patience, settings.rank, settings.ranks},
@@ -157,6 +160,7 @@ class BlockCollectives {
                         bool combines, Sends sends, Receives receives) {
         __shared__ LinePieces pieces;
         using Unit = LineUnit<Element>;
+        static_assert(Unit::words <= least_capacity, "items of so many bytes are too large");
         const u64 most = capacity / Unit::words * Unit::count;
         u64 done = 0;
         do {

@@ -41,7 +41,7 @@ fn moved<T>() -> String {
 }
 
 const LINES: &str = "
-extern \"C\" __global__ void __launch_bounds__(512) lines_of_items(
+extern \"C\" __global__ void __launch_bounds__(512, 1) lines_of_items(
     const __grid_constant__ millstream::SpanSet<const Element> inputs,
     const __grid_constant__ millstream::SpanSet<Element> outputs,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
@@ -52,7 +52,7 @@ extern \"C\" __global__ void __launch_bounds__(512) lines_of_items(
 ";
 
 const PASS: &str = "
-extern \"C\" __global__ void __launch_bounds__(512) pass_of_items(
+extern \"C\" __global__ void __launch_bounds__(512, 1) pass_of_items(
     const __grid_constant__ millstream::SpanSet<const Element> inputs,
     const __grid_constant__ millstream::SpanSet<Element> outputs,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,

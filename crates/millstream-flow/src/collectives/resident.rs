@@ -1,12 +1,16 @@
 //! Collectives that resident kernels call: `block_collectives.cuh`.
 
+use std::time::Duration;
+
 use bytemuck::{Pod, Zeroable};
 use millstream_device::SharedBuffer;
 
 use super::line_settings::LINE_BYTES;
 use crate::Result;
 use crate::context::Context;
-use std::time::Duration;
+
+/// Lines from one rank to another at least: `least_capacity` of the header.
+const LEAST_CAPACITY: usize = 32;
 
 /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -88,8 +92,7 @@ impl ResidentCollectives {
         patience: Duration,
     ) -> Result<ResidentCollectives> {
         let ranks = context.devices().len();
-        // At least a unit of the largest items.
-        let capacity = bytes.div_ceil(LINE_BYTES).max(MOST_WORDS);
+        let capacity = bytes.div_ceil(LINE_BYTES).max(LEAST_CAPACITY);
         // A number of each block, then the lines of two collectives, of two words each.
         let words = blocks.next_multiple_of(2) + blocks * 2 * ranks * capacity * 2;
         let memory = context.devices().iter().map(|device| {
@@ -118,6 +121,3 @@ impl ResidentCollectives {
         BlockSettings { rank: place as u32, ..self.settings }
     }
 }
-
-/// Lines that the items of any type fit in at least one of.
-const MOST_WORDS: usize = 32;
