@@ -90,13 +90,16 @@ fn collectives_without_spills() {
     for source in moving.concat() {
         compile(&source, &[source.entry()]);
     }
-    // Large items, and such that take several lines.
-    let wide = "struct Element { millstream::u32 words[3]; };
-        __device__ Element combine(Element one, Element) { return one; }";
-    let huge = wide.replace('3', "27");
+    // Items that take several lines, and such as do not fit in any.
+    let words = |count: usize| {
+        format!(
+            "struct Element {{ millstream::u32 words[{count}]; }};
+             __device__ Element combine(Element one, Element) {{ return one; }}"
+        )
+    };
     let sources = [
-        Operator::new("wide", wide, |one: [u32; 3], _| one).cuda_sources(),
-        Operator::new("huge", huge, |one: [u32; 27], _| one).cuda_sources(),
+        Operator::new("wide", words(3), |one: [u32; 3], _| one).cuda_sources(),
+        Operator::new("huge", words(27), |one: [u32; 27], _| one).cuda_sources(),
     ];
     for source in sources.concat() {
         compile(&source, &[source.entry()]);
