@@ -102,7 +102,7 @@ async fn measure(
 ) -> Result<f64> {
     let sum = Operator::sum();
     let bytes = vectors.buffers[0].len() * 4;
-    let rounds = ((256 << 20) / bytes.max(1)).clamp(5, 200);
+    let rounds = ((256 << 20) / bytes.max(1)).clamp(20, 200);
     let mut best = f64::INFINITY;
     // The first loads kernels.
     for _ in 0..4 {

@@ -147,13 +147,6 @@ class BlockCollectives {
         return {piece.start + done, left < most ? left : most};
     }
 
-    // Once for all calls of a type and an operator: the compiler takes long over it.
-    template <class Element, class Combine>
-    static __device__ __noinline__ bool run_by_block(
-        const LineExchange<Element, Combine>& exchange) {
-        return exchange.run(threadIdx.x, blockDim.x);
-    }
-
     // `longest` is that of all pieces of all ranks: all send as often.
     template <class Element, class Combine, class Sends, class Receives>
     __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
@@ -178,7 +171,7 @@ class BlockCollectives {
             __syncthreads();
             const Lines lines{ranks, first, capacity, ++epoch};
             const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
-            const bool goes_on = run_by_block(exchange);
+            const bool goes_on = exchange.run(threadIdx.x, blockDim.x);
             if (!__syncthreads_and(goes_on)) return false;
             done += most;
         } while (done < longest);
