@@ -83,8 +83,14 @@ pub const PEER_RING: Source = source!("peer_ring.cuh");
 pub const FULL_EMPTY: Source = source!("full_empty.cuh");
 /// Combining packets of a collective with what is there.
 pub const COLLECTIVE_COMBINE: Source = source!("collective_combine.cuh");
-/// A collective as one kernel on each device.
-pub const COLLECTIVE_EXCHANGE: Source = source!("collective_exchange.cuh");
+/// What kernels of collectives have in common.
+pub const COLLECTIVE_RANKS: Source = source!("collective_ranks.cuh");
+/// Collectives of short vectors.
+pub const COLLECTIVE_LINES: Source = source!("collective_lines.cuh");
+/// Collectives of long vectors.
+pub const COLLECTIVE_PASS: Source = source!("collective_pass.cuh");
+/// Collectives of a block of a resident kernel.
+pub const BLOCK_COLLECTIVES: Source = source!("block_collectives.cuh");
 
 /// Every header.
 pub const HEADERS: &[Source] = &[
@@ -116,5 +122,8 @@ pub const HEADERS: &[Source] = &[
     GANG_BARRIER,
     FULL_EMPTY,
     COLLECTIVE_COMBINE,
-    COLLECTIVE_EXCHANGE,
+    COLLECTIVE_RANKS,
+    COLLECTIVE_LINES,
+    COLLECTIVE_PASS,
+    BLOCK_COLLECTIVES,
 ];

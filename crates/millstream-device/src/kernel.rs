@@ -375,6 +375,23 @@ impl<S: Parameter> Kernel<S> {
     where
         S: 'static,
     {
+        self.bind(stream, size, arguments)?.submit()
+    }
+
+    /// The kernel with its arguments, to be submitted later, by any thread: each takes
+    /// microseconds, which those of several devices can take at the same time.
+    ///
+    /// # Errors
+    /// An argument whose range does not lie in its buffer.
+    pub fn bind(
+        &self,
+        stream: &Stream,
+        size: usize,
+        arguments: impl Argument<S>,
+    ) -> Result<BoundKernel>
+    where
+        S: 'static,
+    {
         let mut accesses = Accesses::default();
         let bound = arguments.bind(&mut accesses)?;
         let kernel: Arc<str> = match &self.name {
@@ -392,7 +409,53 @@ impl<S: Parameter> Kernel<S> {
         let waiting = parking_lot::Mutex::new(waiting);
         let launch =
             BoundLaunch::<S> { twin, bound, size, waiting, kernel, device, source, loaded };
-        stream.submit(name, &accesses.list, Task::Launch(Box::new(launch)))
+        Ok(BoundKernel {
+            stream: stream.clone(),
+            name,
+            accesses,
+            task: Task::Launch(Box::new(launch)),
+        })
+    }
+}
+
+/// A kernel with its arguments, from [`Kernel::bind`]. Dropped, nothing happens.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, Kernel, Value, Write};
+///
+/// static SET: Kernel<(Write<u32>, Value<u32>)> = Kernel::new("set", |_, (items, value)| {
+///     items.fill(value);
+///     Ok(())
+/// });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let stream = set.devices()[0].stream()?;
+/// let mut items = set.devices()[0].buffer(2)?;
+/// let bound = SET.bind(&stream, 2, (&mut items, 7))?;
+/// std::thread::spawn(|| bound.submit()).join().expect("no panic")?;
+/// assert_eq!(set.block_on(stream.download(&items)?)??, [7, 7]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+pub struct BoundKernel {
+    stream: Stream,
+    name: Arc<str>,
+    accesses: Accesses,
+    task: Task,
+}
+
+impl fmt::Debug for BoundKernel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BoundKernel({} on {:?})", self.name, self.stream)
+    }
+}
+
+impl BoundKernel {
+    /// Submits the kernel to its stream. What it uses is ordered from here on.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`].
+    pub fn submit(self) -> Result<()> {
+        self.stream.submit(self.name, &self.accesses.list, self.task)
     }
 }
 

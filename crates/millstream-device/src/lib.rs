@@ -61,12 +61,15 @@ pub use guarded::{Guarded, GuardedBuffer, GuardedItems, Words, WordsView};
 pub use host::SimulationReport;
 pub use host_data::HostData;
 pub use injection::{InjectedFault, Injection};
-pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult, Step};
+pub use kernel::{Block, BoundKernel, Grid, Kernel, KernelFault, KernelResult, Step};
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use location::{Location, NvLinks};
 pub use memory::{BufferReader, DeviceBuffer};
-pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
+pub use parameter::{
+    Accesses, Argument, Bound, BoundGang, GangRead, GangWrite, Parameter, Read, Shared, SharedSet,
+    Value, Write,
+};
 pub use part::{Part, PartMut};
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{Stream, StreamKind};

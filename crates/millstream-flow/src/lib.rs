@@ -30,9 +30,10 @@ mod ways;
 pub use buffers::Buffers;
 #[doc(hidden)]
 #[cfg(feature = "cuda")]
-pub use collectives::exchange_source;
+pub use collectives::moving_sources;
 pub use collectives::{
-    Algorithm, Collectives, Communicator, CommunicatorOptions, Number, Operands, Operator,
+    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Number, Operands,
+    Operator, ResidentCollectives,
 };
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};
