@@ -8,8 +8,8 @@ use bytemuck::Pod;
 use crate::cuda_source::CudaSource;
 use crate::device::Device;
 use crate::kernel::Kernel;
-use crate::part::{Part, PartMut};
 use crate::parameter::{Read, Write};
+use crate::part::{Part, PartMut};
 use crate::stream::{Stream, same_length};
 use crate::{Error, Result};
 
