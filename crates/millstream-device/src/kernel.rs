@@ -1,13 +1,13 @@
 //! Kernels, and their host twins.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
 use crate::cuda_source::CudaSource;
 use crate::device::{Device, DevicePlace};
+use crate::grid::Grid;
 #[cfg(feature = "cuda")]
 use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter};
@@ -43,71 +43,6 @@ pub enum Step {
     /// To something that is not there yet; it is called again after the
     /// [`Bell`](crate::Bell) has rung, and begins where it began.
     Waits,
-}
-
-/// The work elements of one launch, in blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
-    size: usize,
-    block_size: usize,
-}
-
-/// Some consecutive work elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Number of the block.
-    pub index: usize,
-    /// Its work elements.
-    pub range: Range<usize>,
-}
-
-/// Elements of a block on a host device: enough to be worth a task.
-const BLOCK_SIZE: usize = 2048;
-
-impl Grid {
-    fn new(size: usize) -> Grid {
-        Grid { size, block_size: BLOCK_SIZE }
-    }
-
-    /// A grid of its own for `size` elements in blocks of `block_size`, for a
-    /// twin whose work is not known at the launch.
-    pub fn of_blocks(size: usize, block_size: usize) -> Grid {
-        Grid { size, block_size: block_size.max(1) }
-    }
-
-    /// Work elements.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Blocks.
-    pub fn blocks(&self) -> usize {
-        self.size.div_ceil(self.block_size)
-    }
-
-    /// Runs `work` for every block, side by side; returning is a barrier. A
-    /// block must not wait for another.
-    ///
-    /// # Errors
-    /// A fault of some block.
-    pub fn for_each_block(
-        &self,
-        work: impl Fn(Block) -> KernelResult + Send + Sync,
-    ) -> KernelResult {
-        let block = |index: usize| {
-            let start = index * self.block_size;
-            Block { index, range: start..(start + self.block_size).min(self.size) }
-        };
-        match self.blocks() {
-            0 => Ok(()),
-            1 => work(block(0)),
-            // On a simulated device, or outside of a pool of its own, one by one.
-            blocks if rayon::current_thread_index().is_none() => {
-                (0..blocks).try_for_each(|index| work(block(index)))
-            }
-            blocks => (0..blocks).into_par_iter().try_for_each(|index| work(block(index))),
-        }
-    }
 }
 
 type Function<S> = for<'a> fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult;

@@ -1,0 +1,72 @@
+//! The work elements of a launch, as a host twin sees them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::kernel::KernelResult;
+
+/// The work elements of one launch, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    size: usize,
+    block_size: usize,
+}
+
+/// Some consecutive work elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Number of the block.
+    pub index: usize,
+    /// Its work elements.
+    pub range: Range<usize>,
+}
+
+/// Elements of a block on a host device: enough to be worth a task.
+const BLOCK_SIZE: usize = 2048;
+
+impl Grid {
+    pub(crate) fn new(size: usize) -> Grid {
+        Grid { size, block_size: BLOCK_SIZE }
+    }
+
+    /// A grid of its own for `size` elements in blocks of `block_size`, for a
+    /// twin whose work is not known at the launch.
+    pub fn of_blocks(size: usize, block_size: usize) -> Grid {
+        Grid { size, block_size: block_size.max(1) }
+    }
+
+    /// Work elements.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Blocks.
+    pub fn blocks(&self) -> usize {
+        self.size.div_ceil(self.block_size)
+    }
+
+    /// Runs `work` for every block, side by side; returning is a barrier. A
+    /// block must not wait for another.
+    ///
+    /// # Errors
+    /// A fault of some block.
+    pub fn for_each_block(
+        &self,
+        work: impl Fn(Block) -> KernelResult + Send + Sync,
+    ) -> KernelResult {
+        let block = |index: usize| {
+            let start = index * self.block_size;
+            Block { index, range: start..(start + self.block_size).min(self.size) }
+        };
+        match self.blocks() {
+            0 => Ok(()),
+            1 => work(block(0)),
+            // On a simulated device, or outside of a pool of its own, one by one.
+            blocks if rayon::current_thread_index().is_none() => {
+                (0..blocks).try_for_each(|index| work(block(index)))
+            }
+            blocks => (0..blocks).into_par_iter().try_for_each(|index| work(block(index))),
+        }
+    }
+}
