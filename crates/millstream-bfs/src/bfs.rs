@@ -210,9 +210,7 @@ impl Bfs {
     /// The algorithm that runs: never [`Algorithm::Auto`].
     pub fn algorithm(&self) -> Algorithm {
         match self.options.algorithm {
-            Algorithm::Auto
-                if !self.is_deep && level_search::is_possible(self.graph.context()) =>
-            {
+            Algorithm::Auto if !self.is_deep && level_search::is_possible(self.graph.context()) => {
                 Algorithm::LevelSynchronous
             }
             Algorithm::Auto => Algorithm::Asynchronous,

@@ -47,5 +47,8 @@ pub fn cuda_sources() -> Vec<CudaSource> {
             [cuda.kernel::<Relaxation<Levels, V>>("process"), cuda.fused::<Relaxation<Levels, V>>()]
         })
     }
-    sources::<u32>().chain(sources::<u64>()).chain([level_search::cuda_source(), packed_rows::cuda_source()]).collect()
+    sources::<u32>()
+        .chain(sources::<u64>())
+        .chain([level_search::cuda_source(), packed_rows::cuda_source()])
+        .collect()
 }
