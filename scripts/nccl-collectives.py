@@ -35,7 +35,7 @@ def operations(buffer, ranks, rank):
 
 def seconds(call, size):
     """Of one operation, among as many as take a while; the best of three times."""
-    rounds = min(200, max(5, (256 << 20) // size))
+    rounds = min(200, max(20, (256 << 20) // size))
     best = float("inf")
     for _ in range(4):
         torch.cuda.synchronize()

@@ -24,6 +24,8 @@ CASES="
     gpus::bfs_of_small_graphs
 "
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER MILLSTREAM_EXACT_ALLOCATIONS=1
+# initcheck remembers every byte of every copy.
+export MILLSTREAM_LARGEST_COPY=${MILLSTREAM_LARGEST_COPY:-20003}
 failed=0
 for list in "$@"; do
     for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do

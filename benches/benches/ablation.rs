@@ -16,9 +16,11 @@ use clap::Parser;
 use futures_util::future::abortable;
 use millstream::device::DeviceList;
 use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::partition;
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::graph::source::{center, max_degree};
 use millstream::prelude::*;
+use millstream::sssp::Algorithm;
 use millstream::worklist;
 
 /// Steps from the plain distributed worklist to all ideas together, on shortest paths.
@@ -119,7 +121,9 @@ fn ablation(name: &str, graph: &CsrGraph, list: &DeviceList, arguments: &Argumen
     let devices = context.devices().len();
     let source = graph.lattice_width().map_or_else(|| max_degree(graph), |_| center(graph));
     let source = source.unwrap();
-    let mut sssp = context.block_on(Sssp::new(&context, graph)).unwrap().unwrap();
+    let parts = partition::edge_balanced_blocks(graph, devices);
+    let upload = Sssp::with_algorithm(&context, graph, parts, Algorithm::Asynchronous);
+    let mut sssp = context.block_on(upload).unwrap().unwrap();
     let (mut distances, mut is_fused) = (None, true);
     for step in &STEPS {
         let worker = if is_fused { step.worker } else { Worker::HostDriven };

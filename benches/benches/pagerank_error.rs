@@ -1,7 +1,8 @@
 //! PageRank's time against the error it leaves, by pulling and by pushing:
 //! `pagerank_error [GRAPH...]`, a road map and a Kronecker graph if none is named, on
 //! the devices there are or those that `MILLSTREAM_DEVICES` names. The error is the L1
-//! distance to ranks of f64 that are converged to 1e-12. Each way has a warm-up run.
+//! distance to ranks of f64 that are converged to 1e-12. Each way has a warm-up run,
+//! and one upload.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -34,38 +35,48 @@ fn graphs() -> Vec<(String, CsrGraph)> {
     ]
 }
 
-/// The second of two runs.
-fn run(context: &Context, graph: &CsrGraph, options: PageRankOptions) -> PageRankResult {
+/// The first, which is not told, then one for each tolerance.
+fn runs(
+    context: &Context,
+    graph: &CsrGraph,
+    mut options: PageRankOptions,
+    tolerances: &[f64],
+    mut tell: impl FnMut(f64, PageRankResult),
+) {
+    options.tolerance = tolerances[0];
     let runs = async {
-        let pagerank = PageRank::new(context, graph, options).await?;
+        let mut pagerank = PageRank::new(context, graph, options).await?;
         pagerank.run().await?;
-        pagerank.run().await
+        for &tolerance in tolerances {
+            pagerank.set_tolerance(tolerance)?;
+            tell(tolerance, pagerank.run().await?);
+        }
+        Ok::<_, millstream::pagerank::Error>(())
     };
-    context.block_on(runs).unwrap().unwrap()
+    context.block_on(runs).unwrap().unwrap();
 }
 
 fn main() {
     let list = DeviceList::available().unwrap();
     let context = Context::builder().devices(Devices::List(list)).build().unwrap();
     for (name, graph) in graphs() {
-        let mut exact = PageRankOptions::default();
-        (exact.tolerance, exact.precision) = (1e-12, Precision::F64);
-        let expected = run(&context, &graph, exact).ranks;
+        let mut options = PageRankOptions::default();
+        options.precision = Precision::F64;
+        let mut exact = Vec::new();
+        runs(&context, &graph, options.clone(), &[1e-12], |_, result| exact = result.ranks);
         println!("{name}\nway   tolerance  iterations   time, ms   L1 error  work items");
+        options.precision = Precision::F32;
         for (way, algorithm) in [("pull", Algorithm::Pull), ("push", Algorithm::Push)] {
-            for tolerance in TOLERANCES {
-                let mut options = PageRankOptions::default();
-                (options.tolerance, options.algorithm) = (tolerance, algorithm);
-                options.precision = Precision::F32;
-                let result = run(&context, &graph, options);
-                let pairs = expected.iter().zip(&result.ranks);
-                let error: f64 = pairs.map(|(expected, rank)| (expected - rank).abs()).sum();
+            options.algorithm = algorithm;
+            runs(&context, &graph, options.clone(), &TOLERANCES, |tolerance, result| {
+                let pairs = exact.iter().zip(&result.ranks);
+                let error: f64 = pairs.map(|(exact, rank)| (exact - rank).abs()).sum();
                 let items: u64 = result.devices.iter().map(|device| device.work_items).sum();
                 let (time, iterations) = (result.run_time.as_secs_f64() * 1e3, result.iterations);
                 println!(
                     "{way} {tolerance:>10.0e} {iterations:>11} {time:>10.3} {error:>10.1e} {items:>11}"
                 );
-            }
+            });
         }
     }
 }

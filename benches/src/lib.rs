@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod full_empty;
 pub mod textbook;
 
 /// A file of `datasets/`: of the folder beside the program, as in a bundle, or else

@@ -69,6 +69,10 @@ __device__ __forceinline__ void fence_acq_rel_gpu() {
     asm volatile("fence.acq_rel.gpu;" : : : "memory");
 }
 
+__device__ __forceinline__ void fence_acq_rel_sys() {
+    asm volatile("fence.acq_rel.sys;" : : : "memory");
+}
+
 #define MILLSTREAM_SCOPE(scope)                                                    \
     MILLSTREAM_LOAD(relaxed, scope, u32, u32, "r")                                 \
     MILLSTREAM_LOAD(relaxed, scope, u64, u64, "l")                                 \

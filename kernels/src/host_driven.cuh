@@ -65,7 +65,7 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
             packets[place] = Program::pack(common.problem, common.here, item);
         } else {
             // Only beside a sweep, which then is not whole.
-            queue.put_back(item);
+            worklist.count[consumed] += !queue.put_back(item);
         }
     });
     if (!worklist.finish_block() || threadIdx.x >= 32) return;

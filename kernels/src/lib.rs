@@ -33,6 +33,8 @@ pub const GRID: Source = source!("grid.cuh");
 pub const LANES: Source = source!("lanes.cuh");
 /// What kernels take for a buffer.
 pub const SPAN: Source = source!("span.cuh");
+/// Copies by threads instead of the copy engine (Ben-Nun et al., *Groute*, section 2.1).
+pub const COPY_BYTES: Source = source!("copy_bytes.cuh");
 /// Queues of work-items whose truth is a bit for each item.
 pub const QUEUE: Source = source!("queue.cuh");
 /// Arcs of items that have very many, visited by all warps.
@@ -47,6 +49,10 @@ pub const WORKLIST: Source = source!("worklist.cuh");
 pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
 /// Who owns which vertices.
 pub const OWNERS: Source = source!("owners.cuh");
+/// What a vertex holds while keys become smaller along arcs.
+pub const KEYED_VALUES: Source = source!("keyed_values.cuh");
+/// Distances of shortest paths, and how they grow along arcs.
+pub const DISTANCES: Source = source!("distances.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
@@ -73,10 +79,18 @@ pub const GANG: Source = source!("gang.cuh");
 pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
+/// Packets that are full or empty, and epochs in which they are.
+pub const FULL_EMPTY: Source = source!("full_empty.cuh");
 /// Combining packets of a collective with what is there.
 pub const COLLECTIVE_COMBINE: Source = source!("collective_combine.cuh");
-/// A collective as one kernel on each device.
-pub const COLLECTIVE_EXCHANGE: Source = source!("collective_exchange.cuh");
+/// What kernels of collectives have in common.
+pub const COLLECTIVE_RANKS: Source = source!("collective_ranks.cuh");
+/// Collectives of short vectors.
+pub const COLLECTIVE_LINES: Source = source!("collective_lines.cuh");
+/// Collectives of long vectors.
+pub const COLLECTIVE_PASS: Source = source!("collective_pass.cuh");
+/// Collectives of a block of a resident kernel.
+pub const BLOCK_COLLECTIVES: Source = source!("block_collectives.cuh");
 
 /// Every header.
 pub const HEADERS: &[Source] = &[
@@ -84,6 +98,7 @@ pub const HEADERS: &[Source] = &[
     GRID,
     LANES,
     SPAN,
+    COPY_BYTES,
     QUEUE,
     SHARED_ARCS,
     SPREAD_ARCS,
@@ -92,6 +107,8 @@ pub const HEADERS: &[Source] = &[
     HOST_DRIVEN,
     OWNERS,
     VERTEX_PACKET,
+    KEYED_VALUES,
+    DISTANCES,
     RELAXATION,
     FILTER,
     PEER_RING,
@@ -103,6 +120,10 @@ pub const HEADERS: &[Source] = &[
     FUSED,
     GANG,
     GANG_BARRIER,
+    FULL_EMPTY,
     COLLECTIVE_COMBINE,
-    COLLECTIVE_EXCHANGE,
+    COLLECTIVE_RANKS,
+    COLLECTIVE_LINES,
+    COLLECTIVE_PASS,
+    BLOCK_COLLECTIVES,
 ];

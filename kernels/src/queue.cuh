@@ -67,9 +67,11 @@ struct Queue {
         return load_relaxed_gpu(bits + item / 32) >> (item & 31) & 1;
     }
 
-    // Puts a claimed item back for a later sweep.
-    __device__ void put_back(u32 item) const {
-        fetch_or_acq_rel_gpu(bits + item / 32, 1u << (item & 31));
+    // Puts a claimed item back for a later sweep. False if it has been queued again
+    // meanwhile: then the two have become one.
+    __device__ bool put_back(u32 item) const {
+        const u32 mask = 1u << (item & 31);
+        return !(fetch_or_acq_rel_gpu(bits + item / 32, mask) & mask);
     }
 
     // Empties the entry at a position and returns its item. Whoever reserved it is

@@ -9,36 +9,11 @@
 //   u32 priority(key, settings)                    lower ones run first
 #pragma once
 
+#include "keyed_values.cuh"
 #include "owners.cuh"
 #include "vertex_packet.cuh"
 
 namespace millstream {
-
-// What a vertex holds: its key, perhaps with the predecessor that gave it.
-__device__ __forceinline__ u32 key_of(u32 value) { return value; }
-__device__ __forceinline__ u32 key_of(u64 value) { return u32(value >> 32); }
-__device__ __forceinline__ void make_value(u32 key, u32, u32* value) { *value = key; }
-__device__ __forceinline__ void make_value(u32 key, u32 predecessor, u64* value) {
-    *value = u64(key) << 32 | predecessor;
-}
-
-// Puts a value in place of one with a larger key; the one before.
-__device__ __forceinline__ u32 lower_value(u32* place, u32 value) {
-    // A plain look first: most arcs lead to settled vertices.
-    const u32 before = load_relaxed_gpu(place);
-    return before <= value ? before : fetch_min_relaxed_gpu(place, value);
-}
-
-// A predecessor stays with the same key: paths of weight 0 make no cycle.
-__device__ __forceinline__ u64 lower_value(u64* place, u64 value) {
-    u64 before = load_relaxed_gpu(place);
-    while (key_of(value) < key_of(before)) {
-        const u64 now = compare_exchange_relaxed_gpu(place, before, value);
-        if (now == before) break;
-        before = now;
-    }
-    return before;
-}
 
 struct RelaxationSettings {
     u32 limit;

@@ -2,7 +2,9 @@
 #include "atomics.cuh"
 #include "collective_combine.cuh"
 #include "collective_exchange.cuh"
+#include "copy_bytes.cuh"
 #include "filter.cuh"
+#include "full_empty.cuh"
 #include "grid.cuh"
 #include "peer_ring.cuh"
 #include "relaxation.cuh"
@@ -94,6 +96,11 @@ extern "C" __global__ void ring_receive(PeerRing<u64> ring, u32* taken, u64* ite
     if (ring.try_receive(&next, items, count) && threadIdx.x == 0) *taken = next;
 }
 
+extern "C" __global__ void copy_all_bytes(Span<const unsigned char> from,
+                                          Span<unsigned char> to) {
+    copy_bytes(from, to);
+}
+
 extern "C" __global__ void combine_items(Span<const float> arrived, Span<float> here) {
     combine_into(arrived, here, [](float one, float other) { return one + other; });
 }
@@ -126,4 +133,16 @@ exchange_large(Span<const Large> input, Span<Large> output,
                const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
                const __grid_constant__ ExchangeSettings settings) {
     exchange(input, output, memory, host, settings, [](Large one, Large) { return one; });
+}
+
+extern "C" __global__ void add_packets(FullEmptySegment<float> one, FullEmptySegment<float> other,
+                                       FullEmptySegment<float> sum) {
+    for (u32 packet = blockIdx.x; packet < sum.packets(); packet += gridDim.x) {
+        if (!one.wait_full(packet) || !other.wait_full(packet)) return;
+        for (u64 at = sum.begin(packet) + threadIdx.x; at < sum.end(packet); at += blockDim.x)
+            sum.items[at] = one.items[at] + other.items[at];
+        one.empty(packet);
+        sum.publish(packet);
+    }
+    if (!one.wait_empty(0, one.packets())) return;
 }

@@ -6,13 +6,13 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, run,
+    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 
 use crate::algorithm::Algorithm;
 use crate::depth_probe;
-use crate::level_search::{self, Found, Isolated, LevelSearch};
+use crate::level_search::{Found, Isolated, LevelSearch};
 use crate::packed_rows::PackedRows;
 use crate::rule::Levels;
 use crate::{Error, Result};
@@ -165,7 +165,7 @@ impl Bfs {
         partition: Partition,
     ) -> Result<Bfs> {
         let (mut incoming, mut isolated) = (Incoming::None, Isolated::none(graph.vertices()));
-        if level_search::is_possible(context) {
+        if can_meet(context) {
             let original = |vertex| partition.to_original(vertex);
             if graph.is_symmetric() {
                 let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
@@ -210,7 +210,7 @@ impl Bfs {
     /// The algorithm that runs: never [`Algorithm::Auto`].
     pub fn algorithm(&self) -> Algorithm {
         match self.options.algorithm {
-            Algorithm::Auto if !self.is_deep && level_search::is_possible(self.graph.context()) => {
+            Algorithm::Auto if !self.is_deep && can_meet(self.graph.context()) => {
                 Algorithm::LevelSynchronous
             }
             Algorithm::Auto => Algorithm::Asynchronous,
@@ -252,7 +252,7 @@ impl Bfs {
     }
 
     async fn run_by_levels(&self, sources: &[u32]) -> Result<BfsResult> {
-        if !level_search::is_possible(self.graph.context()) {
+        if !can_meet(self.graph.context()) {
             return Err(Error::NotLevelSynchronous);
         }
         let BfsOptions { depth_limit, predecessors, alpha, beta, packed_rows, .. } = self.options;

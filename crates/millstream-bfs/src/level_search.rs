@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, LinkKind, Read, Shared, SharedBuffer,
-    SharedSet, Value,
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Read, Shared, SharedBuffer, SharedSet,
+    Value,
 };
-use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
+use millstream_flow::{Gang, GangMember, LinkStatistics};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
@@ -116,19 +116,6 @@ impl Isolated {
         }
         (bits, connected)
     }
-}
-
-/// Whether a search can run on these devices: GPUs that change each other's memory
-/// atomically, or host devices, all of which reach each other.
-pub(crate) fn is_possible(context: &Context) -> bool {
-    let (devices, topology) = (context.devices(), context.topology());
-    let all = 0..devices.len();
-    let has_atomics = |from: usize, to: usize| topology.link(from, to) >= LinkKind::NvLink;
-    let are_connected =
-        all.clone().all(|from| all.clone().all(|to| from == to || has_atomics(from, to)));
-    are_connected
-        && (Gang::is_possible(context)
-            || devices.len() <= MOST_DEVICES && !devices.iter().any(Device::is_gpu))
 }
 
 /// A search.
@@ -382,6 +369,7 @@ impl Done {
             let [from, to] = names;
             let mut link = LinkStatistics::new(from, to);
             link.packets = items + self.words;
+            link.packets_pushed = link.packets;
             link.bytes = items * size_of::<u64>() as u64 + self.words * size_of::<u32>() as u64;
             link.largest_packet_bytes = match (items, self.words) {
                 (0, 0) => 0,

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use millstream::device::{Error as DeviceError, Topology};
+use clap::{Args, ValueEnum};
+use millstream::device::{Error as DeviceError, Topology, TransferWay};
 use millstream::flow::{Context, Devices, Error as FlowError};
 
 use crate::error::Error;
@@ -21,6 +21,31 @@ pub(crate) struct DeviceOptions {
     /// for each device, of memory, nvlink, pcie and host (no direct access).
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
+    /// Sends all packets this way, or the closest to it that a pair of devices has;
+    /// chosen for each packet unless given.
+    #[arg(long, value_enum)]
+    transfer: Option<Transfer>,
+}
+
+/// How packets get from device to device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Transfer {
+    /// By copy engines.
+    Copy,
+    /// By kernels that write into the memory of other devices.
+    Push,
+    /// By kernels that write into memory of the host, and others that read it there.
+    Host,
+}
+
+impl From<Transfer> for TransferWay {
+    fn from(transfer: Transfer) -> TransferWay {
+        match transfer {
+            Transfer::Copy => TransferWay::Copy,
+            Transfer::Push => TransferWay::Push,
+            Transfer::Host => TransferWay::Host,
+        }
+    }
 }
 
 impl DeviceOptions {
@@ -41,6 +66,9 @@ impl DeviceOptions {
         if let Some(file) = &self.topology {
             builder =
                 builder.topology(Topology::read(file).map_err(FlowError::Device).map_err(refused)?);
+        }
+        if let Some(transfer) = self.transfer {
+            builder = builder.transfer(transfer.into());
         }
         let context = builder.build().map_err(refused)?;
         context.warnings().iter().for_each(|warning| eprintln!("millstream: {warning}"));

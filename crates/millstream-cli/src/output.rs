@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use millstream::bfs::UNREACHED;
+use millstream::device::TransferWay;
 use millstream::worklist::{DeviceStatistics, WorklistStatistics};
 use serde::Serialize;
 use tempfile::NamedTempFile;
@@ -18,6 +19,15 @@ pub(crate) struct Link {
     to: String,
     packets: u64,
     bytes: u64,
+    ways: Ways,
+}
+
+/// Packets of a link by the way they went.
+#[derive(Debug, Serialize)]
+struct Ways {
+    copy: u64,
+    push: u64,
+    host: u64,
 }
 
 /// What a device did, as JSON has it.
@@ -35,6 +45,11 @@ pub(crate) fn links(statistics: &[millstream::flow::LinkStatistics]) -> Vec<Link
         to: link.to.clone(),
         packets: link.packets,
         bytes: link.bytes,
+        ways: Ways {
+            copy: link.packets_by(TransferWay::Copy),
+            push: link.packets_by(TransferWay::Push),
+            host: link.packets_by(TransferWay::Host),
+        },
     };
     statistics.iter().map(link).collect()
 }
@@ -82,13 +97,16 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> comfy_table::Table {
     table
 }
 
+const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copied", "pushed", "through host"];
+
 /// A table of the links.
 pub(crate) fn link_table(links: &[Link]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_header(["link", "packets", "bytes"]);
+    table.load_style(comfy_table::presets::NOTHING).set_header(LINK_HEADER);
     for link in links {
         let name = format!("{} -> {}", link.from, link.to);
-        table.add_row([name, link.packets.to_string(), link.bytes.to_string()]);
+        let numbers = [link.packets, link.bytes, link.ways.copy, link.ways.push, link.ways.host];
+        table.add_row([name].into_iter().chain(numbers.map(|number| number.to_string())));
     }
     table
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use millstream::graph::{CsrGraph, generate, reference, validate};
-use millstream::sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
+use millstream::sssp::{Algorithm, Delta, Distances, Sssp, SsspOptions, SsspResult};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -33,7 +33,11 @@ pub(crate) struct Arguments {
     /// to MAX.
     #[arg(long, value_parser = weights)]
     weights: Option<WeightsOption>,
-    /// Steps of the priority threshold, in distance; auto, or off for no priorities.
+    /// Which way to search.
+    #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
+    algorithm: AlgorithmOption,
+    /// Steps of the priority threshold, or of the search, in distance; auto, or off for
+    /// none.
     #[arg(long, default_value = "auto", value_parser = delta)]
     delta: Delta,
     /// Largest distance to reach.
@@ -42,6 +46,16 @@ pub(crate) struct Arguments {
     /// Writes the predecessor of each vertex; .npy by extension.
     #[arg(long)]
     predecessors: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AlgorithmOption {
+    /// In steps where the devices can and the graph has few.
+    Auto,
+    /// On the distributed worklist, in no order but that of priorities.
+    Asynchronous,
+    /// In steps of distance, the devices meeting after each round.
+    Stepping,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +108,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let partition = spread.partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
-        let sssp = Sssp::with_partition(&context, &graph, partition).await?;
+        let algorithm = match arguments.algorithm {
+            AlgorithmOption::Auto => Algorithm::Auto,
+            AlgorithmOption::Asynchronous => Algorithm::Asynchronous,
+            AlgorithmOption::Stepping => Algorithm::Stepping,
+        };
+        let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
         let sssp = sssp.with_options(options(arguments));
         let run = async || sssp.run(&sources).await;

@@ -127,7 +127,7 @@ fn locations(report: &Report) -> Table {
     table
 }
 
-/// GB/s for each pair and size, and how long the smallest copy takes alone.
+/// GB/s for each pair, way and size, and how long the smallest copy takes alone.
 fn transfers(measured: &TransferTable) -> Table {
     let mut sizes: Vec<usize> =
         measured.transfers().iter().map(|transfer| transfer.bytes).collect();
@@ -140,11 +140,10 @@ fn transfers(measured: &TransferTable) -> Table {
     };
     let header = ["GB/s".to_string()].into_iter().chain(sizes.iter().map(size));
     table.set_header(header.chain(["latency".to_string()]));
-    for pair in
-        measured.transfers().chunk_by(|one, other| (&one.from, &one.to) == (&other.from, &other.to))
-    {
+    let route = |transfer: &Transfer| (transfer.from.clone(), transfer.to.clone(), transfer.way);
+    for pair in measured.transfers().chunk_by(|one, other| route(one) == route(other)) {
         let Some(smallest) = pair.first() else { continue };
-        let name = format!("{} -> {}", smallest.from, smallest.to);
+        let name = format!("{} -> {}, {}", smallest.from, smallest.to, smallest.way);
         let rates = sizes.iter().map(|bytes| {
             let transfer = pair.iter().find(|transfer| transfer.bytes == *bytes);
             transfer

@@ -1,12 +1,14 @@
-//! Measures how long copies take, through the streams and events that links use.
+//! Measures how long transfers take, through the streams and events that links use.
 
 use std::time::Instant;
 
 use crate::device::Device;
 use crate::device_set::DeviceSet;
+use crate::event::Event;
 use crate::memory::DeviceBuffer;
 use crate::stream::{Stream, StreamKind};
 use crate::transfer_table::{Transfer, TransferTable, memory_of};
+use crate::transfer_way::TransferWay;
 use crate::{Error, Result, cache, transfer_cache};
 
 /// Bytes of the copies.
@@ -30,17 +32,18 @@ struct Endpoint {
 }
 
 impl DeviceSet {
-    /// Measures copies of 4 KiB to 64 MiB within each memory of the set and
-    /// between any two, one pair after the other: medians, after a first round
-    /// that does not count. Takes 128 MiB in each memory; other work on the
-    /// devices falsifies it.
+    /// Measures transfers of 4 KiB to 64 MiB within each memory of the set and
+    /// between any two, on every [way](TransferWay) that there is, one pair after the
+    /// other: medians, after a first round that does not count. Takes 128 MiB in each
+    /// memory, twice as much in the host's; other work on the devices falsifies it.
     ///
     /// ```
-    /// use millstream_device::{DeviceList, DeviceSet};
+    /// use millstream_device::{DeviceList, DeviceSet, TransferWay};
     ///
     /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
     /// let table = set.block_on(set.calibrate())??;
-    /// assert!(table.bandwidth("host:0", "host:1", 1 << 20).is_some_and(|rate| rate > 0.0));
+    /// let rate = table.bandwidth(TransferWay::Copy, "host:0", "host:1", 1 << 20);
+    /// assert!(rate.is_some_and(|rate| rate > 0.0));
     /// # Ok::<(), millstream_device::Error>(())
     /// ```
     ///
@@ -48,34 +51,57 @@ impl DeviceSet {
     /// No memory; a device that fails.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the measurement; copies under way are finished.
+    /// Dropping the future ends the measurement; transfers under way are finished.
     pub async fn calibrate(&self) -> Result<TransferTable> {
         let mut endpoints = self.memories()?;
         let mut transfers = Vec::new();
         for from in 0..endpoints.len() {
             for to in 0..endpoints.len() {
+                let [one, other] = [from, to].map(|place| endpoints[place].device.clone());
                 let names = [from, to].map(|place| endpoints[place].name.clone());
-                // The GPU's copy engine wherever there is a GPU, as links do.
-                let runner = if endpoints[from].name == "host" { to } else { from };
-                let stream = endpoints[runner].device.stream_of(StreamKind::Copy)?;
-                for bytes in SIZES {
-                    let [time_us, latency_us] = match endpoints.get_disjoint_mut([from, to]) {
-                        Ok([from, to]) => {
-                            measure(&stream, &from.source, &mut to.destination, bytes).await?
-                        }
-                        Err(_) => {
-                            let Endpoint { source, destination, .. } = &mut endpoints[from];
-                            measure(&stream, source, destination, bytes).await?
-                        }
-                    };
-                    let [from, to] = names.clone();
-                    transfers.push(Transfer { from, to, bytes, time_us, latency_us });
+                for way in TransferWay::ALL {
+                    let Some(mut route) = self.route(way, &one, &other)? else { continue };
+                    for bytes in SIZES {
+                        let (source, destination) = match endpoints.get_disjoint_mut([from, to]) {
+                            Ok([from, to]) => (&from.source, &mut to.destination),
+                            Err(_) => {
+                                let Endpoint { source, destination, .. } = &mut endpoints[from];
+                                (&*source, destination)
+                            }
+                        };
+                        let times = measure(&mut route, source, destination, bytes).await?;
+                        let ([time_us, latency_us], [from, to]) = (times, names.clone());
+                        transfers.push(Transfer { from, to, way, bytes, time_us, latency_us });
+                    }
                 }
-                // Other streams use the buffers next.
-                stream.record()?.completed().await?;
             }
         }
         Ok(TransferTable::new(transfers))
+    }
+
+    /// One way from one memory to another; `None` if it is not there.
+    fn route(&self, way: TransferWay, from: &Device, to: &Device) -> Result<Option<Route>> {
+        let launches = |device: &Device| device.prepare_copies_by_kernel().is_ok();
+        let is_there = match way {
+            TransferWay::Copy => true,
+            TransferWay::Push => from.reaches(to) && launches(from),
+            // Within the host's memory, or to and from it, there is nothing in between.
+            TransferWay::Host => {
+                from != to && from.is_gpu() && to.is_gpu() && launches(from) && launches(to)
+            }
+        };
+        if !is_there {
+            return Ok(None);
+        }
+        // The GPU's copy engine wherever there is a GPU, as links do.
+        let copies = way == TransferWay::Copy && !from.is_gpu();
+        let first = if copies { to } else { from }.stream_of(StreamKind::Copy)?;
+        if way != TransferWay::Host {
+            return Ok(Some(Route { way, first, second: None }));
+        }
+        let between = || Ok(Between { buffer: self.host().buffer(BATCH)?, free_after: None });
+        let second = (to.stream_of(StreamKind::Copy)?, [between()?, between()?]);
+        Ok(Some(Route { way, first, second: Some(second) }))
     }
 
     /// Keeps a table on disk, in the folder of `MILLSTREAM_CACHE` or the user's
@@ -112,25 +138,74 @@ impl DeviceSet {
     }
 }
 
-/// Microseconds of a copy among many, and of one alone until it is awaited.
+/// One way from one memory to another.
+struct Route {
+    way: TransferWay,
+    first: Stream,
+    /// Out of the host's memory, if that is in between.
+    second: Option<(Stream, [Between; 2])>,
+}
+
+/// Memory of the host on the way.
+struct Between {
+    buffer: DeviceBuffer<u8>,
+    free_after: Option<Event>,
+}
+
+impl Route {
+    /// Submits one transfer.
+    fn submit(
+        &mut self,
+        source: &DeviceBuffer<u8>,
+        destination: &mut DeviceBuffer<u8>,
+        bytes: usize,
+    ) -> Result<()> {
+        let (source, destination) = (source.part(0..bytes)?, destination.part_mut(0..bytes)?);
+        let Some((second, buffers)) = &mut self.second else {
+            return match self.way {
+                TransferWay::Copy => self.first.copy(source, destination),
+                _ => self.first.copy_by_kernel(source, destination),
+            };
+        };
+        let [Between { buffer, free_after }, _] = buffers;
+        if let Some(event) = free_after {
+            self.first.wait(event)?;
+        }
+        self.first.copy_by_kernel(source, buffer.part_mut(0..bytes)?)?;
+        second.wait(&self.first.record()?)?;
+        second.copy_by_kernel(buffer.part(0..bytes)?, destination)?;
+        *free_after = Some(second.record()?);
+        buffers.swap(0, 1);
+        Ok(())
+    }
+
+    /// An event after all transfers submitted so far.
+    fn record(&self) -> Result<Event> {
+        self.second.as_ref().map_or(&self.first, |(second, _)| second).record()
+    }
+}
+
+/// Microseconds of a transfer among many, and of one alone until it is awaited.
 async fn measure(
-    stream: &Stream,
+    route: &mut Route,
     source: &DeviceBuffer<u8>,
     destination: &mut DeviceBuffer<u8>,
     bytes: usize,
 ) -> Result<[f64; 2]> {
-    let copies = (BATCH / bytes).clamp(1, MOST_COPIES);
+    let transfers = (BATCH / bytes).clamp(1, MOST_COPIES);
     let mut medians = [0.0; 2];
-    for (median, (copies, rounds)) in medians.iter_mut().zip([(copies, BATCHES), (1, SINGLES)]) {
+    for (median, (transfers, rounds)) in
+        medians.iter_mut().zip([(transfers, BATCHES), (1, SINGLES)])
+    {
         let mut times = Vec::with_capacity(rounds);
         // The first one warms up.
         for _ in 0..rounds + 1 {
             let start = Instant::now();
-            for _ in 0..copies {
-                stream.copy(source.part(0..bytes)?, destination.part_mut(0..bytes)?)?;
+            for _ in 0..transfers {
+                route.submit(source, destination, bytes)?;
             }
-            stream.record()?.completed().await?;
-            times.push(start.elapsed().as_secs_f64() * 1e6 / copies as f64);
+            route.record()?.completed().await?;
+            times.push(start.elapsed().as_secs_f64() * 1e6 / transfers as f64);
         }
         times.remove(0);
         times.sort_by(f64::total_cmp);

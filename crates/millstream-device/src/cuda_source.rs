@@ -44,6 +44,7 @@ enum Blocks {
     These(u32),
     Uncapped,
     Resident,
+    Each,
 }
 
 /// Of one launch, by CUDA's rule.
@@ -130,6 +131,14 @@ impl CudaSource {
         self
     }
 
+    /// Launches a block for each work element, but no more than run at once while two
+    /// multiprocessors stay free, so that a kernel that waits leaves room for others.
+    #[must_use]
+    pub const fn block_each(mut self) -> CudaSource {
+        self.blocks = Blocks::Each;
+        self
+    }
+
     /// Name of the source in messages.
     pub fn file(&self) -> &str {
         &self.file
@@ -166,6 +175,7 @@ impl CudaSource {
             Blocks::Uncapped => {
                 size.div_ceil(self.threads as usize).min(MOST_BLOCKS as usize) as u32
             }
+            Blocks::Each => size.min(full.saturating_sub(capacity.spare) as usize) as u32,
             Blocks::Resident => full.saturating_sub(capacity.spare) / size.max(1) as u32,
         };
         (blocks.max(1), self.threads)
@@ -188,6 +198,8 @@ mod tests {
         assert_eq!(source.clone().uncapped().dimensions(1 << 60, capacity), (MOST_BLOCKS, 128));
         assert_eq!(source.clone().resident().dimensions(1, capacity), (96, 128));
         assert_eq!(source.clone().resident().dimensions(5, capacity), (19, 128));
+        assert_eq!(source.clone().block_each().dimensions(3, capacity), (3, 128));
+        assert_eq!(source.clone().block_each().dimensions(1000, capacity), (96, 128));
         assert_eq!(source.blocks(7).dimensions(1, capacity), (7, 128));
     }
 }

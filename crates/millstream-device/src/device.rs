@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
+use crate::block::HostMemory;
 use crate::gpus::Gpus;
+use crate::guarded::GuardedBuffer;
 use crate::host::{Faults, Runner};
 use crate::ledger::Ledger;
-use crate::memory::{Allocation, DeviceBuffer, HostMemory};
+use crate::memory::{Allocation, DeviceBuffer};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream::{Stream, StreamKind};
 use crate::task::Task;
@@ -111,7 +113,7 @@ impl DeviceCore {
     }
 
     /// Whether the topology lets operations of this device touch memory of `owner`.
-    fn is_connected(&self, owner: &DeviceCore) -> bool {
+    pub(crate) fn is_connected(&self, owner: &DeviceCore) -> bool {
         match (self.index, owner.index) {
             (Some(here), Some(there)) => self.topology.link(here, there) > LinkKind::Host,
             // The host's memory is everyone's.
@@ -307,6 +309,14 @@ impl Device {
     /// [`Error::OutOfMemory`].
     pub fn shared<T: AtomicPod>(&self, len: usize) -> Result<SharedBuffer<T>> {
         Ok(SharedBuffer::new(self.buffer(len)?))
+    }
+
+    /// A buffer of `len` zeroed items that words guard.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn guarded<T: Pod>(&self, len: usize) -> Result<GuardedBuffer<T>> {
+        GuardedBuffer::new(self, len)
     }
 
     /// Memory of the physical device.

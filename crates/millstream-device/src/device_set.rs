@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::bell::Bell;
 use crate::device::{Common, Device, DeviceId, DevicePlace, Memory};
 use crate::device_list::{DeviceList, Driver};
+use crate::event::Promise;
 use crate::gpus::Gpus;
 use crate::host::{Faults, Runner, Simulation, SimulationReport};
 use crate::injection::Injection;
@@ -245,6 +247,23 @@ impl DeviceSet {
             Runner::Simulated(simulation) => Some(simulation.report()),
             Runner::Threaded(_) => None,
         }
+    }
+
+    /// What is rung when a word was written that somebody may wait for.
+    pub fn bell(&self) -> &Arc<Bell> {
+        self.shared.runner.bell()
+    }
+
+    /// An event that the program completes: see [`Promise`].
+    pub fn promise(&self, what: impl Into<Arc<str>>) -> Promise {
+        let host = &self.shared.host.core;
+        Promise::new(what.into(), Arc::clone(&host.ledger), Arc::clone(&host.runner))
+    }
+
+    /// Whether a thread that has waited for so long should look again, after a pause
+    /// that this makes, rather than sleep: only where GPUs write what it looks at.
+    pub fn stay_awake(&self, waited: Duration) -> bool {
+        self.shared.gpus.stay_awake(waited)
     }
 
     /// Operations submitted and not over.

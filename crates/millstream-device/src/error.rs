@@ -146,6 +146,12 @@ pub enum Error {
         /// The earliest event that would order them.
         event: String,
     },
+    /// Memory that words guard, given to a kernel that knows nothing of them.
+    #[error("{buffer} is guarded by words: kernels take it as Guarded")]
+    Guarded {
+        /// The buffer.
+        buffer: String,
+    },
     /// A buffer or an event of another device set: the sets' orders are not
     /// comparable.
     #[error("{operation} on {device} uses something of another device set")]
@@ -182,6 +188,14 @@ pub enum Error {
         steps: u64,
         /// Operations that cannot run, with what they wait for.
         outstanding: Vec<String>,
+    },
+    /// A [`Promise`](crate::Promise) that will not be kept.
+    #[error("{promise} will not come: {reason}")]
+    Unkept {
+        /// What was promised.
+        promise: String,
+        /// Why not.
+        reason: String,
     },
     /// The object was given up before this call.
     #[error("the buffer is no longer here")]

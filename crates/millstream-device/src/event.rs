@@ -43,6 +43,57 @@ pub enum EventStatus {
     Failed(Error),
 }
 
+/// An event that the program completes rather than a stream: of something that
+/// streams and tasks wait for like for other events, such as a packet that a kernel
+/// fills. Whoever holds it keeps it, or fails it in time; dropped, it fails.
+///
+/// What comes after the event is ordered after nothing in the ledger.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let promise = set.promise("lunch");
+/// let event = promise.event().clone();
+/// assert!(!event.is_complete());
+/// promise.complete(Ok(()));
+/// event.synchronize()?;
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Promise {
+    event: Event,
+    is_kept: bool,
+}
+
+impl Promise {
+    pub(crate) fn new(what: Arc<str>, ledger: Arc<Ledger>, runner: Arc<Runner>) -> Promise {
+        let event = Event::new(0, what, Clock::default(), ledger, runner);
+        Promise { event, is_kept: false }
+    }
+
+    /// The event.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// Completes the event, or fails it.
+    pub fn complete(mut self, result: Result<()>) {
+        self.is_kept = true;
+        self.event.complete(result);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let promise = self.event.to_string();
+            let reason = "it was given up".to_string();
+            self.event.complete(Err(Error::Unkept { promise, reason }));
+        }
+    }
+}
+
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A point in a stream's order \[G §4.1, event futures\]. It exists only once it

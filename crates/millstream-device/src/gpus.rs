@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::block::HostMemory;
 use crate::device::{DevicePlace, Memory};
 use crate::device_list::Driver;
 use crate::device_set::{DeviceSetBuilder, PlannedDevice};
-use crate::memory::HostMemory;
 use crate::topology::Topology;
 use crate::{Error, Result};
 

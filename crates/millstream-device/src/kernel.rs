@@ -35,6 +35,16 @@ impl fmt::Display for KernelFault {
 /// What a twin returns.
 pub type KernelResult = Result<(), KernelFault>;
 
+/// How far a block of a twin has come: see [`Kernel::of_steps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To its end.
+    Done,
+    /// To something that is not there yet; it is called again after the
+    /// [`Bell`](crate::Bell) has rung, and begins where it began.
+    Waits,
+}
+
 /// The work elements of one launch, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
@@ -101,11 +111,16 @@ impl Grid {
 }
 
 type Function<S> = for<'a> fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult;
+type StepFunction<S> = for<'a> fn(usize, &<S as Parameter>::View<'a>) -> Result<Step, KernelFault>;
+type StepClosure<S> =
+    dyn for<'a> Fn(usize, &<S as Parameter>::View<'a>) -> Result<Step, KernelFault> + Send + Sync;
 type Closure<S> = dyn for<'a> Fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult + Send + Sync;
 
 enum Twin<S: Parameter> {
     Function(Function<S>),
     Closure(Arc<Closure<S>>),
+    Steps(StepFunction<S>),
+    StepClosure(Arc<StepClosure<S>>),
 }
 
 impl<S: Parameter> Clone for Twin<S> {
@@ -113,6 +128,8 @@ impl<S: Parameter> Clone for Twin<S> {
         match self {
             Twin::Function(function) => Twin::Function(*function),
             Twin::Closure(closure) => Twin::Closure(Arc::clone(closure)),
+            Twin::Steps(function) => Twin::Steps(*function),
+            Twin::StepClosure(closure) => Twin::StepClosure(Arc::clone(closure)),
         }
     }
 }
@@ -282,6 +299,29 @@ impl<S: Parameter> Kernel<S> {
         Kernel { name, twin, source: None, loaded: OnceLock::new() }
     }
 
+    /// A kernel of blocks that may have to wait for what others fill while it runs: the
+    /// launch's size is the number of blocks, which is what
+    /// [`CudaSource::block_each`] launches. The twin is called for each block, and
+    /// called again, from its beginning, when it says that it [waits](Step::Waits); so
+    /// it must do nothing twice that may be done once only.
+    pub const fn of_steps(
+        name: &'static str,
+        source: CudaSource,
+        twin: StepFunction<S>,
+    ) -> Kernel<S> {
+        let (name, twin) = (Name::Static(name), Twin::Steps(twin));
+        Kernel { name, twin, source: Some(source), loaded: OnceLock::new() }
+    }
+
+    /// As [`Kernel::of_steps`], with a twin that holds what it captures.
+    pub fn of_step_closure(
+        name: impl Into<Arc<str>>,
+        twin: impl for<'a> Fn(usize, &S::View<'a>) -> Result<Step, KernelFault> + Send + Sync + 'static,
+    ) -> Kernel<S> {
+        let (name, twin) = (Name::Shared(name.into()), Twin::StepClosure(Arc::new(twin)));
+        Kernel { name, twin, source: None, loaded: OnceLock::new() }
+    }
+
     /// Adds the code that GPUs run.
     ///
     /// The source must do what the twin does, and touch nothing but its
@@ -335,6 +375,23 @@ impl<S: Parameter> Kernel<S> {
     where
         S: 'static,
     {
+        self.bind(stream, size, arguments)?.submit()
+    }
+
+    /// The kernel with its arguments, to be submitted later, by any thread: each takes
+    /// microseconds, which those of several devices can take at the same time.
+    ///
+    /// # Errors
+    /// An argument whose range does not lie in its buffer.
+    pub fn bind(
+        &self,
+        stream: &Stream,
+        size: usize,
+        arguments: impl Argument<S>,
+    ) -> Result<BoundKernel>
+    where
+        S: 'static,
+    {
         let mut accesses = Accesses::default();
         let bound = arguments.bind(&mut accesses)?;
         let kernel: Arc<str> = match &self.name {
@@ -345,8 +402,60 @@ impl<S: Parameter> Kernel<S> {
         let (twin, name) = (self.twin.clone(), Arc::clone(&kernel));
         let source = self.source.clone();
         let loaded = Arc::clone(self.loaded.get_or_init(Arc::default));
-        let launch = BoundLaunch::<S> { twin, bound, size, kernel, device, source, loaded };
-        stream.submit(name, &accesses.list, Task::Launch(Box::new(launch)))
+        let waiting = match twin {
+            Twin::Steps(_) | Twin::StepClosure(_) => (0..size).collect(),
+            Twin::Function(_) | Twin::Closure(_) => Vec::new(),
+        };
+        let waiting = parking_lot::Mutex::new(waiting);
+        let launch =
+            BoundLaunch::<S> { twin, bound, size, waiting, kernel, device, source, loaded };
+        Ok(BoundKernel {
+            stream: stream.clone(),
+            name,
+            accesses,
+            task: Task::Launch(Box::new(launch)),
+        })
+    }
+}
+
+/// A kernel with its arguments, from [`Kernel::bind`]. Dropped, nothing happens.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, Kernel, Value, Write};
+///
+/// static SET: Kernel<(Write<u32>, Value<u32>)> = Kernel::new("set", |_, (items, value)| {
+///     items.fill(value);
+///     Ok(())
+/// });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let stream = set.devices()[0].stream()?;
+/// let mut items = set.devices()[0].buffer(2)?;
+/// let bound = SET.bind(&stream, 2, (&mut items, 7))?;
+/// std::thread::spawn(|| bound.submit()).join().expect("no panic")?;
+/// assert_eq!(set.block_on(stream.download(&items)?)??, [7, 7]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+pub struct BoundKernel {
+    stream: Stream,
+    name: Arc<str>,
+    accesses: Accesses,
+    task: Task,
+}
+
+impl fmt::Debug for BoundKernel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "BoundKernel({} on {:?})", self.name, self.stream)
+    }
+}
+
+impl BoundKernel {
+    /// Submits the kernel to its stream. What it uses is ordered from here on.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`].
+    pub fn submit(self) -> Result<()> {
+        self.stream.submit(self.name, &self.accesses.list, self.task)
     }
 }
 
@@ -355,6 +464,8 @@ struct BoundLaunch<S: Parameter> {
     twin: Twin<S>,
     bound: S::Bound,
     size: usize,
+    /// Blocks of a twin of steps that are not done.
+    waiting: parking_lot::Mutex<Vec<usize>>,
     kernel: Arc<str>,
     device: Arc<str>,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
@@ -363,15 +474,36 @@ struct BoundLaunch<S: Parameter> {
     loaded: Arc<Loaded>,
 }
 
+impl<S: Parameter> BoundLaunch<S> {
+    /// Calls every block that is not done.
+    fn step(
+        &self,
+        twin: impl Fn(usize) -> Result<Step, KernelFault> + Send + Sync,
+    ) -> Result<Step, KernelFault> {
+        let mut waiting = self.waiting.lock();
+        let blocks = std::mem::take(&mut *waiting);
+        let step = |block: usize| Ok((block, twin(block)?));
+        // On a simulated device, or outside of a pool of its own, one by one.
+        let steps: Result<Vec<_>, KernelFault> = match rayon::current_thread_index() {
+            None => blocks.into_iter().map(step).collect(),
+            Some(_) => blocks.into_par_iter().map(step).collect(),
+        };
+        waiting.extend(steps?.iter().filter(|(_, step)| *step == Step::Waits).map(|(at, _)| *at));
+        Ok(if waiting.is_empty() { Step::Done } else { Step::Waits })
+    }
+}
+
 impl<S: Parameter> Launch for BoundLaunch<S> {
-    fn run_twin(&self) -> Result<()> {
+    fn step_twin(&self) -> Result<Step> {
         // SAFETY: the ledger has accepted the accesses declared by `bind`, and
         // this is their operation.
         let view = unsafe { S::view(&self.bound) };
         let grid = Grid::new(self.size);
         let result = match &self.twin {
-            Twin::Function(twin) => twin(&grid, view),
-            Twin::Closure(twin) => twin(&grid, view),
+            Twin::Function(twin) => twin(&grid, view).map(|()| Step::Done),
+            Twin::Closure(twin) => twin(&grid, view).map(|()| Step::Done),
+            Twin::Steps(twin) => self.step(|block| twin(block, &view)),
+            Twin::StepClosure(twin) => self.step(|block| twin(block, &view)),
         };
         result.map_err(|fault| Error::KernelFailed {
             kernel: Arc::clone(&self.kernel),

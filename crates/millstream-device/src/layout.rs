@@ -9,7 +9,7 @@ use bytemuck::Pod;
 /// |---|---|
 /// | `Read<T>` | `millstream::Span<const T>`: a pointer and a 64-bit length |
 /// | `Write<T>`, `Shared<T>` | `millstream::Span<T>` |
-/// | `SharedSet<T>` | `millstream::SpanSet<T>`: sixteen spans |
+/// | `SharedSet<T>`, `GangRead<T>`, `GangWrite<T>` | `millstream::SpanSet<T>`: sixteen spans |
 /// | `Value<T>` | `T`, with the layout of `repr(C)` |
 /// | a tuple inside the signature | a struct of its parts |
 ///

@@ -8,6 +8,8 @@
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
 
+mod bell;
+mod block;
 mod cache;
 mod calibrate;
 #[cfg(feature = "cuda")]
@@ -20,27 +22,32 @@ mod download;
 mod error;
 mod event;
 mod gpus;
+mod guarded;
 mod host;
 mod host_data;
 mod injection;
 mod kernel;
+mod kernel_copy;
 mod layout;
 mod ledger;
 mod location;
 mod memory;
 mod parameter;
+mod part;
 #[cfg(feature = "cuda")]
 mod reactor;
 mod shared;
 mod stream;
-#[cfg(feature = "cuda")]
 mod sync;
 mod task;
 mod topology;
 mod topology_file;
 mod transfer_cache;
 mod transfer_table;
+mod transfer_way;
+mod turns;
 
+pub use bell::Bell;
 pub use bytemuck::{Pod, Zeroable};
 pub use cuda_source::CudaSource;
 pub use device::{Device, DeviceId, MemoryUse};
@@ -48,18 +55,24 @@ pub use device_list::DeviceList;
 pub use device_set::{DeviceSet, DeviceSetBuilder};
 pub use download::Download;
 pub use error::{Error, Result};
-pub use event::{Awaitable, Completion, Event, EventStatus};
+pub use event::{Awaitable, Completion, Event, EventStatus, Promise};
 pub use gpus::gpu_count;
+pub use guarded::{Guarded, GuardedBuffer, GuardedItems, Words, WordsView};
 pub use host::SimulationReport;
 pub use host_data::HostData;
 pub use injection::{InjectedFault, Injection};
-pub use kernel::{Block, Grid, Kernel, KernelFault, KernelResult};
+pub use kernel::{Block, BoundKernel, Grid, Kernel, KernelFault, KernelResult, Step};
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use location::{Location, NvLinks};
-pub use memory::{BufferReader, DeviceBuffer, Part, PartMut};
-pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
+pub use memory::{BufferReader, DeviceBuffer};
+pub use parameter::{
+    Accesses, Argument, Bound, BoundGang, GangRead, GangWrite, Parameter, Read, Shared, SharedSet,
+    Value, Write,
+};
+pub use part::{Part, PartMut};
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{Stream, StreamKind};
 pub use topology::{LinkKind, Topology};
 pub use transfer_table::{Transfer, TransferTable};
+pub use transfer_way::TransferWay;

@@ -1,66 +1,22 @@
 //! Memory of a device: allocations, and the buffers that own them.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
+use crate::block::Block;
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
+use crate::part::{Part, PartMut};
 use crate::stream::Stream;
+use crate::turns::Turns;
 use crate::{Error, Result};
-
-/// A cache line, so that no two buffers share one.
-const ALIGNMENT: usize = 64;
-
-/// Where an allocation's bytes are.
-enum Block {
-    /// Memory of the program.
-    Heap { address: NonNull<u8>, layout: Layout },
-    /// Pinned memory of the host, which GPUs reach.
-    #[cfg(feature = "cuda")]
-    Pinned(crate::cuda::Pinned),
-    /// Memory of a GPU.
-    #[cfg(feature = "cuda")]
-    Gpu(crate::cuda::GpuMemory),
-}
-
-impl Block {
-    fn heap(bytes: usize) -> Option<Block> {
-        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc_zeroed(layout) };
-        NonNull::new(memory).map(|address| Block::Heap { address, layout })
-    }
-
-    fn address(&self) -> *mut u8 {
-        match self {
-            Block::Heap { address, .. } => address.as_ptr(),
-            #[cfg(feature = "cuda")]
-            Block::Pinned(memory) => memory.address(),
-            #[cfg(feature = "cuda")]
-            Block::Gpu(memory) => memory.address(),
-        }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        match self {
-            // SAFETY: allocated with this layout, and nobody holds it any more.
-            Block::Heap { address, layout } => unsafe { dealloc(address.as_ptr(), *layout) },
-            #[cfg(feature = "cuda")]
-            Block::Pinned(_) | Block::Gpu(_) => {}
-        }
-    }
-}
 
 /// Zeroed memory of a device, freed when neither a buffer nor an operation
 /// holds it any more.
@@ -75,6 +31,8 @@ pub(crate) struct Allocation {
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
     readers: AtomicUsize,
+    /// Of memory that words guard.
+    turns: Option<Turns>,
 }
 
 // SAFETY: the memory is plain bytes; who may touch it when is decided by the
@@ -135,11 +93,31 @@ impl Allocation {
             counted,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
+            turns: None,
         }
     }
 
     pub(crate) fn address(&self) -> *mut u8 {
         self.block.address()
+    }
+
+    /// Whose turn it is, in memory that words guard.
+    pub(crate) fn turns(&self) -> Option<&Turns> {
+        self.turns.as_ref()
+    }
+
+    /// How the ledger sees a copy's access: words order what they guard.
+    pub(crate) fn access(self: &Arc<Self>, kind: AccessKind) -> (Arc<Allocation>, AccessKind) {
+        let kind = if self.turns.is_some() { AccessKind::Shared } else { kind };
+        (Arc::clone(self), kind)
+    }
+
+    /// Kernels take guarded memory as such only.
+    pub(crate) fn refuse_guarded(&self) -> Result<()> {
+        match self.turns {
+            Some(_) => Err(Error::Guarded { buffer: self.to_string() }),
+            None => Ok(()),
+        }
     }
 
     /// Whether threads of the host may touch the bytes.
@@ -175,29 +153,6 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         self.device.give_back(self.counted);
-    }
-}
-
-/// Where host memory comes from.
-#[derive(Debug)]
-pub(crate) enum HostMemory {
-    /// The program's allocator.
-    Heap,
-    /// Pinned, so that GPUs reach it.
-    #[cfg(feature = "cuda")]
-    Pinned(Arc<crate::cuda::PinnedPool>),
-}
-
-impl HostMemory {
-    /// Zeroed; `None` if there is not enough.
-    fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
-        match self {
-            HostMemory::Heap => Ok(Block::heap(bytes)),
-            #[cfg(feature = "cuda")]
-            HostMemory::Pinned(pool) => {
-                pool.allocate(bytes).map(|memory| memory.map(Block::Pinned))
-            }
-        }
     }
 }
 
@@ -268,6 +223,13 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let allocation = Arc::new(Allocation::new(device, bytes_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
+    }
+
+    /// Memory that words guard.
+    pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
+        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?)?;
+        allocation.turns = Some(Turns::default());
+        Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
 
     /// Memory of the host for what `device` copies there.
@@ -445,57 +407,5 @@ impl<T: Pod> Drop for BufferReader<T> {
     fn drop(&mut self) {
         // Release: pairs with the owner's look.
         self.allocation.readers.fetch_sub(1, Ordering::Release);
-    }
-}
-
-/// Some items of a buffer, for reading.
-#[derive(Debug)]
-pub struct Part<'a, T: Pod> {
-    pub(crate) allocation: &'a Arc<Allocation>,
-    pub(crate) range: Range<usize>,
-    pub(crate) items: PhantomData<&'a [T]>,
-}
-
-impl<T: Pod> Part<'_, T> {
-    /// Items in the part.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-}
-
-impl<'a, T: Pod> From<&'a DeviceBuffer<T>> for Part<'a, T> {
-    fn from(buffer: &'a DeviceBuffer<T>) -> Part<'a, T> {
-        Part { allocation: &buffer.allocation, range: 0..buffer.len, items: PhantomData }
-    }
-}
-
-/// Some items of a buffer, for writing.
-#[derive(Debug)]
-pub struct PartMut<'a, T: Pod> {
-    pub(crate) allocation: &'a Arc<Allocation>,
-    pub(crate) range: Range<usize>,
-    pub(crate) items: PhantomData<&'a mut [T]>,
-}
-
-impl<T: Pod> PartMut<'_, T> {
-    /// Items in the part.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-}
-
-impl<'a, T: Pod> From<&'a mut DeviceBuffer<T>> for PartMut<'a, T> {
-    fn from(buffer: &'a mut DeviceBuffer<T>) -> PartMut<'a, T> {
-        PartMut { allocation: &buffer.allocation, range: 0..buffer.len, items: PhantomData }
     }
 }

@@ -8,7 +8,8 @@ use bytemuck::Pod;
 use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
-use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
+use crate::memory::{Allocation, DeviceBuffer};
+use crate::part::{Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::task::Place;
 
@@ -19,7 +20,7 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
+    pub(crate) fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
         // Several parts of one buffer are one access, if they are alike.
         let known = self.list.iter().any(|(earlier, earlier_kind)| {
             Arc::ptr_eq(earlier, allocation) && kind == *earlier_kind && kind != AccessKind::Write
@@ -81,6 +82,44 @@ impl<T> SharedSet<T> {
     pub const MOST: usize = 16;
 }
 
+/// A buffer of each device, for the kernels of a gang: this kernel's own, which it and
+/// the others of the gang only read; the twin sees its own as `&[T]`. At most
+/// [`SharedSet::MOST`].
+///
+/// The ledger knows of each kernel's use of its own buffer. What the others do with it
+/// must lie within that: they begin after the kernel has begun, and it ends after they
+/// are done, which is for the kernels to see to.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, GangRead, GangWrite, Kernel};
+///
+/// static COPY: Kernel<(GangRead<u32>, GangWrite<u32>)> =
+///     Kernel::new("copy", |_, (own_input, own_output)| {
+///         own_output.copy_from_slice(own_input);
+///         Ok(())
+///     });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+/// for (device, value) in set.devices().iter().zip(1..) {
+///     let stream = device.stream()?;
+///     inputs.push(stream.uploaded(vec![value; 3])?);
+///     outputs.push(device.buffer(3)?);
+///     stream.record()?.synchronize()?;
+/// }
+/// let stream = set.devices()[1].stream()?;
+/// COPY.launch(&stream, 3, ((&inputs[..], 1), (&mut outputs[..], 1)))?;
+/// assert_eq!(set.block_on(stream.download(&outputs[1])?)??, [2, 2, 2]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct GangRead<T>(PhantomData<T>);
+
+/// As [`GangRead`], of buffers that the kernels of the gang write; the twin sees its
+/// own as `&mut [T]`.
+#[derive(Debug)]
+pub struct GangWrite<T>(PhantomData<T>);
+
 /// A value; the twin sees it.
 #[derive(Debug)]
 pub struct Value<T>(PhantomData<T>);
@@ -135,19 +174,46 @@ impl<T: AtomicPod> Parameter for SharedSet<T> {
     type View<'a> = Vec<&'a [T::Atomic]>;
 
     fn write(bound: &Vec<Bound>, to: &mut ArgumentWriter) {
-        to.structure(|to| {
-            for place in 0..SharedSet::<T>::MOST {
-                match bound.get(place) {
-                    Some(bound) => Shared::<T>::write(bound, to),
-                    None => to.span(std::ptr::null_mut(), 0),
-                }
-            }
-        });
+        spans::<T>(bound, to);
     }
 
     unsafe fn view(bound: &Vec<Bound>) -> Vec<&[T::Atomic]> {
         // SAFETY: the caller's promise covers every buffer.
         bound.iter().map(|bound| unsafe { Shared::<T>::view(bound) }).collect()
+    }
+}
+
+impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
+    type Bound = BoundGang;
+    type View<'a> = &'a [T];
+
+    fn write(bound: &BoundGang, to: &mut ArgumentWriter) {
+        bound.write::<T>(to);
+    }
+
+    unsafe fn view(bound: &BoundGang) -> &[T] {
+        match bound.own() {
+            // SAFETY: the caller's promise.
+            Some(own) => unsafe { Read::<T>::view(own) },
+            None => &[],
+        }
+    }
+}
+
+impl<T: Pod + Send + Sync> Parameter for GangWrite<T> {
+    type Bound = BoundGang;
+    type View<'a> = &'a mut [T];
+
+    fn write(bound: &BoundGang, to: &mut ArgumentWriter) {
+        bound.write::<T>(to);
+    }
+
+    unsafe fn view(bound: &BoundGang) -> &mut [T] {
+        match bound.own() {
+            // SAFETY: the caller's promise.
+            Some(own) => unsafe { Write::<T>::view(own) },
+            None => &mut [],
+        }
     }
 }
 
@@ -166,7 +232,67 @@ impl<T: Pod + Send + Sync> Parameter for Value<T> {
 
 /// Items held by a queued launch.
 #[derive(Debug)]
-pub struct Bound(Place);
+pub struct Bound(pub(crate) Place);
+
+/// Buffers of a gang's devices, held by a queued launch of one of its kernels.
+#[derive(Debug)]
+pub struct BoundGang {
+    buffers: Vec<Bound>,
+    own: usize,
+}
+
+impl BoundGang {
+    fn own(&self) -> Option<&Bound> {
+        self.buffers.get(self.own)
+    }
+
+    fn write<T: Pod>(&self, to: &mut ArgumentWriter) {
+        spans::<T>(&self.buffers, to);
+    }
+
+    fn new<T: Pod + Send + Sync>(
+        (buffers, own): (&[DeviceBuffer<T>], usize),
+        kind: AccessKind,
+        accesses: &mut Accesses,
+    ) -> BoundGang {
+        let place = |(rank, buffer): (usize, &DeviceBuffer<T>)| {
+            let part = Part::from(buffer);
+            if rank == own {
+                accesses.add(part.allocation, kind);
+            }
+            Bound(Place::new::<T>(part.allocation, &part.range))
+        };
+        let buffers = buffers.iter().take(SharedSet::<T>::MOST).enumerate().map(place).collect();
+        BoundGang { buffers, own }
+    }
+}
+
+/// As many spans as kernels take, some of which may be empty.
+fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {
+    to.structure(|to| {
+        for place in 0..SharedSet::<T>::MOST {
+            match buffers.get(place) {
+                Some(Bound(place)) => to.span(place.address(), place.len::<T>()),
+                None => to.span(std::ptr::null_mut(), 0),
+            }
+        }
+    });
+}
+
+/// The buffers of all devices, or none, and which is the kernel's own.
+impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&[DeviceBuffer<T>], usize) {
+    fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
+        Ok(BoundGang::new(self, AccessKind::Read, accesses))
+    }
+}
+
+/// The buffers of all devices, and which is the kernel's own.
+impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&mut [DeviceBuffer<T>], usize) {
+    fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
+        let (buffers, own) = self;
+        Ok(BoundGang::new((&*buffers, own), AccessKind::Write, accesses))
+    }
+}
 
 impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
@@ -176,6 +302,7 @@ impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
 
 impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        self.allocation.refuse_guarded()?;
         accesses.add(self.allocation, AccessKind::Read);
         Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }
@@ -189,6 +316,7 @@ impl<T: Pod + Send + Sync> Argument<Write<T>> for &mut DeviceBuffer<T> {
 
 impl<T: Pod + Send + Sync> Argument<Write<T>> for PartMut<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        self.allocation.refuse_guarded()?;
         accesses.add(self.allocation, AccessKind::Write);
         Ok(Bound(Place::new::<T>(self.allocation, &self.range)))
     }

@@ -114,6 +114,7 @@ impl<T: AtomicPod> SharedBuffer<T> {
     /// As [`SharedBuffer::load`].
     pub fn store(&self, index: usize, value: T) -> Result<()> {
         T::store(self.host_item(index)?, value);
+        self.allocation().device.runner.bell().ring();
         Ok(())
     }
 
@@ -123,7 +124,9 @@ impl<T: AtomicPod> SharedBuffer<T> {
     /// # Errors
     /// As [`SharedBuffer::load`].
     pub fn swap(&self, index: usize, value: T) -> Result<T> {
-        Ok(T::swap(self.host_item(index)?, value))
+        let before = T::swap(self.host_item(index)?, value);
+        self.allocation().device.runner.bell().ring();
+        Ok(before)
     }
 
     fn host_item(&self, index: usize) -> Result<&T::Atomic> {

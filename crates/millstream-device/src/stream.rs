@@ -13,7 +13,8 @@ use crate::event::{Awaitable, Event};
 use crate::host::{Operation, StreamQueue, Work};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
-use crate::memory::{Allocation, DeviceBuffer, Part, PartMut};
+use crate::memory::{Allocation, DeviceBuffer};
+use crate::part::{Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::task::{Place, Task};
 use crate::{Error, Result};
@@ -28,6 +29,8 @@ pub enum StreamKind {
     HighPriority,
     /// Copies.
     Copy,
+    /// Copies that do not wait behind large ones.
+    SmallCopy,
     /// Kernels that wait for kernels on other devices: up to eight at once on one
     /// GPU, none of which waits for another's stream.
     Gang,
@@ -39,6 +42,7 @@ impl fmt::Display for StreamKind {
             StreamKind::Compute => "compute",
             StreamKind::HighPriority => "high priority",
             StreamKind::Copy => "copy",
+            StreamKind::SmallCopy => "small copy",
             StreamKind::Gang => "gang",
         })
     }
@@ -212,8 +216,8 @@ impl Stream {
         let (source, destination) = (source.into(), destination.into());
         same_length(source.len(), destination.len())?;
         let accesses = [
-            (Arc::clone(source.allocation), AccessKind::Read),
-            (Arc::clone(destination.allocation), AccessKind::Write),
+            source.allocation.access(AccessKind::Read),
+            destination.allocation.access(AccessKind::Write),
         ];
         let from = Place::new::<T>(source.allocation, &source.range);
         let to = Place::new::<T>(destination.allocation, &destination.range);
@@ -236,7 +240,7 @@ impl Stream {
     }
 
     fn upload_place<T: Pod + Send + Sync>(&self, data: HostData<T>, to: Place) -> Result<()> {
-        let accesses = [(Arc::clone(to.allocation()), AccessKind::Write)];
+        let accesses = [to.allocation().access(AccessKind::Write)];
         self.submit("upload", &accesses, Task::Upload { from: Box::new(data), to })
     }
 
@@ -323,8 +327,34 @@ impl Stream {
         self.fill_place(Place::new::<T>(destination.allocation(), &range), value)
     }
 
+    /// Stores values in words when everything submitted before is done, and visible to
+    /// whoever acquires a value. What the words say orders nothing in the ledger.
+    ///
+    /// ```
+    /// # use millstream_device::{DeviceList, DeviceSet};
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let (word, stream) = (set.host().shared::<u32>(1)?, set.devices()[0].stream()?);
+    /// stream.signal(&[(&word, 0, 5)])?;
+    /// stream.record()?.synchronize()?;
+    /// assert_eq!(word.load(0)?, 5);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An index out of range; memory out of reach; the first cause on a failed stream.
+    pub fn signal(&self, words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<()> {
+        let (mut accesses, mut places) = (Vec::new(), Vec::new());
+        for (buffer, index, value) in words {
+            let range = *index..index.saturating_add(1);
+            buffer.check(&range)?;
+            accesses.push((Arc::clone(buffer.allocation()), AccessKind::Shared));
+            places.push((Place::new::<u32>(buffer.allocation(), &range), *value));
+        }
+        self.submit("signal", &accesses, Task::Signal(places))
+    }
+
     fn fill_place<T: Pod + Send>(&self, to: Place, value: T) -> Result<()> {
-        let accesses = [(Arc::clone(to.allocation()), AccessKind::Write)];
+        let accesses = [to.allocation().access(AccessKind::Write)];
         let pattern = bytemuck::bytes_of(&value).to_vec();
         self.submit("fill", &accesses, Task::Fill { to, pattern })
     }
@@ -337,10 +367,8 @@ impl Stream {
         let staging = DeviceBuffer::new_in_host_memory(&self.core.device, range.len())?;
         let from = Place::new::<T>(allocation, range);
         let to = Place::new::<T>(staging.allocation(), &(0..range.len()));
-        let accesses = [
-            (Arc::clone(allocation), AccessKind::Read),
-            (Arc::clone(staging.allocation()), AccessKind::Write),
-        ];
+        let accesses =
+            [allocation.access(AccessKind::Read), staging.allocation().access(AccessKind::Write)];
         self.submit("download", &accesses, Task::Copy { from, to })?;
         Ok(Download::new(staging, self.record()?))
     }
@@ -373,8 +401,11 @@ impl Stream {
             Backend::Host(queue) => {
                 let (faults, place) = (Arc::clone(&device.faults), Arc::clone(device.name()));
                 let operation = Arc::clone(&name);
+                let mut is_begun = false;
                 let run = Box::new(move || {
-                    faults.check(&operation, &place)?;
+                    if !std::mem::replace(&mut is_begun, true) {
+                        faults.check(&operation, &place)?;
+                    }
                     // SAFETY: the ledger has accepted the operation, and its stream
                     // runs it in its order.
                     unsafe { task.run() }
@@ -394,6 +425,6 @@ impl Stream {
     }
 }
 
-fn same_length(from: usize, to: usize) -> Result<()> {
+pub(crate) fn same_length(from: usize, to: usize) -> Result<()> {
     if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
 }

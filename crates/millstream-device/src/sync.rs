@@ -2,13 +2,16 @@
 //! run unchanged under a model checker (the models include the production file
 //! and bring their own `sync`).
 
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(feature = "cuda")]
 pub(crate) use std::sync::atomic::AtomicUsize;
-pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+#[cfg(feature = "cuda")]
 pub(crate) use std::thread::{Thread, park};
 
 /// Faults that the models seed to show that they would be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code))]
 pub(crate) enum Fault {
     /// A word that wrapped around counts as not reached.
     PlainCompare,
@@ -16,6 +19,10 @@ pub(crate) enum Fault {
     ParkWithoutRecheck,
     /// An operation is performed while one before it is held up.
     OvertakeTheHeldUp,
+    /// A ring between a look and the wait after it is missed.
+    WaitWithoutNumber,
+    /// Who is refused a turn does not try again after saying so.
+    RefuseWithoutRetry,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

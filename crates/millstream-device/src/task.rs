@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
 use crate::Result;
+use crate::bell::Bell;
 use crate::host_data::HostData;
+use crate::kernel::Step;
 use crate::memory::Allocation;
 
 /// An operation on memory, held until it is over.
@@ -17,14 +20,17 @@ pub(crate) enum Task {
     Upload { from: Box<dyn HostBytes>, to: Place },
     /// Repeats a pattern.
     Fill { to: Place, pattern: Vec<u8> },
+    /// Stores values in words.
+    Signal(Vec<(Place, u32)>),
     /// Runs a kernel.
     Launch(Box<dyn Launch>),
 }
 
 /// A kernel with its arguments.
 pub(crate) trait Launch: Send {
-    /// Runs the host twin. The ledger has ordered the accesses of the arguments.
-    fn run_twin(&self) -> Result<()>;
+    /// Runs the host twin as far as it comes without waiting. The ledger has ordered
+    /// the accesses of the arguments.
+    fn step_twin(&self) -> Result<Step>;
 
     /// Gets the kernel ready for a GPU; submitting does it too.
     #[cfg(feature = "cuda")]
@@ -73,7 +79,7 @@ impl Place {
         self.range.len()
     }
 
-    pub(crate) fn items<T: Pod>(&self) -> *mut T {
+    pub(crate) fn items<T>(&self) -> *mut T {
         self.address().cast()
     }
 
@@ -83,31 +89,32 @@ impl Place {
 }
 
 impl Task {
-    /// Runs the operation on this thread.
+    /// Runs the operation on this thread, as far as it comes without waiting.
     ///
     /// # Safety
     /// The ledger has ordered it: nothing that conflicts runs beside it.
-    pub(crate) unsafe fn run(&self) -> Result<()> {
+    pub(crate) unsafe fn run(&self) -> Result<Step> {
         match self {
             Task::Copy { from, to } => {
                 if !(from.allocation.is_host_memory() && to.allocation.is_host_memory()) {
-                    return copy_through_driver(from, to);
+                    return copy_through_driver(from, to).map(|()| Step::Done);
                 }
-                // SAFETY: ordered alone on the destination and after all writes of
-                // the source; lengths are equal and the allocations differ (one
-                // write conflicts with any other use).
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from.address(), to.address(), from.bytes());
-                }
-                Ok(())
+                in_turn(Some(&from.allocation), &to.allocation, || {
+                    // SAFETY: ordered after all writes of the source and alone on the
+                    // destination, by the ledger or by the turns; lengths are equal.
+                    unsafe { std::ptr::copy(from.address(), to.address(), from.bytes()) };
+                });
             }
             Task::Upload { from, to } => {
                 let from = from.bytes();
-                // SAFETY: ordered alone on the destination, which is as long.
-                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.address(), from.len()) };
-                Ok(())
+                in_turn(None, &to.allocation, || {
+                    // SAFETY: ordered alone on the destination, which is as long.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(from.as_ptr(), to.address(), from.len());
+                    }
+                });
             }
-            Task::Fill { to, pattern } => {
+            Task::Fill { to, pattern } => in_turn(None, &to.allocation, || {
                 // SAFETY: ordered alone on the destination, in range.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to.address(), to.bytes()) };
                 if !pattern.is_empty() {
@@ -115,10 +122,39 @@ impl Task {
                         .chunks_exact_mut(pattern.len())
                         .for_each(|to| to.copy_from_slice(pattern));
                 }
-                Ok(())
-            }
-            Task::Launch(launch) => launch.run_twin(),
+            }),
+            Task::Signal(words) => signal(words),
+            Task::Launch(launch) => return launch.step_twin(),
         }
+        Ok(Step::Done)
+    }
+}
+
+/// Does something that reads one allocation and writes another, when it is its turn
+/// there, if words guard them.
+fn in_turn(from: Option<&Arc<Allocation>>, to: &Arc<Allocation>, work: impl FnOnce()) {
+    let from = from.filter(|from| !Arc::ptr_eq(from, to));
+    let (reading, writing) = (from.and_then(|from| from.turns()), to.turns());
+    let comes_first = from.is_some_and(|from| Arc::as_ptr(from) < Arc::as_ptr(to));
+    // Everyone takes two locks in the order of their addresses.
+    let early = reading.filter(|_| comes_first).map(|turns| turns.lock.read());
+    let write = writing.map(|turns| turns.lock.write());
+    let late = reading.filter(|_| !comes_first).map(|turns| turns.lock.read());
+    work();
+    drop((early, write, late));
+    let bell: &Bell = to.device.runner.bell();
+    [reading, writing].into_iter().flatten().for_each(|turns| turns.released(bell));
+}
+
+fn signal(words: &[(Place, u32)]) {
+    for (place, value) in words {
+        // SAFETY: in range and aligned; everyone touches it through the same atomic.
+        let word = unsafe { &*place.items::<AtomicU32>() };
+        // Release: what the stream did before comes before the value.
+        word.store(*value, Ordering::Release);
+    }
+    if let Some((place, _)) = words.first() {
+        place.allocation.device.runner.bell().ring();
     }
 }
 

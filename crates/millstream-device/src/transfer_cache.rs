@@ -10,7 +10,7 @@ use crate::cache;
 use crate::transfer_table::{Transfer, TransferTable};
 
 /// Changes when old files are no longer what this expects.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a file holds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,10 +85,12 @@ pub(crate) fn store(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transfer_way::TransferWay;
 
     fn transfer(to: &str, time_us: f64) -> Transfer {
         let (from, to) = ("host".to_string(), to.to_string());
-        Transfer { from, to, bytes: 4096, time_us, latency_us: 9.0 }
+        let way = TransferWay::Copy;
+        Transfer { from, to, way, bytes: 4096, time_us, latency_us: 9.0 }
     }
 
     #[test]
@@ -115,7 +117,7 @@ mod tests {
         for (bad, reason) in [
             (good[..good.len() / 2].to_string(), "no transfer table"),
             (String::new(), "no transfer table"),
-            (good.replace("\"version\": 1", "\"version\": 2"), "another version"),
+            (good.replace("\"version\": 2", "\"version\": 1"), "another version"),
             ("{}".to_string(), "another version"),
             (good.replace("\"here\"", "\"there\""), "another machine"),
             (good.replace("1.5", "-1.5"), "not positive"),

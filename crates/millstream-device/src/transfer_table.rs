@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Copies of one size from one memory to another: `host`, or a GPU such as
+use crate::transfer_way::TransferWay;
+
+/// Transfers of one size from one memory to another: `host`, or a GPU such as
 /// `cuda:0`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -11,16 +13,18 @@ pub struct Transfer {
     pub from: String,
     /// The memory copied to.
     pub to: String,
-    /// Bytes of each copy.
+    /// How they go.
+    pub way: TransferWay,
+    /// Bytes of each transfer.
     pub bytes: usize,
-    /// Microseconds of a copy among many, one after the other on one stream.
+    /// Microseconds of one among many, one after the other on one stream.
     pub time_us: f64,
-    /// Microseconds from submitting one copy alone to the awaiting task.
+    /// Microseconds from submitting one alone to the awaiting task.
     pub latency_us: f64,
 }
 
 impl Transfer {
-    /// Bytes a second of many copies, one after the other.
+    /// Bytes a second of many, one after the other.
     pub fn bandwidth(&self) -> f64 {
         self.bytes as f64 / (self.time_us * 1e-6)
     }
@@ -32,38 +36,41 @@ impl Transfer {
     }
 }
 
-/// How long copies take between the memories of a machine, from measurements of
+/// How long transfers take between the memories of a machine, from measurements of
 /// a few sizes ([`DeviceSet::calibrate`](crate::DeviceSet::calibrate)).
 ///
 /// Memories are named by any device that has them: virtual devices have their
 /// GPU's memory, and host devices the host's.
 ///
 /// ```
-/// use millstream_device::{Transfer, TransferTable};
+/// use millstream_device::{Transfer, TransferTable, TransferWay};
 ///
 /// let transfer = |bytes, time_us| Transfer {
 ///     from: "cuda:0".to_string(),
 ///     to: "cuda:1".to_string(),
+///     way: TransferWay::Copy,
 ///     bytes,
 ///     time_us,
 ///     latency_us: time_us + 10.0,
 /// };
 /// let table = TransferTable::new([transfer(1000, 2.0), transfer(3000, 4.0)]);
-/// assert_eq!(table.time_us("cuda:0.3", "cuda:1", 2000), Some(3.0));
-/// assert_eq!(table.time_us("cuda:1", "cuda:0", 2000), None);
+/// assert_eq!(table.time_us(TransferWay::Copy, "cuda:0.3", "cuda:1", 2000), Some(3.0));
+/// assert_eq!(table.time_us(TransferWay::Push, "cuda:0.3", "cuda:1", 2000), None);
+/// assert_eq!(table.time_us(TransferWay::Copy, "cuda:1", "cuda:0", 2000), None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransferTable {
-    /// In the order of source, destination and size.
+    /// In the order of source, destination, way and size.
     transfers: Vec<Transfer>,
 }
 
 impl TransferTable {
-    /// A table of these measurements; the last one of a pair and a size counts.
+    /// A table of these measurements; the last one of a pair, a way and a size
+    /// counts.
     pub fn new(transfers: impl IntoIterator<Item = Transfer>) -> TransferTable {
         let mut table = TransferTable::default();
         for transfer in transfers {
-            match table.place(&transfer.from, &transfer.to, transfer.bytes) {
+            match table.place(&transfer) {
                 Ok(place) => table.transfers[place] = transfer,
                 Err(place) => table.transfers.insert(place, transfer),
             }
@@ -71,50 +78,53 @@ impl TransferTable {
         table
     }
 
-    fn place(&self, from: &str, to: &str, bytes: usize) -> Result<usize, usize> {
-        let key = (from, to, bytes);
-        self.transfers
-            .binary_search_by(|transfer| (&*transfer.from, &*transfer.to, transfer.bytes).cmp(&key))
+    fn place(&self, transfer: &Transfer) -> Result<usize, usize> {
+        fn key(transfer: &Transfer) -> (&str, &str, TransferWay, usize) {
+            (&transfer.from, &transfer.to, transfer.way, transfer.bytes)
+        }
+        self.transfers.binary_search_by(|known| key(known).cmp(&key(transfer)))
     }
 
-    /// The measurements, ordered by source, destination and size.
+    /// The measurements, ordered by source, destination, way and size.
     pub fn transfers(&self) -> &[Transfer] {
         &self.transfers
     }
 
-    /// Microseconds of a copy among many of this size: between measured sizes
+    /// Microseconds of a transfer among many of this size: between measured sizes
     /// along the straight line, below the smallest as long as that, above the
-    /// largest at its bandwidth. `None` for a pair that was not measured.
-    pub fn time_us(&self, from: &str, to: &str, bytes: usize) -> Option<f64> {
-        self.interpolate(from, to, bytes, |transfer| transfer.time_us)
+    /// largest at its bandwidth. `None` for a pair and a way that were not measured.
+    pub fn time_us(&self, way: TransferWay, from: &str, to: &str, bytes: usize) -> Option<f64> {
+        self.interpolate(way, (from, to), bytes, |transfer| transfer.time_us)
     }
 
-    /// Microseconds from submitting a copy alone to the awaiting task, between
+    /// Microseconds from submitting a transfer alone to the awaiting task, between
     /// measured sizes as [`time_us`](TransferTable::time_us).
-    pub fn latency_us(&self, from: &str, to: &str, bytes: usize) -> Option<f64> {
-        self.interpolate(from, to, bytes, |transfer| transfer.latency_us)
+    pub fn latency_us(&self, way: TransferWay, from: &str, to: &str, bytes: usize) -> Option<f64> {
+        self.interpolate(way, (from, to), bytes, |transfer| transfer.latency_us)
     }
 
-    /// Bytes a second of many copies of this size.
-    pub fn bandwidth(&self, from: &str, to: &str, bytes: usize) -> Option<f64> {
-        self.time_us(from, to, bytes).map(|time| bytes as f64 / (time * 1e-6))
+    /// Bytes a second of many transfers of this size.
+    pub fn bandwidth(&self, way: TransferWay, from: &str, to: &str, bytes: usize) -> Option<f64> {
+        self.time_us(way, from, to, bytes).map(|time| bytes as f64 / (time * 1e-6))
     }
 
     /// Microseconds until a buffer given back is known to be free at the sender
     /// and the next copy has begun: what the smallest copy alone takes.
     pub fn credit_latency_us(&self, from: &str, to: &str) -> Option<f64> {
-        self.latency_us(from, to, 0)
+        self.latency_us(TransferWay::Copy, from, to, 0)
     }
 
     fn interpolate(
         &self,
-        from: &str,
-        to: &str,
+        way: TransferWay,
+        (from, to): (&str, &str),
         bytes: usize,
         time: impl Fn(&Transfer) -> f64,
     ) -> Option<f64> {
         let (from, to) = (memory_of(from), memory_of(to));
-        let of_pair = |transfer: &&Transfer| transfer.from == from && transfer.to == to;
+        let of_pair = |transfer: &&Transfer| {
+            transfer.from == from && transfer.to == to && transfer.way == way
+        };
         let larger = self.transfers.iter().filter(of_pair).find(|this| this.bytes >= bytes);
         let smaller = self.transfers.iter().filter(of_pair).rfind(|this| this.bytes <= bytes);
         match (smaller, larger) {
@@ -141,9 +151,11 @@ pub(crate) fn memory_of(device: &str) -> &str {
 mod tests {
     use super::*;
 
+    const COPY: TransferWay = TransferWay::Copy;
+
     fn transfer(from: &str, to: &str, bytes: usize, time_us: f64) -> Transfer {
         let (from, to) = (from.to_string(), to.to_string());
-        Transfer { from, to, bytes, time_us, latency_us: time_us * 4.0 }
+        Transfer { from, to, way: COPY, bytes, time_us, latency_us: time_us * 4.0 }
     }
 
     #[test]
@@ -155,12 +167,25 @@ mod tests {
         for (bytes, time) in
             [(0, 10.0), (1000, 10.0), (1500, 11.0), (2000, 12.0), (3000, 26.0), (8000, 80.0)]
         {
-            assert_eq!(table.time_us("cuda:0", "cuda:1", bytes), Some(time), "{bytes}");
-            assert_eq!(table.latency_us("cuda:0", "cuda:1", bytes), Some(time * 4.0), "{bytes}");
+            assert_eq!(table.time_us(COPY, "cuda:0", "cuda:1", bytes), Some(time), "{bytes}");
+            assert_eq!(
+                table.latency_us(COPY, "cuda:0", "cuda:1", bytes),
+                Some(time * 4.0),
+                "{bytes}"
+            );
         }
-        assert_eq!(table.bandwidth("cuda:0", "cuda:1", 4000), Some(4000.0 / (40.0 * 1e-6)));
+        assert_eq!(table.bandwidth(COPY, "cuda:0", "cuda:1", 4000), Some(4000.0 / (40.0 * 1e-6)));
         assert_eq!(table.credit_latency_us("cuda:0", "cuda:1"), Some(40.0));
-        assert_eq!(table.time_us("cuda:1", "cuda:0", 1000), None);
+        assert_eq!(table.time_us(COPY, "cuda:1", "cuda:0", 1000), None);
+    }
+
+    #[test]
+    fn ways_have_times_of_their_own() {
+        let push = Transfer { way: TransferWay::Push, ..transfer("cuda:0", "cuda:1", 8, 2.0) };
+        let table = TransferTable::new([push, transfer("cuda:0", "cuda:1", 8, 5.0)]);
+        let time = |way| table.time_us(way, "cuda:0", "cuda:1", 8);
+        assert_eq!(TransferWay::ALL.map(time), [Some(5.0), Some(2.0), None]);
+        assert_eq!(table.transfers()[0].way, COPY);
     }
 
     #[test]
@@ -177,7 +202,7 @@ mod tests {
             ("cuda:1.0", "cuda:1.3", 3.0),
             ("cuda:1", "cuda:11.0", 4.0),
         ] {
-            assert_eq!(table.time_us(from, to, 8), Some(time), "{from} to {to}");
+            assert_eq!(table.time_us(COPY, from, to, 8), Some(time), "{from} to {to}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a link is buffered \[G Table 1: packet_size, num_buffers\].
 
-use millstream_device::{Device, TransferTable};
+use millstream_device::{Device, TransferTable, TransferWay};
 
 use crate::{Error, Result};
 
@@ -88,7 +88,7 @@ pub(crate) fn default_count<'a>(
     let to = destination.name();
     let count = |source: &Device| {
         let (table, from) = (table?, source.name());
-        let copy = table.time_us(&from, &to, bytes)?;
+        let copy = table.time_us(TransferWay::Copy, &from, &to, bytes)?;
         Some(1 + (table.credit_latency_us(&from, &to)? / copy).ceil() as usize)
     };
     sources.into_iter().filter_map(count).max().map_or(DOUBLE, |count| count.clamp(DOUBLE, MOST))
@@ -105,7 +105,8 @@ mod tests {
         let set = DeviceSet::builder().devices(DeviceList::host(2)).open().unwrap();
         let transfer = |bytes, time_us| {
             let (from, to) = ("host".to_string(), "host".to_string());
-            Transfer { from, to, bytes, time_us, latency_us: time_us + 9.0 }
+            let way = TransferWay::Copy;
+            Transfer { from, to, way, bytes, time_us, latency_us: time_us + 9.0 }
         };
         // Of 4 KiB: 1 us, and a credit takes 10.
         let sizes = [(4 << 10, 1.0), (64 << 10, 4.0), (1 << 20, 10.0), (4 << 20, 40.0)];

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 
-use millstream_device::{Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology};
+use millstream_device::{
+    Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology, TransferWay,
+};
 
 use crate::Result;
+use crate::full_empty::Watcher;
 
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
@@ -43,12 +46,14 @@ pub struct Context {
     /// Held by whoever runs kernels that wait for each other: two such gangs at once
     /// might each hold what the other needs to start.
     gang: Arc<Mutex<()>>,
+    transfer: Option<TransferWay>,
+    watcher: Arc<Watcher>,
 }
 
 impl Context {
     /// Starts to describe a context.
     pub fn builder() -> ContextBuilder {
-        ContextBuilder { devices: DeviceSet::builder(), list: None }
+        ContextBuilder { devices: DeviceSet::builder(), list: None, transfer: None }
     }
 
     /// The devices, in the order they were given.
@@ -65,6 +70,11 @@ impl Context {
     /// How the devices are connected.
     pub fn topology(&self) -> &Topology {
         self.devices.topology()
+    }
+
+    /// The way that packets take, if it is not each link's choice.
+    pub fn transfer(&self) -> Option<TransferWay> {
+        self.transfer
     }
 
     /// What went wrong when the devices were opened and only costs time.
@@ -91,6 +101,11 @@ impl Context {
         Arc::clone(&self.gang).lock_owned().await
     }
 
+    /// Who looks at words that ring nothing.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
     /// Whether `device` is one of this context's endpoints.
     pub(crate) fn manages(&self, device: &Device) -> bool {
         device == self.host() || self.devices().contains(device)
@@ -102,6 +117,7 @@ impl Context {
 pub struct ContextBuilder {
     devices: DeviceSetBuilder,
     list: Option<DeviceList>,
+    transfer: Option<TransferWay>,
 }
 
 impl ContextBuilder {
@@ -166,6 +182,48 @@ impl ContextBuilder {
         self
     }
 
+    /// Sends the packets of all links this way \[G §2.1\]. Where a pair of endpoints
+    /// does not have it, what comes closest: a push to memory out of reach goes through
+    /// the host, to the host itself a push is the whole way, and the host, which has no
+    /// kernels, always copies.
+    ///
+    /// Unless set, links choose for each packet: through the host between devices that
+    /// do not reach each other's memory; by push if it is a message of up to 64 KiB from
+    /// GPU to GPU, which must not wait for an engine that moves a large one; otherwise
+    /// what was measured to be fastest
+    /// ([`TransferTable`](millstream_device::TransferTable)), by its latency if the
+    /// packet is a whole message and by its rate if it is one of many, and by copy
+    /// engines if nothing was measured.
+    ///
+    /// ```
+    /// use millstream_device::TransferWay;
+    /// use millstream_flow::{Buffers, Context, Devices, Graph};
+    ///
+    /// let builder = Context::builder().devices(Devices::host(2)).transfer(TransferWay::Push);
+    /// let context = builder.build()?;
+    /// let [one, other] = context.devices() else { panic!() };
+    /// let graph = Graph::new(&context);
+    /// let (mut output, input) = graph.link::<u32>(one, other, Buffers::items(4))?;
+    /// let statistics = graph.statistics();
+    /// let stream = one.stream()?;
+    /// context.block_on(graph.run(async move {
+    ///     let mut buffer = output.buffer(3).await?;
+    ///     stream.upload(vec![1, 2, 3], buffer.part_mut()?)?;
+    ///     output.send(buffer, &stream)?;
+    ///     output.shutdown()?;
+    ///     let mut input = input;
+    ///     let arrived = input.recv().await?.expect("a packet").ready().await?;
+    ///     assert_eq!(arrived.len(), 3);
+    ///     arrived.release()
+    /// }))??;
+    /// assert_eq!(statistics.links()[0].packets_by(TransferWay::Push), 1);
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
+    #[must_use]
+    pub fn transfer(self, way: TransferWay) -> ContextBuilder {
+        ContextBuilder { transfer: Some(way), ..self }
+    }
+
     /// Opens the devices.
     ///
     /// # Errors
@@ -175,6 +233,7 @@ impl ContextBuilder {
     pub fn build(self) -> Result<Context> {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         let devices = self.devices.devices(list).open()?;
-        Ok(Context { devices, gang: Arc::default() })
+        let watcher = Arc::new(Watcher::new(&devices));
+        Ok(Context { devices, gang: Arc::default(), transfer: self.transfer, watcher })
     }
 }

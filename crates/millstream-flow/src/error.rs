@@ -1,6 +1,7 @@
 //! What can go wrong in a dataflow graph.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_device::DeviceId;
 
@@ -158,6 +159,43 @@ pub enum Error {
         root: usize,
         /// Ranks.
         ranks: usize,
+    },
+    /// A packet that was not filled, or not emptied, in time.
+    #[error("packet {packet} of {segment} did not come within {patience:?}")]
+    PacketTimeout {
+        /// The segment.
+        segment: String,
+        /// The packet.
+        packet: usize,
+        /// How long it was waited for.
+        patience: Duration,
+    },
+    /// The program has ended all waiting for packets.
+    #[error("waiting for packets was ended: all were released")]
+    Released,
+    /// A packet that was read before it was full.
+    #[error("packet {packet} of {segment} is not full")]
+    PacketEmpty {
+        /// The segment.
+        segment: String,
+        /// The packet.
+        packet: usize,
+    },
+    /// Packets looked at by host code, of a segment that was made without that.
+    #[error("{segment} was made unseen by the host")]
+    UnseenPackets {
+        /// The segment.
+        segment: String,
+    },
+    /// A packet that a segment does not have.
+    #[error("packet {packet} of {segment}, which has {packets}")]
+    NoSuchPacket {
+        /// The segment.
+        segment: String,
+        /// The packet.
+        packet: usize,
+        /// Packets that it has.
+        packets: usize,
     },
     /// A collective that an algorithm cannot do.
     #[error("{operation} has no {algorithm:?} algorithm")]

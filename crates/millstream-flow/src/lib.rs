@@ -10,6 +10,7 @@ mod collectives;
 mod context;
 mod error;
 mod failure;
+mod full_empty;
 mod gang;
 mod graph;
 mod message;
@@ -24,16 +25,21 @@ mod sender;
 mod staging;
 mod statistics;
 mod sync;
+mod ways;
 
 pub use buffers::Buffers;
 #[doc(hidden)]
 #[cfg(feature = "cuda")]
-pub use collectives::exchange_source;
+pub use collectives::moving_sources;
 pub use collectives::{
-    Algorithm, Collectives, Communicator, CommunicatorOptions, Number, Operands, Operator,
+    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Number, Operands,
+    Operator, ResidentCollectives,
 };
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};
+pub use full_empty::{
+    Action, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, PacketsView, Trigger,
+};
 pub use gang::{Gang, GangMember};
 pub use graph::{Graph, GraphStatistics};
 pub use policy::{

@@ -5,14 +5,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use millstream_device::{BufferReader, Device, DeviceBuffer, Event, HostData, PartMut, Stream};
+use millstream_device::{
+    BufferReader, Device, DeviceBuffer, Event, HostData, Part, PartMut, Stream, TransferWay,
+};
 use parking_lot::Mutex;
 
 use crate::failure::{Failure, Interrupt};
 use crate::policy::MessageInfo;
-use crate::port::Port;
+use crate::port::{PacketBuffer, Port};
 use crate::sender::SenderShared;
 use crate::staging::Staging;
+use crate::ways::SMALL_BYTES;
 use crate::{Item, Result};
 
 /// Where the items of a message lie.
@@ -26,14 +29,34 @@ pub(crate) enum Payload<T: Item> {
 }
 
 impl<T: Item> Payload<T> {
-    fn copy(&self, range: Range<usize>, into: PartMut<'_, T>, lane: &Stream) -> Result<()> {
-        match self {
-            Payload::Pooled(buffer) => lane.copy(buffer.part(range)?, into)?,
-            Payload::Shared(buffer) => lane.copy(buffer.part(range)?, into)?,
-            Payload::Host(data) => lane.upload(data.slice(range)?, into)?,
-        }
-        Ok(())
+    fn copy(
+        &self,
+        way: TransferWay,
+        range: Range<usize>,
+        into: PartMut<'_, T>,
+        lane: &Stream,
+    ) -> Result<()> {
+        let items = match self {
+            Payload::Pooled(buffer) => buffer.part(range)?,
+            Payload::Shared(buffer) => buffer.part(range)?,
+            Payload::Host(data) => return Ok(lane.upload(data.slice(range)?, into)?),
+        };
+        copy(way, items, into, lane)
     }
+}
+
+/// Copies on a lane of the device that a way begins or ends at.
+fn copy<T: Item>(
+    way: TransferWay,
+    items: Part<'_, T>,
+    into: PartMut<'_, T>,
+    lane: &Stream,
+) -> Result<()> {
+    let submitted = match way {
+        TransferWay::Copy => lane.copy(items, into),
+        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel(items, into),
+    };
+    Ok(submitted?)
 }
 
 fn wait_all<'a>(lane: &Stream, events: impl IntoIterator<Item = &'a Event>) -> Result<()> {
@@ -134,44 +157,54 @@ impl<T: Item> Message<T> {
         }
     }
 
-    /// Whether packets to `destination` go through memory of the host.
-    pub(crate) fn goes_through_host(&self, destination: &Device) -> bool {
-        let is_on_device = !matches!(*self.payload.lock(), None | Some(Payload::Host(_)));
-        is_on_device && self.source.copies_through_host(destination)
+    /// Whether its items lie in memory of the program, which only the host copies.
+    pub(crate) fn is_host_data(&self) -> bool {
+        matches!(*self.payload.lock(), None | Some(Payload::Host(_)))
     }
 
-    /// Submits the copy of `range` into `destination`, through `staging` if there
+    /// Whether it must not wait behind others.
+    fn is_small(&self) -> bool {
+        self.bytes() <= SMALL_BYTES
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.info.items * size_of::<T>()
+    }
+
+    /// Submits the copy of `range` into a packet buffer, through `staging` if there
     /// is one, and returns its event.
     pub(crate) fn copy(
         &self,
+        way: TransferWay,
         range: Range<usize>,
         port: &Port<T>,
-        destination: &mut DeviceBuffer<T>,
-        free_after: Option<&Event>,
+        packet: &mut PacketBuffer<T>,
         staging: Option<&mut Staging<T>>,
     ) -> Result<Event> {
         let payload = self.payload.lock();
         let Some(payload) = payload.as_ref() else {
             return Err(crate::Error::Ended);
         };
+        let is_small = self.is_small();
         let lane = match payload {
-            Payload::Pooled(_) | Payload::Shared(_) => self.sender.lane(),
+            Payload::Pooled(_) | Payload::Shared(_) => self.sender.lane(is_small),
             Payload::Host(_) => None,
         };
-        let lane = lane.unwrap_or(&port.lane);
+        let lane = lane.unwrap_or_else(|| port.lane(is_small));
         wait_all(lane, self.ready.iter())?;
+        let PacketBuffer { buffer: destination, free_after } = packet;
         let into = destination.part_mut(0..range.len())?;
         let event = match staging {
             None => {
-                wait_all(lane, free_after)?;
-                payload.copy(range, into, lane)?;
+                wait_all(lane, free_after.iter())?;
+                payload.copy(way, range, into, lane)?;
                 lane.record()?
             }
-            Some(Staging { buffer, lane: second }) => {
-                let staged = 0..range.len();
-                payload.copy(range, buffer.part_mut(staged.clone())?, lane)?;
-                wait_all(second, [&lane.record()?].into_iter().chain(free_after))?;
-                second.copy(buffer.part(staged)?, into)?;
+            Some(staging) => {
+                let (staged, (buffer, second)) = (0..range.len(), staging.second_way(is_small));
+                payload.copy(way, range, buffer.part_mut(staged.clone())?, lane)?;
+                wait_all(second, [&lane.record()?].into_iter().chain(free_after.iter()))?;
+                copy(way, buffer.part(staged)?, into, second)?;
                 second.record()?
             }
         };

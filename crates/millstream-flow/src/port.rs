@@ -6,14 +6,16 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_device::{Device, DeviceBuffer, DeviceId, Event, Stream};
+use millstream_device::{Device, DeviceBuffer, DeviceId, Event, Stream, StreamKind, TransferWay};
 use parking_lot::Mutex;
 
+use crate::context::Context;
 use crate::failure::{Failure, Interrupt};
 use crate::message::Message;
 use crate::multiplexer::{Destination, Matched, Offer};
 use crate::staging::{Staging, StagingPool};
 use crate::statistics::LinkStatistics;
+use crate::ways::Ways;
 use crate::{Error, Item, Result};
 
 /// What is queued in a multiplexer: a message and everyone it is offered to.
@@ -57,12 +59,20 @@ pub(crate) struct Assigned<T: Item> {
 pub(crate) struct Port<T: Item> {
     pub(crate) device: Device,
     pub(crate) destination: Destination<Offered<T>, PacketBuffer<T>, Packet<T>>,
-    /// Copies from the host run here; others on the sender's lane, as the copy
-    /// engines of the original's lanes \[G §4.1\].
-    pub(crate) lane: Stream,
+    /// Copies from the host run on these, those of small messages on the second;
+    /// others on the sender's lane, as the copy engines of the original's lanes
+    /// \[G §4.1\].
+    lanes: [Stream; 2],
     pub(crate) failure: Arc<Failure>,
+    context: Context,
     staging: Arc<StagingPool<T>>,
-    traffic: Mutex<BTreeMap<DeviceId, LinkStatistics>>,
+    links: Mutex<BTreeMap<DeviceId, LinkFrom>>,
+}
+
+/// The link from one source.
+struct LinkFrom {
+    ways: Ways,
+    statistics: LinkStatistics,
 }
 
 impl<T: Item> fmt::Debug for Port<T> {
@@ -73,16 +83,21 @@ impl<T: Item> fmt::Debug for Port<T> {
 
 impl<T: Item> Port<T> {
     pub(crate) fn new(
-        host: &Device,
+        context: &Context,
         device: Device,
         packet_items: usize,
-        lane: Stream,
         failure: Arc<Failure>,
-    ) -> Port<T> {
-        let traffic = Mutex::new(BTreeMap::new());
-        let staging = Arc::new(StagingPool::new(host, &device, packet_items));
-        let destination = Destination::new(packet_items);
-        Port { device, destination, lane, failure, staging, traffic }
+    ) -> Result<Port<T>> {
+        let lanes = [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
+        let links = Mutex::new(BTreeMap::new());
+        let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
+        let (destination, context) = (Destination::new(packet_items), context.clone());
+        Ok(Port { device, destination, lanes, failure, context, staging, links })
+    }
+
+    /// For copies from the host.
+    pub(crate) fn lane(&self, is_small: bool) -> &Stream {
+        &self.lanes[usize::from(is_small)]
     }
 
     /// Queues an offer here. Failures end the graph.
@@ -104,39 +119,43 @@ impl<T: Item> Port<T> {
 
     /// Packets and bytes of each link into this port.
     pub(crate) fn traffic(&self) -> Vec<LinkStatistics> {
-        self.traffic.lock().values().cloned().collect()
+        self.links.lock().values().map(|link| link.statistics.clone()).collect()
     }
 
     fn assign(
         &self,
         offer: &Offer<Offered<T>>,
         range: Range<usize>,
-        buffer: PacketBuffer<T>,
+        mut packet: PacketBuffer<T>,
     ) -> Result<(Packet<T>, Assigned<T>)> {
         let message = &offer.message.message;
-        let PacketBuffer { mut buffer, free_after } = buffer;
-        let mut staging = match message.goes_through_host(&self.device) {
-            true => Some(self.staging.take()?),
-            false => None,
-        };
-        let (free_after, through) = (free_after.as_ref(), staging.as_mut());
-        let arrival = message.copy(range.clone(), self, &mut buffer, free_after, through)?;
-        self.count(&message.source, range.len(), staging.is_some());
-        let (items, message) = (range.len(), Arc::clone(message));
+        let (way, through_host) = self.route(message, range.len());
+        let mut staging = if through_host { Some(self.staging.take()?) } else { None };
+        let arrival = message.copy(way, range.clone(), self, &mut packet, staging.as_mut())?;
+        let (items, message, buffer) = (range.len(), Arc::clone(message), packet.buffer);
         let packet = Packet { buffer, range, message: message.clone(), arrival: arrival.clone() };
         Ok((packet, Assigned { message, items, arrival, staging }))
     }
 
-    fn count(&self, source: &Device, items: usize, through_host: bool) {
-        let bytes = (items * size_of::<T>()) as u64;
-        let mut traffic = self.traffic.lock();
-        let link = traffic
-            .entry(source.id())
-            .or_insert_with(|| LinkStatistics::new(source.name(), self.device.name()));
-        link.packets += 1;
-        link.bytes += bytes;
-        link.packets_through_host += u64::from(through_host);
-        link.largest_packet_bytes = link.largest_packet_bytes.max(bytes);
+    /// Which way a packet goes and whether through memory of the host; counts it.
+    fn route(&self, message: &Message<T>, items: usize) -> (TransferWay, bool) {
+        let (bytes, source) = (items * size_of::<T>(), &message.source);
+        let mut links = self.links.lock();
+        let link = links.entry(source.id()).or_insert_with(|| {
+            let table = self.context.topology().transfer_table();
+            let ways = Ways::new(self.context.transfer(), table, source, &self.device);
+            let statistics = LinkStatistics::new(source.name(), self.device.name());
+            LinkFrom { ways, statistics }
+        });
+        let (way, through_host) = match message.is_host_data() {
+            true => (TransferWay::Copy, false),
+            false => match link.ways.of(bytes, message.bytes()) {
+                TransferWay::Copy => (TransferWay::Copy, source.copies_through_host(&self.device)),
+                way => (way, way == TransferWay::Host),
+            },
+        };
+        link.statistics.count(bytes as u64, way, through_host);
+        (way, through_host)
     }
 
     fn follow_up(&self, matched: Result<Matched<Offered<T>, Assigned<T>>>) {

@@ -16,9 +16,9 @@ use crate::policy::{MessageInfo, Route, RoutingPolicy};
 use crate::port::{Offered, PacketBuffer, Port};
 use crate::receiver::Receiver;
 use crate::segmenter;
-use crate::sender::{Sender, SenderShared};
+use crate::sender::{Lanes, Sender, SenderShared};
 use crate::statistics::LinkStatistics;
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, ways};
 
 /// Streams that the copies of a device's sender take in turn.
 const LANES: usize = 2;
@@ -201,13 +201,16 @@ impl<T: Item> Router<T> {
             let (from, to) = (device.name(), "the router".to_string());
             return Err(Error::DuplicateLink { from, to });
         }
-        let lanes = if device.is_host_endpoint() { 0 } else { LANES };
-        let lanes: millstream_device::Result<_> =
-            (0..lanes).map(|_| device.stream_of(StreamKind::Copy)).collect();
+        ways::prepare(self.graph.context().transfer(), device)?;
+        let streams = |kind, count| (0..count).map(move |_| device.stream_of(kind));
+        let (large, small) = if device.is_host_endpoint() { (0, 0) } else { (LANES, 1) };
+        let large: millstream_device::Result<_> = streams(StreamKind::Copy, large).collect();
+        let small = streams(StreamKind::SmallCopy, small).next().transpose()?;
+        let lanes = Lanes { large: large?, small };
         members.senders.push(device.clone());
         let failure = Arc::clone(&self.graph.failure);
         let router = Arc::clone(&self.shared);
-        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lanes?, failure, router))))
+        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lanes, failure, router))))
     }
 
     /// The link from this router to `device`, with its packet buffers.
@@ -241,10 +244,9 @@ impl<T: Item> Router<T> {
             let (from, to) = ("the router".to_string(), device.name());
             return Err(Error::DuplicateLink { from, to });
         }
-        let lane = device.stream_of(StreamKind::Copy)?;
+        ways::prepare(context.transfer(), device)?;
         let failure = Arc::clone(&self.graph.failure);
-        let host = context.host();
-        let port = Arc::new(Port::new(host, device.clone(), packet_items, lane, failure));
+        let port = Arc::new(Port::new(context, device.clone(), packet_items, failure)?);
         for place in 0..count {
             let label = format!("packet buffer {place} of {device}");
             let buffer = device.buffer(packet_items)?.with_label(label);

@@ -22,12 +22,21 @@ use crate::{Error, Item, Result};
 /// and [`Sender::send_counted`] reads once they are done.
 pub type Counter = SharedBuffer<u32>;
 
+/// Streams of a sender's device for its copies; none on the host.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    /// Take turns.
+    pub(crate) large: Vec<Stream>,
+    /// For small messages, so that these do not wait behind large ones.
+    pub(crate) small: Option<Stream>,
+}
+
 /// What the sender, its messages and its send buffers share.
 pub(crate) struct SenderShared<T: Item> {
     pub(crate) source: Device,
     /// Copies from this sender, in turn, so that one begins while another's end is
     /// told; none on the host, which uses the receivers' lanes.
-    lanes: Vec<Stream>,
+    lanes: Lanes,
     copies: AtomicUsize,
     pub(crate) failure: Arc<Failure>,
     router: Arc<RouterShared<T>>,
@@ -71,7 +80,7 @@ impl<T: Item> fmt::Debug for SenderShared<T> {
 impl<T: Item> SenderShared<T> {
     pub(crate) fn new(
         source: Device,
-        lanes: Vec<Stream>,
+        lanes: Lanes,
         failure: Arc<Failure>,
         router: Arc<RouterShared<T>>,
     ) -> SenderShared<T> {
@@ -91,10 +100,13 @@ impl<T: Item> SenderShared<T> {
     }
 
     /// The lane of the next copy.
-    pub(crate) fn lane(&self) -> Option<&Stream> {
+    pub(crate) fn lane(&self, is_small: bool) -> Option<&Stream> {
+        if is_small {
+            return self.lanes.small.as_ref();
+        }
         // Relaxed: any order of the lanes will do.
         let turn = self.copies.fetch_add(1, Ordering::Relaxed);
-        self.lanes.get(turn % self.lanes.len().max(1))
+        self.lanes.large.get(turn % self.lanes.large.len().max(1))
     }
 
     /// The last packet of a message has been assigned.

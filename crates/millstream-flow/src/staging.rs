@@ -8,12 +8,20 @@ use parking_lot::Mutex;
 
 use crate::{Item, Result};
 
-/// A buffer of the host, and a lane from it to the destination: a packet on its
-/// second way waits for its first one and for nothing else.
+/// A buffer of the host, and lanes from it to the destination, one of them for small
+/// messages: a packet on its second way waits for its first one and for nothing else.
 #[derive(Debug)]
 pub(crate) struct Staging<T: Item> {
-    pub(crate) buffer: DeviceBuffer<T>,
-    pub(crate) lane: Stream,
+    buffer: DeviceBuffer<T>,
+    lane: Stream,
+    small: Stream,
+}
+
+impl<T: Item> Staging<T> {
+    /// The buffer, and the lane out of it.
+    pub(crate) fn second_way(&mut self, is_small: bool) -> (&mut DeviceBuffer<T>, &Stream) {
+        (&mut self.buffer, if is_small { &self.small } else { &self.lane })
+    }
 }
 
 /// The staging buffers of one destination: as many as packets were under way at
@@ -44,7 +52,8 @@ impl<T: Item> StagingPool<T> {
         }
         let label = format!("staging buffer of {}", self.device);
         let buffer = self.host.buffer(self.packet_items)?.with_label(label);
-        Ok(Staging { buffer, lane: self.device.stream_of(StreamKind::Copy)? })
+        let lane = self.device.stream_of(StreamKind::Copy)?;
+        Ok(Staging { buffer, lane, small: self.device.stream_of(StreamKind::SmallCopy)? })
     }
 
     /// Gives a buffer back whose last use was over at `event`.

@@ -1,5 +1,7 @@
 //! What went over the links.
 
+use millstream_device::TransferWay;
+
 /// Traffic of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,6 +19,11 @@ pub struct LinkStatistics {
     /// Packets that went through memory of the host, since the devices do not
     /// reach each other's \[G §2.1\].
     pub packets_through_host: u64,
+    /// Packets that a kernel of the source wrote into the destination's memory.
+    pub packets_pushed: u64,
+    /// Packets that kernels wrote into memory of the host and read there: some of
+    /// those through the host.
+    pub packets_mapped: u64,
 }
 
 impl LinkStatistics {
@@ -29,6 +36,38 @@ impl LinkStatistics {
             bytes: 0,
             largest_packet_bytes: 0,
             packets_through_host: 0,
+            packets_pushed: 0,
+            packets_mapped: 0,
         }
+    }
+
+    /// Packets that went this way.
+    ///
+    /// ```
+    /// use millstream_device::TransferWay;
+    /// use millstream_flow::LinkStatistics;
+    ///
+    /// let mut link = LinkStatistics::new("cuda:0".to_string(), "cuda:1".to_string());
+    /// (link.packets, link.packets_pushed) = (5, 2);
+    /// assert_eq!(TransferWay::ALL.map(|way| link.packets_by(way)), [3, 2, 0]);
+    /// ```
+    pub fn packets_by(&self, way: TransferWay) -> u64 {
+        match way {
+            TransferWay::Copy => {
+                self.packets.saturating_sub(self.packets_pushed + self.packets_mapped)
+            }
+            TransferWay::Push => self.packets_pushed,
+            TransferWay::Host => self.packets_mapped,
+        }
+    }
+
+    /// One more packet.
+    pub(crate) fn count(&mut self, bytes: u64, way: TransferWay, through_host: bool) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.largest_packet_bytes = self.largest_packet_bytes.max(bytes);
+        self.packets_through_host += u64::from(through_host);
+        self.packets_pushed += u64::from(way == TransferWay::Push);
+        self.packets_mapped += u64::from(way == TransferWay::Host);
     }
 }

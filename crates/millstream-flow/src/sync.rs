@@ -4,7 +4,7 @@
 
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Faults that the models seed to show that they would be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,16 @@ pub(crate) enum Fault {
     StaleOfferKept,
     /// The claimer of the last packet does not look after the other destinations.
     ExhaustedOfferNotAnnounced,
+    /// A packet that was filled in an earlier epoch counts as full.
+    AnyEpochIsFull,
+    /// The last writer does not come after the others' items.
+    ArrivalWithoutOrder,
+    /// The first of many writers publishes.
+    FirstArrivalFills,
+    /// A packet is full before its items are there.
+    FillWithoutRelease,
+    /// A packet is empty before its items are read.
+    EmptyWithoutRelease,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

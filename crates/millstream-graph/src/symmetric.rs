@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::build::{ArcSource, Duplicates, from_arcs};
-use crate::{CsrGraph, GraphError};
+use crate::{CsrGraph, GraphError, Weights};
 
 /// Undirected edges, listed item by item, in any order and as often as one likes.
 pub(crate) trait EdgeSource: Sync {
@@ -65,19 +65,48 @@ impl CsrGraph {
     /// # Ok::<(), millstream_graph::GraphError>(())
     /// ```
     pub fn is_symmetric(&self) -> bool {
+        self.equals_reverse(|_| 0)
+    }
+
+    /// Whether every arc comes with its reverse, of the same weight, as often. Compares
+    /// fingerprints, as [`is_symmetric`](CsrGraph::is_symmetric).
+    ///
+    /// ```
+    /// use millstream_graph::CsrGraph;
+    ///
+    /// let graph = |there: u32, back: u32| {
+    ///     CsrGraph::from_weighted_edges(2, &[(0, 1, there), (1, 0, back)])
+    /// };
+    /// assert!(graph(5, 5)?.is_symmetric_with_weights());
+    /// assert!(!graph(5, 6)?.is_symmetric_with_weights());
+    /// # Ok::<(), millstream_graph::GraphError>(())
+    /// ```
+    pub fn is_symmetric_with_weights(&self) -> bool {
+        match self.weights() {
+            None => self.is_symmetric(),
+            Some(Weights::Integer(weights)) => self.equals_reverse(|arc| weights[arc]),
+            Some(Weights::Real(weights)) => self.equals_reverse(|arc| weights[arc].to_bits()),
+        }
+    }
+
+    fn equals_reverse(&self, weight: impl Fn(usize) -> u32 + Sync) -> bool {
         let difference = |vertex: u32| {
-            let row = self.neighbors(vertex).iter();
-            row.map(|&target| fingerprint(vertex, target).wrapping_sub(fingerprint(target, vertex)))
-                .fold(0, u64::wrapping_add)
+            let arc = |arc: usize| {
+                let target = self.targets()[arc];
+                let weight = u64::from(weight(arc));
+                let print =
+                    |one, other| mixed(mixed(u64::from(one) << 32 | u64::from(other)) ^ weight);
+                print(vertex, target).wrapping_sub(print(target, vertex))
+            };
+            self.row(vertex).map(arc).fold(0, u64::wrapping_add)
         };
         (0..self.vertices()).into_par_iter().map(difference).reduce(|| 0, u64::wrapping_add) == 0
     }
 }
 
-/// Mixes an arc's ends (the finalizer of SplitMix64).
-fn fingerprint(source: u32, target: u32) -> u64 {
-    let mut bits =
-        (u64::from(source) << 32 | u64::from(target)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Mixes bits (the finalizer of SplitMix64).
+fn mixed(bits: u64) -> u64 {
+    let mut bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ bits >> 31

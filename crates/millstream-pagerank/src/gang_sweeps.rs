@@ -184,6 +184,7 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
             let mut link = LinkStatistics::new(devices[from].name(), devices[to].name());
             link.largest_packet_bytes = rows * size_of::<R>() as u64;
             link.packets = if rows == 0 { 0 } else { iterations.into() };
+            link.packets_pushed = link.packets;
             link.bytes = link.largest_packet_bytes * link.packets;
             links.push(link);
         }

@@ -154,6 +154,35 @@ impl PageRank {
         Ok(PageRank { graph: uploaded, options })
     }
 
+    /// How close the ranks of later runs must come: see
+    /// [`PageRankOptions::tolerance`]. Their type stays as it is.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::CsrGraph;
+    /// use millstream_pagerank::{PageRank, PageRankOptions};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 1)])?;
+    /// let (rough, close) = context.block_on(async {
+    ///     let mut ranks = PageRank::new(&context, &path, PageRankOptions::default()).await?;
+    ///     ranks.set_tolerance(1e-1)?;
+    ///     let rough = ranks.run().await?;
+    ///     ranks.set_tolerance(1e-4)?;
+    ///     Ok::<_, millstream_pagerank::Error>((rough, ranks.run().await?))
+    /// })??;
+    /// assert!(rough.iterations < close.iterations && close.delta <= 1e-4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Tolerance`]; the tolerance stays then.
+    pub fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
+        check_tolerance(tolerance)?;
+        self.options.tolerance = tolerance;
+        Ok(())
+    }
+
     /// Computes the ranks until they are close enough or the most iterations are
     /// made: see [`PageRankResult::converged`].
     ///
@@ -201,14 +230,19 @@ fn of_nothing() -> PageRankResult {
     }
 }
 
+fn check_tolerance(tolerance: f64) -> Result<()> {
+    match (0.0..f64::INFINITY).contains(&tolerance) {
+        true => Ok(()),
+        false => Err(Error::Tolerance { tolerance }),
+    }
+}
+
 fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
     let PageRankOptions { damping, tolerance, .. } = *options;
     if !(0.0..1.0).contains(&damping) {
         return Err(PageRankError::Damping { damping }.into());
     }
-    if !(0.0..f64::INFINITY).contains(&tolerance) {
-        return Err(Error::Tolerance { tolerance });
-    }
+    check_tolerance(tolerance)?;
     let vertices = graph.vertices();
     if let Some(&vertex) = options.personalization.iter().find(|&&vertex| vertex >= vertices) {
         return Err(PageRankError::Personalization { vertex, vertices }.into());

@@ -40,6 +40,7 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) asked: Vec<u64>,
     block_rows: u32,
     long_rows: u32,
+    wide_slices: u32,
 }
 
 impl<R: Real> PullGraph<R> {
@@ -72,7 +73,7 @@ impl<R: Real> PullGraph<R> {
             });
             let asked = asked.collect();
             let stream = device.stream()?;
-            let SlicedRows { block_rows, long_rows, .. } = rows;
+            let SlicedRows { block_rows, long_rows, wide_slices, .. } = rows;
             parts.push(PullPart {
                 offsets: uploaded(&stream, rows.offsets)?,
                 sources: uploaded(&stream, rows.sources)?,
@@ -82,6 +83,7 @@ impl<R: Real> PullGraph<R> {
                 asked,
                 block_rows,
                 long_rows,
+                wide_slices,
             });
             stream.record()?.completed().await?;
         }
@@ -129,7 +131,7 @@ impl<R: Real> PullGraph<R> {
             first_vertex: self.partition.range(place).start,
             block_rows: part.block_rows,
             long_rows: part.long_rows,
-            padding: 0,
+            wide_slices: part.wide_slices,
         }
     }
 

@@ -49,6 +49,8 @@ struct PushPageRank {
         Span<const Real> weights;
         // 0 for a vertex that no step leaves along an arc.
         Span<const Real> inverse_row_weights;
+        // What a push of each vertex of all costs, in arcs; at least 1.
+        Span<const Real> costs;
         Span<Word> residuals;
         // Of the owned vertices.
         Span<Word> ranks;
@@ -88,27 +90,37 @@ struct PushPageRank {
                                        const Packet& packet) {
         const Real before = add(problem, packet.vertex, packet.value);
         if (!problem.owners.owns(here, packet.vertex)) return Flags::pass;
-        return crosses(problem, before, packet.value) ? Flags::keep : Flags::drop;
+        const bool is_worth = crosses(problem, packet.vertex, before, packet.value);
+        return is_worth ? Flags::keep : Flags::drop;
     }
 
     __device__ static Real magnitude(Real value) { return value < 0 ? -value : value; }
 
-    __device__ static bool crosses(const Problem& problem, Real before, Real value) {
-        const Real threshold = Real(problem.settings.threshold);
+    // Of an owned vertex: whether its residual has become worth a push.
+    __device__ static bool crosses(const Problem& problem, u32 vertex, Real before,
+                                   Real value) {
+        const Real unit = Real(problem.settings.threshold);
+        // No push costs less: most need no look at theirs.
+        if (magnitude(before + value) <= unit) return false;
+        const Real threshold = unit * problem.costs[vertex];
         return magnitude(before) <= threshold && magnitude(before + value) > threshold;
     }
 
-    // Large residuals go first, halving from step to step: small ones come together
-    // meanwhile, and are pushed once.
+    // What brings much for its cost goes first, in so many steps to each halving:
+    // small residuals come together meanwhile, and are pushed once. `push.rs` has it.
+    static constexpr float steps_of_halving = 4;
+
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
-        return priority_of(problem, Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex])));
+        const Real residual = Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex]));
+        return priority_of(problem, vertex, residual);
     }
 
-    __device__ static u32 priority_of(const Problem& problem, Real residual) {
+    __device__ static u32 priority_of(const Problem& problem, u32 vertex, Real residual) {
         residual = magnitude(residual);
         if (!(residual > 0)) return 0;
         // A conversion stays in the range of the type.
-        return __float2uint_rz(__log2f(float(problem.settings.top / double(residual))));
+        const float top = float(problem.settings.top) * float(problem.costs[vertex]);
+        return __float2uint_rz(steps_of_halving * __log2f(top / float(residual)));
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
@@ -140,11 +152,13 @@ struct PushPageRank {
         const Real value = share * arc.weight;
         if (value == 0) return false;
         const Real before = add(problem, arc.target, value);
-        *priority = priority_of(problem, before + value);
         // Small residuals of one device may be large together: all are sent. One
         // that is not sent yet takes this one along.
-        if (!problem.owners.owns(here, arc.target)) return before == 0;
-        return crosses(problem, before, value);
+        const bool emits = problem.owners.owns(here, arc.target)
+                               ? crosses(problem, arc.target, before, value)
+                               : before == 0;
+        if (emits) *priority = priority_of(problem, arc.target, before + value);
+        return emits;
     }
 };
 

@@ -32,6 +32,7 @@ problem! {
         pub(crate) targets: Read<u32>,
         pub(crate) weights: Read<R>,
         pub(crate) inverse_row_weights: Read<R>,
+        pub(crate) costs: Read<R>,
         pub(crate) residuals: Shared<R::Bits>,
         pub(crate) ranks: Shared<R::Bits>,
         pub(crate) leaked: Shared<u64>,
@@ -45,9 +46,9 @@ problem! {
 #[repr(C)]
 pub struct Settings {
     pub(crate) damping: f64,
-    /// Owned vertices with a residual up to this are left alone.
+    /// Owned vertices with a residual up to this times their cost are left alone.
     pub(crate) threshold: f64,
-    /// Residuals of this size go first.
+    /// Residuals of this size, for a cost of 1, go first.
     pub(crate) top: f64,
 }
 
@@ -70,8 +71,12 @@ impl<R> Push<R> {
     }
 }
 
-fn crosses<R: Real>(settings: &Settings, before: R, value: R) -> bool {
-    let threshold = R::from_f64(settings.threshold);
+/// Steps of priority in which residuals halve; as in `push.cuh`.
+const STEPS_OF_HALVING: f64 = 4.0;
+
+/// Whether the residual of an owned vertex has become worth a push.
+fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: R, value: R) -> bool {
+    let threshold = R::from_f64(view.settings.threshold) * view.costs[vertex as usize];
     before.abs() <= threshold && (before + value).abs() > threshold
 }
 
@@ -98,18 +103,19 @@ impl<R: Real> Program for Push<R> {
         let before = R::add_to(&view.residuals[packet.vertex as usize], packet.value);
         match self.owners.owns(here, packet.vertex) {
             false => Flags::Pass,
-            true if crosses(&view.settings, before, packet.value) => Flags::Keep,
+            true if crosses(view, packet.vertex, before, packet.value) => Flags::Keep,
             true => Flags::Drop,
         }
     }
 
-    /// Large residuals go first, halving from step to step: small ones come
-    /// together meanwhile, and are pushed once.
+    /// What brings much for its cost goes first: small residuals come together
+    /// meanwhile, and are pushed once.
     fn priority(&self, view: &View<'_, Self>, vertex: u32) -> u32 {
         let residual = R::get(&view.residuals[vertex as usize]).abs().to_f64();
         // A cast stays in the range of the type: nothing left is the first.
-        let halvings = (view.settings.top / residual).log2();
-        if residual > 0.0 { halvings as u32 } else { 0 }
+        let top = view.settings.top * view.costs[vertex as usize].to_f64();
+        let steps = STEPS_OF_HALVING * (top / residual).log2();
+        if residual > 0.0 { steps as u32 } else { 0 }
     }
 
     fn owner(&self, vertex: u32) -> Option<usize> {
@@ -152,7 +158,7 @@ impl<R: Real> Program for Push<R> {
             // Small residuals of one device may be large together: all are sent.
             // One that is not sent yet takes this one along.
             let emits = match self.owners.owns(here, target) {
-                true => crosses(&view.settings, before, value),
+                true => crosses(view, target, before, value),
                 false => before == R::ZERO,
             };
             if emits {

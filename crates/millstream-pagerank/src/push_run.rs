@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use millstream_device::DeviceBuffer;
 use millstream_flow::{Context, LinkStatistics};
-use millstream_graph::partition::is_mesh_like;
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::{Columns, DistributedGraph, PartWeights};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
@@ -17,18 +16,24 @@ use crate::real::Real;
 use crate::share::{by_new_id, even_inflow, inverse_row_weights, teleport};
 use crate::{PageRankOptions, Result};
 
+/// What a push costs beside its arcs, in arcs.
+const FIXED_COST: f64 = 8.0;
+
 /// The graph on the devices, every row with the arcs that leave.
 #[derive(Debug)]
 pub(crate) struct PushGraph<R: Real> {
     graph: DistributedGraph,
     inverse: Vec<Arc<DeviceBuffer<R>>>,
     weights: Vec<Arc<DeviceBuffer<R>>>,
+    /// On each device, of all vertices.
+    costs_on_devices: Vec<Arc<DeviceBuffer<R>>>,
+    /// What a push of each vertex costs, by new id.
+    costs: Vec<f64>,
     /// What each vertex gets along arcs when every vertex that has some has the same
     /// rank, by new id: see [`even_inflow`].
     inflow: Vec<f64>,
     /// Whether no step leaves a vertex along an arc, by new id.
     is_dangling: Vec<bool>,
-    has_hubs: bool,
 }
 
 /// Ranks and residuals to start from, by new id.
@@ -50,12 +55,20 @@ impl<R: Real> PushGraph<R> {
         let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
         let inverse = by_new_id(&partition, &inverse);
         let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
-        let has_hubs = !is_mesh_like(graph);
+        let cost = |vertex| graph.degree(vertex) as f64 + FIXED_COST;
+        let costs = by_new_id(&partition, &(0..graph.vertices()).map(cost).collect::<Vec<_>>());
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
-        let weights = Vec::new();
-        let mut uploaded =
-            PushGraph { graph, inverse: Vec::new(), weights, inflow, is_dangling, has_hubs };
+        let (inverses, weights, costs_on_devices) = (Vec::new(), Vec::new(), Vec::new());
+        let mut uploaded = PushGraph {
+            graph,
+            inverse: inverses,
+            weights,
+            costs_on_devices,
+            costs,
+            inflow,
+            is_dangling,
+        };
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
@@ -74,6 +87,8 @@ impl<R: Real> PushGraph<R> {
             };
             uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
             uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
+            let costs: Vec<R> = uploaded.costs.iter().map(|&cost| R::from_f64(cost)).collect();
+            uploaded.costs_on_devices.push(Arc::new(stream.uploaded(costs)?));
             stream.record()?.completed().await?;
         }
         Ok(uploaded)
@@ -88,13 +103,15 @@ impl<R: Real> PushGraph<R> {
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
         let vertices = self.graph.vertices() as usize;
         let Start { ranks, residuals, ignores_leaks } = self.start(options);
-        let threshold = match ignores_leaks {
+        let left = match ignores_leaks {
             // Ranks may sum to 1 - damping before they are scaled.
-            true => options.tolerance * (1.0 - options.damping) / vertices as f64,
+            true => options.tolerance * (1.0 - options.damping),
             // Half for residuals, half for the dangling vertices.
-            false => options.tolerance / (2.0 * vertices as f64),
+            false => options.tolerance / 2.0,
         };
-        let top = residuals.iter().map(|residual| residual.abs()).fold(0.0, f64::max);
+        let threshold = left / self.costs.iter().sum::<f64>();
+        let worth = residuals.iter().zip(&self.costs).map(|(residual, cost)| residual.abs() / cost);
+        let top = worth.fold(0.0, f64::max);
         let settings = Settings { damping: options.damping, threshold, top };
         let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings, ranks).await?;
@@ -104,14 +121,14 @@ impl<R: Real> PushGraph<R> {
         let (mut ranks, start) = (Vec::new(), Instant::now());
         while delta > options.tolerance && iterations < options.max_iterations {
             self.upload_residuals(&problems, &residuals).await?;
-            let is_large = |residual: &R| residual.abs().to_f64() > threshold;
-            let large = (0..vertices as u32).filter(|&v| is_large(&residuals[v as usize]));
+            let residual = |vertex: u32| residuals[vertex as usize].abs().to_f64();
+            let is_worth = |&v: &u32| residual(v) > threshold * self.costs[v as usize];
+            let worth = (0..vertices as u32).filter(is_worth);
             let initial: Vec<_> =
-                large.map(|vertex| (self.partition().owner(vertex), vertex)).collect();
+                worth.map(|vertex| (self.partition().owner(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
-            // In steps, hubs would be pushed at each.
-            let worklist = worklist.delta((!self.has_hubs).then_some(1));
+            let worklist = worklist.delta(Some(1));
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();
@@ -176,6 +193,7 @@ impl<R: Real> PushGraph<R> {
                 targets: Arc::clone(&part.targets),
                 weights: Arc::clone(&self.weights[place]),
                 inverse_row_weights: Arc::clone(&self.inverse[place]),
+                costs: Arc::clone(&self.costs_on_devices[place]),
                 residuals: device.shared(self.graph.vertices() as usize)?,
                 ranks,
                 leaked: device.shared(1)?,

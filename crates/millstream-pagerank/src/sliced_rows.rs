@@ -24,6 +24,8 @@ pub(crate) const NO_SOURCE: u32 = u32::MAX;
 const LONG_ROW: u64 = 256;
 /// Rows of this many arcs are a block's, not a warp's.
 const BLOCK_ROW: u64 = 16384;
+/// A slice of this many columns is work enough for a warp to draw.
+const WIDE: u64 = 32;
 /// Vertices of a window.
 const WINDOW: u32 = 256;
 /// Arcs that one task of the build writes, roughly.
@@ -49,6 +51,8 @@ pub(crate) struct SlicedRows<R> {
     pub(crate) block_rows: u32,
     /// Rows that are not in slices.
     pub(crate) long_rows: u32,
+    /// Wide slices before the first that is not.
+    pub(crate) wide_slices: u32,
 }
 
 impl<R: Real> SlicedRows<R> {
@@ -66,6 +70,7 @@ impl<R: Real> SlicedRows<R> {
         let long_rows = originals.partition_point(|row| length(row) >= LONG_ROW);
         let (long, short) = originals.split_at(long_rows);
         let widths = short.chunks(SLICE).map(|rows| rows.iter().map(length).max().unwrap_or(0));
+        let wide_slices = widths.clone().take_while(|&width| width >= WIDE).count() as u32;
         let items = long.iter().map(length).chain(widths.map(|width| width * SLICE as u64));
         let mut offsets = vec![0];
         offsets.extend(items.scan(0, |end, arcs| {
@@ -86,7 +91,7 @@ impl<R: Real> SlicedRows<R> {
             }
         };
         let (block_rows, long_rows) = (block_rows as u32, long_rows as u32);
-        SlicedRows { offsets, sources, weights, block_rows, long_rows }
+        SlicedRows { offsets, sources, weights, block_rows, long_rows, wide_slices }
     }
 }
 

@@ -35,7 +35,8 @@ struct SweepSettings {
     // Rows for blocks are the first, then come those for warps, then slices.
     u32 block_rows;
     u32 long_rows;
-    u32 padding;
+    // Slices of so many columns that one is enough for a ticket; before all others.
+    u32 wide_slices;
 };
 
 template <class Real>
@@ -48,6 +49,9 @@ struct SweepSums {
 __device__ __forceinline__ u32 load_once(const u32* place) { return __ldcs(place); }
 __device__ __forceinline__ float load_once(const float* place) { return __ldcs(place); }
 __device__ __forceinline__ double load_once(const double* place) { return __ldcs(place); }
+
+__device__ __forceinline__ float quotient(float of, float by) { return __fdividef(of, by); }
+__device__ __forceinline__ double quotient(double of, double by) { return of / by; }
 
 // Work that warps take one after the other, the longest first. The counter only grows:
 // in a sweep each warp takes one ticket more than there are for it.
@@ -69,7 +73,7 @@ struct Tickets {
 // weights, and what comes from nowhere is the same for all; rows need no tickets then.
 template <class Real, u32 loads, bool is_plain>
 struct Sweep {
-    // Slices of a ticket.
+    // Slices of a ticket, unless they are wide.
     static constexpr u32 slices = 4;
 
     // `given`: what the vertices of all devices give.
@@ -88,9 +92,7 @@ struct Sweep {
                                                     const Give& give) const {
         SweepSums<Real> sums{0, 0};
         if (is_plain) {
-            const u32 warps = u32(threads_in_grid() / 32);
-            for (u32 item = u32(thread_in_grid() / 32); item < items(); item += warps)
-                slice(item, give, sums);
+            slices_in_turn(give, sums);
             return sums;
         }
         rows_of_blocks(give, sums);
@@ -105,9 +107,12 @@ struct Sweep {
                 if (lane() == 0) settle(row, row, before(row), sum, give, sums);
                 continue;
             }
-            const u32 first = settings.long_rows + u32(ticket - long_rows) * slices;
-            for (u32 item = first; item < first + slices && item < items(); ++item)
-                slice(item, give, sums);
+            const u32 at = u32(ticket) - long_rows, wide = settings.wide_slices;
+            const u32 first = at < wide ? at : wide + (at - wide) * slices;
+            const u32 last = first + (at < wide ? 1 : slices);
+            for (u32 item = settings.long_rows + first;
+                 item < settings.long_rows + last && item < items(); ++item)
+                slice(item, [&] { return sum_of_arcs(item, lane(), 32); }, give, sums);
         }
         return sums;
     }
@@ -130,18 +135,47 @@ struct Sweep {
 
     // For rows of warps and for slices.
     __device__ __forceinline__ u64 tickets() const {
-        return settings.long_rows - settings.block_rows +
-               (items() - settings.long_rows + slices - 1) / slices;
+        const u32 narrow = items() - settings.long_rows - settings.wide_slices;
+        return settings.long_rows - settings.block_rows + settings.wide_slices +
+               (narrow + slices - 1) / slices;
     }
 
     template <class Give>
-    __device__ __forceinline__ void slice(u32 item, const Give& give,
+    __device__ __forceinline__ void slices_in_turn(const Give& give,
+                                                   SweepSums<Real>& sums) const {
+        const u32 warps = u32(threads_in_grid() / 32), last = items();
+        u32 item = u32(thread_in_grid() / 32);
+        if (item >= last) return;
+        u32 begin = column(item), end = column(item + 1);
+        for (u32 next; item < last; item = next) {
+            next = item + warps;
+            u32 next_begin = 0, next_end = 0;
+            // On their way during the work.
+            if (next < last) {
+                next_begin = column(next);
+                next_end = column(next + 1);
+            }
+            const auto sum = [&] { return sum_of_columns(begin, end); };
+            slice(item, sum, give, sums);
+            begin = next_begin;
+            end = next_end;
+        }
+    }
+
+    // Where a slice begins if there are no long rows, in columns of 32 arcs.
+    __device__ __forceinline__ u32 column(u32 slice) const {
+        return u32(graph.offsets[slice] / 32);
+    }
+
+    template <class Sum, class Give>
+    __device__ __forceinline__ void slice(u32 item, const Sum& sum_of_arcs, const Give& give,
                                           SweepSums<Real>& sums) const {
-        const u32 row = settings.long_rows + (item - settings.long_rows) * 32 + lane();
+        const u32 long_rows = is_plain ? 0 : settings.long_rows;
+        const u32 row = long_rows + (item - long_rows) * 32 + lane();
         const bool exists = row < vertices.row_weights.len;
         // On its way while the arcs are.
         const Before known = exists ? before(row) : Before{0, 0};
-        const Real sum = sum_of_arcs(item, lane(), 32);
+        const Real sum = sum_of_arcs();
         if (exists) settle(item, row, known, sum, give, sums);
     }
 
@@ -167,6 +201,24 @@ struct Sweep {
 
     __device__ __forceinline__ Real share(u32 source) const {
         return source == no_source ? Real(0) : given[source];
+    }
+
+    // Of this thread's row in a slice whose arcs count once each.
+    __device__ __forceinline__ Real sum_of_columns(u32 column, u32 end) const {
+        Real sum = 0;
+        for (; column < end; column += loads) {
+            const u32* const at = graph.sources.items + u64(column) * 32 + lane();
+            u32 sources[loads];
+            Real shares[loads];
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each)
+                sources[each] = each < end - column ? load_once(at + each * 32) : no_source;
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
+#pragma unroll
+            for (u32 each = 0; each < loads; ++each) sum += shares[each];
+        }
+        return sum;
     }
 
     // Every `step`th arc of an item.
@@ -211,7 +263,9 @@ struct Sweep {
         const Real old = dangles ? known.share : known.share * known.row_weight;
         sums.change += rank < old ? old - rank : rank - old;
         if (dangles) sums.dangling += rank;
-        give(item, row, dangles ? rank : rank / known.row_weight);
+        // Counts of arcs are far from where it is not exact to two units.
+        const Real share = is_plain ? quotient(rank, known.row_weight) : rank / known.row_weight;
+        give(item, row, dangles ? rank : share);
     }
 };
 

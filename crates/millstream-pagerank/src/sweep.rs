@@ -36,7 +36,8 @@ pub(crate) struct Settings {
     pub(crate) first_vertex: u32,
     pub(crate) block_rows: u32,
     pub(crate) long_rows: u32,
-    pub(crate) padding: u32,
+    /// For GPUs: see `sweep.cuh`.
+    pub(crate) wide_slices: u32,
 }
 
 // SAFETY: plain numbers.

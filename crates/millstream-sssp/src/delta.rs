@@ -21,6 +21,8 @@ pub enum Delta {
 const FACTOR: f64 = 80.0;
 /// On GPUs, to which a step costs more and repeated work less.
 const GPU_FACTOR: f64 = 640.0;
+/// In steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
+const STEP_FACTOR: f64 = 1.0;
 
 impl Delta {
     /// The step; `None` without priorities.
@@ -36,21 +38,41 @@ impl Delta {
     }
 }
 
-/// The automatic step of a graph with weights that are distances: the longer the
-/// arcs and the fewer, the larger. `None` if all weights are 0.
-///
-/// The more arcs leave a vertex, the shorter shortest paths are, and the more
-/// vertices a step of the same distance holds.
-pub(crate) fn automatic(graph: &CsrGraph, on_gpus: bool) -> Option<f64> {
-    let sum: f64 = match graph.weights()? {
-        Weights::Integer(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
-        Weights::Real(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
-    };
-    let arcs = graph.arcs() as f64;
-    let (weight, degree) = (sum / arcs, arcs / f64::from(graph.vertices()));
-    let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
-    let step = factor * weight / (degree * degree);
-    // Also refuses what has no mean: a graph without arcs.
+/// What the automatic steps of a graph come from, whose weights are distances. The more
+/// arcs leave a vertex, the shorter shortest paths are, and the more vertices a step of
+/// the same distance holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Means {
+    weight: f64,
+    degree: f64,
+}
+
+impl Means {
+    /// `None` for a graph without arcs.
+    pub(crate) fn of(graph: &CsrGraph) -> Option<Means> {
+        let sum: f64 = match graph.weights()? {
+            Weights::Integer(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
+            Weights::Real(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
+        };
+        let arcs = graph.arcs() as f64;
+        let means = Means { weight: sum / arcs, degree: arcs / f64::from(graph.vertices()) };
+        (arcs > 0.0).then_some(means)
+    }
+
+    /// The step of the priority threshold; `None` if all weights are 0.
+    pub(crate) fn threshold(self, on_gpus: bool) -> Option<f64> {
+        let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
+        distance(factor * self.weight / (self.degree * self.degree))
+    }
+
+    /// The width of a search's steps; `None` if all weights are 0.
+    pub(crate) fn step(self) -> Option<f64> {
+        distance(STEP_FACTOR * self.weight / self.degree.sqrt())
+    }
+}
+
+/// What distances can be divided by.
+fn distance(step: f64) -> Option<f64> {
     (step > 0.0 && (1.0 / step as f32).is_normal()).then_some(step)
 }
 
@@ -62,11 +84,14 @@ mod tests {
     fn longer_and_fewer_arcs_make_larger_steps() {
         let star = |leaves: u32, weight: u32| {
             let edges: Vec<_> = (1..leaves).map(|leaf| (0, leaf, weight)).collect();
-            automatic(&CsrGraph::from_weighted_edges(leaves, &edges).unwrap(), false)
+            let means = Means::of(&CsrGraph::from_weighted_edges(leaves, &edges).unwrap());
+            means.and_then(|means| means.threshold(false))
         };
         assert_eq!(star(2, 10), Some(3200.0));
         assert!(star(2, 20) > star(2, 10) && star(9, 10) < star(2, 10));
         assert_eq!((star(5, 0), star(1, 1)), (None, None));
+        let means = Means { weight: 10.0, degree: 4.0 };
+        assert_eq!(means.step(), Some(5.0 * STEP_FACTOR));
     }
 
     #[test]

@@ -39,4 +39,24 @@ pub enum Error {
         /// The cutoff.
         cutoff: f64,
     },
+    /// There is no memory for the arcs that enter vertices.
+    #[error(transparent)]
+    Graph(#[from] millstream_graph::GraphError),
+    /// The devices cannot search in steps.
+    #[error(
+        "a search in steps needs host devices, or up to eight GPUs with NVLink, all of which reach each other"
+    )]
+    NotStepping,
+}
+
+impl From<millstream_device::Error> for Error {
+    fn from(error: millstream_device::Error) -> Error {
+        Error::Traversal(error.into())
+    }
+}
+
+impl From<millstream_flow::Error> for Error {
+    fn from(error: millstream_flow::Error) -> Error {
+        Error::Traversal(error.into())
+    }
 }

@@ -1,13 +1,19 @@
-//! Single-source shortest paths on a distributed worklist \[G §4.5, §4.6.3\]
-//! (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): distances in the
-//! weights' own type, u32 or f32, and predecessors, from one source or several,
-//! on one device or many.
+//! Single-source shortest paths: distances in the weights' own type, u32 or f32, and
+//! predecessors, from one source or several, on one device or many; in steps of
+//! distance, or asynchronously on a distributed worklist \[G §4.5, §4.6.3\] (Ben-Nun
+//! et al., *Groute*, ACM TOPC 7(3), art. 18, 2020). See [`Algorithm`].
 
+mod algorithm;
 mod delta;
 mod error;
 mod rule;
 mod sssp;
+mod step_graph;
+mod step_pilot;
+mod step_search;
+mod step_twin;
 
+pub use algorithm::Algorithm;
 pub use delta::Delta;
 pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;

@@ -6,6 +6,8 @@ use millstream_device::{CudaSource, DeviceBuffer};
 use millstream_traversal::{Part, PartWeights, Relaxation, Rule, Settings, Value};
 use millstream_worklist::{CudaProgram, Program};
 
+use crate::step_search::{cuda_source, lights_source};
+
 /// Keys that are distances in some type.
 pub(crate) trait DistanceRule: Rule {
     /// The key of all distances that the type cannot hold; larger than any other.
@@ -17,6 +19,15 @@ pub(crate) trait DistanceRule: Rule {
 
     /// The key of the largest distance that is not above `cutoff`.
     fn limit(cutoff: f64) -> u32;
+
+    /// A step of this distance as a weight, larger than 0.
+    fn step(distance: f64) -> Self::Weight;
+
+    /// The bits of a weight.
+    fn bits(weight: Self::Weight) -> u32;
+
+    /// The class in CUDA C++.
+    const CLASS: &str;
 }
 
 /// Sums of unsigned integers; those that are too long are all the same.
@@ -34,6 +45,16 @@ impl DistanceRule for IntegerDistances {
         // A cast stays in the range of the type.
         (cutoff as u32).min(Self::TOO_FAR - 1)
     }
+
+    fn step(distance: f64) -> u32 {
+        distance.round().max(1.0) as u32
+    }
+
+    fn bits(weight: u32) -> u32 {
+        weight
+    }
+
+    const CLASS: &str = "IntegerDistances";
 }
 
 impl Rule for IntegerDistances {
@@ -60,8 +81,8 @@ impl Rule for IntegerDistances {
 
     fn cuda(keeps_predecessors: bool) -> CudaProgram {
         let class = match keeps_predecessors {
-            false => "millstream::Relaxation<millstream::IntegerDistances, millstream::u32>",
-            true => "millstream::Relaxation<millstream::IntegerDistances, millstream::u64>",
+            false => "millstream::Relaxation<millstream::IntegerPaths, millstream::u32>",
+            true => "millstream::Relaxation<millstream::IntegerPaths, millstream::u64>",
         };
         CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class }
     }
@@ -83,6 +104,16 @@ impl DistanceRule for RealDistances {
         let below = if f64::from(nearest) > cutoff { nearest.next_down() } else { nearest };
         below.to_bits().min(Self::TOO_FAR - 1)
     }
+
+    fn step(distance: f64) -> f32 {
+        distance as f32
+    }
+
+    fn bits(weight: f32) -> u32 {
+        weight.to_bits()
+    }
+
+    const CLASS: &str = "RealDistances";
 }
 
 impl Rule for RealDistances {
@@ -110,8 +141,8 @@ impl Rule for RealDistances {
 
     fn cuda(keeps_predecessors: bool) -> CudaProgram {
         let class = match keeps_predecessors {
-            false => "millstream::Relaxation<millstream::RealDistances, millstream::u32>",
-            true => "millstream::Relaxation<millstream::RealDistances, millstream::u64>",
+            false => "millstream::Relaxation<millstream::RealPaths, millstream::u32>",
+            true => "millstream::Relaxation<millstream::RealPaths, millstream::u64>",
         };
         CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class }
     }
@@ -119,11 +150,12 @@ impl Rule for RealDistances {
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn sources<R: Rule, V: Value>() -> impl Iterator<Item = CudaSource> {
+    fn sources<R: DistanceRule, V: Value>() -> impl Iterator<Item = CudaSource> {
         let cuda = Relaxation::<R, V>::cuda().into_iter();
-        cuda.flat_map(|cuda| {
+        let worklist = cuda.flat_map(|cuda| {
             [cuda.kernel::<Relaxation<R, V>>("process"), cuda.fused::<Relaxation<R, V>>()]
-        })
+        });
+        worklist.chain([cuda_source::<R, V>(), lights_source::<R>()])
     }
     sources::<IntegerDistances, u32>()
         .chain(sources::<IntegerDistances, u64>())

@@ -7,26 +7,51 @@ use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, run,
+    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 
-use crate::delta::{Delta, automatic};
+use crate::algorithm::Algorithm;
+use crate::delta::{Delta, Means};
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
+use crate::step_graph::{self, StepGraph};
+use crate::step_search::{Manner, StepSearch};
 use crate::{Error, Result};
 
 /// How a search for shortest paths runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SsspOptions {
-    /// How the worklist runs.
+    /// How the worklist of an asynchronous search runs.
     pub worklist: WorklistOptions,
     /// Vertices farther than this are not reached.
     pub cutoff: Option<f64>,
     /// Whether to find predecessors too; packets are twice as large then.
     pub predecessors: bool,
-    /// Steps of the priority threshold \[G §4.4\].
+    /// Steps of the priority threshold \[G §4.4\], or those of a search in steps.
     pub delta: Delta,
+    /// In steps: once a step is settled, vertices that are left pull if the arcs that
+    /// enter them are less than those that enter the step's, times this; else the step's
+    /// vertices push. 0 never pulls.
+    pub pull: u32,
+    /// In steps: all that is left is one step, without an order, if the arcs that enter
+    /// it, times this, are less than all arcs. 0 makes every step but the first the
+    /// last.
+    pub rest: u32,
+}
+
+impl Default for SsspOptions {
+    fn default() -> SsspOptions {
+        SsspOptions {
+            worklist: WorklistOptions::default(),
+            cutoff: None,
+            predecessors: false,
+            delta: Delta::default(),
+            // Both measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
+            pull: 4,
+            rest: 16,
+        }
+    }
 }
 
 /// What was found, by original vertex id.
@@ -40,7 +65,7 @@ pub struct SsspResult {
     pub predecessors: Option<Vec<u32>>,
     /// What the devices did.
     pub statistics: WorklistStatistics,
-    /// The step of the priority threshold; `None` without priorities.
+    /// The step of the priority threshold, or of the search; `None` without.
     pub delta: Option<f64>,
     /// From the first item to the last, values in place and left on the devices.
     pub run_time: Duration,
@@ -93,10 +118,17 @@ impl SsspResult {
 /// ```
 #[derive(Debug)]
 pub struct Sssp {
-    graph: DistributedGraph,
+    graph: Uploaded,
     weights: WeightType,
     automatic_delta: Option<f64>,
     options: SsspOptions,
+}
+
+/// The graph, as the algorithm needs it.
+#[derive(Debug)]
+enum Uploaded {
+    Asynchronous(DistributedGraph),
+    Stepping(StepGraph),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,19 +157,42 @@ impl Sssp {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Sssp> {
-        let weights = match graph.weights().ok_or(Error::NoWeights)? {
-            Weights::Integer(_) => WeightType::Integer,
-            Weights::Real(weights) => {
-                let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-                if let Some(arc) = weights.iter().position(|weight| !is_weight(weight)) {
-                    return Err(Error::Weight { arc: arc as u64, weight: weights[arc] });
-                }
-                WeightType::Real
-            }
+        Sssp::with_algorithm(context, graph, partition, Algorithm::Auto).await
+    }
+
+    /// Uploads a graph in the parts of `partition`, for one algorithm.
+    ///
+    /// A search in steps needs the arcs that enter a device's vertices, in ascending
+    /// order of weight: once in rows of these vertices, and once in rows of all vertices,
+    /// unless it is one device and the graph is symmetric, where both are the same. That
+    /// is 8 bytes an arc each, and 8 a vertex.
+    ///
+    /// # Errors
+    /// No weights, or one that is negative; a partition that does not fit; devices that
+    /// cannot go in steps, if that is asked for; no memory on a device or the host.
+    pub async fn with_algorithm(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        algorithm: Algorithm,
+    ) -> Result<Sssp> {
+        let weights = weight_type(graph)?;
+        let is_stepping = match algorithm {
+            Algorithm::Auto => can_meet(context) && step_graph::is_worth_it(graph),
+            Algorithm::Asynchronous => false,
+            Algorithm::Stepping if can_meet(context) => true,
+            Algorithm::Stepping => return Err(Error::NotStepping),
         };
-        let automatic_delta =
-            automatic(graph, context.devices().iter().any(|device| device.is_gpu()));
-        let graph = DistributedGraph::new(context, graph, partition, Columns::Weighted).await?;
+        let means = Means::of(graph);
+        let (graph, automatic_delta) = if is_stepping {
+            let steps = StepGraph::new(context, graph, partition).await?;
+            (Uploaded::Stepping(steps), means.and_then(Means::step))
+        } else {
+            let on_gpus = context.devices().iter().any(|device| device.is_gpu());
+            let columns = Columns::Weighted;
+            let rows = DistributedGraph::new(context, graph, partition, columns).await?;
+            (Uploaded::Asynchronous(rows), means.and_then(|means| means.threshold(on_gpus)))
+        };
         Ok(Sssp { graph, weights, automatic_delta, options: SsspOptions::default() })
     }
 
@@ -149,7 +204,18 @@ impl Sssp {
 
     /// Vertices of the graph.
     pub fn vertices(&self) -> u32 {
-        self.graph.vertices()
+        match &self.graph {
+            Uploaded::Asynchronous(graph) => graph.vertices(),
+            Uploaded::Stepping(graph) => graph.incoming.vertices(),
+        }
+    }
+
+    /// The algorithm that runs: never [`Algorithm::Auto`].
+    pub fn algorithm(&self) -> Algorithm {
+        match self.graph {
+            Uploaded::Asynchronous(_) => Algorithm::Asynchronous,
+            Uploaded::Stepping(_) => Algorithm::Stepping,
+        }
     }
 
     /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
@@ -176,20 +242,28 @@ impl Sssp {
         &self,
         sources: &[u32],
     ) -> Result<SsspResult> {
-        let SsspOptions { worklist, cutoff, delta, .. } = &self.options;
+        let SsspOptions { worklist, cutoff, delta, pull, rest, .. } = &self.options;
         let limit = match *cutoff {
             None => R::TOO_FAR,
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
             Some(cutoff) => return Err(Error::Cutoff { cutoff }),
         };
         let delta = delta.step(self.automatic_delta)?;
-        let (step, priority_scale) = match delta {
-            Some(delta) => R::threshold(delta),
-            None => (u32::MAX, 1.0),
+        let outcome = match &self.graph {
+            Uploaded::Asynchronous(graph) => {
+                let (step, priority_scale) = match delta {
+                    Some(delta) => R::threshold(delta),
+                    None => (u32::MAX, 1.0),
+                };
+                let halo_filter = worklist.halo_filter.into();
+                let settings = Settings { limit, halo_filter, priority_scale };
+                run::<R, V>(graph, sources, settings, delta.map(|_| step), worklist).await?
+            }
+            Uploaded::Stepping(graph) => {
+                let manner = Manner { limit, delta, pull: *pull, rest: *rest };
+                StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
+            }
         };
-        let settings = Settings { limit, halo_filter: worklist.halo_filter.into(), priority_scale };
-        let step = delta.map(|_| step);
-        let outcome = run::<R, V>(&self.graph, sources, settings, step, worklist).await?;
         let Outcome { keys, predecessors, statistics, run_time, gather_time, .. } = outcome;
         if let Some(vertex) = keys.iter().position(|&key| key == R::TOO_FAR) {
             return Err(Error::Overflow { vertex: vertex as u32 });
@@ -199,6 +273,20 @@ impl Sssp {
             WeightType::Real => Distances::Real(keys.into_iter().map(real).collect()),
         };
         Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
+    }
+}
+
+/// What kind of weights a graph has, all of which are distances.
+fn weight_type(graph: &CsrGraph) -> Result<WeightType> {
+    match graph.weights().ok_or(Error::NoWeights)? {
+        Weights::Integer(_) => Ok(WeightType::Integer),
+        Weights::Real(weights) => {
+            let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
+            match weights.iter().position(|weight| !is_weight(weight)) {
+                Some(arc) => Err(Error::Weight { arc: arc as u64, weight: weights[arc] }),
+                None => Ok(WeightType::Real),
+            }
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use millstream_device::{AtomicPod, DeviceBuffer, Pod, SharedBuffer, Stream};
+use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
+use crate::nearest::sort_rows;
 use crate::owners::Owners;
 use crate::{Error, Result};
 
@@ -16,6 +17,8 @@ pub enum Columns {
     Structure,
     /// Weights too, where the graph has them.
     Weighted,
+    /// As `Weighted`, each row in ascending order of weight.
+    Nearest,
 }
 
 /// The rows of one device.
@@ -91,21 +94,35 @@ impl DistributedGraph {
         }
         let renumbered = partition.is_renumbered().then(|| partition.renumber(graph));
         let rows_of = renumbered.as_ref().unwrap_or(graph);
-        let weights = rows_of.weights().filter(|_| columns == Columns::Weighted);
+        let weights = rows_of.weights().filter(|_| columns != Columns::Structure);
         let mut parts = Vec::new();
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
             let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
             let offsets: Vec<u64> = rows.iter().map(|offset| offset - rows[0]).collect();
             let stream = device.stream()?;
-            let offsets = Arc::new(stream.uploaded(offsets)?);
-            let targets = uploaded(&stream, &rows_of.targets()[arcs.clone()])?;
+            let mut targets = rows_of.targets()[arcs.clone()].to_vec();
+            let is_sorted = columns == Columns::Nearest;
             let weights = match weights {
                 None => PartWeights::None,
-                Some(Weights::Integer(all)) => PartWeights::Integer(uploaded(&stream, &all[arcs])?),
-                Some(Weights::Real(all)) => PartWeights::Real(uploaded(&stream, &all[arcs])?),
+                Some(Weights::Integer(all)) => {
+                    let mut weights = all[arcs].to_vec();
+                    if is_sorted {
+                        sort_rows(&offsets, &mut targets, &mut weights);
+                    }
+                    PartWeights::Integer(Arc::new(stream.uploaded(weights)?))
+                }
+                Some(Weights::Real(all)) => {
+                    let mut weights = all[arcs].to_vec();
+                    if is_sorted {
+                        sort_rows(&offsets, &mut targets, &mut weights);
+                    }
+                    PartWeights::Real(Arc::new(stream.uploaded(weights)?))
+                }
             };
-            let owners = uploaded(&stream, partition.boundaries())?;
+            let offsets = Arc::new(stream.uploaded(offsets)?);
+            let targets = Arc::new(stream.uploaded(targets)?);
+            let owners = Arc::new(stream.uploaded(partition.boundaries().to_vec())?);
             stream.record()?.completed().await?;
             parts.push(Part { offsets, targets, weights, owners });
         }
@@ -189,11 +206,4 @@ impl DistributedGraph {
         }
         Ok(values)
     }
-}
-
-fn uploaded<T: Pod + Send + Sync>(
-    stream: &Stream,
-    items: &[T],
-) -> millstream_device::Result<Arc<DeviceBuffer<T>>> {
-    stream.uploaded(items.to_vec()).map(Arc::new)
 }

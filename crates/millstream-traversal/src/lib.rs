@@ -5,6 +5,8 @@
 
 mod error;
 mod graph;
+mod meeting;
+mod nearest;
 mod options;
 mod owners;
 mod relaxation;
@@ -13,6 +15,8 @@ mod value;
 
 pub use error::{Error, Result};
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
+pub use meeting::can_meet;
+pub use nearest::sort_rows;
 pub use options::WorklistOptions;
 pub use owners::Owners;
 pub use relaxation::{Relaxation, Rule, Settings};

@@ -37,6 +37,9 @@ pub(crate) struct Coordinator {
     /// Devices that have not brought back their items yet.
     undeferring: AtomicUsize,
     finished: AtomicBool,
+    stalled: AtomicBool,
+    /// Raised when either of the two is.
+    over: Notify,
     deciding: Mutex<()>,
 }
 
@@ -76,6 +79,8 @@ impl Coordinator {
             delta: delta.map(|delta| delta.max(1)),
             undeferring: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            over: Notify::default(),
             deciding: Mutex::new(()),
         }
     }
@@ -89,6 +94,35 @@ impl Coordinator {
     pub(crate) fn is_finished(&self) -> bool {
         // Acquire: pairs with the release in `check`.
         self.finished.load(Ordering::Acquire)
+    }
+
+    /// Waits for the end of the run; false if it stands still.
+    pub(crate) async fn over(&self) -> bool {
+        while !self.is_finished() && !self.is_stalled() {
+            self.over.notified().await;
+        }
+        self.is_finished()
+    }
+
+    /// Whether the run stands still.
+    pub(crate) fn is_stalled(&self) -> bool {
+        // Acquire: pairs with the release in `stall`.
+        self.stalled.load(Ordering::Acquire)
+    }
+
+    /// Says that the run stands still.
+    pub(crate) fn stall(&self) {
+        self.stalled.store(true, Ordering::Release);
+        self.over.notify();
+    }
+
+    /// A number that grows with everything that happens; `None` while a kernel is under
+    /// way, which may take any time.
+    pub(crate) fn standstill(&self) -> Option<u64> {
+        let over = self.launches.over.load(Ordering::Acquire);
+        let counted: u64 = self.counters.iter().map(Counters::total).sum();
+        let begun = self.launches.begun.load(Ordering::Acquire);
+        (begun == over).then_some(counted + begun)
     }
 
     /// Says that a kernel is about to be launched.
@@ -137,6 +171,7 @@ impl Coordinator {
 
     fn finish(&self) {
         self.finished.store(true, Ordering::Release);
+        self.over.notify();
         for signals in &self.signals {
             signals.worker.notify();
             signals.outboxes.iter().for_each(Notify::notify);

@@ -1,5 +1,7 @@
 //! What can go wrong with a distributed worklist.
 
+use std::time::Duration;
+
 /// The result of a run.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -43,6 +45,20 @@ pub enum Error {
     NotFused {
         /// What it would need.
         reason: &'static str,
+    },
+    /// A run that the host drives stands still: no kernel is under way, and yet there are
+    /// items that nobody processes. A fault of the worklist or of a program's kernels.
+    #[error(
+        "nothing has changed for {patience:?}, at threshold {threshold}, and no kernel is \
+         under way{counters}"
+    )]
+    Stalled {
+        /// How long nothing may change.
+        patience: Duration,
+        /// The priority threshold.
+        threshold: u32,
+        /// Where the counters of each device stand.
+        counters: String,
     },
     /// Direct routing for a program without owners.
     #[error("direct routing needs a program that says who owns item {item}")]

@@ -201,6 +201,7 @@ impl<P: Program> FusedRun<P> {
             let mut link =
                 LinkStatistics::new(member.device.name(), self.devices[to].device.name());
             (link.packets, link.bytes) = (packets, items * size_of::<P::Packet>() as u64);
+            link.packets_pushed = packets;
             // Of one the size is not known, but what it is at most.
             link.largest_packet_bytes =
                 link.bytes.min(u64::from(SLOT_ITEMS) * size_of::<P::Packet>() as u64);

@@ -21,6 +21,7 @@ mod statistics;
 mod status;
 mod sync;
 mod termination;
+mod watch;
 mod worklist;
 
 pub use error::{Error, Result};

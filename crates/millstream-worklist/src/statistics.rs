@@ -84,6 +84,12 @@ impl Counters {
         }
     }
 
+    /// The sum of all: grows with each.
+    pub(crate) fn total(&self) -> u64 {
+        // Relaxed: a look from beside.
+        self.0.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    }
+
     pub(crate) fn statistics(&self) -> DeviceStatistics {
         DeviceStatistics {
             work_items: self.get(Counter::WorkItems),

@@ -15,6 +15,7 @@ use crate::queue::{CONTROL_WORDS, bit_words};
 use crate::solver::Solver;
 use crate::statistics::{Counters, WorklistStatistics};
 use crate::status;
+use crate::watch::{self, Watch};
 use crate::{Error, Result};
 
 /// Work-items spread over the devices of a context, and how they are run.
@@ -152,8 +153,8 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { worker, ..self }
     }
 
-    /// How long a fused run may go on without any change before it fails; ten
-    /// seconds unless set.
+    /// How long a run may go on without any change before it fails; ten seconds unless
+    /// set. Kernels that the host launches may take any time.
     #[must_use]
     pub fn patience(self, patience: Duration) -> DistributedWorklist<P> {
         DistributedWorklist { patience, ..self }
@@ -189,9 +190,33 @@ impl<P: Program> DistributedWorklist<P> {
             solver.spawn(&graph, ends)?;
         }
         coordinator.check();
-        graph.run(async { Ok::<_, millstream_flow::Error>(()) }).await?;
+        self.drive(graph, &coordinator).await?;
         let devices = coordinator.counters.iter().map(Counters::statistics).collect();
         Ok(WorklistStatistics { devices, links: links.links() })
+    }
+
+    /// Runs the solvers' tasks to their end, or until nothing changes any more.
+    async fn drive(&self, graph: Graph, coordinator: &Arc<Coordinator>) -> Result<()> {
+        let set = self.context.device_set();
+        // A simulation finds out at once when nothing can go on.
+        let watch = match set.simulation() {
+            None => Some(Watch::start(coordinator, self.patience)?),
+            Some(_) => None,
+        };
+        let ended = graph.run(async {
+            match coordinator.over().await {
+                true => Ok(()),
+                false => Err(millstream_flow::Error::Cancelled),
+            }
+        });
+        let ended = ended.await;
+        drop(watch);
+        match ended {
+            Err(_) if coordinator.is_stalled() => {
+                Err(watch::stalled(coordinator, set.devices(), self.patience))
+            }
+            ended => Ok(ended?),
+        }
     }
 
     /// One for each device, with its initial items queued.
@@ -273,11 +298,12 @@ impl<P: Program> DistributedWorklist<P> {
             .map(|(place, (device, problem))| {
                 let next = is_ring.then(|| next_in(&order, place)).flatten();
                 // Room for all threads of a GPU at once saves them a look each; a fused
-                // run has no other way to queue than an entry.
-                let least = match (is_fused, device.is_gpu()) {
-                    (true, _) => self.items + (1 << 19),
+                // run has no other way to queue than an entry. The outbox of a ring
+                // takes items of all other devices.
+                let least = match (is_fused || is_ring, device.is_gpu()) {
+                    (true, true) => self.items + (1 << 19),
                     (false, true) => share + (1 << 19),
-                    (false, false) => share.max(1024),
+                    (_, false) => share.max(1024),
                 };
                 let entries = if is_fused { None } else { self.queue_entries };
                 let entries = entries.unwrap_or(least).max(1).next_power_of_two();

@@ -15,6 +15,7 @@ mod sync {
         ReadBeforeClear,
         SetBeforeValue,
         DeferredNotCleared,
+        PutBackUncounted,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -235,4 +236,35 @@ fn a_deferral_is_settled_before_the_value_is_read() {
 #[test]
 fn settling_a_deferral_too_late_is_caught() {
     fails_with(Fault::DeferredNotCleared as usize, settling);
+}
+
+/// `pack_outbox` of `host_driven.cuh` claims an item that it has no room for, and
+/// `put_back` of `queue.cuh` queues it again, while a producer queues it too. Each item
+/// produced must be in the queue or consumed.
+fn putting_back() {
+    let memory = Arc::new(Memory::new(1));
+    let (produced, mut consumed) = (2, 0);
+    memory.view().push(0);
+    let producer = {
+        let memory = memory.clone();
+        thread::spawn(move || u32::from(!memory.view().push(0)))
+    };
+    if memory.view().claim(0) {
+        // `put_back`.
+        let is_new = memory.view().mark(0);
+        consumed += u32::from(!is_new && !seeded(Fault::PutBackUncounted));
+    }
+    consumed += producer.join().unwrap();
+    consumed += u32::from(memory.view().claim(0));
+    assert_eq!(consumed, produced, "two items have become one, and nobody has counted that");
+}
+
+#[test]
+fn items_put_back_are_counted() {
+    holds(putting_back);
+}
+
+#[test]
+fn items_put_back_without_counting_are_caught() {
+    fails_with(Fault::PutBackUncounted as usize, putting_back);
 }

@@ -33,7 +33,7 @@ fn compile_worklist(sources: Vec<CudaSource>) {
     assert!(!sources.is_empty());
     for source in &sources {
         match source.entry() {
-            entry @ ("fused" | "levels") => compile(source, &[entry]),
+            entry @ ("fused" | "levels" | "steps" | "lights") => compile(source, &[entry]),
             _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),
         }
     }
@@ -71,8 +71,13 @@ fn components_without_spills() {
 }
 
 #[test]
+fn full_empty_cases_without_spills() {
+    compile(&crate::full_empty_cases::packets_source(), &["scale_packets", "count_packets"]);
+}
+
+#[test]
 fn collectives_without_spills() {
-    use millstream::flow::{Operator, exchange_source};
+    use millstream::flow::{Operator, moving_sources};
     let operators = [
         Operator::<u32>::sum().cuda_sources(),
         Operator::<u64>::min().cuda_sources(),
@@ -82,12 +87,29 @@ fn collectives_without_spills() {
         Operator::<f64>::max().cuda_sources(),
     ];
     for sources in operators {
-        assert_eq!(sources.len(), 2);
+        assert_eq!(sources.len(), 3);
         sources.iter().for_each(|source| compile(source, &[source.entry()]));
     }
-    for source in
-        [exchange_source::<u8>(), exchange_source::<[u16; 3]>(), exchange_source::<[u64; 9]>()]
-    {
+    let moving =
+        [moving_sources::<u8>(), moving_sources::<[u16; 3]>(), moving_sources::<[u64; 9]>()];
+    for source in moving.concat() {
         compile(&source, &[source.entry()]);
     }
+    // Items that take several lines, and such as do not fit in any.
+    let words = |count: usize| {
+        format!(
+            "struct Element {{ millstream::u32 words[{count}]; }};
+             __device__ Element combine(Element one, Element) {{ return one; }}"
+        )
+    };
+    let sources = [
+        Operator::new("wide", words(3), |one: [u32; 3], _| one).cuda_sources(),
+        Operator::new("huge", words(27), |one: [u32; 27], _| one).cuda_sources(),
+    ];
+    for source in sources.concat() {
+        compile(&source, &[source.entry()]);
+    }
+    let text = include_str!("gpus/block_collectives.cu");
+    let source = CudaSource::new("block_collectives.cu", "block_collectives", text).threads(128);
+    compile(&source, &[source.entry()]);
 }

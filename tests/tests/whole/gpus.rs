@@ -20,13 +20,16 @@ mod collectives;
 mod command;
 mod device;
 mod faults;
+mod full_empty;
 mod fused;
 mod large;
 mod levels;
 mod links;
 mod litmus;
 mod mixed;
+mod steps;
 mod topology;
+mod transfers;
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {

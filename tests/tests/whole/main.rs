@@ -12,10 +12,13 @@ mod collective_model;
 mod compile;
 mod datasets;
 mod delayed_runs;
+#[path = "../../../crates/millstream-flow/tests/flow/full_empty_cases.rs"]
+mod full_empty_cases;
 mod generated;
 mod gpus;
 mod levels;
 
 mod pagerank;
 mod sssp;
+mod steps;
 mod worklist;

@@ -6,13 +6,14 @@ use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, Weights, partition, reference, validate};
-use millstream::sssp::{Delta, Distances, Error, Sssp, SsspOptions, SsspResult};
+use millstream::sssp::{Algorithm, Delta, Distances, Error, Sssp, SsspOptions, SsspResult};
 use millstream::worklist::{DeviceStatistics, Routing};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::awkward;
 
+/// On the worklist.
 pub(crate) fn run(
     context: &Context,
     graph: &CsrGraph,
@@ -20,9 +21,20 @@ pub(crate) fn run(
     options: SsspOptions,
     sources: &[u32],
 ) -> Result<SsspResult, Error> {
+    run_as(Algorithm::Asynchronous, context, graph, parts, options, sources)
+}
+
+pub(crate) fn run_as(
+    algorithm: Algorithm,
+    context: &Context,
+    graph: &CsrGraph,
+    parts: Partition,
+    options: SsspOptions,
+    sources: &[u32],
+) -> Result<SsspResult, Error> {
     let search = async {
-        let sssp = Sssp::with_partition(context, graph, parts).await?.with_options(options);
-        sssp.run(sources).await
+        let sssp = Sssp::with_algorithm(context, graph, parts, algorithm).await?;
+        sssp.with_options(options).run(sources).await
     };
     context.block_on(search).unwrap()
 }
@@ -41,7 +53,7 @@ pub(crate) fn check(what: &str, graph: &CsrGraph, sources: &[u32], result: &Sssp
     assert_eq!(sum(|device| device.sent), sum(|device| device.received), "{what}");
 }
 
-fn with_weights(graph: &CsrGraph, weights: Weights) -> CsrGraph {
+pub(crate) fn with_weights(graph: &CsrGraph, weights: Weights) -> CsrGraph {
     graph.clone().with_weights(Some(weights)).unwrap()
 }
 
@@ -162,8 +174,7 @@ fn what_has_no_answer_is_refused() {
 }
 
 /// Sparse or dense, with light weights, many of them 0.
-fn delayed(seed: u64) {
-    let mut random = SmallRng::seed_from_u64(seed);
+pub(crate) fn random_graph(random: &mut SmallRng) -> CsrGraph {
     let vertices = random.random_range(1..=60u32);
     let arcs = random.random_range(0..=vertices * 4);
     let edges: Vec<(u32, u32, u32)> = (0..arcs)
@@ -172,7 +183,12 @@ fn delayed(seed: u64) {
             (ends.0, ends.1, random.random_range(0..4))
         })
         .collect();
-    let graph = CsrGraph::from_weighted_edges(vertices, &edges).unwrap();
+    CsrGraph::from_weighted_edges(vertices, &edges).unwrap()
+}
+
+fn delayed(seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let graph = random_graph(&mut random);
     let devices = random.random_range(1..=8usize);
     let mut options = SsspOptions::default();
     let routings = [Routing::Ring, Routing::Direct];
@@ -189,7 +205,7 @@ fn delayed(seed: u64) {
         Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };
     let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
     let context = builder.simulated(seed).build().unwrap();
-    let source = random.random_range(0..vertices);
+    let source = random.random_range(0..graph.vertices());
     let parts = partition::contiguous_blocks(&graph, devices);
     let result = run(&context, &graph, parts, options, &[source]);
     let what = format!("MILLSTREAM_SEED={seed}, {options:?}");

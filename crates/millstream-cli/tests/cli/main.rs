@@ -14,3 +14,4 @@ mod others;
 mod pagerank;
 mod sssp;
 mod topology;
+mod transfer;

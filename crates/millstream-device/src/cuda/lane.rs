@@ -135,7 +135,8 @@ impl Lane {
         // SAFETY: the context is current.
         let answer = unsafe { sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) };
         context.check(answer, "cuCtxGetStreamPriorityRange")?;
-        let priority = if kind == StreamKind::HighPriority { greatest } else { least };
+        let is_urgent = matches!(kind, StreamKind::HighPriority | StreamKind::SmallCopy);
+        let priority = if is_urgent { greatest } else { least };
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };

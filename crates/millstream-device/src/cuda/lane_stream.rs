@@ -18,7 +18,7 @@ impl LaneStream<'_> {
     /// Does what can be done before it is submitted, and may be refused.
     pub(super) fn prepare(&self, task: &Task) -> Result<()> {
         match task {
-            Task::Copy { .. } | Task::Upload { .. } | Task::Fill { .. } => Ok(()),
+            Task::Copy { .. } | Task::Upload { .. } | Task::Fill { .. } | Task::Signal(_) => Ok(()),
             Task::Launch(launch) => launch.load(self),
         }
     }
@@ -33,6 +33,7 @@ impl LaneStream<'_> {
                 self.copy(to.address() as u64, from.as_ptr() as u64, from.len())
             }
             Task::Fill { to, pattern } => self.fill(to, pattern),
+            Task::Signal(words) => self.signal(words),
             Task::Launch(launch) => launch.submit(self),
         }
     }
@@ -46,6 +47,17 @@ impl LaneStream<'_> {
         // has ordered the copy alone on its destination.
         let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream) };
         self.context.check(answer, "cuMemcpyAsync")
+    }
+
+    /// Each write comes after everything before on the stream, and makes that visible.
+    fn signal(&self, words: &[(Place, u32)]) -> Result<()> {
+        for (place, value) in words {
+            let address = place.address() as u64;
+            // SAFETY: a word of memory that is held until the stream has passed.
+            let answer = unsafe { sys::cuStreamWriteValue32_v2(self.stream, address, *value, 0) };
+            self.context.check(answer, "cuStreamWriteValue32")?;
+        }
+        Ok(())
     }
 
     fn fill(&self, to: &Place, pattern: &[u8]) -> Result<()> {

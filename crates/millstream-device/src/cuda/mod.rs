@@ -61,6 +61,7 @@ const COMPUTE: usize = 4;
 const HIGH_PRIORITY: usize = 2;
 const COPY: usize = 4;
 const GANG: usize = 8;
+const SMALL_COPY: usize = 2;
 
 /// A GPU in use.
 pub(crate) struct Gpu {
@@ -70,6 +71,7 @@ pub(crate) struct Gpu {
     high_priority: Vec<Arc<Lane>>,
     copy: Vec<Arc<Lane>>,
     gang: Vec<Arc<Lane>>,
+    small_copy: Vec<Arc<Lane>>,
     next: AtomicUsize,
     /// Of the gang's lanes: those of a gang must be different ones.
     next_of_gang: AtomicUsize,
@@ -91,6 +93,7 @@ impl Gpu {
             StreamKind::HighPriority => (&self.high_priority, &self.next),
             StreamKind::Copy => (&self.copy, &self.next),
             StreamKind::Gang => (&self.gang, &self.next_of_gang),
+            StreamKind::SmallCopy => (&self.small_copy, &self.next),
         };
         // Relaxed: any lane will do.
         let turn = next.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +113,8 @@ impl Gpu {
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
-        [&self.compute, &self.high_priority, &self.copy, &self.gang].into_iter().flatten()
+        let kinds = [&self.compute, &self.high_priority, &self.copy, &self.gang, &self.small_copy];
+        kinds.into_iter().flatten()
     }
 
     /// Zeroed memory; `None` if there is not enough.
@@ -244,6 +248,11 @@ fn open_gpu(
         high_priority: lanes(StreamKind::HighPriority, COMPUTE, HIGH_PRIORITY)?,
         copy: lanes(StreamKind::Copy, COMPUTE + HIGH_PRIORITY, COPY)?,
         gang: lanes(StreamKind::Gang, COMPUTE + HIGH_PRIORITY + COPY, GANG)?,
+        small_copy: lanes(
+            StreamKind::SmallCopy,
+            COMPUTE + HIGH_PRIORITY + COPY + GANG,
+            SMALL_COPY,
+        )?,
         next: AtomicUsize::new(0),
         next_of_gang: AtomicUsize::new(0),
         peers: OnceLock::new(),

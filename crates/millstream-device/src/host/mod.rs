@@ -13,16 +13,18 @@ pub(crate) use simulation::Simulation;
 pub use simulation::SimulationReport;
 use threads::Threads;
 
+use crate::bell::Bell;
 use crate::event::{Event, EventStatus};
 use crate::injection::{InjectedFault, Injection};
+use crate::kernel::Step;
 use crate::ledger::StreamIndex;
 use crate::stream::OpenStream;
 use crate::{Error, Result};
 
 /// What one place in a stream's queue does.
 pub(crate) enum Work {
-    /// A kernel or a copy.
-    Run(Box<dyn FnOnce() -> Result<()> + Send>),
+    /// A kernel or a copy, which runs as far as it comes without waiting.
+    Run(Box<dyn FnMut() -> Result<Step> + Send>),
     /// Completes an event.
     Record(Event),
     /// Holds the stream until an event is complete.
@@ -50,12 +52,19 @@ struct QueueState {
     /// A thread drains the queue, or an event will resume it; or, simulated,
     /// the simulation knows the queue.
     scheduled: bool,
+    /// Rings after which the first operation may come further, simulated.
+    waits_since: Option<u64>,
     failed: Option<Error>,
 }
 
 impl StreamQueue {
     pub(crate) fn new(place: Arc<str>, device: &Arc<str>, index: StreamIndex) -> Arc<StreamQueue> {
-        let state = QueueState { operations: VecDeque::new(), scheduled: false, failed: None };
+        let state = QueueState {
+            operations: VecDeque::new(),
+            scheduled: false,
+            waits_since: None,
+            failed: None,
+        };
         let (device, state) = (Arc::clone(device), Mutex::new(state));
         Arc::new(StreamQueue { place, device, index, state })
     }
@@ -68,8 +77,9 @@ impl StreamQueue {
         }
     }
 
-    /// Runs work that is not held up, and remembers the first failure.
-    fn perform(&self, operation: Operation) {
+    /// Runs work that is not held up, and remembers the first failure. What waits for
+    /// the bell comes back.
+    fn perform(&self, operation: Operation) -> Option<Operation> {
         let failed = self.state.lock().failed.clone();
         match (operation.work, failed) {
             (Work::Record(event), None) => event.complete(Ok(())),
@@ -79,22 +89,27 @@ impl StreamQueue {
                     self.state.lock().failed = Some(cause);
                 }
             }
-            (Work::Run(run), None) => {
-                let result = catch_unwind(AssertUnwindSafe(run));
+            (Work::Run(mut run), None) => {
+                let result = catch_unwind(AssertUnwindSafe(&mut run));
                 let result = result.unwrap_or_else(|panic| {
                     Err(Error::KernelFailed {
-                        kernel: operation.name,
+                        kernel: Arc::clone(&operation.name),
                         device: self.device.to_string(),
                         message: panic_message(panic.as_ref()).into(),
                     })
                 });
-                if let Err(cause) = result {
-                    self.state.lock().failed = Some(cause);
+                match result {
+                    Ok(Step::Done) => {}
+                    Ok(Step::Waits) => {
+                        return Some(Operation { name: operation.name, work: Work::Run(run) });
+                    }
+                    Err(cause) => self.state.lock().failed = Some(cause),
                 }
             }
             (Work::Close(open), _) => drop(open),
             (Work::Wait(_) | Work::Run(_), Some(_)) => {}
         }
+        None
     }
 }
 
@@ -120,6 +135,14 @@ impl Runner {
 
     pub(crate) fn simulated(seed: u64, injection: &Injection) -> Runner {
         Runner::Simulated(Simulation::new(seed, injection))
+    }
+
+    /// What twins that wait are told by.
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        match self {
+            Runner::Threaded(threads) => threads.bell(),
+            Runner::Simulated(simulation) => simulation.bell(),
+        }
     }
 
     /// Queues an operation.

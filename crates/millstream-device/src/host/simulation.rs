@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{Operation, StreamQueue, Work};
+use crate::bell::Bell;
 use crate::event::EventStatus;
 use crate::injection::Injection;
 use crate::{Error, Result};
@@ -30,6 +31,7 @@ pub struct SimulationReport {
 /// Runs one operation of one stream at a time.
 pub(crate) struct Simulation {
     state: Mutex<State>,
+    bell: Arc<Bell>,
 }
 
 struct State {
@@ -60,7 +62,11 @@ impl Simulation {
         let delay = injection.delay.clone().unwrap_or(STEP..=STEP);
         let (queues, outstanding) = (Vec::new(), 0);
         let state = State { report, random, queues, outstanding, delay, favour };
-        Simulation { state: Mutex::new(state) }
+        Simulation { state: Mutex::new(state), bell: Arc::default() }
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     pub(crate) fn report(&self) -> SimulationReport {
@@ -83,7 +89,8 @@ impl Simulation {
 
     /// Whether an operation could run now.
     pub(crate) fn can_step(&self) -> bool {
-        self.state.lock().queues.iter().any(|queue| is_runnable(queue))
+        let rings = self.bell.rings();
+        self.state.lock().queues.iter().any(|queue| is_runnable(queue, rings))
     }
 
     /// A coin for whoever may run a task or an operation.
@@ -96,14 +103,16 @@ impl Simulation {
     /// # Errors
     /// [`Error::Deadlock`] if none can run.
     pub(crate) fn step(&self) -> Result<()> {
+        let rings = self.bell.rings();
         let (queue, operation) = {
             let mut state = self.state.lock();
-            let Some(place) = state.choose() else {
+            let Some(place) = state.choose(rings) else {
                 return Err(state.deadlock());
             };
             let queue = Arc::clone(&state.queues[place]);
             let mut queued = queue.state.lock();
             let operation = queued.operations.pop_front();
+            queued.waits_since = None;
             if queued.operations.is_empty() {
                 queued.scheduled = false;
                 state.queues.swap_remove(place);
@@ -113,18 +122,27 @@ impl Simulation {
             (queue, operation)
         };
         // Outside of the lock: whoever waits may submit more.
-        if let Some(operation) = operation {
-            queue.perform(operation);
+        let waits = operation.and_then(|operation| queue.perform(operation));
+        let mut state = self.state.lock();
+        match waits {
+            None => state.outstanding -= 1,
+            Some(operation) => {
+                let mut queued = queue.state.lock();
+                queued.operations.push_front(operation);
+                queued.waits_since = Some(rings);
+                if !std::mem::replace(&mut queued.scheduled, true) {
+                    state.queues.push(Arc::clone(&queue));
+                }
+            }
         }
-        self.state.lock().outstanding -= 1;
         Ok(())
     }
 }
 
 impl State {
-    fn choose(&mut self) -> Option<usize> {
-        let runnable: Vec<usize> =
-            (0..self.queues.len()).filter(|&place| is_runnable(&self.queues[place])).collect();
+    fn choose(&mut self, rings: u64) -> Option<usize> {
+        let is_runnable = |place: &usize| is_runnable(&self.queues[*place], rings);
+        let runnable: Vec<usize> = (0..self.queues.len()).filter(is_runnable).collect();
         let choice = self.random.random_range(0..runnable.len().max(1));
         let Some(favour) = self.favour else {
             return runnable.get(choice).copied();
@@ -151,6 +169,9 @@ impl State {
             let queued = queue.state.lock();
             queued.operations.front().map(|operation| match &operation.work {
                 Work::Wait(event) => format!("{} waits for {event}", queue.place),
+                Work::Run(_) if queued.waits_since.is_some() => {
+                    format!("{} waits in {}", queue.place, operation.name)
+                }
                 _ => format!("{} at {}", queue.place, operation.name),
             })
         };
@@ -162,10 +183,11 @@ impl State {
     }
 }
 
-fn is_runnable(queue: &StreamQueue) -> bool {
+fn is_runnable(queue: &StreamQueue, rings: u64) -> bool {
     let queued = queue.state.lock();
     match queued.operations.front() {
         Some(Operation { work: Work::Wait(event), .. }) => event.status() != EventStatus::Pending,
+        Some(Operation { work: Work::Run(_), .. }) => queued.waits_since != Some(rings),
         Some(_) => true,
         None => false,
     }

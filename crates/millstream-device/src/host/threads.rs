@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{Operation, StreamQueue, Work};
+use crate::bell::Bell;
 use crate::device_set::default_threads;
 use crate::event::EventStatus;
 use crate::injection::Injection;
@@ -22,6 +23,7 @@ pub(crate) struct Threads {
 
 struct Shared {
     pool: rayon::ThreadPool,
+    bell: Arc<Bell>,
     outstanding: AtomicUsize,
     idle: (Mutex<()>, Condvar),
     delay: Option<RangeInclusive<Duration>>,
@@ -44,6 +46,7 @@ impl Threads {
             .map_err(|error| Error::Start { reason: error.to_string() })?;
         let shared = Shared {
             pool,
+            bell: Arc::default(),
             outstanding: AtomicUsize::new(0),
             idle: (Mutex::new(()), Condvar::new()),
             delay: injection.delay.clone(),
@@ -64,6 +67,10 @@ impl Threads {
         if idle {
             spawn(&self.shared, Arc::clone(queue));
         }
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.shared.bell
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -113,7 +120,13 @@ fn drain(shared: &Arc<Shared>, queue: &Arc<StreamQueue>) {
         if let Work::Run(_) = &operation.work {
             delay(shared);
         }
-        queue.perform(operation);
+        let seen = shared.bell.rings();
+        if let Some(operation) = queue.perform(operation) {
+            queue.state.lock().operations.push_front(operation);
+            let (next, queue) = (Arc::clone(shared), Arc::clone(queue));
+            shared.bell.at_next(seen, move || spawn(&next, queue));
+            return;
+        }
         finished(shared);
     }
 }

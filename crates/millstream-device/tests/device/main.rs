@@ -4,6 +4,7 @@
 
 mod common;
 mod failures;
+mod guarded;
 mod hazards;
 mod opening;
 mod ordering;

@@ -1,6 +1,6 @@
 //! Who sends what to whom, and which way is taken when nobody says.
 
-use millstream_device::Topology;
+use millstream_device::{Topology, TransferWay};
 
 use super::plan::{Pattern, Plan, duration};
 use super::{direct, ring, tree};
@@ -52,7 +52,9 @@ impl Algorithm {
         let time = |from: usize, to: usize, items: usize| {
             let bytes = items * item;
             let table = topology.transfer_table();
-            let known = table.and_then(|table| table.time_us(&names[from], &names[to], bytes));
+            let known = table.and_then(|table| {
+                table.time_us(TransferWay::Copy, &names[from], &names[to], bytes)
+            });
             known.unwrap_or(ASSUMED.0 + bytes as f64 / ASSUMED.1)
         };
         let known = Algorithm::ALL.into_iter().filter_map(|algorithm| {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use millstream_device::{Stream, StreamKind};
 
 use super::algorithm::Algorithm;
-use super::exchange::Exchange;
 use super::operands::Operands;
 use super::operator::Operator;
 use super::packets::Packets;
+use super::peers::Peers;
 use super::plan::Pattern;
 use super::series::Collectives;
 use crate::context::Context;
@@ -24,14 +24,13 @@ pub struct CommunicatorOptions {
     pub algorithm: Algorithm,
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
-    /// Between GPUs that are peers: blocks of each kernel, fewer where devices share a
-    /// GPU.
+    /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices
+    /// share a GPU.
     pub blocks: usize,
-    /// Between GPUs that are peers: bytes that a block sends at a time, a multiple of 16.
-    pub tile_bytes: usize,
-    /// Between GPUs that are peers: vectors up to this many bytes, times the other ranks,
-    /// go to everyone as they are, which is one exchange less for more bytes.
-    pub whole_bytes: usize,
+    /// Between GPUs that are peers: up to this many bytes from one to another go in
+    /// lines, which are there sooner, at twice the bytes. Four times as many bytes for
+    /// each rank are allocated on each.
+    pub line_bytes: usize,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
 }
@@ -41,9 +40,8 @@ impl Default for CommunicatorOptions {
         CommunicatorOptions {
             algorithm: Algorithm::Automatic,
             packet_bytes: 4 << 20,
-            blocks: 64,
-            tile_bytes: 32 << 10,
-            whole_bytes: 256 << 10,
+            blocks: 128,
+            line_bytes: 64 << 10,
             patience: Duration::from_secs(10),
         }
     }
@@ -75,14 +73,14 @@ impl Default for CommunicatorOptions {
 ///
 /// # Two ways
 /// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one
-/// kernel on each, which push into rings in each other's memory. Everywhere else, and
+/// kernel on each, which use each other's buffers. Everywhere else, and
 /// with the other algorithms, packets are copied from device to device and combined
 /// there, in the order of streams and events.
 pub struct Communicator {
     pub(super) context: Context,
     pub(super) streams: Vec<Stream>,
     options: CommunicatorOptions,
-    exchange: Option<Exchange>,
+    peers: Option<Peers>,
     failure: Option<Error>,
 }
 
@@ -110,15 +108,15 @@ impl Communicator {
     /// The same with options.
     ///
     /// # Errors
-    /// No memory for the rings of GPUs: for each pair and block, eight tiles.
+    /// No memory for the lines of GPUs.
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
-        let is_exchange = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
-            && Exchange::is_possible(context);
-        let kind = if is_exchange { StreamKind::Gang } else { StreamKind::Compute };
+        let are_peers = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
+            && Peers::are_possible(context);
+        let kind = if are_peers { StreamKind::Gang } else { StreamKind::Compute };
         let streams = context.devices().iter().map(|device| device.stream_of(kind));
         let streams = streams.collect::<millstream_device::Result<_>>()?;
-        let exchange = is_exchange.then(|| Exchange::new(context, &options)).transpose()?;
-        Ok(Communicator { context: context.clone(), streams, options, exchange, failure: None })
+        let peers = are_peers.then(|| Peers::new(context, &options)).transpose()?;
+        Ok(Communicator { context: context.clone(), streams, options, peers, failure: None })
     }
 
     /// Begins a series of collectives. Waits until no other gang runs on the devices:
@@ -132,7 +130,7 @@ impl Communicator {
     /// Cancel safe.
     pub async fn begin(&mut self) -> Result<Collectives<'_>> {
         self.check()?;
-        let permit = match &self.exchange {
+        let permit = match &self.peers {
             Some(_) => Some(Arc::new(self.context.gang_permit().await)),
             None => None,
         };
@@ -147,8 +145,8 @@ impl Communicator {
     /// What the communicator has failed with.
     pub(super) fn check(&mut self) -> Result<()> {
         if self.failure.is_none()
-            && let Some(exchange) = &self.exchange
-            && let Err(error) = exchange.check(&self.streams)
+            && let Some(peers) = &self.peers
+            && let Err(error) = peers.check(&self.streams)
         {
             self.failure = Some(error);
         }
@@ -157,8 +155,8 @@ impl Communicator {
 
     /// Fails for good: ranks may wait for what will not come.
     pub(super) fn fail(&mut self, cause: Error) {
-        if let Some(exchange) = &self.exchange {
-            exchange.stop();
+        if let Some(peers) = &self.peers {
+            peers.stop();
         }
         self.failure.get_or_insert(cause);
     }
@@ -170,12 +168,19 @@ impl Communicator {
         operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        match &mut self.exchange {
-            Some(exchange) if exchange.carries::<T>() => {
-                exchange.run(&self.streams, pattern, operands, operator)
+        match &mut self.peers {
+            Some(peers) if Peers::carry::<T>() => {
+                peers.run(&self.streams, pattern, operands, operator)
             }
             _ => self.in_packets(pattern, operands, operator),
         }
+    }
+
+    /// Submits a barrier of kernels; false where there are none.
+    pub(super) fn barrier_of_peers(&mut self) -> Result<bool> {
+        let Some(peers) = &mut self.peers else { return Ok(false) };
+        peers.barrier(&self.streams)?;
+        Ok(true)
     }
 
     fn in_packets<T: Item>(

@@ -4,30 +4,36 @@ mod algorithm;
 mod checks;
 mod communicator;
 mod direct;
-mod exchange;
-#[cfg(test)]
-mod exchange_model;
+mod line_settings;
 mod operands;
 mod operator;
 mod packets;
+mod pass_settings;
+#[cfg(test)]
+mod peer_model;
+mod peers;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod programs;
+mod rank_settings;
+mod resident;
 mod ring;
 mod series;
-mod settings;
+mod submitters;
 mod tree;
 
 pub use algorithm::Algorithm;
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use operands::Operands;
 pub use operator::{Number, Operator};
+pub use resident::{BlockSettings, ResidentCollectives};
 pub use series::Collectives;
 
-/// The CUDA source of the kernel that moves items of this type, for tests that
-/// compile it.
+/// The CUDA sources of the kernels that move items of this type, for tests that
+/// compile them.
 #[doc(hidden)]
 #[cfg(feature = "cuda")]
-pub fn exchange_source<T: crate::Item>() -> millstream_device::CudaSource {
-    exchange::source(exchange::program::<T>(None), 1)
+pub fn moving_sources<T: crate::Item>() -> Vec<millstream_device::CudaSource> {
+    programs::sources::<T>(None).into()
 }

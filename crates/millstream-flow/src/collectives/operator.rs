@@ -147,7 +147,7 @@ impl<T: Item> Operator<T> {
             }
             Ok(())
         };
-        let program = program::<T>("collective_combine.cuh", &cuda, COMBINE);
+        let program = program("collective_combine.cuh", &cuda, size_of::<T>(), COMBINE);
         let source = CudaSource::generated(format!("{name}.cu"), "combine_items", program);
         let kernel = Kernel::from_closure("combine", twin).with_cuda(source);
         Operator { name, cuda, kernel: Arc::new(kernel) }
@@ -170,9 +170,12 @@ impl<T: Item> Operator<T> {
     #[doc(hidden)]
     #[cfg(feature = "cuda")]
     pub fn cuda_sources(&self) -> Vec<CudaSource> {
-        let combine = program::<T>("collective_combine.cuh", &self.cuda, COMBINE);
+        let combine = program("collective_combine.cuh", &self.cuda, size_of::<T>(), COMBINE);
         let combine = CudaSource::generated("combine.cu", "combine_items", combine);
-        vec![combine, super::exchange::source(super::exchange::program::<T>(Some(&self.cuda)), 1)]
+        let [lines, pass] = super::programs::sources::<T>(Some(&self.cuda));
+        let mut sources = vec![combine, pass];
+        sources.extend(super::line_settings::fits(size_of::<T>()).then_some(lines));
+        sources
     }
 }
 
@@ -184,9 +187,8 @@ extern \"C\" __global__ void combine_items(millstream::Span<const Element> arriv
 }
 ";
 
-/// A program of a header, an operator's text and a kernel.
-pub(super) fn program<T>(header: &str, cuda: &str, kernel: &str) -> String {
-    let size = size_of::<T>();
+/// A program of a header, an operator's text for items of `size` bytes, and a kernel.
+pub(super) fn program(header: &str, cuda: &str, size: usize, kernel: &str) -> String {
     format!(
         "#include \"{header}\"\n#line 1 \"operator\"\n{cuda}\n#line 1 \"{header}\"\n\
          static_assert(sizeof(Element) == {size}, \"Element is as large as in Rust\");\n{kernel}"

@@ -68,24 +68,10 @@ impl Pattern {
     /// follow each other like packets. `None` if nothing is left.
     pub(super) fn slice(&self, number: usize, len: usize) -> Option<Pattern> {
         let one = |items: &Range<usize>| slice(items, number, len);
-        let all = |parts: &[Range<usize>]| parts.iter().map(one).collect::<Vec<_>>();
-        let pattern = match self {
-            Pattern::Broadcast { root, items } => {
-                Pattern::Broadcast { root: *root, items: one(items) }
-            }
-            Pattern::Reduce { root, items } => Pattern::Reduce { root: *root, items: one(items) },
-            Pattern::AllReduce { items } => Pattern::AllReduce { items: one(items) },
-            Pattern::AllGather { parts } => Pattern::AllGather { parts: all(parts) },
-            Pattern::ReduceScatter { parts } => Pattern::ReduceScatter { parts: all(parts) },
-            Pattern::AllToAll { pieces } => {
-                let piece = |piece: &Piece| {
-                    let items = one(&piece.items);
-                    Piece { at: piece.at + (items.start - piece.items.start), items }
-                };
-                let row = |row: &Vec<Piece>| row.iter().map(piece).collect();
-                Pattern::AllToAll { pieces: pieces.iter().map(row).collect() }
-            }
-        };
+        let pattern = self.map(one, |piece| {
+            let items = one(&piece.items);
+            Piece { at: piece.at + (items.start - piece.items.start), items }
+        });
         (pattern.longest() > 0).then_some(pattern)
     }
 
@@ -103,6 +89,41 @@ impl Pattern {
             }
         };
         longest.unwrap_or(0)
+    }
+
+    /// Whether items are combined, not only moved.
+    pub(super) fn combines(&self) -> bool {
+        matches!(
+            self,
+            Pattern::Reduce { .. } | Pattern::AllReduce { .. } | Pattern::ReduceScatter { .. }
+        )
+    }
+
+    /// The same of items in so many words each.
+    pub(super) fn in_words(&self, words: usize) -> Pattern {
+        let one = |items: &Range<usize>| items.start * words..items.end * words;
+        self.map(one, |piece| Piece { items: one(&piece.items), at: piece.at * words })
+    }
+
+    fn map(
+        &self,
+        one: impl Fn(&Range<usize>) -> Range<usize>,
+        piece: impl Fn(&Piece) -> Piece,
+    ) -> Pattern {
+        let all = |parts: &[Range<usize>]| parts.iter().map(&one).collect::<Vec<_>>();
+        match self {
+            Pattern::Broadcast { root, items } => {
+                Pattern::Broadcast { root: *root, items: one(items) }
+            }
+            Pattern::Reduce { root, items } => Pattern::Reduce { root: *root, items: one(items) },
+            Pattern::AllReduce { items } => Pattern::AllReduce { items: one(items) },
+            Pattern::AllGather { parts } => Pattern::AllGather { parts: all(parts) },
+            Pattern::ReduceScatter { parts } => Pattern::ReduceScatter { parts: all(parts) },
+            Pattern::AllToAll { pieces } => {
+                let row = |row: &Vec<Piece>| row.iter().map(&piece).collect();
+                Pattern::AllToAll { pieces: pieces.iter().map(row).collect() }
+            }
+        }
     }
 
     /// The name in errors.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::algorithm::Algorithm;
 use super::plan::{Pattern, Piece, Plan, duration};
 use crate::segmenter;
-use millstream_device::{Topology, Transfer, TransferTable};
+use millstream_device::{Topology, Transfer, TransferTable, TransferWay};
 
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::Ring, Algorithm::Tree, Algorithm::Direct];
 
@@ -124,7 +124,8 @@ fn the_table_decides() {
         for to in (0..ranks).filter(|to| *to != from) {
             for (bytes, time_us) in [(0, 10.0), (1 << 30, 10_000.0)] {
                 let (from, to) = (format!("cuda:{from}"), format!("cuda:{to}"));
-                transfers.push(Transfer { from, to, bytes, time_us, latency_us: time_us });
+                let way = TransferWay::Copy;
+                transfers.push(Transfer { from, to, way, bytes, time_us, latency_us: time_us });
             }
         }
     }

@@ -216,6 +216,10 @@ impl<'a> Collectives<'a> {
     /// What the communicator has failed with.
     pub fn barrier(&mut self) -> Result<()> {
         self.communicator.check()?;
+        let is_done = self.communicator.barrier_of_peers();
+        if self.noted(is_done)? {
+            return Ok(());
+        }
         let events = self.record()?;
         events.iter().try_for_each(|event| self.wait(event))
     }
@@ -282,10 +286,12 @@ impl<'a> Collectives<'a> {
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         let submitted = self.communicator.submit(&pattern, operands, operator);
-        if let Err(cause) = &submitted {
-            self.communicator.fail(cause.clone());
-        }
-        submitted
+        self.noted(submitted)
+    }
+
+    /// A failure to submit is the communicator's.
+    fn noted<R>(&mut self, submitted: Result<R>) -> Result<R> {
+        submitted.inspect_err(|cause| self.communicator.fail(cause.clone()))
     }
 }
 

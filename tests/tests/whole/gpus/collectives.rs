@@ -3,10 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::device::{InjectedFault, Injection};
-use millstream::flow::{Algorithm, Communicator, CommunicatorOptions, Context, Devices, Operator};
+use millstream::device::{
+    CudaSource, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedSet, Value,
+};
+use millstream::flow::{
+    Algorithm, BlockSettings, Communicator, CommunicatorOptions, Context, Devices, Gang, Operator,
+    ResidentCollectives,
+};
 
-use super::{context, list};
+use super::{context, list, skip};
 use crate::collective_model::{Case, all_types, download, upload};
 
 #[test]
@@ -18,12 +23,30 @@ fn every_collective() {
     context.device_set().quiesce().unwrap();
 }
 
-/// More than all rings hold, several times around them.
+/// Everything that fits in lines, in one pass.
+#[test]
+fn short_vectors_in_one_pass() {
+    let context = context();
+    let ranks = context.devices().len();
+    for len in [0, 1, 5, 1003, 4096] {
+        let item = |rank: usize, at: usize| (at as u64) << (4 * rank);
+        let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
+        let (operator, combine) = (Operator::sum(), u64::wrapping_add as fn(u64, u64) -> u64);
+        let case = Case { context: &context, inputs, empty: 0, operator, combine, root: 0 };
+        let mut options = CommunicatorOptions::default();
+        options.line_bytes = 0;
+        let mut communicator = Communicator::with_options(&context, options).unwrap();
+        context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
+    }
+    context.device_set().quiesce().unwrap();
+}
+
+/// Long vectors, whose parts do not begin at multiples of 16 bytes.
 #[test]
 fn long_vectors() {
     let context = context();
     let ranks = context.devices().len();
-    let len = if context.devices()[0].is_gpu() { ranks * 6_000_000 } else { 200_000 };
+    let len = if context.devices()[0].is_gpu() { ranks * 6_000_000 + 1 } else { 200_000 };
     let item = |rank: usize, at: usize| (at as u32).wrapping_mul(31) ^ ((rank as u32) << 28);
     let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
     let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
@@ -136,10 +159,8 @@ fn a_rank_that_does_not_come() {
     let names: Vec<String> =
         context().devices().iter().map(millstream::device::Device::name).collect();
     let Some(name) = names.get(1) else { return };
-    // The first launch on each GPU loads the kernel.
-    let (operation, occurrence) =
-        if context().devices()[1].is_gpu() { ("exchange", 1) } else { ("combine", 0) };
-    let fault = InjectedFault::new(operation).on(name.clone()).occurrence(occurrence);
+    let operation = if context().devices()[1].is_gpu() { "collective" } else { "combine" };
+    let fault = InjectedFault::new(operation).on(name.clone()).occurrence(0);
     let injection = Injection { faults: vec![fault], ..Injection::default() };
     let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
     let context = builder.build().unwrap();
@@ -158,4 +179,65 @@ fn a_rank_that_does_not_come() {
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     let later = context.block_on(communicator.begin()).unwrap().unwrap_err().to_string();
     assert_eq!(later, first);
+}
+
+type Resident = (
+    SharedSet<u64>,
+    Shared<u32>,
+    SharedSet<u32>,
+    Shared<u32>,
+    Value<BlockSettings>,
+    Value<[u32; 4]>,
+);
+
+/// Blocks of each resident kernel, each with collectives of its own.
+const BLOCKS: usize = 8;
+/// Items of their vectors: more than fit in the lines.
+const MOST: usize = 1500;
+
+/// Resident kernels call every collective, in two launches, the second of which goes on
+/// with the first one's lines.
+#[test]
+fn resident_kernels() {
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip("resident kernels run on GPUs only, all of them peers");
+    }
+    let text = include_str!("block_collectives.cu");
+    let source = CudaSource::new("block_collectives.cu", "block_collectives", text);
+    let kernel: Kernel<Resident> = Kernel::with_source(
+        "block_collectives",
+        source.blocks(BLOCKS as u32).threads(128),
+        |_, _| Err(KernelFault::new("runs on GPUs only")),
+    );
+    let ranks = context.devices().len();
+    let words = BLOCKS * (2 * MOST + 8);
+    let areas = context.devices().iter().map(|device| device.shared::<u32>(words).unwrap());
+    let areas: Vec<_> = areas.collect();
+    let areas: Vec<_> = areas.iter().collect();
+    let patience = Duration::from_secs(5);
+    let collectives = ResidentCollectives::new(&context, BLOCKS, 1 << 10, patience).unwrap();
+    let memory = collectives.memory();
+    let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
+    // Each round takes some microseconds.
+    let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
+    let rounds = rounds.map_or(1_000_000, |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
+    let start = Instant::now();
+    for seed in [1, 2] {
+        let gang = Gang::new(&context).unwrap();
+        gang.prepare(&kernel).unwrap();
+        let host = gang.words().clone();
+        let run = gang.run(|member| {
+            let settings = collectives.settings(member.place);
+            let run = [rounds, MOST as u32, seed, 0];
+            let arguments = (&memory[..], &host, &areas[..], &report, settings, run);
+            Ok(kernel.launch(member.stream, BLOCKS, arguments)?)
+        });
+        context.block_on(run).unwrap().unwrap();
+        let word = |place: usize| report.load(place).unwrap();
+        let found: Vec<_> =
+            (0..ranks * BLOCKS).map(|at| (word(2 * at), word(2 * at + 1))).collect();
+        println!("{rounds} rounds, {ranks} ranks, after {:?}", start.elapsed());
+        assert_eq!(found, vec![(0, rounds); ranks * BLOCKS]);
+    }
 }

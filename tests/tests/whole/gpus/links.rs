@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::try_join;
 use millstream::device::{
     CudaSource, Device, DeviceBuffer, DeviceList, Kernel, Read, Shared, SharedBuffer, StreamKind,
-    Value, Write,
+    TransferWay, Value, Write,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
@@ -54,7 +54,7 @@ extern "C" __global__ void check(Span<const u32> items, u32 offset, u32 round, S
 "#;
 
 /// Makes message `round`.
-static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
+pub(super) static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
     "make",
     CudaSource::new("links.cu", "make", SOURCE),
     |_, (items, round)| {
@@ -64,15 +64,16 @@ static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
 );
 
 /// Counts the wrong items of a packet that begins at `offset` of message `round`.
-static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> = Kernel::with_source(
-    "check",
-    CudaSource::new("links.cu", "check", SOURCE),
-    |_, (items, offset, round, wrong)| {
-        let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
-        wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
-        Ok(())
-    },
-);
+pub(super) static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> =
+    Kernel::with_source(
+        "check",
+        CudaSource::new("links.cu", "check", SOURCE),
+        |_, (items, offset, round, wrong)| {
+            let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
+            wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);
+            Ok(())
+        },
+    );
 
 /// One link, and what it sends and finds wrong.
 struct Tested {
@@ -131,7 +132,7 @@ const ROUNDS: u32 = 6;
 
 /// The times of one message on each of these links, all at once, warm. Each link
 /// is a graph of its own, driven by a thread of its own.
-fn times(
+pub(super) fn times(
     context: &Context,
     pairs: &[(usize, usize)],
     bytes: usize,
@@ -158,6 +159,7 @@ fn link_times(
     let graph = Graph::new(context);
     let devices = context.devices();
     let mut link = Tested::new(&graph, &devices[from], &devices[to], bytes, buffers);
+    let statistics = graph.statistics();
     let run = graph.run(async {
         let mut times = Vec::new();
         for round in 0..ROUNDS {
@@ -173,10 +175,19 @@ fn link_times(
         assert_eq!(wrong, [0], "wrong items at {}", input.device());
         Ok::<_, Error>(times)
     });
-    context.block_on(run).unwrap().unwrap()
+    let times = context.block_on(run).unwrap().unwrap();
+    let are_gpus = devices[from].is_gpu() && devices[to].is_gpu();
+    let small = (are_gpus && bytes <= 64 << 10).then_some(TransferWay::Push);
+    if let Some(way) = context.transfer().or(small) {
+        let link = statistics.links().pop().unwrap();
+        // A host device does not push into a GPU's memory.
+        let has_way = devices[from].reaches(&devices[to]) || way != TransferWay::Push;
+        assert!(!has_way || link.packets_by(way) == link.packets, "{way}: {link:?}");
+    }
+    times
 }
 
-fn rate(bytes: usize, times: &[Duration]) -> f64 {
+pub(super) fn rate(bytes: usize, times: &[Duration]) -> f64 {
     let mut times = times.to_vec();
     times.sort();
     bytes as f64 / times[times.len() / 2].as_secs_f64() / 1e9

@@ -1,5 +1,5 @@
-//! Streams of GPUs that wait for what only the host can end: nothing else may wait
-//! for that, neither in the driver nor here.
+//! GPUs beside the host: streams that wait for what only the host can end, for which
+//! nothing else may wait, neither in the driver nor here; worklists that the host drives.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -9,7 +9,13 @@ use millstream::device::{
     StreamKind, Value, Write,
 };
 
-use super::{list, set};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::partition;
+use millstream::sssp::Delta;
+use millstream::worklist::{Routing, Worker};
+
+use super::{context, list, set};
+use crate::sssp;
 
 /// Long enough for a kernel to be compiled.
 const LONG: Duration = Duration::from_secs(20);
@@ -153,5 +159,25 @@ fn a_failure_of_the_host_fails_who_waits_for_it() {
             let items = set.block_on(stream.download(&buffer).unwrap()).unwrap().unwrap();
             assert_eq!(items, [4; 1000], "{device}");
         }
+    }
+}
+
+/// Packets and queues that are always too small: a packet takes a few of the items that
+/// a sweep of the outbox finds, while kernels beside it queue them again. An item that
+/// is counted twice keeps the run from ending.
+#[test]
+fn sweeps_beside_producers_lose_no_count() {
+    let context = context();
+    let options = GenerateOptions { seed: 1, max_weight: Some(1000) };
+    let graph = generate::kron(10, 16, &options).unwrap();
+    let parts = partition::contiguous_blocks(&graph, context.devices().len());
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(2, |runs| runs.parse().unwrap());
+    for round in 0..runs {
+        let mut options = sssp::tiny();
+        options.worklist.worker = Worker::HostDriven;
+        options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
+        options.delta = Delta::Off;
+        let result = sssp::run(&context, &graph, parts.clone(), options, &[0]).unwrap();
+        sssp::check(&format!("round {round}"), &graph, &[0], &result);
     }
 }

@@ -5,6 +5,7 @@ use futures_util::try_join;
 use millstream::bfs::Bfs;
 use millstream::device::{
     Device, DeviceList, DeviceSet, Error, LinkKind, StreamKind, Topology, TransferTable,
+    TransferWay,
 };
 use millstream::flow::{Buffers, Context, Devices, Graph, LinkStatistics, broadcast};
 use millstream::graph::generate::{self, GenerateOptions};
@@ -180,7 +181,9 @@ fn memory_of_others_is_out_of_reach() {
 }
 
 fn rate(table: &TransferTable, from: &str, to: &str, bytes: usize) -> f64 {
-    table.bandwidth(from, to, bytes).unwrap_or_else(|| panic!("{from} to {to} was not measured"))
+    table
+        .bandwidth(TransferWay::Copy, from, to, bytes)
+        .unwrap_or_else(|| panic!("{from} to {to} was not measured"))
 }
 
 #[test]

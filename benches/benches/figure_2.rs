@@ -1,0 +1,354 @@
+//! The microbenchmarks of the article's Figure 2 \[G §2.1\]: four tables, one for each
+//! panel, each number the mean of so many trials. On all GPUs, on host devices where
+//! there are none, or on those that `MILLSTREAM_DEVICES` names.
+//!
+//! * a: direct access, threads that read or write consecutive or random words of their
+//!   own memory, of a peer's and of the host's;
+//! * b: what packets cost, beside one copy of all bytes;
+//! * c: packets by copy engine, pushed, and pushed and pulled through the host;
+//! * d: from one device to all others.
+
+#![allow(missing_docs)]
+
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use comfy_table::Table;
+use futures_util::try_join;
+use millstream::device::{CudaSource, Event, Kernel, Read, StreamKind, TransferWay, Value, Write};
+use millstream::flow::{Communicator, Error, Result};
+use millstream::prelude::*;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Bytes of a transfer; by default 100 MB as in the article, 4 MB on host devices.
+    #[arg(long)]
+    bytes: Option<usize>,
+    /// Trials of each measurement, after one that does not count.
+    #[arg(long, default_value_t = 100)]
+    trials: u32,
+    /// Panels to measure.
+    #[arg(long, default_value = "abcd")]
+    panels: String,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+const MIB: usize = 1 << 20;
+const PACKETS: [usize; 8] = [MIB / 4, MIB / 2, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB];
+/// Packets on their way at once.
+const BUFFERS: usize = 4;
+
+struct Bench {
+    context: Context,
+    bytes: usize,
+    trials: u32,
+}
+
+const ACCESS: &str = r#"
+#include "span.cuh"
+using namespace millstream;
+
+// A permutation of the words, unless their number is a multiple of this prime.
+__device__ __forceinline__ u64 scattered(u64 at, u64 len) { return (at * 2654435761u) % len; }
+
+extern "C" __global__ void access(Span<const u32> from, Span<u32> to, u32 how) {
+    for (u64 at = thread_in_grid(); at < to.len; at += threads_in_grid()) {
+        const u64 elsewhere = how == 0 ? at : scattered(at, to.len);
+        if (how == 2) to[elsewhere] = from[at];
+        else to[at] = from[elsewhere];
+    }
+}
+"#;
+
+/// Copies words: 0 consecutive ones, 1 from random places, 2 to random places.
+static ACCESS_WORDS: Kernel<(Read<u32>, Write<u32>, Value<u32>)> = Kernel::with_source(
+    "access",
+    CudaSource::new("access.cu", "access", ACCESS),
+    |_, (from, to, how)| {
+        let len = to.len();
+        for at in 0..len {
+            let elsewhere = if how == 0 { at } else { at.wrapping_mul(2_654_435_761) % len };
+            match how {
+                2 => to[elsewhere] = from[at],
+                _ => to[at] = from[elsewhere],
+            }
+        }
+        Ok(())
+    },
+);
+
+impl Bench {
+    fn device(&self, place: usize) -> &Device {
+        &self.context.devices()[place]
+    }
+
+    /// Mean time from before `submit` to the end of what its events are recorded after.
+    async fn mean(&self, mut submit: impl FnMut() -> Result<Vec<Event>>) -> Result<Duration> {
+        let mut start = Instant::now();
+        for trial in 0..=self.trials {
+            for event in submit()? {
+                event.completed().await?;
+            }
+            if trial == 0 {
+                start = Instant::now();
+            }
+        }
+        Ok(start.elapsed() / self.trials)
+    }
+
+    fn rate(&self, time: Duration) -> String {
+        format!("{:.2}", self.bytes as f64 / time.as_secs_f64() / 1e9)
+    }
+
+    /// Panel a.
+    async fn direct_access(&self) -> Result<Table> {
+        let (here, host) = (self.device(0), self.context.host());
+        let peer = self.context.devices().get(1).filter(|peer| here.reaches(peer));
+        let memories = [Some(("own memory", here)), peer.map(|peer| ("peer", peer))];
+        let memories = memories.into_iter().flatten().chain([("host", host)]);
+        let mut table = Table::new();
+        let header =
+            ["GB/s", "write", "read", "words", "read words", "random writes", "random reads"];
+        table.set_header(header);
+        let (stream, words) = (here.stream()?, self.bytes / 4);
+        for (name, memory) in memories {
+            let (mut near, mut far) = (here.buffer::<u32>(words)?, memory.buffer::<u32>(words)?);
+            let mut row = vec![name.to_string()];
+            row.push(
+                self.rate(
+                    self.mean(|| {
+                        stream.copy_by_kernel(&near, &mut far)?;
+                        Ok(vec![stream.record()?])
+                    })
+                    .await?,
+                ),
+            );
+            row.push(
+                self.rate(
+                    self.mean(|| {
+                        stream.copy_by_kernel(&far, &mut near)?;
+                        Ok(vec![stream.record()?])
+                    })
+                    .await?,
+                ),
+            );
+            for (how, reads) in [(0, false), (0, true), (2, false), (1, true)] {
+                let (from, to) = if reads { (&far, &mut near) } else { (&near, &mut far) };
+                row.push(
+                    self.rate(
+                        self.mean(|| {
+                            ACCESS_WORDS.launch(&stream, words, (from, &mut *to, how))?;
+                            Ok(vec![stream.record()?])
+                        })
+                        .await?,
+                    ),
+                );
+            }
+            table.add_row(row);
+        }
+        Ok(table)
+    }
+
+    /// One copy of all bytes.
+    async fn plain(&self) -> Result<Duration> {
+        let (from, to) = (self.device(0), self.device(1));
+        let (source, mut target) = (from.buffer::<u8>(self.bytes)?, to.buffer::<u8>(self.bytes)?);
+        let stream = from.stream_of(StreamKind::Copy)?;
+        self.mean(|| {
+            stream.copy(&source, &mut target)?;
+            Ok(vec![stream.record()?])
+        })
+        .await
+    }
+
+    /// One message over a link, to its last packet.
+    async fn link(&self, context: &Context, packet: usize) -> Result<Duration> {
+        let [from, to] = [0, 1].map(|place| &context.devices()[place]);
+        let graph = Graph::new(context);
+        let buffers = Buffers::bytes(packet).count(BUFFERS);
+        let (mut output, mut input) = graph.link::<u8>(from, to, buffers)?;
+        let (sending, receiving) = (from.stream()?, to.stream()?);
+        let message = from.buffer::<u8>(self.bytes)?;
+        let run = graph.run(async move {
+            let mut start = Instant::now();
+            for trial in 0..=self.trials {
+                let sent = output.send_from(&message, &sending, 0)?;
+                try_join!(sent, self.receive(&mut input, &receiving))?;
+                if trial == 0 {
+                    start = Instant::now();
+                }
+            }
+            let time = start.elapsed() / self.trials;
+            output.shutdown()?;
+            Ok::<_, Error>(time)
+        });
+        run.await
+    }
+
+    async fn receive(&self, input: &mut Receiver<u8>, stream: &Stream) -> Result<()> {
+        let mut received = 0;
+        while received < self.bytes {
+            let Some(pending) = input.recv().await? else { return Err(Error::Ended) };
+            received += pending.len();
+            stream.wait(&pending)?;
+            pending.release_after(stream)?;
+        }
+        Ok(stream.record()?.completed().await?)
+    }
+
+    /// Panel b.
+    async fn overhead(&self) -> Result<Table> {
+        let mut table = Table::new();
+        table.set_header(["packet", "time us", "GB/s", "overhead"]);
+        let plain = self.plain().await?;
+        let us = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e6);
+        table.add_row(["one copy".to_string(), us(plain), self.rate(plain), "-".to_string()]);
+        for packet in PACKETS {
+            let time = self.link(&self.context, packet).await?;
+            let overhead = (time.as_secs_f64() / plain.as_secs_f64() - 1.0) * 100.0;
+            let overhead = format!("{overhead:.1} %");
+            table.add_row([kib(packet), us(time), self.rate(time), overhead]);
+        }
+        Ok(table)
+    }
+
+    /// Panel c.
+    async fn ways(&self) -> Result<Table> {
+        let mut table = Table::new();
+        table.set_header(["packet, GB/s", "copy", "push", "host"]);
+        let open = |way| Context::builder().devices(Devices::All).transfer(way).build();
+        let contexts = TransferWay::ALL.map(open);
+        for packet in PACKETS {
+            let mut row = vec![kib(packet)];
+            for context in &contexts {
+                row.push(
+                    self.rate(self.link(context.as_ref().map_err(Clone::clone)?, packet).await?),
+                );
+            }
+            table.add_row(row);
+        }
+        Ok(table)
+    }
+
+    /// Panel d.
+    async fn one_to_all(&self) -> Result<Table> {
+        let mut table = Table::new();
+        table.set_header(["one to all", "packet", "time ms", "GB/s"]);
+        let mut add = |name: &str, packet: String, time: Duration| {
+            let ms = format!("{:.3}", time.as_secs_f64() * 1e3);
+            table.add_row([name.to_string(), packet, ms, self.rate(time)]);
+        };
+        add("a copy to each", "-".to_string(), self.star().await?);
+        for packet in [self.bytes, 16 * MIB, 4 * MIB, MIB] {
+            for (name, by_kernel) in [("ring, copied", false), ("ring, pushed", true)] {
+                let time = self.ring(packet, by_kernel).await?;
+                add(name, if packet == self.bytes { "all".to_string() } else { kib(packet) }, time);
+            }
+        }
+        add("broadcast of the collectives", "-".to_string(), self.broadcast().await?);
+        Ok(table)
+    }
+
+    /// A copy from the first device to each of the others, all at once.
+    async fn star(&self) -> Result<Duration> {
+        let source = self.device(0).buffer::<u8>(self.bytes)?;
+        let mut targets = Vec::new();
+        for device in &self.context.devices()[1..] {
+            let stream = self.device(0).stream_of(StreamKind::Copy)?;
+            targets.push((stream, device.buffer::<u8>(self.bytes)?));
+        }
+        self.mean(|| {
+            for (stream, target) in &mut targets {
+                stream.copy(&source, target)?;
+            }
+            targets.iter().map(|(stream, _)| Ok(stream.record()?)).collect()
+        })
+        .await
+    }
+
+    /// From each device to the next, packet by packet.
+    async fn ring(&self, packet: usize, by_kernel: bool) -> Result<Duration> {
+        let order = self.context.topology().ring_order();
+        let mut hops = Vec::new();
+        for &place in &order {
+            let device = self.device(place);
+            let packets = self.bytes.div_ceil(packet);
+            let buffers = (0..packets)
+                .map(|number| device.buffer::<u8>(packet.min(self.bytes - number * packet)));
+            let buffers: Vec<_> = buffers.collect::<millstream::device::Result<_>>()?;
+            hops.push((device.stream_of(StreamKind::Copy)?, buffers));
+        }
+        self.mean(|| {
+            for number in 0..hops[0].1.len() {
+                let mut arrived: Option<Event> = None;
+                for hop in 1..hops.len() {
+                    let (before, after) = hops.split_at_mut(hop);
+                    let ((stream, source), (_, target)) = (&before[hop - 1], &mut after[0]);
+                    if let Some(event) = &arrived {
+                        stream.wait(event)?;
+                    }
+                    match by_kernel {
+                        false => stream.copy(&source[number], &mut target[number])?,
+                        true => stream.copy_by_kernel(&source[number], &mut target[number])?,
+                    }
+                    arrived = Some(stream.record()?);
+                }
+            }
+            hops[..hops.len() - 1].iter().map(|(stream, _)| Ok(stream.record()?)).collect()
+        })
+        .await
+    }
+
+    /// As the collectives do it: one kernel a GPU where that is possible.
+    async fn broadcast(&self) -> Result<Duration> {
+        let mut communicator = Communicator::new(&self.context)?;
+        let buffers = self.context.devices().iter().map(|device| device.buffer(self.bytes / 4));
+        let mut buffers: Vec<DeviceBuffer<u32>> =
+            buffers.collect::<millstream::device::Result<_>>()?;
+        let mut start = Instant::now();
+        for trial in 0..=self.trials {
+            let mut collectives = communicator.begin().await?;
+            collectives.broadcast(0, &mut buffers)?;
+            collectives.completed().await?;
+            if trial == 0 {
+                start = Instant::now();
+            }
+        }
+        Ok(start.elapsed() / self.trials)
+    }
+}
+
+fn kib(bytes: usize) -> String {
+    format!("{} KiB", bytes >> 10)
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let context = Context::builder().devices(Devices::All).build()?;
+    let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
+    let usual = if context.devices()[0].is_gpu() { 100_000_000 } else { 4_000_000 };
+    let bytes = arguments.bytes.unwrap_or(usual) / 4 * 4;
+    println!("figure 2 on {}, {bytes} bytes, {} trials", names.join(", "), arguments.trials);
+    let bench = Bench { context, bytes, trials: arguments.trials.max(1) };
+    if bench.context.devices().len() < 2 {
+        println!("only panel a: the others need two devices");
+    }
+    for panel in arguments.panels.chars() {
+        let two = bench.context.devices().len() > 1;
+        let table = bench.context.block_on(async {
+            Ok::<_, Error>(match panel {
+                'a' => Some(bench.direct_access().await?),
+                'b' if two => Some(bench.overhead().await?),
+                'c' if two => Some(bench.ways().await?),
+                'd' if two => Some(bench.one_to_all().await?),
+                _ => None,
+            })
+        })??;
+        if let Some(table) = table {
+            println!("{panel}\n{table}");
+        }
+    }
+    Ok(())
+}

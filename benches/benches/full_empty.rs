@@ -1,0 +1,207 @@
+//! What full/empty segments save: the seven benchmarks of Lustig and Martonosi (HPCA
+//! 2013) from the moment their data is there to the moment the host has the result,
+//! in four modes, and vectorAdd by its length. On the first GPU, on a host device where
+//! there is none, or on what `MILLSTREAM_DEVICES` names.
+
+#![allow(missing_docs)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use comfy_table::Table;
+use millstream::flow::{Context, Devices, Result};
+use millstream_benches::full_empty::{
+    Bed, Mode, Moved, Sizes, Workload, median, vector_add, workloads,
+};
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// The paper's sizes.
+    Paper,
+    /// Sizes for a GPU of today.
+    Large,
+    /// Sizes for a quick look.
+    Small,
+    /// vectorAdd from 2^10 to 2^20 items, beside one thread of the host.
+    Sweep,
+}
+
+#[derive(Parser)]
+struct Arguments {
+    /// What to run; on GPUs all but the small sizes unless given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    what: Vec<What>,
+    /// Only these benchmarks.
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Runs of each mode.
+    #[arg(long, default_value_t = 60)]
+    runs: usize,
+    /// Bytes of a packet of input; by default what gives sixteen of them, but from
+    /// 1 MiB, since each costs about 5 us, to 4 MiB.
+    #[arg(long)]
+    packet_bytes: Option<usize>,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// The modes, as the table names them.
+const MODES: [(&str, Mode); 6] = [
+    ("baseline", Mode::Baseline),
+    ("early launch", Mode::EarlyLaunch(Moved::Copied)),
+    ("proactive return", Mode::ProactiveReturn),
+    ("full overlap", Mode::FullOverlap(Moved::Copied)),
+    ("early, mapped", Mode::EarlyLaunch(Moved::Mapped)),
+    ("full, mapped", Mode::FullOverlap(Moved::Mapped)),
+];
+
+/// Microseconds of each mode, all of them in turn, after some runs that do not count.
+fn measure(
+    context: &Context,
+    work: &Workload,
+    arguments: &Arguments,
+) -> Result<([f64; 6], [Duration; 3], bool)> {
+    let largest = work.inputs.iter().map(|items| items.len() * 4).max().unwrap_or(4);
+    let packets = (largest / 16).next_power_of_two().clamp(1 << 20, 4 << 20);
+    let packet_bytes = arguments.packet_bytes.unwrap_or(packets);
+    let mut bed = Bed::new(context, &context.devices()[0], work, packet_bytes)?;
+    let (expected, mut is_right) = (work.expected(), true);
+    let mut times = [const { Vec::new() }; 6];
+    for run in 0..arguments.runs + 5 {
+        for ((_, mode), times) in MODES.iter().zip(&mut times) {
+            let time = bed.run(*mode)?;
+            if run >= 5 {
+                times.push(time);
+            }
+            // Contents are looked at now and then: that is slow.
+            if run % 20 == 0 {
+                is_right &= work.is_right(&expected, &bed.answer(*mode)?);
+            }
+        }
+    }
+    let times = times.map(|times| median(times).as_secs_f64() * 1e6);
+    Ok((times, bed.parts()?, is_right))
+}
+
+fn microseconds(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e6)
+}
+
+/// The seven, with what each mode saves against the baseline and what it could.
+fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Table, bool)> {
+    let mut table = Table::new();
+    let heads = ["KiB in", "out", "copy in us", "kernel us", "copy out us", "ideal"];
+    let names = MODES.map(|(name, _)| name);
+    let chosen = ["early, chosen", "full, chosen", "right"];
+    table.set_header(["benchmark"].iter().chain(&heads).chain(&names).chain(&chosen));
+    let (mut sums, mut all_right) = ([0.0; 8], true);
+    let mut works = workloads(sizes);
+    if !arguments.workload.is_empty() {
+        works.retain(|work| arguments.workload.iter().any(|name| name == work.name));
+    }
+    for work in &works {
+        let (times, parts, is_right) = measure(context, work, arguments)?;
+        all_right &= is_right;
+        // All three at once, and nothing else.
+        let ideal = parts.iter().max().map_or(0.0, |time| time.as_secs_f64() * 1e6);
+        let mut row = vec![
+            work.name.to_string(),
+            (work.input_bytes() / 1024).to_string(),
+            (work.output_len() * 4 / 1024).to_string(),
+        ];
+        row.extend(parts.map(microseconds));
+        row.push(format!("{:.0} %", 100.0 * (1.0 - ideal / times[0])));
+        row.push(format!("{:.1} us", times[0]));
+        let saved = times.map(|time| 100.0 * (1.0 - time / times[0]));
+        row.extend((1..6).map(|mode| format!("{:.1} us, {:.0} %", times[mode], saved[mode])));
+        // What is read once stays in the host's memory.
+        let chosen = if work.is_read_once { [saved[4], saved[5]] } else { [saved[1], saved[3]] };
+        row.extend(chosen.map(|saved| format!("{saved:.0} %")));
+        for (sum, saved) in sums.iter_mut().zip(saved.into_iter().chain(chosen)) {
+            *sum += saved / works.len() as f64;
+        }
+        row.push(if is_right { "yes" } else { "NO" }.to_string());
+        table.add_row(row);
+    }
+    let mut mean = vec![String::from("mean"); 1];
+    mean.extend(std::iter::repeat_n(String::new(), 7));
+    mean.extend(sums[1..].iter().map(|sum| format!("{sum:.1} %")));
+    table.add_row(mean);
+    Ok((table, all_right))
+}
+
+/// Microseconds of vectorAdd on one thread.
+fn on_the_host(work: &Workload) -> f64 {
+    let [a, b] = [0, 1].map(|input| -> Vec<f32> {
+        work.inputs[input].iter().map(|bits| f32::from_bits(*bits)).collect()
+    });
+    let mut sum = vec![0.0f32; a.len()];
+    let times = (0..30).map(|_| {
+        let start = Instant::now();
+        sum.iter_mut().zip(&a).zip(&b).for_each(|((sum, a), b)| *sum = a + b);
+        std::hint::black_box(&mut sum);
+        start.elapsed()
+    });
+    median(times.collect()).as_secs_f64() * 1e6
+}
+
+fn sweep(context: &Context, arguments: &Arguments) -> Result<(Table, bool)> {
+    let mut table = Table::new();
+    let names = MODES.map(|(name, _)| format!("{name} us"));
+    table.set_header(["items".to_string(), "host us".to_string()].iter().chain(&names));
+    let mut all_right = true;
+    for power in 10..=20 {
+        let work = vector_add(1 << power);
+        let (times, _, is_right) = measure(context, &work, arguments)?;
+        all_right &= is_right;
+        let mut row = vec![(1 << power).to_string(), format!("{:.1}", on_the_host(&work))];
+        row.extend(times.map(|time| format!("{time:.1}")));
+        table.add_row(row);
+    }
+    Ok((table, all_right))
+}
+
+fn run() -> Result<bool> {
+    let mut arguments = Arguments::parse();
+    let context = Context::builder().devices(Devices::All).build()?;
+    let device = &context.devices()[0];
+    println!("{} on {device}", env!("CARGO_CRATE_NAME"));
+    if arguments.what.is_empty() {
+        arguments.what = match device.is_gpu() {
+            true => vec![What::Paper, What::Large, What::Sweep],
+            false => vec![What::Small],
+        };
+    }
+    let mut all_right = true;
+    for what in &arguments.what {
+        let (table, is_right) = match what {
+            What::Paper => seven(&context, Sizes::Paper, &arguments)?,
+            What::Large => seven(&context, Sizes::Large, &arguments)?,
+            What::Small => seven(&context, Sizes::Small, &arguments)?,
+            What::Sweep => sweep(&context, &arguments)?,
+        };
+        println!("{table}");
+        all_right &= is_right;
+    }
+    Ok(all_right)
+}
+
+fn main() -> ExitCode {
+    // Before the driver is loaded, and while this is the only thread.
+    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "32"), ("CUDA_MODULE_LOADING", "EAGER")] {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: no other thread runs yet.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

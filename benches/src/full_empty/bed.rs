@@ -1,0 +1,328 @@
+//! Memory, streams and kernels of one benchmark, and its ways to run.
+
+use std::time::{Duration, Instant};
+
+use millstream::device::{
+    Device, DeviceBuffer, Event, GuardedBuffer, Kernel, SharedBuffer, Stream, StreamKind,
+};
+use millstream::flow::{Context, FullEmpty, FullEmptySegment, PacketShape, Result};
+
+use super::twin::{Early, Full, Plain, Return, kernel};
+use super::workload::Workload;
+
+/// A way to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Copy, launch, copy back: each begins when the one before has ended.
+    Baseline,
+    /// The kernel is launched before its data is there.
+    EarlyLaunch(Moved),
+    /// Tiles of the result leave while the kernel runs.
+    ProactiveReturn,
+    /// Both.
+    FullOverlap(Moved),
+}
+
+/// How packets of the inputs get to a kernel that waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// By copies.
+    Copied,
+    /// They stay in the host's memory, where the kernel reads them.
+    Mapped,
+}
+
+/// Everything that one benchmark needs.
+#[derive(Debug)]
+pub struct Bed<'a> {
+    work: &'a Workload,
+    context: Context,
+    group: FullEmpty,
+    /// Of the host: the inputs, and the output of what ends with a copy.
+    data: Vec<DeviceBuffer<u32>>,
+    result: DeviceBuffer<u32>,
+    /// Of the device, without readiness.
+    inputs: Vec<DeviceBuffer<u32>>,
+    output: GuardedBuffer<u32>,
+    /// Of the device, and of the host.
+    copied: Vec<FullEmptySegment<u32>>,
+    mapped: Vec<FullEmptySegment<u32>>,
+    /// Of the host.
+    leaving: FullEmptySegment<u32>,
+    table: SharedBuffer<u32>,
+    /// Of the host: counts what has ended.
+    ended: SharedBuffer<u32>,
+    ends: u32,
+    compute: Stream,
+    copy: Stream,
+    plain: Kernel<Plain>,
+    returning: Kernel<Return>,
+    early: Kernel<Early>,
+    full: Kernel<Full>,
+}
+
+impl<'a> Bed<'a> {
+    /// Makes everything, with inputs in packets of this many bytes.
+    ///
+    /// # Errors
+    /// No memory, or a kernel that does not compile.
+    pub fn new(
+        context: &Context,
+        device: &Device,
+        work: &'a Workload,
+        packet_bytes: usize,
+    ) -> Result<Bed<'a>> {
+        let (host, group) = (context.host(), FullEmpty::new(context, Duration::from_secs(5))?);
+        let parameters = work.parameters;
+        let shapes =
+            work.inputs.each_ref().map(|items| PacketShape::new(items.len(), packet_bytes / 4));
+        let segments = |on: &Device| -> Result<Vec<_>> {
+            let shapes = shapes.iter().map(|shape| shape.clone().read_by(device).unseen_by_host());
+            shapes.map(|shape| group.segment(on, shape)).collect()
+        };
+        let leaving = match work.summed {
+            Some(len) => PacketShape::new(len, len).written_by(device, parameters.tiles as usize),
+            None => PacketShape::new(work.output_len(), parameters.tile as usize * work.words),
+        };
+        let mut data = Vec::new();
+        for items in &work.inputs {
+            let mut buffer = host.buffer(items.len())?;
+            buffer.host_view_mut()?.copy_from_slice(items);
+            data.push(buffer);
+        }
+        let inputs = work.inputs.iter().map(|items| Ok(device.buffer(items.len())?));
+        let compute = device.stream_of(StreamKind::Gang)?;
+        let table = device.shared(work.table.len())?;
+        compute.upload_shared(work.table.clone(), &table, 0..work.table.len())?;
+        compute.record()?.synchronize()?;
+        let tiles = parameters.tiles as usize;
+        let bed = Bed {
+            inputs: inputs.collect::<Result<_>>()?,
+            output: device.guarded(work.output_len())?,
+            result: host.buffer(work.output_len())?,
+            copied: segments(device)?,
+            mapped: segments(host)?,
+            leaving: group.segment(host, leaving)?,
+            ended: host.shared(1)?,
+            ends: 0,
+            copy: device.stream_of(StreamKind::Copy)?,
+            plain: kernel(work, "plain"),
+            returning: kernel(work, "return"),
+            early: kernel(work, "early"),
+            full: kernel(work, "full"),
+            context: context.clone(),
+            work,
+            group,
+            data,
+            table,
+            compute,
+        };
+        // None is loaded while another waits.
+        bed.plain.prepare(device, tiles)?;
+        bed.returning.prepare(device, tiles)?;
+        bed.early.prepare(device, tiles)?;
+        bed.full.prepare(device, tiles)?;
+        Ok(bed)
+    }
+
+    /// Seconds from when the data was there to when the host had the result.
+    ///
+    /// # Errors
+    /// Any failure of a device; a packet that did not come.
+    pub fn run(&mut self, mode: Mode) -> Result<Duration> {
+        match mode {
+            Mode::Baseline => self.baseline(),
+            Mode::ProactiveReturn => self.proactive_return(),
+            Mode::EarlyLaunch(moved) => self.early_launch(moved),
+            Mode::FullOverlap(moved) => self.full_overlap(moved),
+        }
+    }
+
+    /// The result of the last run of a mode.
+    ///
+    /// # Errors
+    /// Nothing has run.
+    pub fn answer(&self, mode: Mode) -> Result<Vec<u32>> {
+        match mode {
+            Mode::Baseline | Mode::EarlyLaunch(_) => Ok(self.result.host_view()?.to_vec()),
+            Mode::ProactiveReturn | Mode::FullOverlap(_) => {
+                let packets = 0..self.leaving.shape().packets();
+                let parts = packets.map(|packet| self.leaving.read(packet, <[u32]>::to_vec));
+                Ok(parts.collect::<Result<Vec<_>>>()?.concat())
+            }
+        }
+    }
+
+    fn tiles(&self) -> usize {
+        self.work.parameters.tiles as usize
+    }
+
+    fn copy_in(&mut self) -> Result<()> {
+        for (from, to) in
+            self.data.iter().zip(&mut self.inputs).filter(|(from, _)| !from.is_empty())
+        {
+            self.compute.copy(from, to)?;
+        }
+        Ok(())
+    }
+
+    fn launch_plain(&mut self) -> Result<()> {
+        let inputs = (&self.inputs[0], &self.inputs[1], &self.inputs[2]);
+        let arguments = (inputs, &self.output, &self.table, self.work.parameters);
+        Ok(self.plain.launch(&self.compute, self.tiles(), arguments)?)
+    }
+
+    fn copy_out(&mut self) -> Result<()> {
+        Ok(self.compute.copy(self.output.part(0..self.output.len())?, &mut self.result)?)
+    }
+
+    /// Makes the stream say when it has come to here.
+    fn say_when_ended(&mut self) -> Result<()> {
+        self.ends += 1;
+        Ok(self.compute.signal(&[(&self.ended, 0, self.ends)])?)
+    }
+
+    fn wait_until_ended(&self) -> Result<()> {
+        let start = Instant::now();
+        while self.ended.load(0)? != self.ends {
+            if !self.context.device_set().stay_awake(start.elapsed()) {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    fn baseline(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.copy_in()?;
+        self.launch_plain()?;
+        self.copy_out()?;
+        self.say_when_ended()?;
+        self.wait_until_ended()?;
+        let time = start.elapsed();
+        self.compute.record()?.synchronize()?;
+        Ok(time)
+    }
+
+    fn proactive_return(&mut self) -> Result<Duration> {
+        self.leaving.next_epoch()?;
+        let start = Instant::now();
+        self.copy_in()?;
+        let inputs = (&self.inputs[0], &self.inputs[1], &self.inputs[2]);
+        let arguments = (inputs, &self.leaving, &self.table, self.work.parameters);
+        self.returning.launch(&self.compute, self.tiles(), arguments)?;
+        self.leaving.wait_full(0..self.leaving.shape().packets())?;
+        let time = start.elapsed();
+        self.compute.record()?.synchronize()?;
+        Ok(time)
+    }
+
+    fn early_launch(&mut self, moved: Moved) -> Result<Duration> {
+        self.prepare(moved)?;
+        let inputs = self.segments(moved);
+        let inputs = (&inputs[0], &inputs[1], &inputs[2]);
+        let arguments = (inputs, &self.output, &self.table, self.work.parameters);
+        let launched = self.group.launch_early(&self.compute, &self.early, self.tiles(), arguments);
+        self.context.block_on(launched)??;
+        self.copy_out()?;
+        self.say_when_ended()?;
+        let start = Instant::now();
+        self.fill(moved)?;
+        self.wait_until_ended()?;
+        let time = start.elapsed();
+        self.compute.record()?.synchronize()?;
+        self.copy.record()?.synchronize()?;
+        Ok(time)
+    }
+
+    fn full_overlap(&mut self, moved: Moved) -> Result<Duration> {
+        self.prepare(moved)?;
+        self.leaving.next_epoch()?;
+        let inputs = self.segments(moved);
+        let inputs = (&inputs[0], &inputs[1], &inputs[2]);
+        let arguments = (inputs, &self.leaving, &self.table, self.work.parameters);
+        let launched = self.group.launch_early(&self.compute, &self.full, self.tiles(), arguments);
+        let kernel: Event = self.context.block_on(launched)??;
+        let start = Instant::now();
+        self.fill(moved)?;
+        self.leaving.wait_full(0..self.leaving.shape().packets())?;
+        let time = start.elapsed();
+        kernel.synchronize()?;
+        self.copy.record()?.synchronize()?;
+        Ok(time)
+    }
+
+    fn segments(&self, moved: Moved) -> &[FullEmptySegment<u32>] {
+        match moved {
+            Moved::Copied => &self.copied,
+            Moved::Mapped => &self.mapped,
+        }
+    }
+
+    /// All packets are empty; what is mapped is where it will be read.
+    fn prepare(&mut self, moved: Moved) -> Result<()> {
+        let segments = match moved {
+            Moved::Copied => &mut self.copied,
+            Moved::Mapped => &mut self.mapped,
+        };
+        for (segment, items) in segments.iter_mut().zip(&self.work.inputs) {
+            segment.next_epoch()?;
+            if moved == Moved::Mapped && segment.epoch() == 2 {
+                for packet in 0..segment.shape().packets() {
+                    let part = &items[segment.shape().range(packet)];
+                    segment.fill(packet, |to| to.copy_from_slice(part))?;
+                }
+                segment.next_epoch()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The data is there: packets of all inputs in turn.
+    fn fill(&self, moved: Moved) -> Result<()> {
+        let segments = self.segments(moved);
+        let most = segments.iter().map(|segment| segment.shape().packets()).max().unwrap_or(0);
+        for packet in 0..most {
+            for (segment, data) in segments.iter().zip(&self.data) {
+                let range = segment.shape().range(packet);
+                match moved {
+                    _ if range.is_empty() => {}
+                    Moved::Copied => segment.fill_from(&self.copy, packet, data.part(range)?)?,
+                    Moved::Mapped => segment.fill(packet, |_| ())?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long copies in, the kernel, and the copy out take, each without what comes
+    /// before and after: by many in a row.
+    ///
+    /// # Errors
+    /// Any failure of a device.
+    pub fn parts(&mut self) -> Result<[Duration; 3]> {
+        let parts: [fn(&mut Self) -> Result<()>; 3] =
+            [Self::copy_in, Self::launch_plain, Self::copy_out];
+        let mut times = [Duration::ZERO; 3];
+        for (time, part) in times.iter_mut().zip(parts) {
+            let (few, many) = (self.repeated(part, 5)?, self.repeated(part, 25)?);
+            *time = many.saturating_sub(few) / 20;
+        }
+        Ok(times)
+    }
+
+    fn repeated(&mut self, part: fn(&mut Self) -> Result<()>, times: usize) -> Result<Duration> {
+        let mut best = Duration::MAX;
+        for _ in 0..4 {
+            let start = Instant::now();
+            for _ in 0..times {
+                part(self)?;
+            }
+            self.say_when_ended()?;
+            self.wait_until_ended()?;
+            best = best.min(start.elapsed());
+            self.compute.record()?.synchronize()?;
+        }
+        Ok(best)
+    }
+}

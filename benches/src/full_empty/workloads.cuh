@@ -1,0 +1,266 @@
+// The seven benchmarks: what one tile of each reads, and what it writes. Whether it has
+// to wait for that, or to say so, is the source's and the sink's affair.
+#include "full_empty.cuh"
+using namespace millstream;
+
+struct Parameters {
+    u32 items;  // Of the output, before tiles.
+    u32 tile;   // Of those, in one tile.
+    u32 tiles;
+    u32 width;  // Of a matrix or a grid; vertices of a graph.
+};
+
+// All of the inputs are there.
+struct Present {
+    Span<const u32> one, two, three;
+    __device__ bool wait(u32, u64, u64) const { return true; }
+    __device__ const u32* input(u32 at) const {
+        return at == 0 ? one.items : at == 1 ? two.items : three.items;
+    }
+};
+
+// Inputs come packet by packet.
+struct Coming {
+    FullEmptySegment<u32> one, two, three;
+    __device__ bool wait(u32 at, u64 begin, u64 end) const {
+        const FullEmptySegment<u32>& segment = at == 0 ? one : at == 1 ? two : three;
+        const u32 first = u32(begin / segment.settings.packet_items);
+        const u32 last = u32((end - 1) / segment.settings.packet_items);
+        return segment.wait_full(first, last - first + 1);
+    }
+    __device__ const u32* input(u32 at) const {
+        return at == 0 ? one.items.items : at == 1 ? two.items.items : three.items.items;
+    }
+};
+
+// The host copies the output when the kernel has ended.
+struct AtEnd {
+    Span<u32> items;
+    Span<u32> counts;  // The last word counts tiles, where they are added up.
+    __device__ u32* output() const { return items.items; }
+    __device__ void publish(u32) const {}
+    __device__ bool arrive(u32 tiles) const {
+        bool is_last = true;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            u32* arrived = &counts[counts.len - 1];
+            is_last = fetch_add_acq_rel_gpu(arrived, 1u) + 1 == tiles;
+            if (is_last) store_relaxed_gpu(arrived, 0u);
+        }
+        return __syncthreads_and(is_last);
+    }
+    __device__ void fill() const {}
+};
+
+// Tiles of the output leave when they are done.
+struct Leaving {
+    FullEmptySegment<u32> segment;
+    __device__ u32* output() const { return segment.items.items; }
+    __device__ void publish(u32 tile) const { segment.publish(tile); }
+    __device__ bool arrive(u32) const { return segment.arrive(0); }
+    __device__ void fill() const {
+        __syncthreads();
+        if (threadIdx.x == 0) segment.fill(0);
+    }
+};
+
+__device__ __forceinline__ float number(const u32* items, u64 at) {
+    return __uint_as_float(items[at]);
+}
+
+template <class Source, class Sink>
+__device__ bool vectorAdd(const Source& from, const Sink& to, Span<u32>, Parameters p, u32 tile) {
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items));
+    if (!from.wait(0, begin, end) || !from.wait(1, begin, end)) return false;
+    const u32 *a = from.input(0), *b = from.input(1);
+    u32* out = to.output();
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x)
+        out[at] = __float_as_uint(number(a, at) + number(b, at));
+    to.publish(tile);
+    return true;
+}
+
+// A tile is some rows of the product. Small matrices are read once, into the block's
+// own memory.
+template <class Source, class Sink>
+__device__ bool matrixMul(const Source& from, const Sink& to, Span<u32>, Parameters p, u32 tile) {
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items)), width = p.width;
+    if (!from.wait(0, begin, end) || !from.wait(1, 0, p.items)) return false;
+    const u32 *a = from.input(0), *b = from.input(1);
+    u32* out = to.output();
+    __shared__ float staged[64 * 64], rows[4 * 64];
+    if (p.items <= 64 * 64 && end - begin <= 4 * 64) {
+        for (u32 at = threadIdx.x; at < p.items; at += blockDim.x) staged[at] = number(b, at);
+        for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x)
+            rows[at] = number(a, begin + at);
+        __syncthreads();
+        for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x) {
+            const float* row = rows + at / p.width * p.width;
+            float sum = 0;
+#pragma unroll 8
+            for (u32 k = 0; k < p.width; ++k) sum += row[k] * staged[k * p.width + at % p.width];
+            out[begin + at] = __float_as_uint(sum);
+        }
+        to.publish(tile);
+        return true;
+    }
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
+        const u64 row = at / width, column = at % width;
+        float sum = 0;
+#pragma unroll 8
+        for (u64 k = 0; k < width; ++k)
+            sum += number(a, row * width + k) * number(b, k * width + column);
+        out[at] = __float_as_uint(sum);
+    }
+    to.publish(tile);
+    return true;
+}
+
+// A tile is some words of four bytes each; the output is 64 counts.
+template <class Source, class Sink>
+__device__ bool histogram64(const Source& from, const Sink& to, Span<u32> counts, Parameters p,
+                            u32 tile) {
+    __shared__ u32 bins[64];
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items));
+    if (!from.wait(0, begin, end)) return false;
+    const u32* input = from.input(0);
+    if (threadIdx.x < 64) bins[threadIdx.x] = 0;
+    __syncthreads();
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
+        const u32 word = input[at];
+        for (u32 shift = 2; shift < 32; shift += 8) atomicAdd(&bins[(word >> shift) & 63], 1u);
+    }
+    __syncthreads();
+    if (threadIdx.x < 64 && bins[threadIdx.x] != 0)
+        fetch_add_relaxed_gpu(&counts[threadIdx.x], bins[threadIdx.x]);
+    if (!to.arrive(p.tiles)) return true;
+    if (threadIdx.x < 64)
+        to.output()[threadIdx.x] = fetch_exchange_relaxed_gpu(&counts[threadIdx.x], 0u);
+    to.fill();
+    return true;
+}
+
+__device__ __forceinline__ float cumulative(float d) {
+    const float k = 1.0f / (1.0f + 0.2316419f * fabsf(d));
+    const float tail = 0.39894228f * expf(-0.5f * d * d) *
+        (k * (0.31938153f + k * (-0.356563782f +
+            k * (1.781477937f + k * (-1.821255978f + k * 1.330274429f)))));
+    return d > 0 ? 1.0f - tail : tail;
+}
+
+// Call and put of each option, side by side.
+template <class Source, class Sink>
+__device__ bool BlackScholes(const Source& from, const Sink& to, Span<u32>, Parameters p,
+                             u32 tile) {
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items));
+    for (u32 input = 0; input < 3; ++input)
+        if (!from.wait(input, begin, end)) return false;
+    const u32 *prices = from.input(0), *strikes = from.input(1), *years = from.input(2);
+    uint2* out = reinterpret_cast<uint2*>(to.output());
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
+        const float price = number(prices, at), strike = number(strikes, at);
+        const float time = number(years, at), root = sqrtf(time), rate = 0.02f, spread = 0.3f;
+        const float d1 =
+            (logf(price / strike) + (rate + 0.5f * spread * spread) * time) / (spread * root);
+        const float n1 = cumulative(d1), n2 = cumulative(d1 - spread * root);
+        const float later = strike * expf(-rate * time);
+        out[at] = make_uint2(__float_as_uint(price * n1 - later * n2),
+                             __float_as_uint(later * (1 - n2) - price * (1 - n1)));
+    }
+    to.publish(tile);
+    return true;
+}
+
+// Levels from vertex 0, level by level, in one block: offsets, then targets.
+template <class Source, class Sink>
+__device__ bool BFS(const Source& from, const Sink& to, Span<u32> levels, Parameters p, u32) {
+    if (!from.wait(0, 0, p.width + 1)) return false;
+    const u32 *offsets = from.input(0), *targets = from.input(1);
+    for (u32 at = threadIdx.x; at < p.width; at += blockDim.x) levels[at] = at == 0 ? 0 : ~0u;
+    if (!from.wait(1, 0, offsets[p.width])) return false;
+    bool goes_on = true;
+    for (u32 level = 0; goes_on; ++level) {
+        bool found = false;
+        for (u32 vertex = threadIdx.x; vertex < p.width; vertex += blockDim.x) {
+            if (levels[vertex] != level) continue;
+            for (u32 arc = offsets[vertex]; arc < offsets[vertex + 1]; ++arc)
+                if (levels[targets[arc]] == ~0u) {
+                    levels[targets[arc]] = level + 1;
+                    found = true;
+                }
+        }
+        goes_on = __syncthreads_or(found);
+    }
+    for (u32 at = threadIdx.x; at < p.width; at += blockDim.x) to.output()[at] = levels[at];
+    to.publish(0);
+    return true;
+}
+
+// One step of a thermal stencil: a tile is some rows, and needs those beside them.
+template <class Source, class Sink>
+__device__ bool HotSpot(const Source& from, const Sink& to, Span<u32>, Parameters p, u32 tile) {
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items)), width = p.width;
+    const u64 above = begin < width ? 0 : begin - width, below = min(end + width, u64(p.items));
+    if (!from.wait(0, above, below) || !from.wait(1, begin, end)) return false;
+    const u32 *heat = from.input(0), *power = from.input(1);
+    u32* out = to.output();
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
+        const u64 column = at % width;
+        const float here = number(heat, at);
+        const float north = at < width ? here : number(heat, at - width);
+        const float south = at + width >= p.items ? here : number(heat, at + width);
+        const float west = column == 0 ? here : number(heat, at - 1);
+        const float east = column + 1 == width ? here : number(heat, at + 1);
+        const float change = number(power, at) + 0.1f * (north + south - 2 * here) +
+            0.1f * (east + west - 2 * here) + 0.05f * (80.0f - here);
+        out[at] = __float_as_uint(here + 0.5f * change);
+    }
+    to.publish(tile);
+    return true;
+}
+
+// Longest prefix of 24 bits, then of 32, in a table that stays on the device: 2^16
+// entries by the upper half, of which one in four points to 256 more.
+template <class Source, class Sink>
+__device__ bool FIBLookup(const Source& from, const Sink& to, Span<u32> table, Parameters p,
+                          u32 tile) {
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items));
+    if (!from.wait(0, begin, end)) return false;
+    const u32* addresses = from.input(0);
+    u32* out = to.output();
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
+        const u32 address = addresses[at];
+        u32 hop = table[address >> 16];
+        if (hop >> 31) hop = table[65536 + (hop & 0xffff) * 256 + (address >> 8 & 255)];
+        out[at] = hop;
+    }
+    to.publish(tile);
+    return true;
+}
+
+#define TILES(name)                                                                        \
+    for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)                         \
+        if (!name(from, to, table, p, tile)) return;
+
+// Called with the inputs, the output, a table or room for results, and the parameters.
+#define WORKLOAD(name)                                                                     \
+    extern "C" __global__ void name##_plain(Present from, Span<u32> output,                \
+                                            Span<u32> table, Parameters p) {               \
+        const AtEnd to{output, table};                                                     \
+        TILES(name)                                                                        \
+    }                                                                                      \
+    extern "C" __global__ void name##_return(Present from, FullEmptySegment<u32> output,   \
+                                             Span<u32> table, Parameters p) {              \
+        const Leaving to{output};                                                          \
+        TILES(name)                                                                        \
+    }                                                                                      \
+    extern "C" __global__ void name##_early(Coming from, Span<u32> output,                 \
+                                            Span<u32> table, Parameters p) {               \
+        const AtEnd to{output, table};                                                     \
+        TILES(name)                                                                        \
+    }                                                                                      \
+    extern "C" __global__ void name##_full(Coming from, FullEmptySegment<u32> output,      \
+                                           Span<u32> table, Parameters p) {                \
+        const Leaving to{output};                                                          \
+        TILES(name)                                                                        \
+    }

@@ -1,0 +1,55 @@
+//! The benchmarks of full/empty segments give the right answers on a host device, and
+//! their kernels compile without spills; the latter is skipped without NVRTC unless
+//! `MILLSTREAM_REQUIRE_NVRTC` is 1.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use millstream::device::Error;
+use millstream::flow::{Context, Devices};
+use millstream_benches::full_empty::{Bed, Mode, Moved, Sizes, source, workloads};
+
+#[test]
+fn every_mode_gives_the_answer() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let modes = [
+        Mode::Baseline,
+        Mode::EarlyLaunch(Moved::Copied),
+        Mode::EarlyLaunch(Moved::Mapped),
+        Mode::ProactiveReturn,
+        Mode::FullOverlap(Moved::Copied),
+        Mode::FullOverlap(Moved::Mapped),
+    ];
+    for work in workloads(Sizes::Small) {
+        let mut bed = Bed::new(&context, &context.devices()[0], &work, 4096).unwrap();
+        for mode in modes {
+            for run in 0..3 {
+                bed.run(mode).unwrap();
+                let answer = bed.answer(mode).unwrap();
+                assert!(work.is_right(&work.expected(), &answer), "{} {mode:?} {run}", work.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_compile_without_spills() {
+    for work in workloads(Sizes::Small) {
+        for architecture in [80, 90, 100] {
+            let log = match source(work.name, "full").compile(architecture) {
+                Ok((_, log)) => log,
+                Err(Error::DriverUnavailable { reason, .. })
+                    if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+                {
+                    return println!("skipped: {reason}");
+                }
+                Err(error) => panic!("{error}"),
+            };
+            for mode in ["plain", "return", "early", "full"] {
+                let entry = format!("Compiling entry function '{}_{mode}'", work.name);
+                assert!(log.contains(&entry), "{entry}");
+            }
+            let none = "0 bytes spill stores, 0 bytes spill loads";
+            assert_eq!(log.matches("bytes spill stores").count(), log.matches(none).count());
+        }
+    }
+}

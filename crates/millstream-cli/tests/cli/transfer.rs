@@ -1,0 +1,60 @@
+//! `--transfer`: the way that packets take, and what is said of it.
+
+use serde_json::{Value, json};
+
+use crate::common::{Folder, dataset, json, refused, succeed};
+
+/// The links of shortest paths over these devices.
+fn links(options: &[&str]) -> Vec<Value> {
+    let karate = dataset("karate.mtx");
+    let search = ["sssp", &karate, "--weights", "unit", "--worker", "host", "--verify"];
+    let report = json(&[&search[..], options].concat());
+    assert_eq!(report["verified"], json!(true));
+    report["links"].as_array().unwrap().clone()
+}
+
+/// Whether all packets of a link went one way.
+fn goes_by(link: &Value, way: &str) -> bool {
+    let ways = ["copy", "push", "host"];
+    let packets = |of: &str| if of == way { link["packets"].clone() } else { json!(0) };
+    ways.iter().all(|of| link["ways"][of] == packets(of))
+}
+
+#[test]
+fn packets_go_the_way_they_are_sent() {
+    for way in ["copy", "push", "host"] {
+        let links = links(&["--devices", "host:3", "--transfer", way]);
+        assert!(links.iter().any(|link| link["packets"] != json!(0)));
+        assert!(links.iter().all(|link| goes_by(link, way)), "{way}: {links:?}");
+    }
+    let said = refused(&["filter", "--transfer", "swim"], 2);
+    assert!(said.contains("swim") && said.contains("push"), "{said}");
+}
+
+#[test]
+fn quadruplets_meet_in_the_host() {
+    let folder = Folder::new();
+    let shape = include_str!("../../../millstream-device/tests/shapes/two-quadruplets.json");
+    let shape = folder.file("quadruplets.json", shape);
+    let options = ["--devices", "host:8", "--topology", &shape];
+    let place = |name: &Value| name.as_str().unwrap()["host:".len()..].parse::<u32>().unwrap();
+    for (asked_for, within) in [(None, "copy"), (Some("push"), "push")] {
+        let asked_for = asked_for.map_or(vec![], |way| vec!["--transfer", way]);
+        for link in links(&[&options[..], &asked_for].concat()) {
+            let are_peers = place(&link["from"]) / 4 == place(&link["to"]) / 4;
+            assert!(goes_by(&link, if are_peers { within } else { "host" }), "{link}");
+        }
+    }
+}
+
+#[test]
+fn the_host_itself_copies_and_is_pushed_to() {
+    let filter = ["filter", "--items", "100000", "--verify", "--transfer", "push"];
+    let report = json(&filter);
+    for link in report["links"].as_array().unwrap() {
+        let way = if link["from"] == json!("host") { "copy" } else { "push" };
+        assert!(goes_by(link, way), "{link}");
+    }
+    let table = succeed(&filter);
+    assert!(table.contains("copied") && table.contains("pushed"), "{table}");
+}

@@ -1,0 +1,76 @@
+//! The bytes of allocations: the program's memory, pinned memory, or a GPU's.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
+
+use crate::Result;
+
+/// A cache line, so that no two buffers share one.
+const ALIGNMENT: usize = 64;
+
+/// Where an allocation's bytes are.
+pub(crate) enum Block {
+    /// Memory of the program.
+    Heap { address: NonNull<u8>, layout: Layout },
+    /// Pinned memory of the host, which GPUs reach.
+    #[cfg(feature = "cuda")]
+    Pinned(crate::cuda::Pinned),
+    /// Memory of a GPU.
+    #[cfg(feature = "cuda")]
+    Gpu(crate::cuda::GpuMemory),
+}
+
+impl Block {
+    fn heap(bytes: usize) -> Option<Block> {
+        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        NonNull::new(memory).map(|address| Block::Heap { address, layout })
+    }
+
+    pub(crate) fn address(&self) -> *mut u8 {
+        match self {
+            Block::Heap { address, .. } => address.as_ptr(),
+            #[cfg(feature = "cuda")]
+            Block::Pinned(memory) => memory.address(),
+            #[cfg(feature = "cuda")]
+            Block::Gpu(memory) => memory.address(),
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        match self {
+            // SAFETY: allocated with this layout, and nobody holds it any more.
+            Block::Heap { address, layout } => unsafe { dealloc(address.as_ptr(), *layout) },
+            #[cfg(feature = "cuda")]
+            Block::Pinned(_) | Block::Gpu(_) => {}
+        }
+    }
+}
+
+/// Where host memory comes from.
+#[derive(Debug)]
+pub(crate) enum HostMemory {
+    /// The program's allocator.
+    Heap,
+    /// Pinned, so that GPUs reach it.
+    #[cfg(feature = "cuda")]
+    Pinned(Arc<crate::cuda::PinnedPool>),
+}
+
+impl HostMemory {
+    /// Zeroed; `None` if there is not enough.
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+        match self {
+            HostMemory::Heap => Ok(Block::heap(bytes)),
+            #[cfg(feature = "cuda")]
+            HostMemory::Pinned(pool) => {
+                pool.allocate(bytes).map(|memory| memory.map(Block::Pinned))
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Buffers whose users take turns by words, and the words.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use bytemuck::Pod;
+
+use crate::bell::Bell;
+use crate::device::Device;
+use crate::layout::ArgumentWriter;
+use crate::ledger::AccessKind;
+use crate::memory::{Allocation, DeviceBuffer};
+use crate::parameter::{Accesses, Argument, Bound, Parameter};
+use crate::part::{Part, PartMut};
+use crate::shared::SharedBuffer;
+use crate::task::Place;
+use crate::turns::Turns;
+use crate::{Error, Result};
+
+/// Items that copies, kernels and host code use side by side, because words say whose
+/// turn it is. The ledger does not order them.
+///
+/// Where host code and host devices use the items, one writes or many read at a time,
+/// whatever the words say: a program that gets its words wrong reads old items, and
+/// nothing worse. GPUs do as their kernels say.
+///
+/// Kernels take it as [`Guarded`], never as [`Read`](crate::Read) or
+/// [`Write`](crate::Write); streams copy [parts](GuardedBuffer::part) of it.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let items = set.host().guarded::<u32>(4)?;
+/// items.write(2..4, |items| items.fill(7))?;
+/// assert_eq!(items.read(1..3, |items| items.to_vec())?, [0, 7]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+pub struct GuardedBuffer<T: Pod> {
+    buffer: Arc<DeviceBuffer<T>>,
+}
+
+impl<T: Pod> Clone for GuardedBuffer<T> {
+    fn clone(&self) -> GuardedBuffer<T> {
+        GuardedBuffer { buffer: Arc::clone(&self.buffer) }
+    }
+}
+
+impl<T: Pod> fmt::Debug for GuardedBuffer<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "GuardedBuffer({}, {} items)", self.buffer, self.len())
+    }
+}
+
+impl<T: Pod> GuardedBuffer<T> {
+    pub(crate) fn new(device: &Device, len: usize) -> Result<GuardedBuffer<T>> {
+        Ok(GuardedBuffer { buffer: Arc::new(DeviceBuffer::new_guarded(device, len)?) })
+    }
+
+    /// Items in the buffer.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the buffer holds no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device whose memory it is.
+    pub fn device(&self) -> Device {
+        self.buffer.device()
+    }
+
+    /// Names the buffer in errors.
+    #[must_use]
+    pub fn with_label(self, label: impl Into<Arc<str>>) -> GuardedBuffer<T> {
+        self.buffer.allocation().set_label(label.into());
+        self
+    }
+
+    /// Some of the items, as the source of a copy.
+    ///
+    /// # Errors
+    /// A range that does not lie in the buffer.
+    pub fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
+        self.buffer.part(range)
+    }
+
+    /// Some of the items, as the destination of a copy.
+    ///
+    /// # Errors
+    /// A range that does not lie in the buffer.
+    pub fn part_mut(&self, range: Range<usize>) -> Result<PartMut<'_, T>> {
+        let Part { allocation, range, .. } = self.buffer.part(range)?;
+        Ok(PartMut { allocation, range, items: std::marker::PhantomData })
+    }
+
+    /// Whether an operation on the buffer may be under way that the host has not
+    /// waited for, and which.
+    pub fn in_flight(&self) -> Option<crate::InFlight> {
+        self.buffer.in_flight()
+    }
+
+    /// Lets host code read items; of the host endpoint's buffers only. `read` must be
+    /// short and wait for nothing: whoever writes waits for it.
+    ///
+    /// # Errors
+    /// A buffer elsewhere; a range out of bounds.
+    pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
+        let (turns, items) = self.host_items(&range)?;
+        let turn = turns.lock.read();
+        // SAFETY: in range, and whoever writes in the host's memory takes the lock.
+        let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
+        drop(turn);
+        turns.released(self.bell());
+        Ok(result)
+    }
+
+    /// Lets host code write items; of the host endpoint's buffers only. `write` must be
+    /// short and wait for nothing.
+    ///
+    /// # Errors
+    /// As [`GuardedBuffer::read`].
+    pub fn write<R>(&self, range: Range<usize>, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+        let (turns, items) = self.host_items(&range)?;
+        let turn = turns.lock.write();
+        // SAFETY: in range, and the lock is ours alone.
+        let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
+        drop(turn);
+        turns.released(self.bell());
+        Ok(result)
+    }
+
+    fn host_items(&self, range: &Range<usize>) -> Result<(&Turns, *mut T)> {
+        let allocation = self.buffer.allocation();
+        self.part(range.clone())?;
+        match (allocation.device.is_host_endpoint(), allocation.turns()) {
+            (true, Some(turns)) => Ok((turns, allocation.items(range))),
+            _ => Err(Error::NotHostAccessible { buffer: allocation.to_string() }),
+        }
+    }
+
+    fn bell(&self) -> &Bell {
+        self.buffer.allocation().device.runner.bell()
+    }
+}
+
+/// Items that words guard; the twin sees [`GuardedItems`].
+#[derive(Debug)]
+pub struct Guarded<T>(std::marker::PhantomData<T>);
+
+/// What a twin sees of a [`GuardedBuffer`]. Nothing here waits: `None` says that it is
+/// another's turn, and that the twin is stepped again when that is over.
+#[derive(Debug)]
+pub struct GuardedItems<'a, T> {
+    allocation: &'a Arc<Allocation>,
+    items: *mut T,
+    len: usize,
+}
+
+// SAFETY: the pointer is only followed with the lock.
+unsafe impl<T: Send + Sync> Send for GuardedItems<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for GuardedItems<'_, T> {}
+
+impl<T: Pod> GuardedItems<'_, T> {
+    /// Items.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lets the twin read items; `None` if somebody writes, or out of range.
+    pub fn try_read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
+        let (turns, items) = self.at(&range)?;
+        let turn = turns.try_read()?;
+        // SAFETY: in range; whoever writes takes the lock.
+        let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
+        drop(turn);
+        turns.released(self.allocation.device.runner.bell());
+        Some(result)
+    }
+
+    /// Lets the twin write items; `None` if somebody else uses them, or out of range.
+    pub fn try_write<R>(
+        &self,
+        range: Range<usize>,
+        write: impl FnOnce(&mut [T]) -> R,
+    ) -> Option<R> {
+        let (turns, items) = self.at(&range)?;
+        let turn = turns.try_write()?;
+        // SAFETY: in range; the lock is ours alone.
+        let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
+        drop(turn);
+        turns.released(self.allocation.device.runner.bell());
+        Some(result)
+    }
+
+    fn at(&self, range: &Range<usize>) -> Option<(&Turns, *mut T)> {
+        let is_inside = range.start <= range.end && range.end <= self.len;
+        let turns = self.allocation.turns().filter(|_| is_inside)?;
+        Some((turns, self.items.wrapping_add(range.start)))
+    }
+}
+
+impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
+    type Bound = Bound;
+    type View<'a> = GuardedItems<'a, T>;
+
+    fn write(bound: &Bound, to: &mut ArgumentWriter) {
+        to.span(bound.0.address(), bound.0.len::<T>());
+    }
+
+    unsafe fn view(bound: &Bound) -> GuardedItems<'_, T> {
+        let Bound(place) = bound;
+        GuardedItems { allocation: place.allocation(), items: place.items(), len: place.len::<T>() }
+    }
+}
+
+impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        let allocation = self.buffer.allocation();
+        accesses.add(allocation, AccessKind::Shared);
+        Ok(Bound(Place::new::<T>(allocation, &(0..self.len()))))
+    }
+}
+
+/// Words that say whose turn it is: a [`SharedBuffer`] whose changes ring the
+/// [`Bell`]; the twin sees [`WordsView`].
+#[derive(Debug)]
+pub struct Words;
+
+/// What a twin sees of [`Words`].
+#[derive(Debug)]
+pub struct WordsView<'a> {
+    words: &'a [AtomicU32],
+    bell: &'a Bell,
+}
+
+impl<'a> WordsView<'a> {
+    /// The words. Whoever changes one that others wait for [rings](WordsView::ring).
+    pub fn words(&self) -> &'a [AtomicU32] {
+        self.words
+    }
+
+    /// Tells those who wait that a word has changed.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+}
+
+impl Parameter for Words {
+    type Bound = Bound;
+    type View<'a> = WordsView<'a>;
+
+    fn write(bound: &Bound, to: &mut ArgumentWriter) {
+        to.span(bound.0.address(), bound.0.len::<u32>());
+    }
+
+    unsafe fn view(bound: &Bound) -> WordsView<'_> {
+        let words = bound.0.items::<u32>().cast::<AtomicU32>();
+        // SAFETY: in range and aligned, same size; whatever runs beside this operation
+        // uses the same atomics.
+        let words = unsafe { std::slice::from_raw_parts(words, bound.0.len::<u32>()) };
+        WordsView { words, bell: bound.0.allocation().device.runner.bell() }
+    }
+}
+
+impl Argument<Words> for &SharedBuffer<u32> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
+        accesses.add(self.allocation(), AccessKind::Shared);
+        Ok(Bound(Place::new::<u32>(self.allocation(), &(0..self.len()))))
+    }
+}

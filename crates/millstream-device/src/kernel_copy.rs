@@ -1,0 +1,170 @@
+//! Copies by kernels instead of copy engines \[G §2.1\]: a device pushes into memory
+//! that it reaches, or pulls from there.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use crate::cuda_source::CudaSource;
+use crate::device::Device;
+use crate::kernel::Kernel;
+use crate::parameter::{Read, Write};
+use crate::part::{Part, PartMut};
+use crate::stream::{Stream, same_length};
+use crate::{Error, Result};
+
+const THREADS: u32 = 256;
+/// Enough to use all of a connection, and few enough to leave most of the
+/// multiprocessors to others: `docs/measurements/transfers.md`.
+const MOST_BLOCKS: usize = 64;
+/// Of a thread: four words of 16 bytes.
+const BYTES_OF_A_THREAD: usize = 64;
+
+const SOURCE: &str = r#"
+#include "copy_bytes.cuh"
+extern "C" __global__ void copy_bytes(millstream::Span<const unsigned char> from,
+                                      millstream::Span<unsigned char> to) {
+    millstream::copy_bytes(from, to);
+}
+"#;
+
+static COPY_BYTES: Kernel<(Read<u8>, Write<u8>)> = Kernel::with_source(
+    "copy by kernel",
+    CudaSource::new("copy_bytes.cu", "copy_bytes", SOURCE).threads(THREADS),
+    |_, (from, to)| {
+        to.copy_from_slice(from);
+        Ok(())
+    },
+);
+
+/// Work elements of a launch for so many bytes: a thread each.
+fn size(bytes: usize) -> usize {
+    bytes.div_ceil(BYTES_OF_A_THREAD).clamp(1, MOST_BLOCKS * THREADS as usize)
+}
+
+impl Stream {
+    /// As [`Stream::copy`], by a kernel of this stream's device instead of a copy
+    /// engine: a *push* if the destination is another's, a *pull* if the source is.
+    /// Both must be memory that the device reaches ([`Device::reaches`]). On a host
+    /// device its twin copies.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let here = stream.uploaded(vec![1_u32, 2, 3])?;
+    /// let mut there = set.devices()[1].buffer(3)?;
+    /// stream.copy_by_kernel(&here, &mut there)?;
+    /// assert_eq!(set.block_on(stream.download(&there)?)??, [1, 2, 3]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfReach`]; different lengths; a hazard; the first cause on a failed
+    /// stream.
+    pub fn copy_by_kernel<'a, 'b, T: Pod>(
+        &self,
+        source: impl Into<Part<'a, T>>,
+        destination: impl Into<PartMut<'b, T>>,
+    ) -> Result<()> {
+        let (source, destination) = (source.into(), destination.into());
+        same_length(source.len(), destination.len())?;
+        let (source, destination) = (bytes_of(source), bytes_of_mut(destination));
+        let size = size(destination.len());
+        COPY_BYTES.launch(self, size, (source, destination))
+    }
+}
+
+impl Device {
+    /// Whether kernels of this device touch memory of `owner`: its own, the host's,
+    /// and that of peers \[G §2.1\].
+    pub fn reaches(&self, owner: &Device) -> bool {
+        match (self.is_gpu(), owner.is_gpu()) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => self == owner || self.core.is_connected(&owner.core),
+        }
+    }
+
+    /// Loads the kernel of [`Stream::copy_by_kernel`], as its first launch here would:
+    /// see [`Kernel::prepare`].
+    ///
+    /// # Errors
+    /// As [`Kernel::prepare`]: no compiler and no code compiled earlier.
+    pub fn prepare_copies_by_kernel(&self) -> Result<(), Error> {
+        COPY_BYTES.prepare(self, 1).map(drop)
+    }
+}
+
+fn bytes_of<T: Pod>(part: Part<'_, T>) -> Part<'_, u8> {
+    let Part { allocation, range, .. } = part;
+    let range = range.start * size_of::<T>()..range.end * size_of::<T>();
+    Part { allocation, range, items: PhantomData }
+}
+
+fn bytes_of_mut<T: Pod>(part: PartMut<'_, T>) -> PartMut<'_, u8> {
+    let PartMut { allocation, range, .. } = part;
+    let range = range.start * size_of::<T>()..range.end * size_of::<T>();
+    PartMut { allocation, range, items: PhantomData }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeviceList, DeviceSet, Topology};
+
+    #[test]
+    fn parts_of_any_items_are_copied_by_kernels() {
+        let set = DeviceSet::builder().devices(DeviceList::host(2)).open().unwrap();
+        let stream = set.devices()[0].stream().unwrap();
+        let items: Vec<[u16; 3]> = (0..100).map(|at| [at, at + 1, at + 2]).collect();
+        let here = stream.uploaded(items.clone()).unwrap();
+        let mut there = set.devices()[1].buffer::<[u16; 3]>(10).unwrap();
+        let to = there.part_mut(2..9).unwrap();
+        stream.copy_by_kernel(here.part(33..40).unwrap(), to).unwrap();
+        let copied = set.block_on(stream.download(&there).unwrap()).unwrap().unwrap();
+        assert_eq!(copied[2..9], items[33..40]);
+        assert_eq!((copied[1], copied[9]), ([0; 3], [0; 3]));
+        let lengths = stream.copy_by_kernel(here.part(0..3).unwrap(), &mut there);
+        assert!(matches!(lengths, Err(Error::LengthMismatch { from: 3, to: 10 })));
+    }
+
+    #[test]
+    fn kernels_copy_where_their_device_reaches() {
+        let apart = r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#;
+        let topology: Topology = apart.parse().unwrap();
+        let builder = DeviceSet::builder().devices(DeviceList::host(2)).topology(topology);
+        let set = builder.open().unwrap();
+        let [one, other] = set.devices() else { panic!() };
+        assert!(one.reaches(one) && one.reaches(set.host()) && !one.reaches(other));
+        let stream = one.stream().unwrap();
+        let here = stream.uploaded(vec![7_u8; 5]).unwrap();
+        let mut there = other.buffer(5).unwrap();
+        let refused = stream.copy_by_kernel(&here, &mut there);
+        assert!(matches!(refused, Err(Error::OutOfReach { .. })), "{refused:?}");
+        let mut between = set.host().buffer(5).unwrap();
+        stream.copy_by_kernel(&here, &mut between).unwrap();
+        let pull = other.stream().unwrap();
+        pull.wait(&stream.record().unwrap()).unwrap();
+        pull.copy_by_kernel(&between, &mut there).unwrap();
+        assert_eq!(set.block_on(pull.download(&there).unwrap()).unwrap().unwrap(), [7; 5]);
+    }
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn the_kernel_compiles_without_spills() {
+        let source = CudaSource::new("copy_bytes.cu", "copy_bytes", SOURCE);
+        for architecture in [80, 90, 100] {
+            match source.compile(architecture) {
+                Ok((_, log)) => assert!(log.contains("0 bytes spill stores"), "{log}"),
+                Err(Error::DriverUnavailable { reason, .. })
+                    if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+                {
+                    return println!("not compiled: {reason}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Whose turn it is at memory that words guard: one writes, or many read. Copies and
+//! host code wait for their turn; twins never wait, and are told when to try again.
+
+use crate::bell::Bell;
+use crate::sync::{
+    AtomicBool, Fault, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, fence, seeded,
+};
+
+/// A lock, and whether somebody was refused it.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    pub(crate) lock: RwLock<()>,
+    refused: AtomicBool,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { lock: RwLock::new(()), refused: AtomicBool::new(false) }
+    }
+}
+
+impl Turns {
+    /// A turn to read; else the bell rings when the one who writes has
+    /// [released](Turns::released) the lock.
+    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.lock.try_read().or_else(|| self.refuse(|| self.lock.try_read()))
+    }
+
+    /// A turn to write; else as [`Turns::try_read`].
+    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.lock.try_write().or_else(|| self.refuse(|| self.lock.try_write()))
+    }
+
+    fn refuse<T>(&self, again: impl FnOnce() -> Option<T>) -> Option<T> {
+        self.refused.store(true, Ordering::Relaxed);
+        if seeded(Fault::RefuseWithoutRetry) {
+            return None;
+        }
+        // Pairs with the fence in `released`: either the next try finds the lock free,
+        // or whoever holds it finds the mark.
+        fence(Ordering::SeqCst);
+        again()
+    }
+
+    /// What whoever has released the lock calls: those refused may try again.
+    pub(crate) fn released(&self, bell: &Bell) {
+        fence(Ordering::SeqCst);
+        if self.refused.swap(false, Ordering::Relaxed) {
+            bell.ring();
+        }
+    }
+}

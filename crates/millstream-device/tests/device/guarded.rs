@@ -1,0 +1,108 @@
+//! Memory that words guard, twins that wait, and promises.
+
+use std::sync::atomic::Ordering;
+
+use millstream_device::{
+    Error, Guarded, Kernel, KernelFault, Read, Shared, Step, Value, Words, Write,
+};
+
+use crate::common::on_both;
+
+/// Adds to each block's item what a word says, once that is not 0.
+static ADD_WORD: Kernel<(Guarded<u32>, Words, Shared<u32>)> = Kernel::of_steps(
+    "add_word",
+    millstream_device::CudaSource::new("add_word.cu", "add_word", ""),
+    |block, (items, words, calls)| {
+        calls[0].fetch_add(1, Ordering::Relaxed);
+        let word = words.words()[block].load(Ordering::Acquire);
+        if word == 0 {
+            return Ok(Step::Waits);
+        }
+        match items.try_write(block..block + 1, |items| items[0] += word) {
+            Some(()) => Ok(Step::Done),
+            None => Ok(Step::Waits),
+        }
+    },
+);
+
+#[test]
+fn a_twin_waits_for_words_and_does_nothing_twice() {
+    on_both(|set| {
+        let device = &set.devices()[0];
+        let (compute, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let items = set.host().guarded::<u32>(4).unwrap();
+        let words = set.host().shared::<u32>(4).unwrap();
+        let calls = set.host().shared::<u32>(1).unwrap();
+        items.write(0..4, |items| items.copy_from_slice(&[1, 2, 3, 4])).unwrap();
+        ADD_WORD.launch(&compute, 4, (&items, &words, &calls)).unwrap();
+        let ended = compute.record().unwrap();
+        words.store(2, 10).unwrap();
+        other.signal(&[(&words, 0, 20), (&words, 3, 30)]).unwrap();
+        assert!(!ended.is_complete());
+        words.store(1, 40).unwrap();
+        ended.synchronize().unwrap();
+        assert_eq!(items.read(0..4, <[u32]>::to_vec).unwrap(), [21, 42, 13, 34]);
+        assert!(calls.load(0).unwrap() >= 4);
+    });
+}
+
+#[test]
+fn a_fault_of_one_block_fails_the_stream() {
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let kernel = Kernel::<(Value<u32>,)>::of_step_closure("fails", |block, _| match block {
+            3 => Err(KernelFault::new("the third")),
+            _ => Ok(Step::Done),
+        });
+        kernel.launch(&stream, 5, (0,)).unwrap();
+        let said = stream.record().unwrap().synchronize().unwrap_err().to_string();
+        assert!(said.contains("the third"), "{said}");
+    });
+}
+
+#[test]
+fn kernels_that_know_no_words_are_refused() {
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let guarded = set.devices()[0].guarded::<u32>(4).unwrap().with_label("results");
+        let reads = Kernel::<(Read<u32>,)>::new("reads", |_, _| Ok(()));
+        let writes = Kernel::<(Write<u32>,)>::new("writes", |_, _| Ok(()));
+        let part = guarded.part(0..4).unwrap();
+        let refused = reads.launch(&stream, 1, (part,)).unwrap_err();
+        assert!(matches!(&refused, Error::Guarded { buffer } if buffer.contains("results")));
+        let part = guarded.part_mut(0..4).unwrap();
+        assert!(matches!(writes.launch(&stream, 1, (part,)), Err(Error::Guarded { .. })));
+        // Host code reads what is the host's.
+        assert!(guarded.read(0..4, |_| ()).is_err());
+    });
+}
+
+#[test]
+fn copies_of_guarded_memory_need_no_order() {
+    on_both(|set| {
+        let device = &set.devices()[0];
+        let streams = [device.stream().unwrap(), device.stream().unwrap()];
+        let (one, other) = (device.guarded::<u32>(8).unwrap(), device.guarded::<u32>(8).unwrap());
+        for round in 0..50 {
+            let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+            let stream = &streams[round % 2];
+            stream.copy(from.part(0..8).unwrap(), to.part_mut(0..8).unwrap()).unwrap();
+            // Within one buffer, too.
+            stream.copy(to.part(0..4).unwrap(), to.part_mut(4..8).unwrap()).unwrap();
+        }
+        streams.iter().for_each(|stream| stream.record().unwrap().synchronize().unwrap());
+        assert!(one.in_flight().is_none() && other.in_flight().is_none());
+    });
+}
+
+#[test]
+fn a_promise_that_is_dropped_fails() {
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let promise = set.promise("bread");
+        stream.wait(promise.event()).unwrap();
+        drop(promise);
+        let said = stream.record().unwrap().synchronize().unwrap_err().to_string();
+        assert!(said.contains("bread will not come"), "{said}");
+    });
+}

@@ -1,0 +1,110 @@
+//! Collectives of short vectors between peers: what each rank sends and receives,
+//! `LineSettings` of `collective_lines.cuh`.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::plan::{Pattern, Piece};
+use super::rank_settings::{MOST_RANKS, RankSettings};
+
+/// Bytes of a line that carry items.
+pub(super) const LINE_BYTES: usize = 8;
+
+/// Lines of a unit at most: as registers allow.
+const MOST_UNIT_LINES: usize = 4;
+
+/// Items of a buffer, as kernels take them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Items {
+    pub(super) start: u64,
+    pub(super) len: u64,
+}
+
+impl From<&Range<usize>> for Items {
+    fn from(range: &Range<usize>) -> Items {
+        Items { start: range.start as u64, len: range.len() as u64 }
+    }
+}
+
+/// `LinePieces` of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct LinePieces {
+    /// Of the input, for each rank; its own stays.
+    pub(super) sends: [Items; MOST_RANKS],
+    /// Of the output, from each rank.
+    pub(super) receives: [Items; MOST_RANKS],
+    pub(super) in_place: u32,
+    pub(super) combines: u32,
+}
+
+/// `LineSettings` of the header.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct LineSettings {
+    pub(super) common: RankSettings,
+    pub(super) pieces: LinePieces,
+    pub(super) capacity: u64,
+}
+
+/// As few whole items as are whole lines: how many items, and lines.
+pub(super) fn unit(item: usize) -> (usize, usize) {
+    let divisor = 1 << item.trailing_zeros().min(LINE_BYTES.trailing_zeros());
+    (LINE_BYTES / divisor, item / divisor)
+}
+
+/// Whether items of so many bytes go in lines.
+pub(super) fn fits(item: usize) -> bool {
+    unit(item).1 <= MOST_UNIT_LINES
+}
+
+/// Lines of so many items.
+pub(super) fn lines(items: usize, item: usize) -> usize {
+    let (count, lines) = unit(item);
+    items.div_ceil(count) * lines
+}
+
+/// What each rank's kernel sends and receives.
+pub(super) fn pieces(pattern: &Pattern, ranks: usize, in_place: bool) -> Vec<LinePieces> {
+    let rank = |rank: usize| {
+        let mut pieces = LinePieces { in_place: in_place.into(), ..LinePieces::zeroed() };
+        for other in 0..ranks {
+            let (sends, receives) = between(pattern, rank, other, in_place);
+            pieces.sends[other] = (&sends).into();
+            pieces.receives[other] = (&receives).into();
+        }
+        pieces.combines = pattern.combines().into();
+        pieces
+    };
+    (0..ranks).map(rank).collect()
+}
+
+/// What `rank` sends to `other`, and where it gets the other's.
+fn between(
+    pattern: &Pattern,
+    rank: usize,
+    other: usize,
+    in_place: bool,
+) -> (Range<usize>, Range<usize>) {
+    let when = |items: &Range<usize>, is_so: bool| {
+        if is_so { items.clone() } else { items.start..items.start }
+    };
+    let own_part = |part: &Range<usize>| if in_place { part.clone() } else { 0..part.len() };
+    match pattern {
+        Pattern::AllReduce { items } => (items.clone(), items.clone()),
+        Pattern::Reduce { root, items } => {
+            (when(items, other == *root), when(items, rank == *root))
+        }
+        Pattern::Broadcast { root, items } => {
+            (when(items, rank == *root), when(items, other == *root))
+        }
+        Pattern::ReduceScatter { parts } => (parts[other].clone(), own_part(&parts[rank])),
+        Pattern::AllGather { parts } => (own_part(&parts[rank]), parts[other].clone()),
+        Pattern::AllToAll { pieces } => {
+            let Piece { items, at } = &pieces[other][rank];
+            (pieces[rank][other].items.clone(), *at..at + items.len())
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Collectives of long vectors between peers: which items each rank reads, combines and
+//! writes, `PassSettings` of `collective_pass.cuh`.
+//!
+//! Each way is as much as can be for links that carry as much in either direction: no
+//! rank sends or receives more than it must.
+
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::plan::Pattern;
+use super::rank_settings::{MOST_RANKS, RankSettings};
+
+/// The same items of several ranks' inputs, combined, for several ranks' outputs:
+/// `PassJob` of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Job {
+    pub(super) len: u64,
+    /// Where they begin in inputs.
+    pub(super) source: u64,
+    /// In outputs.
+    pub(super) target: u64,
+    /// Bits of ranks; none for what the job before has left in the rank's own output.
+    pub(super) sources: u32,
+    pub(super) targets: u32,
+}
+
+/// `PassSettings` of the header.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct PassSettings {
+    pub(super) common: RankSettings,
+    pub(super) jobs: [Job; MOST_RANKS],
+    pub(super) job_count: u32,
+    pub(super) swaps: u32,
+    pub(super) in_place: u32,
+    in_order: u32,
+}
+
+impl PassSettings {
+    /// Of a kernel with these jobs.
+    pub(super) fn new(
+        common: RankSettings,
+        jobs: &[Job],
+        in_place: bool,
+        swaps: bool,
+    ) -> PassSettings {
+        let mut settings = PassSettings { common, ..PassSettings::zeroed() };
+        settings.jobs[..jobs.len()].copy_from_slice(jobs);
+        settings.job_count = jobs.len() as u32;
+        (settings.in_place, settings.swaps) = (in_place.into(), swaps.into());
+        settings.in_order = jobs.iter().any(|job| job.sources == 0).into();
+        settings
+    }
+}
+
+/// Whether items change places: in place, what a rank sends another lies where it gets
+/// the other's.
+pub(super) fn swaps(pattern: &Pattern, in_place: bool) -> bool {
+    in_place && matches!(pattern, Pattern::AllToAll { .. })
+}
+
+/// What each rank's kernel does, for items of `item` bytes.
+pub(super) fn jobs(pattern: &Pattern, ranks: usize, in_place: bool, item: usize) -> Vec<Vec<Job>> {
+    let everyone = (1 << ranks) - 1;
+    let rank = |rank: usize| {
+        let own = 1 << rank;
+        let others = everyone & !own;
+        let own_part = |part: &Range<usize>| if in_place { part.start } else { 0 };
+        match pattern {
+            Pattern::AllReduce { items } => {
+                let part = aligned_part(items, ranks, rank, item);
+                // Links that carry only what is read, and then only what is written, carry
+                // more than with both.
+                let job = |sources, targets| job(&part, part.start, part.start, sources, targets);
+                vec![job(everyone, own), job(0, others)]
+            }
+            Pattern::ReduceScatter { parts } => {
+                let part = &parts[rank];
+                vec![job(part, part.start, own_part(part), everyone, own)]
+            }
+            Pattern::AllGather { parts } => {
+                let part = &parts[rank];
+                let targets = if in_place { others } else { everyone };
+                vec![job(part, own_part(part), part.start, own, targets)]
+            }
+            // Everyone but the root has a part: it reads that of all, and the root
+            // receives no more than the result.
+            Pattern::Reduce { root, items } => {
+                let part = match (ranks, rank == *root) {
+                    (..=2, is_root) => {
+                        if is_root {
+                            items.clone()
+                        } else {
+                            0..0
+                        }
+                    }
+                    (_, true) => 0..0,
+                    (_, false) => share_of_others(items, ranks, *root, rank, item),
+                };
+                vec![job(&part, part.start, part.start, everyone, 1 << root)]
+            }
+            // Everyone but the root gets a part, and passes it on to the rest at once; with
+            // one other, the root writes, which is faster than being read.
+            Pattern::Broadcast { root, items } if ranks == 2 => {
+                let targets = if in_place { others } else { everyone };
+                let items = if rank == *root { items.clone() } else { 0..0 };
+                vec![job(&items, items.start, items.start, own, targets)]
+            }
+            Pattern::Broadcast { root, items } if rank != *root => {
+                let part = share_of_others(items, ranks, *root, rank, item);
+                vec![job(&part, part.start, part.start, 1 << root, everyone & !(1 << root))]
+            }
+            Pattern::Broadcast { .. } if in_place => Vec::new(),
+            Pattern::Broadcast { items, .. } => {
+                vec![job(items, items.start, items.start, own, own)]
+            }
+            Pattern::AllToAll { pieces } => {
+                let to = |step: usize| {
+                    let to = (rank + step) % ranks;
+                    let (sent, received) = (&pieces[rank][to], &pieces[to][rank]);
+                    if !in_place {
+                        return job(&sent.items, sent.items.start, sent.at, own, 1 << to);
+                    }
+                    // Each of the two does one half.
+                    let half = round_up(sent.items.len() / 2, item).min(sent.items.len());
+                    let share = if rank < to { 0..half } else { half..sent.items.len() };
+                    let (source, target) = (sent.items.start, received.items.start);
+                    job(&share, source + share.start, target + share.start, own, 1 << to)
+                };
+                let first = if in_place { 1 } else { 0 };
+                (first..ranks).map(to).collect()
+            }
+        }
+    };
+    let is_work = |job: &Job| job.len > 0;
+    (0..ranks).map(|place| rank(place).into_iter().filter(is_work).collect()).collect()
+}
+
+fn job(items: &Range<usize>, source: usize, target: usize, sources: u32, targets: u32) -> Job {
+    let (source, target) = (source as u64, target as u64);
+    Job { len: items.len() as u64, source, target, sources, targets }
+}
+
+/// The part of a rank among all but the root.
+fn share_of_others(
+    items: &Range<usize>,
+    ranks: usize,
+    root: usize,
+    rank: usize,
+    item: usize,
+) -> Range<usize> {
+    let place = if rank < root { rank } else { rank - 1 };
+    aligned_part(items, ranks - 1, place, item)
+}
+
+/// Nearly equal parts that begin at multiples of 16 bytes, as items allow.
+fn aligned_part(items: &Range<usize>, parts: usize, part: usize, item: usize) -> Range<usize> {
+    let share = round_up(items.len().div_ceil(parts), item);
+    let bound = |place: usize| items.end.min(items.start + place * share);
+    bound(part)..bound(part + 1)
+}
+
+/// To a multiple of 16 bytes, as items of `item` bytes allow.
+fn round_up(len: usize, item: usize) -> usize {
+    let step = if item > 0 && 16 % item == 0 { 16 / item } else { 1 };
+    len.next_multiple_of(step)
+}

@@ -1,0 +1,63 @@
+//! CUDA C++ of the kernels between peers, made for a type and an operator.
+
+use millstream_device::CudaSource;
+
+use super::operator::program;
+use super::rank_settings::THREADS;
+use crate::Item;
+
+/// Bytes of the words that items are moved in: as wide as their alignment allows.
+pub(super) fn word_bytes<T>() -> usize {
+    align_of::<T>().min(8)
+}
+
+/// The kernels for an operator, or for items that are only moved: in lines, and in one
+/// pass.
+pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 2] {
+    let kernels = [
+        ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES),
+        ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS),
+    ];
+    kernels.map(|(file, header, entry, kernel)| {
+        let text = match operator {
+            Some(operator) => program(header, operator, size_of::<T>(), kernel),
+            None => program(header, &moved::<T>(), word_bytes::<T>(), kernel),
+        };
+        CudaSource::generated(file, entry, text).threads(THREADS as u32)
+    })
+}
+
+fn moved<T>() -> String {
+    let word = match word_bytes::<T>() {
+        1 => "unsigned char",
+        2 => "unsigned short",
+        4 => "unsigned int",
+        _ => "unsigned long long",
+    };
+    format!(
+        "using Element = {word};\n\
+         __device__ Element combine(Element one, Element) {{ return one; }}\n"
+    )
+}
+
+const LINES: &str = "
+extern \"C\" __global__ void __launch_bounds__(512, 1) lines_of_items(
+    const __grid_constant__ millstream::SpanSet<const Element> inputs,
+    const __grid_constant__ millstream::SpanSet<Element> outputs,
+    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
+    const __grid_constant__ millstream::LineSettings settings) {
+    millstream::collective_lines(inputs, outputs, memory, host, settings,
+                     [](Element one, Element other) { return combine(one, other); });
+}
+";
+
+const PASS: &str = "
+extern \"C\" __global__ void __launch_bounds__(512, 1) pass_of_items(
+    const __grid_constant__ millstream::SpanSet<const Element> inputs,
+    const __grid_constant__ millstream::SpanSet<Element> outputs,
+    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
+    const __grid_constant__ millstream::PassSettings settings) {
+    millstream::collective_pass(inputs, outputs, memory, host, settings,
+                    [](Element one, Element other) { return combine(one, other); });
+}
+";

@@ -1,0 +1,23 @@
+//! What every kernel of a collective is told: `RankSettings` of `collective_ranks.cuh`.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Ranks at most: devices of one GPU have a stream each.
+pub(super) const MOST_RANKS: usize = 8;
+
+/// Words of each rank's memory before lines: `rank_words` of the header.
+pub(super) const RANK_WORDS: usize = 2 * MOST_RANKS + 2;
+
+/// Threads of a block.
+pub(super) const THREADS: usize = 512;
+
+/// `RankSettings` of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct RankSettings {
+    /// Number of the collective, from 1 on.
+    pub(super) epoch: u64,
+    pub(super) patience_ns: u64,
+    pub(super) rank: u32,
+    pub(super) ranks: u32,
+}

@@ -1,0 +1,123 @@
+//! Collectives that resident kernels call: `block_collectives.cuh`.
+
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::SharedBuffer;
+
+use super::line_settings::LINE_BYTES;
+use crate::Result;
+use crate::context::Context;
+
+/// Lines from one rank to another at least: `least_capacity` of the header.
+const LEAST_CAPACITY: usize = 32;
+
+/// `BlockCollectiveSettings` of the header: what a device's kernel is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockSettings {
+    patience_ns: u64,
+    capacity: u64,
+    rank: u32,
+    ranks: u32,
+    channels: u32,
+    unused: u32,
+}
+
+/// What resident kernels of all devices of a context need to call collectives
+/// themselves, without the host: `BlockCollectives` of `block_collectives.cuh`, block by
+/// block. Devices are ranks in the context's order.
+///
+/// The kernels are a [`Gang`](crate::Gang), which runs on GPUs that reach each other's
+/// memory; on host devices there is no such thing, since their kernels never wait.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use millstream_device::{
+///     CudaSource, Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Value,
+/// };
+/// use millstream_flow::{BlockSettings, Context, Gang, ResidentCollectives, Result};
+///
+/// type Signature = (Shared<u32>, SharedSet<u64>, Shared<u32>, Value<BlockSettings>);
+///
+/// static SUMS: Kernel<Signature> = Kernel::with_source(
+///     "sums",
+///     CudaSource::new("sums.cu", "sums", r#"
+///         #include "block_collectives.cuh"
+///         using namespace millstream;
+///         extern "C" __global__ void sums(
+///             Span<u32> items, const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
+///             BlockCollectiveSettings settings) {
+///             BlockCollectives collectives(memory, host, settings);
+///             const auto add = [](u32 one, u32 other) { return one + other; };
+///             for (u32 round = 0; round < 100; ++round)
+///                 if (!collectives.all_reduce(items.items, items.items, items.len, add)) return;
+///             collectives.leave();
+///         }
+///     "#).blocks(1),
+///     |_, _| Err(KernelFault::new("runs on GPUs only")),
+/// );
+///
+/// async fn run(context: &Context, items: &[SharedBuffer<u32>]) -> Result<()> {
+///     let gang = Gang::new(context)?;
+///     let collectives = ResidentCollectives::new(context, 1, 4096, Duration::from_secs(5))?;
+///     gang.prepare(&SUMS)?;
+///     let words = gang.words().clone();
+///     gang.run(|member| {
+///         let (memory, settings) = (collectives.memory(), collectives.settings(member.place));
+///         let arguments = (&items[member.place], &memory[..], &words, settings);
+///         Ok(SUMS.launch(member.stream, member.sharers, arguments)?)
+///     })
+///     .await
+/// }
+/// ```
+#[derive(Debug)]
+pub struct ResidentCollectives {
+    memory: Vec<SharedBuffer<u64>>,
+    settings: BlockSettings,
+}
+
+impl ResidentCollectives {
+    /// For kernels of up to `blocks` blocks that call, and up to `bytes` from one rank to
+    /// another at a time: longer vectors go in several. A kernel that has waited for
+    /// another for `patience` ends.
+    ///
+    /// # Errors
+    /// No memory: four times `bytes` for each block and rank.
+    pub fn new(
+        context: &Context,
+        blocks: usize,
+        bytes: usize,
+        patience: Duration,
+    ) -> Result<ResidentCollectives> {
+        let ranks = context.devices().len();
+        let capacity = bytes.div_ceil(LINE_BYTES).max(LEAST_CAPACITY);
+        // A number of each block, then the lines of two collectives, of two words each.
+        let words = blocks.next_multiple_of(2) + blocks * 2 * ranks * capacity * 2;
+        let memory = context.devices().iter().map(|device| {
+            Ok(device.shared(words)?.with_label(format!("resident collectives of {device}")))
+        });
+        Ok(ResidentCollectives {
+            memory: memory.collect::<Result<_>>()?,
+            settings: BlockSettings {
+                patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
+                capacity: capacity as u64,
+                rank: 0,
+                ranks: ranks as u32,
+                channels: blocks as u32,
+                unused: 0,
+            },
+        })
+    }
+
+    /// Memory of all devices, which every kernel takes.
+    pub fn memory(&self) -> Vec<&SharedBuffer<u64>> {
+        self.memory.iter().collect()
+    }
+
+    /// What the kernel of the device at `place` takes.
+    pub fn settings(&self, place: usize) -> BlockSettings {
+        BlockSettings { rank: place as u32, ..self.settings }
+    }
+}

@@ -1,0 +1,89 @@
+//! A packet that is full or empty, without its devices. States, orderings and the map
+//! to `kernels/src/full_empty.cuh` are in `README.md`.
+
+use crate::sync::{AtomicU32, Fault, Ordering, seeded};
+
+/// No epoch: what an emptied packet's word shows, and every word at the start.
+const EMPTY: u32 = 0;
+
+/// The words of one packet in one epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketWords<'a> {
+    /// The epoch in which the packet was filled last. Written by whoever fills or
+    /// empties it.
+    pub(crate) word: &'a AtomicU32,
+    /// Writers that have arrived in this epoch; 0 between epochs.
+    pub(crate) arrivals: &'a AtomicU32,
+    pub(crate) epoch: u32,
+    /// Writers that fill the packet together.
+    pub(crate) writers: u32,
+}
+
+/// The epoch after this one.
+pub(crate) fn next_epoch(epoch: u32) -> u32 {
+    match epoch.wrapping_add(1) {
+        EMPTY => 1,
+        next => next,
+    }
+}
+
+impl PacketWords<'_> {
+    /// Whether the packet is full; its items may then be read.
+    pub(crate) fn is_full(&self) -> bool {
+        // Pairs with `fill`.
+        let value = self.word.load(Ordering::Acquire);
+        match seeded(Fault::AnyEpochIsFull) {
+            true => value != EMPTY,
+            false => value == self.epoch,
+        }
+    }
+
+    /// Whether nobody reads the packet any more; it may then be filled.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Pairs with `empty`.
+        self.word.load(Ordering::Acquire) != self.epoch
+    }
+
+    /// A writer's items are there. Whether it is the last writer, who may read what
+    /// all have written, and must fill the packet.
+    pub(crate) fn arrive(&self) -> bool {
+        if self.writers == 1 {
+            return true;
+        }
+        let order = match seeded(Fault::ArrivalWithoutOrder) {
+            true => Ordering::Relaxed,
+            // Each arrival pairs with the later ones: the last comes after all items.
+            false => Ordering::AcqRel,
+        };
+        let before = self.arrivals.fetch_add(1, order);
+        let is_last = match seeded(Fault::FirstArrivalFills) {
+            true => before == 0,
+            false => before + 1 == self.writers,
+        };
+        if is_last {
+            // Relaxed: `fill` publishes it, and nobody arrives again in this epoch.
+            self.arrivals.store(0, Ordering::Relaxed);
+        }
+        is_last
+    }
+
+    /// Makes the items visible to whoever finds the packet full.
+    pub(crate) fn fill(&self) {
+        // Pairs with `is_full`: the items come before the epoch.
+        let order = match seeded(Fault::FillWithoutRelease) {
+            true => Ordering::Relaxed,
+            false => Ordering::Release,
+        };
+        self.word.store(self.epoch, order);
+    }
+
+    /// The items are read, and may be replaced.
+    pub(crate) fn empty(&self) {
+        // Pairs with `is_empty`: the reads come before the next fill.
+        let order = match seeded(Fault::EmptyWithoutRelease) {
+            true => Ordering::Relaxed,
+            false => Ordering::Release,
+        };
+        self.word.store(EMPTY, order);
+    }
+}

@@ -1,0 +1,245 @@
+//! Segments that end together, and kernels launched before their data is there.
+
+use std::sync::Arc;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
+use millstream_device::{Argument, Device, Event, Kernel, Parameter, SharedBuffer, Stream};
+use parking_lot::Mutex;
+
+use super::segment::FullEmptySegment;
+use super::shape::PacketShape;
+use super::watcher::Attention;
+use crate::{Context, Error, Item, Result};
+
+/// What the control word shows: nothing has happened; the program has released all;
+/// and, with the segment and the packet, what did not come in time.
+const RUNNING: u64 = 0;
+const RELEASED: u64 = 1;
+const TIMED_OUT: u64 = 1 << 63;
+
+/// Segments whose packets are full or empty, and what ends all waiting for them at
+/// once (Lustig and Martonosi, HPCA 2013): a packet that is not filled within the
+/// group's patience, or [`release_all`](FullEmpty::release_all). Cheap to clone.
+///
+/// A kernel [launched early](FullEmpty::launch_early) waits for packets of its inputs,
+/// block by block, while they are copied; packets of its outputs are seen by the host
+/// while it still runs:
+///
+/// ```
+/// use std::time::Duration;
+/// use millstream_device::{Kernel, Step};
+/// use millstream_flow::{Context, Devices, FullEmpty, FullEmptyPackets, PacketShape};
+///
+/// let context = Context::builder().devices(Devices::host(1)).build()?;
+/// let device = &context.devices()[0];
+/// let group = FullEmpty::new(&context, Duration::from_secs(5))?;
+/// let input = group.segment::<u32>(device, PacketShape::new(1000, 250))?;
+/// let output = group.segment::<u32>(context.host(), PacketShape::new(1000, 250))?;
+///
+/// // The twin of one block: packet `block` of the input becomes that of the output.
+/// let double = Kernel::<(FullEmptyPackets<u32>, FullEmptyPackets<u32>)>::of_step_closure(
+///     "double",
+///     |block, (input, output)| {
+///         let Some(items) = input.items(block)? else { return Ok(Step::Waits) };
+///         let doubled = items.iter().map(|item| 2 * item);
+///         let written = output.write(block, |to| to.iter_mut().zip(doubled).for_each(|(to, item)| *to = item));
+///         if written.is_none() {
+///             return Ok(Step::Waits);
+///         }
+///         output.publish(block);
+///         Ok(Step::Done)
+///     },
+/// );
+/// let (compute, copy) = (device.stream()?, device.stream()?);
+/// context.block_on(async {
+///     let ended = group.launch_early(&compute, &double, 4, (&input, &output)).await?;
+///     let data = copy.uploaded((0..1000).collect::<Vec<u32>>())?; // comes later
+///     for packet in (0..4).rev() {
+///         input.fill_from(&copy, packet, data.part(input.shape().range(packet))?)?;
+///         output.full(packet..packet + 1).await?; // the kernel still runs
+///         assert_eq!(output.read(packet, |items| items[1])?, 2 * (250 * packet as u32 + 1));
+///     }
+///     Ok::<_, millstream_flow::Error>(ended.completed().await?)
+/// })??;
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FullEmpty {
+    core: Arc<GroupCore>,
+}
+
+#[derive(Debug)]
+struct GroupCore {
+    context: Context,
+    control: SharedBuffer<u64>,
+    patience: Duration,
+    labels: Mutex<Vec<String>>,
+    /// Held while kernels that were launched early run.
+    permit: AsyncMutex<Weak<OwnedMutexGuard<()>>>,
+}
+
+impl FullEmpty {
+    /// A group without segments. Nobody waits longer than `patience` for a packet.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(context: &Context, patience: Duration) -> Result<FullEmpty> {
+        let control = context.host().shared(1)?.with_label("control of full/empty segments");
+        let core = GroupCore {
+            context: context.clone(),
+            control,
+            patience,
+            labels: Mutex::default(),
+            permit: AsyncMutex::default(),
+        };
+        Ok(FullEmpty { core: Arc::new(core) })
+    }
+
+    /// A segment in the memory of `device`: where its readers are, or, for results
+    /// that kernels write straight to the host, [`Context::host`]. All packets are
+    /// empty, in the first epoch.
+    ///
+    /// # Errors
+    /// No memory; a device of another context; more than 2^31 packets.
+    pub fn segment<T: Item>(
+        &self,
+        device: &Device,
+        shape: PacketShape,
+    ) -> Result<FullEmptySegment<T>> {
+        if !self.core.context.manages(device) {
+            return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
+        }
+        let number = {
+            let mut labels = self.core.labels.lock();
+            let number = labels.len();
+            labels.push(format!("segment {number} of {device}"));
+            number
+        };
+        FullEmptySegment::new(self, device, shape, number)
+    }
+
+    /// Launches a kernel that waits for packets, before they are full. `blocks` is the
+    /// size of the launch: see [`Kernel::of_steps`].
+    ///
+    /// While such a kernel runs on a GPU, loading modules, freeing memory and making
+    /// contexts may wait for it: load the other kernels first
+    /// ([`Kernel::prepare`]), and copy on streams of kind
+    /// [`Copy`](millstream_device::StreamKind::Copy) from pinned memory. Gangs and runs
+    /// of the fused worklist on the same context wait until it has ended; other kernels
+    /// of this group may run beside it. `stream` should be of kind
+    /// [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue with
+    /// no copies.
+    ///
+    /// # Errors
+    /// What a launch may fail with; a group that has ended.
+    ///
+    /// # Cancel safety
+    /// Nothing is launched if the future is dropped.
+    ///
+    /// # Device ordering
+    /// The event is complete when the kernel has ended.
+    pub async fn launch_early<S: Parameter + 'static>(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel<S>,
+        blocks: usize,
+        arguments: impl Argument<S>,
+    ) -> Result<Event> {
+        let permit = self.permit().await;
+        self.check()?;
+        kernel.launch(stream, blocks, arguments)?;
+        let event = stream.record()?;
+        // Ends with the last of the kernels, whoever waits for them.
+        event.on_complete(move |_| drop(permit));
+        Ok(event)
+    }
+
+    /// The context's permit for kernels that wait, one for all of the group.
+    async fn permit(&self) -> Arc<OwnedMutexGuard<()>> {
+        // Held while one waits for the permit: others of the group come with it.
+        let mut known = self.core.permit.lock().await;
+        if let Some(permit) = known.upgrade() {
+            return permit;
+        }
+        let permit = Arc::new(self.core.context.gang_permit().await);
+        *known = Arc::downgrade(&permit);
+        permit
+    }
+
+    /// Ends all waiting for packets of the group, now and later, with
+    /// [`Error::Released`]; kernels that wait end soon. What is full stays readable.
+    ///
+    /// # Errors
+    /// None while the context lives.
+    pub fn release_all(&self) -> Result<()> {
+        self.end(RELEASED)
+    }
+
+    /// # Errors
+    /// Why waiting has ended, if it has: [`Error::PacketTimeout`] or
+    /// [`Error::Released`].
+    pub fn check(&self) -> Result<()> {
+        let state = self.core.control.load(0)?;
+        match state {
+            RUNNING => Ok(()),
+            RELEASED => Err(Error::Released),
+            _ => {
+                let (segment, packet) = ((state & !TIMED_OUT) >> 32, state as u32);
+                let labels = self.core.labels.lock();
+                let segment = labels.get(segment as usize).cloned().unwrap_or_default();
+                let patience = self.core.patience;
+                Err(Error::PacketTimeout { segment, packet: packet as usize, patience })
+            }
+        }
+    }
+
+    /// A packet did not come in time.
+    pub(super) fn time_out(&self, segment: usize, packet: usize) -> Result<()> {
+        self.end(timed_out(segment, packet))
+    }
+
+    /// The first cause stays, but for two that end it at once.
+    fn end(&self, state: u64) -> Result<()> {
+        if self.core.control.load(0)? == RUNNING {
+            self.core.control.store(0, state)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.core.context
+    }
+
+    pub(super) fn control(&self) -> &SharedBuffer<u64> {
+        &self.core.control
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        self.core.patience
+    }
+
+    pub(super) fn label(&self, segment: usize) -> String {
+        self.core.labels.lock().get(segment).cloned().unwrap_or_default()
+    }
+
+    /// When whoever begins to wait now has waited for too long; never on simulated
+    /// devices, whose deadlocks are found.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let is_simulated = self.core.context.device_set().simulation().is_some();
+        if is_simulated { None } else { Instant::now().checked_add(self.core.patience) }
+    }
+
+    /// Lets somebody look at words that ring nothing, and at the time.
+    pub(super) fn attend(&self) -> Result<Attention> {
+        let context = &self.core.context;
+        context.watcher().attend(context.device_set())
+    }
+}
+
+/// What the control word shows when a packet did not come in time; the header has the
+/// same.
+pub(super) fn timed_out(segment: usize, packet: usize) -> u64 {
+    TIMED_OUT | (segment as u64) << 32 | packet as u64
+}

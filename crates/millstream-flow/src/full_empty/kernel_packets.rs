@@ -1,0 +1,230 @@
+//! What kernels take for a segment: `FullEmptySegment` of `full_empty.cuh`.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
+    Value, Words, WordsView,
+};
+
+use super::core::PacketWords;
+use super::group::timed_out;
+use super::segment::FullEmptySegment;
+use super::watcher::Attention;
+use crate::Item;
+
+/// A [`FullEmptySegment`] of `T` as a kernel's parameter. GPUs take
+/// `millstream::FullEmptySegment<T>` by value; the twin sees [`PacketsView`].
+#[derive(Debug)]
+pub struct FullEmptyPackets<T>(std::marker::PhantomData<T>);
+
+type Parts<T> = (Guarded<T>, Words, Words, Words, Shared<u64>, Shared<u32>, Value<Settings>);
+
+/// `FullEmptySettings` of the header.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+#[doc(hidden)]
+pub struct Settings {
+    patience_ns: u64,
+    packet_items: u64,
+    packets: u32,
+    epoch: u32,
+    writers: u32,
+    segment: u32,
+}
+
+/// A segment that a launch holds.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct HeldPackets<T: Item> {
+    parts: <Parts<T> as Parameter>::Bound,
+    deadline: Option<Instant>,
+    _attention: Attention,
+}
+
+impl<T: Item> Parameter for FullEmptyPackets<T> {
+    type Bound = HeldPackets<T>;
+    type View<'a> = PacketsView<'a, T>;
+
+    fn write(bound: &HeldPackets<T>, to: &mut ArgumentWriter) {
+        Parts::<T>::write(&bound.parts, to);
+    }
+
+    unsafe fn view(bound: &HeldPackets<T>) -> PacketsView<'_, T> {
+        // SAFETY: the caller's promise covers every part.
+        let (items, words, mirror, arrivals, control, _, settings) =
+            unsafe { Parts::<T>::view(&bound.parts) };
+        let deadline = bound.deadline;
+        PacketsView { items, words, mirror, arrivals, control, settings, deadline }
+    }
+}
+
+impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
+    fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldPackets<T>> {
+        let core = &self.core;
+        let settings = Settings {
+            patience_ns: u64::try_from(core.group.patience().as_nanos()).unwrap_or(u64::MAX),
+            packet_items: core.shape.packet_items() as u64,
+            packets: core.shape.packets() as u32,
+            epoch: self.epoch,
+            writers: u32::try_from(core.shape.writers()).unwrap_or(u32::MAX),
+            segment: core.number as u32,
+        };
+        let parts = (
+            &core.items,
+            &core.words,
+            &core.mirror,
+            &core.arrivals,
+            core.group.control(),
+            &core.local,
+            settings,
+        );
+        let attention = core.group.attend().map_err(|error| match error {
+            crate::Error::Device(error) => error,
+            other => millstream_device::Error::Start { reason: other.to_string() },
+        })?;
+        Ok(HeldPackets {
+            parts: Argument::<Parts<T>>::bind(parts, accesses)?,
+            deadline: core.group.deadline(),
+            _attention: attention,
+        })
+    }
+}
+
+/// What the host twin of a kernel sees of a segment. It never waits: a block that finds
+/// a packet empty returns [`Step::Waits`](millstream_device::Step::Waits), and is called
+/// again.
+#[derive(Debug)]
+pub struct PacketsView<'a, T> {
+    items: GuardedItems<'a, T>,
+    words: WordsView<'a>,
+    mirror: WordsView<'a>,
+    arrivals: WordsView<'a>,
+    control: &'a [AtomicU64],
+    settings: Settings,
+    deadline: Option<Instant>,
+}
+
+impl<T: Item> PacketsView<'_, T> {
+    /// Packets.
+    pub fn packets(&self) -> usize {
+        self.settings.packets as usize
+    }
+
+    /// Items of a packet.
+    pub fn range(&self, packet: usize) -> Range<usize> {
+        let (len, size) = (self.items.len(), self.settings.packet_items as usize);
+        let start = packet.saturating_mul(size).min(len);
+        start..start.saturating_add(size).min(len)
+    }
+
+    fn of<'w>(&'w self, words: &'w WordsView<'_>, packet: usize) -> Option<PacketWords<'w>> {
+        let Settings { epoch, writers, .. } = self.settings;
+        let (word, arrivals) = (words.words().get(packet)?, self.arrivals.words().get(packet)?);
+        Some(PacketWords { word, arrivals, epoch, writers })
+    }
+
+    /// Whether a packet is full.
+    ///
+    /// # Errors
+    /// A packet that is not, and that was waited for too long; a group that has ended.
+    pub fn is_full(&self, packet: usize) -> Result<bool, KernelFault> {
+        if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
+            return Ok(true);
+        }
+        self.goes_on(packet).map(|()| false)
+    }
+
+    /// Whether a packet is empty.
+    ///
+    /// # Errors
+    /// As [`PacketsView::is_full`].
+    pub fn is_empty(&self, packet: usize) -> Result<bool, KernelFault> {
+        if self.of(&self.words, packet).is_some_and(|words| words.is_empty()) {
+            return Ok(true);
+        }
+        self.goes_on(packet).map(|()| false)
+    }
+
+    /// Whether it makes sense to wait.
+    fn goes_on(&self, packet: usize) -> Result<(), KernelFault> {
+        let Some(control) = self.control.first() else { return Ok(()) };
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let cause = timed_out(self.settings.segment as usize, packet);
+            // Relaxed: the word is all there is to see.
+            let _ = control.compare_exchange(0, cause, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        match control.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(KernelFault::new(format!(
+                "it waits for packet {packet} of segment {}, and waiting has ended",
+                self.settings.segment
+            ))),
+        }
+    }
+
+    /// A copy of a packet's items; `None` if the block must wait for it.
+    ///
+    /// # Errors
+    /// As [`PacketsView::is_full`].
+    pub fn items(&self, packet: usize) -> Result<Option<Vec<T>>, KernelFault> {
+        self.read(packet, <[T]>::to_vec)
+    }
+
+    /// Reads a packet; `None` if the block must wait for it.
+    ///
+    /// # Errors
+    /// As [`PacketsView::is_full`].
+    pub fn read<R>(
+        &self,
+        packet: usize,
+        read: impl FnOnce(&[T]) -> R,
+    ) -> Result<Option<R>, KernelFault> {
+        match self.is_full(packet)? {
+            true => Ok(self.items.try_read(self.range(packet), read)),
+            false => Ok(None),
+        }
+    }
+
+    /// Writes items of a packet, which is not full by that; `None` if the block must
+    /// wait, because others are at it.
+    pub fn write<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Option<R> {
+        self.items.try_write(self.range(packet), write)
+    }
+
+    /// A writer's items are there: whether it is the last of the packet's writers, who
+    /// must [`fill`](PacketsView::fill) it.
+    pub fn arrive(&self, packet: usize) -> bool {
+        self.of(&self.words, packet).is_some_and(|words| words.arrive())
+    }
+
+    /// The packet is full.
+    pub fn fill(&self, packet: usize) {
+        for words in [&self.words, &self.mirror] {
+            if let Some(words) = self.of(words, packet) {
+                words.fill();
+            }
+        }
+        self.words.ring();
+    }
+
+    /// [Arrives](PacketsView::arrive), and fills the packet if nobody else has to.
+    pub fn publish(&self, packet: usize) {
+        if self.arrive(packet) {
+            self.fill(packet);
+        }
+    }
+
+    /// The packet's items are read, and may be replaced.
+    pub fn empty(&self, packet: usize) {
+        for words in [&self.words, &self.mirror] {
+            if let Some(words) = self.of(words, packet) {
+                words.empty();
+            }
+        }
+        self.words.ring();
+    }
+}

@@ -1,0 +1,291 @@
+//! The segment: its packets, its epochs, and host code that fills and reads them.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream_device::{Event, GuardedBuffer, Part, SharedBuffer, Stream};
+
+use super::core::next_epoch;
+use super::group::FullEmpty;
+use super::shape::PacketShape;
+use super::trigger::{Condition, Pending, Wanted};
+use crate::{Error, Item, Result};
+
+/// `local_words` of the header.
+const LOCAL_WORDS: usize = 2;
+
+/// A buffer whose packets are each full or empty.
+///
+/// Packets are filled by host code, by copies, or by kernels, whichever device they
+/// run on, and waited for in the same places. A new [epoch](Self::next_epoch) makes
+/// all of them empty, without clearing anything.
+pub struct FullEmptySegment<T: Item> {
+    pub(super) core: Arc<SegmentCore<T>>,
+    pub(super) epoch: u32,
+}
+
+/// What does not change from epoch to epoch.
+#[derive(Debug)]
+pub(super) struct SegmentCore<T: Item> {
+    pub(super) group: FullEmpty,
+    pub(super) number: usize,
+    pub(super) shape: PacketShape,
+    pub(super) items: GuardedBuffer<T>,
+    /// One for each packet, beside the items: what kernels look at.
+    pub(super) words: SharedBuffer<u32>,
+    /// The same for host code, where it does not reach those; else none.
+    pub(super) mirror: SharedBuffer<u32>,
+    /// One for each packet, where those who write it together are.
+    pub(super) arrivals: SharedBuffer<u32>,
+    /// `LocalWord`s of the header, where kernels wait.
+    pub(super) local: SharedBuffer<u32>,
+}
+
+impl<T: Item> fmt::Debug for FullEmptySegment<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FullEmptySegment")
+            .field("items", &self.core.items)
+            .field("shape", &self.core.shape)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Item> SegmentCore<T> {
+    /// Whether a packet is full, as the host sees it.
+    pub(super) fn is_full(&self, packet: usize, epoch: u32) -> Result<bool> {
+        // An acquire load, as in `core.rs`.
+        Ok(self.host_words()?.load(packet)? == epoch)
+    }
+
+    /// The words that host code reaches.
+    fn host_words(&self) -> Result<&SharedBuffer<u32>> {
+        let is_of_host = self.items.device().is_host_endpoint();
+        match (is_of_host, self.shape.is_seen_by_host()) {
+            (true, _) => Ok(&self.words),
+            (false, true) => Ok(&self.mirror),
+            (false, false) => Err(Error::UnseenPackets { segment: self.group.label(self.number) }),
+        }
+    }
+
+    /// Stores a packet's word when everything before on the stream is done.
+    pub(super) fn signal(&self, stream: &Stream, packet: usize, value: u32) -> Result<()> {
+        let words = [(&self.words, packet, value), (&self.mirror, packet, value)];
+        let count = if self.mirror.is_empty() { 1 } else { 2 };
+        Ok(stream.signal(&words[..count])?)
+    }
+
+    pub(super) fn check(&self, packets: &Range<usize>) -> Result<()> {
+        let (count, Range { start, end }) = (self.shape.packets(), packets.clone());
+        match start <= end && end <= count {
+            true => Ok(()),
+            false => {
+                let segment = self.group.label(self.number);
+                Err(Error::NoSuchPacket { segment, packet: end.saturating_sub(1), packets: count })
+            }
+        }
+    }
+}
+
+impl<T: Item> FullEmptySegment<T> {
+    pub(super) fn new(
+        group: &FullEmpty,
+        device: &millstream_device::Device,
+        shape: PacketShape,
+        number: usize,
+    ) -> Result<FullEmptySegment<T>> {
+        let (label, packets) = (group.label(number), shape.packets());
+        if packets > i32::MAX as usize {
+            return Err(Error::NoSuchPacket { segment: label, packet: packets, packets: 1 << 31 });
+        }
+        let host = group.context().host();
+        let mirrored = if device == host || !shape.is_seen_by_host() { 0 } else { packets };
+        let reading = shape.reading_device().unwrap_or(device);
+        let near = if device == host && reading != host { 2 * packets } else { 0 };
+        let writing = shape.writing_device().unwrap_or(device);
+        let core = SegmentCore {
+            group: group.clone(),
+            number,
+            items: device.guarded(shape.items())?.with_label(label.clone()),
+            words: device.shared(packets)?.with_label(format!("words of {label}")),
+            mirror: host.shared(mirrored)?.with_label(format!("host's words of {label}")),
+            arrivals: writing.shared(packets)?.with_label(format!("arrivals of {label}")),
+            local: reading
+                .shared(LOCAL_WORDS + near)?
+                .with_label(format!("local words of {label}")),
+            shape,
+        };
+        Ok(FullEmptySegment { core: Arc::new(core), epoch: next_epoch(0) })
+    }
+
+    /// How it is cut into packets.
+    pub fn shape(&self) -> &PacketShape {
+        &self.core.shape
+    }
+
+    /// The group that it ends with.
+    pub fn group(&self) -> &FullEmpty {
+        &self.core.group
+    }
+
+    /// Which use of the segment this is, from 1; it wraps around.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Begins a new epoch: all packets are empty, and nothing is written to make them
+    /// so.
+    ///
+    /// # Errors
+    /// A kernel or a copy of this epoch that the host has not waited for; a group that
+    /// has ended.
+    pub fn next_epoch(&mut self) -> Result<()> {
+        self.core.group.check()?;
+        if let Some(access) = self.core.items.in_flight() {
+            let (buffer, access) = (self.core.group.label(self.core.number), access.to_string());
+            return Err(Error::InFlight { buffer, action: "begun anew", access });
+        }
+        self.epoch = next_epoch(self.epoch);
+        Ok(())
+    }
+
+    /// Whether a packet is full in this epoch, as the host sees it now.
+    ///
+    /// # Errors
+    /// A packet that does not exist.
+    pub fn is_full(&self, packet: usize) -> Result<bool> {
+        self.core.check(&(packet..packet + 1))?;
+        self.core.is_full(packet, self.epoch)
+    }
+
+    /// Waits until packets are full; what was written before is then visible to host
+    /// code, and to what it submits.
+    ///
+    /// # Errors
+    /// [`Error::PacketTimeout`] after the group's patience; [`Error::Released`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn full(&self, packets: Range<usize>) -> Result<()> {
+        self.reached(packets, Condition::Full).await
+    }
+
+    /// Waits until packets are empty: not filled in this epoch, or
+    /// [emptied](super::Action::Empty).
+    ///
+    /// # Errors
+    /// As [`FullEmptySegment::full`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn empty(&self, packets: Range<usize>) -> Result<()> {
+        self.reached(packets, Condition::Empty).await
+    }
+
+    async fn reached(&self, packets: Range<usize>, condition: Condition) -> Result<()> {
+        let event = self.event(packets, condition)?;
+        event.completed().await.or_else(|error| self.cause(error))
+    }
+
+    /// The group's own reason says more than a failed event.
+    fn cause(&self, error: millstream_device::Error) -> Result<()> {
+        self.core.group.check()?;
+        Err(error.into())
+    }
+
+    /// An event that is complete when packets are full, for streams to wait for
+    /// ([`Stream::wait`]). A GPU's stream that waits holds up all that share its lane,
+    /// so it should not be of the kind that fills the packets.
+    ///
+    /// # Errors
+    /// A packet that does not exist. The event fails where
+    /// [`full`](FullEmptySegment::full) would.
+    pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
+        self.event(packets, Condition::Full)
+    }
+
+    fn event(&self, packets: Range<usize>, condition: Condition) -> Result<Event> {
+        self.core.check(&packets)?;
+        let (set, label) = (self.core.group.context().device_set(), &self.core);
+        let label = label.group.label(self.core.number);
+        let promise = set.promise(format!("packets {packets:?} of {label}"));
+        let event = promise.event().clone();
+        Pending::begin(vec![self.wanted(packets, condition)], move |result| {
+            let reason = result.map_err(|error| millstream_device::Error::Unkept {
+                promise: promise.event().to_string(),
+                reason: error.to_string(),
+            });
+            promise.complete(reason);
+        })?;
+        Ok(event)
+    }
+
+    pub(super) fn wanted(&self, packets: Range<usize>, condition: Condition) -> Wanted<T> {
+        Wanted { segment: Arc::clone(&self.core), epoch: self.epoch, packets, condition }
+    }
+
+    /// As [`full`](FullEmptySegment::full), blocking the thread, which spins for a
+    /// while: the shortest way from a kernel to host code.
+    ///
+    /// # Errors
+    /// As [`FullEmptySegment::full`].
+    pub fn wait_full(&self, packets: Range<usize>) -> Result<()> {
+        self.core.check(&packets)?;
+        let set = self.core.group.context().device_set();
+        let (deadline, start) = (self.core.group.deadline(), Instant::now());
+        for packet in packets.clone() {
+            let wanted = self.wanted(packet..packet + 1, Condition::Full);
+            while !wanted.look(deadline)? {
+                if !set.stay_awake(start.elapsed()) {
+                    let event = self.full_event(packets)?;
+                    return event.synchronize().or_else(|error| self.cause(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a packet from host code: `write` writes its items, and then it is full.
+    /// Only in the host's memory, which kernels then read from there.
+    ///
+    /// # Errors
+    /// A packet that does not exist; a segment elsewhere.
+    pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+        self.core.check(&(packet..packet + 1))?;
+        let result = self.core.items.write(self.core.shape.range(packet), write)?;
+        // A release store, as in `core.rs`.
+        self.core.words.store(packet, self.epoch)?;
+        Ok(result)
+    }
+
+    /// Lets host code read a packet that is full. Only in the host's memory.
+    ///
+    /// # Errors
+    /// A packet that is not full, or does not exist; a segment elsewhere.
+    pub fn read<R>(&self, packet: usize, read: impl FnOnce(&[T]) -> R) -> Result<R> {
+        if !self.is_full(packet)? {
+            let segment = self.core.group.label(self.core.number);
+            return Err(Error::PacketEmpty { segment, packet });
+        }
+        Ok(self.core.items.read(self.core.shape.range(packet), read)?)
+    }
+
+    /// Fills a packet by a copy from anywhere: the packet is full when the copy is
+    /// over. Returns at once.
+    ///
+    /// # Errors
+    /// A packet that does not exist, or of another length; what a copy may fail with.
+    pub fn fill_from<'a>(
+        &self,
+        stream: &Stream,
+        packet: usize,
+        source: impl Into<Part<'a, T>>,
+    ) -> Result<()> {
+        self.core.check(&(packet..packet + 1))?;
+        stream.copy(source, self.core.items.part_mut(self.core.shape.range(packet))?)?;
+        self.core.signal(stream, packet, self.epoch)
+    }
+}

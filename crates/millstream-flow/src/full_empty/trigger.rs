@@ -1,0 +1,95 @@
+//! Waiting for packets without a thread of one's own.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::segment::SegmentCore;
+use super::watcher::Attention;
+use crate::{Item, Result};
+
+/// What packets are waited for to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Full,
+    Empty,
+}
+
+/// Packets of a segment in one of its epochs, and what they are to be.
+#[derive(Debug)]
+pub(super) struct Wanted<T: Item> {
+    pub(super) segment: Arc<SegmentCore<T>>,
+    pub(super) epoch: u32,
+    pub(super) packets: Range<usize>,
+    pub(super) condition: Condition,
+}
+
+impl<T: Item> Wanted<T> {
+    /// A packet that is not what is wanted, if any.
+    fn missing(&self) -> Result<Option<usize>> {
+        for packet in self.packets.clone() {
+            let is_met = match self.condition {
+                Condition::Full => self.segment.is_full(packet, self.epoch)?,
+                Condition::Empty => !self.segment.is_full(packet, self.epoch)?,
+            };
+            if !is_met {
+                return Ok(Some(packet));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether it is all as wanted; an error when it never will be.
+    pub(super) fn look(&self, deadline: Option<Instant>) -> Result<bool> {
+        let group = &self.segment.group;
+        let Some(packet) = self.missing()? else { return Ok(true) };
+        group.check()?;
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            group.time_out(self.segment.number, packet)?;
+            group.check()?;
+        }
+        Ok(false)
+    }
+}
+
+/// Something to be done when packets of some segments are as wanted.
+pub(super) struct Pending<T: Item, F> {
+    wanted: Vec<Wanted<T>>,
+    deadline: Option<Instant>,
+    then: F,
+    _attention: Attention,
+}
+
+impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Pending<T, F> {
+    /// Calls `then` when everything is as wanted, or with the reason why it will not
+    /// be, on whatever thread finds that; now, if it is.
+    ///
+    /// # Errors
+    /// No thread to look.
+    pub(super) fn begin(wanted: Vec<Wanted<T>>, then: F) -> Result<()> {
+        let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
+            then(Ok(()));
+            return Ok(());
+        };
+        let (deadline, attention) = (group.deadline(), group.attend()?);
+        Pending { wanted, deadline, then, _attention: attention }.go_on();
+        Ok(())
+    }
+
+    fn go_on(self) {
+        let Some(bell) = self.bell() else { return (self.then)(Ok(())) };
+        // Before the look, so that no ring is missed.
+        let seen = bell.rings();
+        let looks = self.wanted.iter().map(|wanted| wanted.look(self.deadline));
+        match looks.reduce(|one, other| Ok(one? & other?)) {
+            Some(Ok(false)) => bell.at_next(seen, move || self.go_on()),
+            Some(Err(error)) => (self.then)(Err(error)),
+            Some(Ok(true)) | None => (self.then)(Ok(())),
+        }
+    }
+
+    fn bell(&self) -> Option<Arc<millstream_device::Bell>> {
+        let wanted = self.wanted.first()?;
+        Some(Arc::clone(wanted.segment.group.context().device_set().bell()))
+    }
+}

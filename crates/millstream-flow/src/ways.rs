@@ -1,0 +1,202 @@
+//! Which way the packets of a link go \[G §2.1\].
+
+use millstream_device::{Device, TransferTable, TransferWay};
+
+use crate::Result;
+
+/// Bytes of a message, at most, for which it does not wait behind larger ones: it has
+/// lanes of its own, and GPUs push it, since an engine finishes what it has been given
+/// (`docs/measurements/transfers.md`).
+pub(crate) const SMALL_BYTES: usize = 64 << 10;
+
+/// What a copy engine's time is multiplied with before others are compared with it: it
+/// leaves the multiprocessors to kernels.
+const FAVOUR_FOR_ENGINES: f64 = 0.9;
+
+/// Gets a device ready for the ways that take kernels, since loading them later may
+/// wait for kernels that run.
+///
+/// # Errors
+/// No such kernel, and a way that needs it is asked for. If none is, links do without.
+pub(crate) fn prepare(asked_for: Option<TransferWay>, device: &Device) -> Result<()> {
+    match (device.prepare_copies_by_kernel(), asked_for) {
+        (Err(error), Some(TransferWay::Push | TransferWay::Host)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The ways of one link.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    /// For all packets of small messages, if that is not by their size.
+    small: Option<TransferWay>,
+    /// For packets of less than 2 to the power of this place plus one bytes: those that
+    /// are a whole message, and others.
+    by_size: Vec<[TransferWay; 2]>,
+}
+
+impl Ways {
+    pub(crate) fn new(
+        asked_for: Option<TransferWay>,
+        table: Option<&TransferTable>,
+        from: &Device,
+        to: &Device,
+    ) -> Ways {
+        let pair = Pair::new(from, to);
+        let by_size = (0..usize::BITS).map(|power| {
+            [true, false].map(|is_whole| match asked_for {
+                Some(way) => pair.nearest(way),
+                None => pair.fastest(table, 1 << power, is_whole),
+            })
+        });
+        let small = if asked_for.is_none() { pair.pushes_small() } else { None };
+        Ways { small, by_size: by_size.collect() }
+    }
+
+    /// For a packet of so many bytes, of a message of so many.
+    pub(crate) fn of(&self, bytes: usize, message_bytes: usize) -> TransferWay {
+        match self.small {
+            Some(way) if message_bytes <= SMALL_BYTES => way,
+            _ => self.by_size[bytes.max(1).ilog2() as usize][usize::from(bytes < message_bytes)],
+        }
+    }
+}
+
+struct Pair<'a> {
+    from: &'a Device,
+    to: &'a Device,
+    pushes: bool,
+    goes_through_host: bool,
+}
+
+impl Pair<'_> {
+    fn new<'a>(from: &'a Device, to: &'a Device) -> Pair<'a> {
+        // The host itself has no kernels.
+        let launches = |device: &Device| {
+            !device.is_host_endpoint() && device.prepare_copies_by_kernel().is_ok()
+        };
+        let pushes = launches(from);
+        let goes_through_host = pushes && launches(to);
+        Pair { from, to, pushes: pushes && from.reaches(to), goes_through_host }
+    }
+
+    fn has(&self, way: TransferWay) -> bool {
+        match way {
+            TransferWay::Copy => true,
+            TransferWay::Push => self.pushes,
+            TransferWay::Host => self.goes_through_host,
+        }
+    }
+
+    /// The way that was asked for, or what comes close to it.
+    fn nearest(&self, way: TransferWay) -> TransferWay {
+        let choice = match (way, self.to.is_host_endpoint()) {
+            (TransferWay::Copy, _) => [TransferWay::Copy; 2],
+            // Into the host's memory and no further.
+            (TransferWay::Host, true) => [TransferWay::Push, TransferWay::Copy],
+            (TransferWay::Host, false) => [TransferWay::Host, TransferWay::Copy],
+            (TransferWay::Push, _) => [TransferWay::Push, TransferWay::Host],
+        };
+        choice.into_iter().find(|way| self.has(*way)).unwrap_or_default()
+    }
+
+    /// An engine would make a small message wait.
+    fn pushes_small(&self) -> Option<TransferWay> {
+        let pushes = self.pushes && self.from.is_gpu() && self.to.is_gpu();
+        pushes.then_some(TransferWay::Push)
+    }
+
+    fn fastest(&self, table: Option<&TransferTable>, bytes: usize, is_whole: bool) -> TransferWay {
+        if self.from.copies_through_host(self.to) {
+            return self.nearest(TransferWay::Host);
+        }
+        let (from, to) = (self.from.name(), self.to.name());
+        let time = |way| match is_whole {
+            true => table?.latency_us(way, &from, &to, bytes),
+            false => table?.time_us(way, &from, &to, bytes),
+        };
+        let Some(copy) = time(TransferWay::Copy) else { return TransferWay::Copy };
+        let others = [TransferWay::Push, TransferWay::Host].map(|way| (way, time(way)));
+        let others = others.into_iter().filter_map(|(way, time)| Some((way, time?)));
+        let faster =
+            others.filter(|(way, time)| *time < copy * FAVOUR_FOR_ENGINES && self.has(*way));
+        faster.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(TransferWay::Copy, |way| way.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_device::{DeviceList, DeviceSet, Topology, Transfer};
+
+    use super::*;
+
+    use TransferWay::{Copy, Host, Push};
+
+    fn set(topology: Option<&str>) -> DeviceSet {
+        let builder = DeviceSet::builder().devices(DeviceList::host(8));
+        match topology.map(|text| text.parse::<Topology>().unwrap()) {
+            Some(topology) => builder.topology(topology).open().unwrap(),
+            None => builder.open().unwrap(),
+        }
+    }
+
+    #[test]
+    fn quadruplets_go_through_the_host_to_each_other() {
+        let shape = include_str!("../../millstream-device/tests/shapes/two-quadruplets.json");
+        let set = set(Some(shape));
+        let way = |asked_for, from: usize, to: usize| {
+            let devices = set.devices();
+            let ways = Ways::new(asked_for, None, &devices[from], &devices[to]);
+            [4, 4 << 10, 16 << 20].map(|bytes| ways.of(bytes, bytes))
+        };
+        for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {
+            if from == to {
+                continue;
+            }
+            let are_peers = from / 4 == to / 4;
+            let or_host = |way| if are_peers { way } else { Host };
+            assert_eq!(way(None, from, to), [or_host(Copy); 3], "{from} to {to}");
+            assert_eq!(way(Some(Push), from, to), [or_host(Push); 3], "{from} to {to}");
+            assert_eq!(way(Some(Host), from, to), [Host; 3], "{from} to {to}");
+            assert_eq!(way(Some(Copy), from, to), [Copy; 3], "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn the_host_itself_has_no_kernels() {
+        let set = set(None);
+        let (host, device) = (set.host(), &set.devices()[0]);
+        for (asked_for, out_of_host, into_host) in
+            [(None, Copy, Copy), (Some(Push), Copy, Push), (Some(Host), Copy, Push)]
+        {
+            let way = |from, to| Ways::new(asked_for, None, from, to).of(9, 9);
+            assert_eq!([way(host, device), way(device, host)], [out_of_host, into_host]);
+        }
+    }
+
+    #[test]
+    fn messages_go_by_latency_and_packets_by_time() {
+        let set = set(None);
+        let transfer = |way, bytes, time_us, latency_us| {
+            let (from, to) = ("host".to_string(), "host".to_string());
+            Transfer { from, to, way, bytes, time_us, latency_us }
+        };
+        let table = TransferTable::new([
+            transfer(Copy, 1 << 10, 2.0, 10.0),
+            transfer(Push, 1 << 10, 4.0, 8.0),
+            transfer(Copy, 1 << 20, 4.0, 12.0),
+            // Faster, but not by as much as the engine is worth.
+            transfer(Push, 1 << 20, 3.7, 11.0),
+        ]);
+        let ways = Ways::new(None, Some(&table), &set.devices()[0], &set.devices()[1]);
+        for (bytes, whole, part) in
+            [(0, Push, Copy), (1 << 10, Push, Copy), (1 << 20, Copy, Copy), (1 << 30, Copy, Copy)]
+        {
+            assert_eq!(
+                [ways.of(bytes, bytes), ways.of(bytes, bytes + 1)],
+                [whole, part],
+                "{bytes}"
+            );
+        }
+    }
+}

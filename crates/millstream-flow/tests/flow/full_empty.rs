@@ -1,0 +1,230 @@
+//! Full/empty segments on host devices, threaded and simulated.
+
+use std::time::Duration;
+
+use millstream_device::{Event, EventStatus, Stream};
+use millstream_flow::{
+    Action, Context, Devices, Error, FullEmpty, FullEmptySegment, Guard, PacketShape, Result,
+    Trigger,
+};
+
+use crate::common::everywhere;
+use crate::full_empty_cases::{SCALE, chain, counted, rounds, withheld};
+
+fn host_rounds() -> u32 {
+    std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
+}
+
+#[test]
+fn every_order_of_launch_fill_and_return() {
+    for result in everywhere(2, |context| async move {
+        rounds(&context, &context.devices()[1], host_rounds(), 5).await
+    }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn what_is_there_is_worked_on_while_the_rest_is_withheld() {
+    for result in
+        everywhere(1, |context| async move { withheld(&context, &context.devices()[0]).await })
+    {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn many_writers_publish_by_count() {
+    for result in everywhere(1, |context| async move {
+        counted(&context, &context.devices()[0], host_rounds()).await
+    }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn packets_go_through_kernels_of_all_devices() {
+    for result in everywhere(3, |context| async move { chain(&context, 5).await }) {
+        result.unwrap();
+    }
+}
+
+fn pair(context: &Context) -> Result<(FullEmpty, FullEmptySegment<u32>, FullEmptySegment<u32>)> {
+    let group = FullEmpty::new(context, Duration::from_millis(30))?;
+    let shape = PacketShape::new(10, 5);
+    let source = group.segment(context.host(), shape.clone())?;
+    let destination = group.segment(context.host(), shape)?;
+    Ok((group, source, destination))
+}
+
+fn threaded() -> Context {
+    Context::builder().devices(Devices::host(1)).build().unwrap()
+}
+
+/// Every trigger with every action, at the source and at the destination, from full
+/// and from empty: when the copy goes, and what it leaves.
+#[test]
+fn triggers_and_actions() {
+    let results = everywhere(1, |context| async move {
+        let stream = context.devices()[0].stream()?;
+        for trigger in [Trigger::None, Trigger::Full, Trigger::Empty] {
+            for action in [Action::None, Action::Fill, Action::Empty] {
+                for begins_full in [false, true] {
+                    for at_source in [false, true] {
+                        let guard = Guard::new(trigger, action);
+                        one_copy(&context, &stream, guard, begins_full, at_source).await?;
+                    }
+                }
+            }
+        }
+        Ok::<_, Error>(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+async fn one_copy(
+    context: &Context,
+    stream: &Stream,
+    guard: Guard,
+    begins_full: bool,
+    at_source: bool,
+) -> Result<()> {
+    let group = FullEmpty::new(context, Duration::from_secs(20))?;
+    let source = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+    let destination = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+    let guarded = if at_source { &source } else { &destination };
+    let (here, there) =
+        if at_source { (guard, Guard::default()) } else { (Guard::default(), guard) };
+    source.fill(1, |items| items.fill(9))?;
+    set(stream, &source, 1, begins_full && at_source).await?;
+    set(stream, &destination, 0, begins_full && !at_source).await?;
+    let packet = usize::from(at_source);
+    let copied = source.copy(stream, 1, here, (&destination, 0, there))?;
+    let waits = guard.trigger == Trigger::Full && !begins_full
+        || guard.trigger == Trigger::Empty && begins_full;
+    if waits {
+        assert_eq!(copied.status(), EventStatus::Pending, "{guard:?}");
+        set(stream, guarded, packet, !begins_full).await?;
+    }
+    copied.completed().await?;
+    let expected = match guard.action {
+        Action::None => begins_full != waits,
+        Action::Fill => true,
+        Action::Empty => false,
+    };
+    assert_eq!(guarded.is_full(packet)?, expected, "{guard:?} {begins_full} {at_source}");
+    destination.fill(1, |_| ())?;
+    set(stream, &destination, 0, true).await?;
+    destination.read(0, |items| assert_eq!(items, [9; 5]))
+}
+
+/// Makes a packet full or empty, by a copy of it to itself.
+async fn set(
+    stream: &Stream,
+    segment: &FullEmptySegment<u32>,
+    packet: usize,
+    full: bool,
+) -> Result<()> {
+    let action = if full { Action::Fill } else { Action::Empty };
+    let guard = Guard::new(Trigger::None, action);
+    let done: Event = segment.copy(stream, packet, Guard::default(), (segment, packet, guard))?;
+    Ok(done.completed().await?)
+}
+
+#[test]
+fn a_packet_that_never_comes_is_an_error() {
+    let context = threaded();
+    let device = &context.devices()[0];
+    let wait = async {
+        let (group, input, output) = pair(&context)?;
+        let stream = device.stream()?;
+        let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
+        input.fill(1, |items| items.fill(1))?;
+        output.full(1..2).await?;
+        let late = output.full(0..2).await;
+        assert!(matches!(late, Err(Error::PacketTimeout { packet: 0, .. })), "{late:?}");
+        assert!(ended.completed().await.is_err());
+        assert!(matches!(group.check(), Err(Error::PacketTimeout { .. })));
+        // What is full stays readable, and the device works.
+        output.read(1, |items| assert_eq!(items, [1; 5]))?;
+        rounds(&context, device, 2, 1).await
+    };
+    context.block_on(wait).unwrap().unwrap();
+}
+
+#[test]
+fn all_who_wait_are_released() {
+    let context = threaded();
+    let device = &context.devices()[0];
+    let wait = async {
+        let group = FullEmpty::new(&context, Duration::from_secs(60))?;
+        let shape = PacketShape::new(10, 5);
+        let input = group.segment::<u32>(device, shape.clone())?;
+        let output = group.segment::<u32>(context.host(), shape)?;
+        let stream = device.stream()?;
+        let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
+        let event = output.full_event(0..1)?;
+        group.release_all()?;
+        assert!(event.completed().await.is_err());
+        assert!(ended.completed().await.is_err());
+        let released = output.full(0..1).await;
+        assert!(matches!(released, Err(Error::Released)), "{released:?}");
+        Ok::<_, Error>(())
+    };
+    context.block_on(wait).unwrap().unwrap();
+}
+
+/// Simulated time does not pass: a packet that never comes is a deadlock, reported
+/// with the kernel that waits.
+#[test]
+fn a_simulation_reports_the_deadlock() {
+    let context = Context::builder().devices(Devices::host(1)).simulated(3).build().unwrap();
+    let wait = async {
+        let (group, input, output) = pair(&context)?;
+        let stream = context.devices()[0].stream()?;
+        group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?.completed().await?;
+        Ok::<_, Error>(())
+    };
+    let said = context.block_on(wait).unwrap_err().to_string();
+    assert!(said.contains("waits in scale_packets"), "{said}");
+}
+
+#[test]
+fn a_stream_waits_for_a_packet() {
+    let results = everywhere(1, |context| async move {
+        let (group, source, _) = pair(&context)?;
+        let stream = context.devices()[0].stream()?;
+        stream.wait(&source.full_event(0..2)?)?;
+        let flag = context.host().shared::<u32>(1)?;
+        stream.signal(&[(&flag, 0, 1)])?;
+        let passed = stream.record()?;
+        source.fill(1, |_| ())?;
+        assert_eq!(flag.load(0)?, 0);
+        source.fill(0, |_| ())?;
+        passed.completed().await?;
+        assert_eq!(flag.load(0)?, 1);
+        group.check()
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn unseen_packets_cannot_be_looked_at() {
+    let context = threaded();
+    let group = FullEmpty::new(&context, Duration::from_secs(1)).unwrap();
+    let shape = PacketShape::new(10, 5).unseen_by_host();
+    let unseen = group.segment::<u32>(&context.devices()[0], shape).unwrap();
+    assert!(matches!(unseen.is_full(0), Err(Error::UnseenPackets { .. })));
+    assert!(matches!(unseen.wait_full(0..1), Err(Error::UnseenPackets { .. })));
+}
+
+#[test]
+fn what_is_not_there_cannot_be_read() {
+    let context = threaded();
+    let (_, source, other) = pair(&context).unwrap();
+    assert!(matches!(source.read(0, |_| ()), Err(Error::PacketEmpty { packet: 0, .. })));
+    assert!(matches!(source.fill(2, |_| ()), Err(Error::NoSuchPacket { packets: 2, .. })));
+    let here = Guard::default();
+    let stream = context.host().stream().unwrap();
+    assert!(source.copy(&stream, 0, here, (&other, 5, here)).is_err());
+}

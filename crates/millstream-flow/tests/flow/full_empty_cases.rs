@@ -1,0 +1,333 @@
+//! Cases of full/empty segments for any context: early launch and proactive return in
+//! every order of their parts, with contents checked.
+
+use std::time::Duration;
+
+use millstream_device::{
+    CudaSource, Device, DeviceBuffer, Event, Kernel, Shared, Step, Stream, StreamKind, Value,
+};
+use millstream_flow::{
+    Action, Context, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, Result,
+    Trigger,
+};
+
+const SOURCE: &str = r#"
+#include "full_empty.cuh"
+using namespace millstream;
+
+extern "C" __global__ void scale_packets(FullEmptySegment<u32> input,
+                                         FullEmptySegment<u32> output, u32 factor) {
+    for (u32 packet = blockIdx.x; packet < output.packets(); packet += gridDim.x) {
+        if (!input.wait_full(packet)) return;
+        for (u64 at = input.begin(packet) + threadIdx.x; at < input.end(packet); at += blockDim.x)
+            output.items[at] = input.items[at] * factor;
+        output.publish(packet);
+    }
+}
+
+// Each block counts one packet of the input; the last writes the one packet of the
+// output.
+extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
+                                         FullEmptySegment<u32> output, Span<u32> counts) {
+    for (u32 packet = blockIdx.x; packet < input.packets(); packet += gridDim.x) {
+        if (!input.wait_full(packet)) return;
+        for (u64 at = input.begin(packet) + threadIdx.x; at < input.end(packet); at += blockDim.x)
+            fetch_add_relaxed_gpu(&counts[input.items[at] % counts.len], 1u);
+        if (!output.arrive(0)) continue;
+        for (u64 at = threadIdx.x; at < counts.len; at += blockDim.x)
+            output.items[at] = fetch_exchange_relaxed_gpu(&counts[at], 0u);
+        __syncthreads();
+        if (threadIdx.x == 0) output.fill(0);
+    }
+}
+"#;
+
+/// The kernels' source, for tests that compile it.
+#[allow(dead_code)]
+pub fn packets_source() -> CudaSource {
+    CudaSource::new("packets.cu", "scale_packets", SOURCE)
+}
+
+type Packets = FullEmptyPackets<u32>;
+
+/// Multiplies each packet as it comes.
+pub static SCALE: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
+    "scale_packets",
+    CudaSource::new("packets.cu", "scale_packets", SOURCE).block_each(),
+    |packet, (input, output, factor)| {
+        let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
+        let scaled = items.iter().map(|item| item.wrapping_mul(*factor));
+        let write = |to: &mut [u32]| to.iter_mut().zip(scaled).for_each(|(to, item)| *to = item);
+        if output.write(packet, write).is_none() {
+            return Ok(Step::Waits);
+        }
+        output.publish(packet);
+        Ok(Step::Done)
+    },
+);
+
+/// Counts what all packets hold.
+static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
+    "count_packets",
+    CudaSource::new("packets.cu", "count_packets", SOURCE).block_each(),
+    |packet, (input, output, counts)| {
+        use std::sync::atomic::Ordering;
+        let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
+        for item in items {
+            counts[item as usize % counts.len()].fetch_add(1, Ordering::Relaxed);
+        }
+        if output.arrive(0) {
+            let total = |to: &mut [u32]| {
+                let totals = to.iter_mut().zip(*counts);
+                totals.for_each(|(to, count)| *to = count.swap(0, Ordering::Relaxed));
+            };
+            // Nobody else is at it: all others have arrived, and nobody reads it yet.
+            output.write(0, total).ok_or_else(|| {
+                millstream_device::KernelFault::new("somebody uses a packet that is empty")
+            })?;
+            output.fill(0);
+        }
+        Ok(Step::Done)
+    },
+);
+
+/// Numbers that look random, from a seed.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// The next one.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// `items` in another order.
+    pub fn shuffled<T>(&mut self, mut items: Vec<T>) -> Vec<T> {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.next() as usize % (last + 1));
+        }
+        items
+    }
+}
+
+/// Segments and streams of many rounds of one kernel.
+struct Rounds {
+    group: FullEmpty,
+    data: DeviceBuffer<u32>,
+    input: FullEmptySegment<u32>,
+    /// In the device's memory, returned by copies, or in the host's.
+    output: FullEmptySegment<u32>,
+    results: Option<FullEmptySegment<u32>>,
+    compute: Stream,
+    copies: [Stream; 2],
+    back: Stream,
+}
+
+/// Parts of a round, in any order.
+#[derive(Clone, Copy)]
+enum Part {
+    Launch,
+    Fill,
+    Return,
+}
+
+const LEN: usize = 1000;
+const PACKET: usize = 130;
+
+impl Rounds {
+    fn new(context: &Context, device: &Device, returns_by_copy: bool) -> Result<Rounds> {
+        let group = FullEmpty::new(context, Duration::from_secs(20))?;
+        let shape = PacketShape::new(LEN, PACKET);
+        let on = if returns_by_copy { device } else { context.host() };
+        let results = match returns_by_copy {
+            true => Some(group.segment(context.host(), shape.clone())?),
+            false => None,
+        };
+        SCALE.prepare(device, shape.packets())?;
+        Ok(Rounds {
+            data: context.host().buffer(LEN)?,
+            input: group.segment(device, shape.clone())?,
+            output: group.segment(on, shape)?,
+            results,
+            group,
+            compute: device.stream_of(StreamKind::Gang)?,
+            copies: [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::Copy)?],
+            back: device.stream_of(StreamKind::Copy)?,
+        })
+    }
+
+    fn fill(&self, numbers: &mut Numbers) -> Result<()> {
+        let shape = self.input.shape();
+        for packet in numbers.shuffled((0..shape.packets()).collect()) {
+            if numbers.next().is_multiple_of(16) {
+                std::thread::sleep(Duration::from_micros(numbers.next() % 100));
+            }
+            let source = self.data.part(shape.range(packet))?;
+            self.input.fill_from(&self.copies[numbers.next() as usize % 2], packet, source)?;
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, numbers: &mut Numbers) -> Result<Vec<Event>> {
+        let Some(results) = &self.results else { return Ok(Vec::new()) };
+        let packets = numbers.shuffled((0..results.shape().packets()).collect());
+        let full = Guard::new(Trigger::Full, Action::Empty);
+        let fill = Guard::new(Trigger::Empty, Action::Fill);
+        let copy = |packet| self.output.copy(&self.back, packet, full, (results, packet, fill));
+        packets.into_iter().map(copy).collect()
+    }
+
+    async fn round(&mut self, round: u32, numbers: &mut Numbers) -> Result<()> {
+        let items = self.data.host_view_mut()?;
+        items.iter_mut().zip(0..).for_each(|(item, at)| *item = at ^ (round << 12));
+        let mut events = Vec::new();
+        for part in numbers.shuffled(vec![Part::Launch, Part::Fill, Part::Return]) {
+            match part {
+                Part::Launch => {
+                    let packets = self.output.shape().packets();
+                    let arguments = (&self.input, &self.output, round);
+                    let launched =
+                        self.group.launch_early(&self.compute, &SCALE, packets, arguments);
+                    events.push(launched.await?);
+                }
+                Part::Fill => self.fill(numbers)?,
+                Part::Return => events.extend(self.give_back(numbers)?),
+            }
+        }
+        let seen = self.results.as_ref().unwrap_or(&self.output);
+        for packet in numbers.shuffled((0..seen.shape().packets()).collect()) {
+            seen.full(packet..packet + 1).await?;
+            let range = seen.shape().range(packet);
+            seen.read(packet, |items| {
+                let expected = range.map(|at| (at as u32 ^ (round << 12)).wrapping_mul(round));
+                assert!(items.iter().copied().eq(expected), "packet {packet}, round {round}");
+            })?;
+        }
+        self.end(events).await
+    }
+
+    /// Waits for everything, and makes all packets empty.
+    async fn end(&mut self, mut events: Vec<Event>) -> Result<()> {
+        for stream in self.copies.iter().chain([&self.back]) {
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
+        }
+        self.input.next_epoch()?;
+        self.output.next_epoch()?;
+        self.results.as_mut().map_or(Ok(()), FullEmptySegment::next_epoch)
+    }
+}
+
+/// Early launch, filling, and proactive return in all orders of their parts, many
+/// times with the same memory.
+pub async fn rounds(context: &Context, device: &Device, rounds: u32, seed: u64) -> Result<()> {
+    let mut numbers = Numbers(seed);
+    for returns_by_copy in [true, false] {
+        let mut state = Rounds::new(context, device, returns_by_copy)?;
+        for round in 1..=rounds {
+            state.round(round, &mut numbers).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Packets that are there are worked on while one is withheld.
+pub async fn withheld(context: &Context, device: &Device) -> Result<()> {
+    let mut state = Rounds::new(context, device, false)?;
+    state.data.host_view_mut()?.fill(3);
+    let (packets, arguments) = (state.output.shape().packets(), (&state.input, &state.output, 5));
+    let ended = state.group.launch_early(&state.compute, &SCALE, packets, arguments).await?;
+    for packet in 1..packets {
+        let source = state.data.part(state.input.shape().range(packet))?;
+        state.input.fill_from(&state.copies[0], packet, source)?;
+    }
+    state.output.full(1..packets).await?;
+    assert!(!state.output.is_full(0)? && !ended.is_complete());
+    assert!(state.input.next_epoch().is_err(), "the kernel is under way");
+    let source = state.data.part(state.input.shape().range(0))?;
+    state.input.fill_from(&state.copies[0], 0, source)?;
+    state.output.full(0..packets).await?;
+    ended.completed().await?;
+    Ok(())
+}
+
+/// Many blocks write one packet, which is never seen before the last is done.
+pub async fn counted(context: &Context, device: &Device, rounds: u32) -> Result<()> {
+    const BINS: usize = 64;
+    let group = FullEmpty::new(context, Duration::from_secs(20))?;
+    let shape = PacketShape::new(LEN, PACKET);
+    let writers = shape.packets();
+    let mut input = group.segment::<u32>(device, shape.clone())?;
+    let whole = PacketShape::new(BINS, BINS).written_by(device, writers);
+    let mut output = group.segment::<u32>(context.host(), whole)?;
+    let counts = device.shared::<u32>(BINS)?;
+    let mut data = context.host().buffer::<u32>(LEN)?;
+    let (compute, copy) =
+        (device.stream_of(StreamKind::Gang)?, device.stream_of(StreamKind::Copy)?);
+    for round in 1..=rounds {
+        let value = |at: u32| at.wrapping_mul(round).wrapping_mul(2_654_435_761) >> 20;
+        data.host_view_mut()?.iter_mut().zip(0..).for_each(|(item, at)| *item = value(at));
+        let arguments = (&input, &output, &counts);
+        let ended = group.launch_early(&compute, &COUNT, writers, arguments).await?;
+        for packet in 0..writers {
+            assert!(!output.is_full(0)?);
+            input.fill_from(&copy, packet, data.part(shape.range(packet))?)?;
+        }
+        output.full(0..1).await?;
+        let mut expected = [0u32; BINS];
+        (0..LEN as u32).for_each(|at| expected[value(at) as usize % BINS] += 1);
+        output.read(0, |counts| assert_eq!(counts, expected))?;
+        ended.completed().await?;
+        copy.record()?.completed().await?;
+        input.next_epoch()?;
+        output.next_epoch()?;
+    }
+    Ok(())
+}
+
+/// Packets go through the kernels of all devices, each launched before there is
+/// anything, and each filling packets in the memory of the next.
+pub async fn chain(context: &Context, rounds: u32) -> Result<()> {
+    let devices = context.devices();
+    let group = FullEmpty::new(context, Duration::from_secs(20))?;
+    let shape = PacketShape::new(LEN, PACKET);
+    let places = devices.iter().chain([context.host()]);
+    let segments = places.map(|device| group.segment::<u32>(device, shape.clone()));
+    let mut segments = segments.collect::<Result<Vec<_>>>()?;
+    let mut streams = Vec::new();
+    for device in devices {
+        SCALE.prepare(device, shape.packets())?;
+        streams.push(device.stream_of(StreamKind::Gang)?);
+    }
+    let copy = devices[0].stream_of(StreamKind::Copy)?;
+    let mut data = context.host().buffer::<u32>(LEN)?;
+    for round in 1..=rounds {
+        data.host_view_mut()?.iter_mut().zip(round..).for_each(|(item, at)| *item = at);
+        let mut events = Vec::new();
+        // The last first: nobody waits for one that is not launched.
+        for (place, stream) in streams.iter().enumerate().rev() {
+            let arguments = (&segments[place], &segments[place + 1], 3);
+            let launched = group.launch_early(stream, &SCALE, shape.packets(), arguments);
+            events.push(launched.await?);
+        }
+        for packet in 0..shape.packets() {
+            segments[0].fill_from(&copy, packet, data.part(shape.range(packet))?)?;
+        }
+        let last = &segments[devices.len()];
+        last.full(0..shape.packets()).await?;
+        let factor = 3u32.pow(devices.len() as u32);
+        for packet in 0..shape.packets() {
+            let expected = shape.range(packet).map(|at| (at as u32 + round).wrapping_mul(factor));
+            last.read(packet, |items| assert!(items.iter().copied().eq(expected), "{packet}"))?;
+        }
+        events.push(copy.record()?);
+        for event in events {
+            event.completed().await?;
+        }
+        segments.iter_mut().try_for_each(FullEmptySegment::next_epoch)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! The same messages on every way: contents, order, and what statistics say.
+
+use millstream_device::{Topology, TransferWay};
+use millstream_flow::{
+    Buffers, Context, ContextBuilder, Devices, Error, Graph, LinkStatistics, Result, broadcast,
+};
+use proptest::prelude::*;
+
+use crate::common::assert_nothing_leaked;
+
+/// Four devices of which each pair of neighbours is connected.
+fn pairs() -> Topology {
+    let row = |place: usize| {
+        let kinds = (0..4).map(|to| if place / 2 == to / 2 { "\"memory\"" } else { "\"host\"" });
+        format!("[{}]", kinds.collect::<Vec<_>>().join(","))
+    };
+    let rows: Vec<_> = (0..4).map(row).collect();
+    format!("{{ \"links\": [{}] }}", rows.join(",")).parse().unwrap()
+}
+
+fn four(way: Option<TransferWay>) -> ContextBuilder {
+    let builder = Context::builder().devices(Devices::host(4)).topology(pairs());
+    match way {
+        Some(way) => builder.transfer(way),
+        None => builder,
+    }
+}
+
+/// Sends messages of these lengths from one device to another.
+async fn send(
+    context: &Context,
+    from: usize,
+    to: usize,
+    lengths: &[usize],
+    buffers: Buffers,
+) -> Result<LinkStatistics> {
+    let [from, to] = [from, to].map(|place| &context.devices()[place]);
+    let graph = Graph::new(context);
+    let (mut output, mut input) = graph.link::<u32>(from, to, buffers)?;
+    let (sending, receiving) = (from.stream()?, to.stream()?);
+    let message = |number: usize, len: usize| (0..len).map(move |at| (number * 10_000 + at) as u32);
+    let lens = lengths.to_vec();
+    graph.spawn(async move {
+        for (number, len) in lens.into_iter().enumerate() {
+            let mut buffer = output.buffer(len).await?;
+            sending.upload(message(number, len).collect::<Vec<_>>(), buffer.part_mut()?)?;
+            output.send(buffer, &sending)?;
+        }
+        output.shutdown()
+    });
+    let statistics = graph.statistics();
+    let received = graph.run(async move {
+        let mut items = Vec::new();
+        while let Some(pending) = input.recv().await? {
+            receiving.wait(&pending)?;
+            items.extend(receiving.download(pending.part()?)?.await?);
+            pending.release_after(&receiving)?;
+        }
+        Ok::<_, Error>(items)
+    });
+    let expected = lengths.iter().enumerate().flat_map(|(number, len)| message(number, *len));
+    assert!(received.await?.into_iter().eq(expected));
+    Ok(statistics.links().pop().expect("a link"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_way_delivers_everything_in_order(
+        lengths in prop::collection::vec(1..300usize, 1..6),
+        items in 1..60usize,
+        count in 1..4usize,
+        to in 1..4usize,
+        seed in any::<u64>(),
+    ) {
+        let packets: u64 = lengths.iter().map(|len| len.div_ceil(items) as u64).sum();
+        let are_peers = to == 1;
+        for asked_for in [None, Some(TransferWay::Copy), Some(TransferWay::Push), Some(TransferWay::Host)] {
+            let context = four(asked_for).simulated(seed).build().unwrap();
+            let buffers = Buffers::items(items).count(count);
+            let link = context.block_on(send(&context, 0, to, &lengths, buffers)).unwrap().unwrap();
+            let expected = match (asked_for, are_peers) {
+                (None, true) => TransferWay::Copy,
+                (None | Some(TransferWay::Push), false) => TransferWay::Host,
+                (Some(way), _) => way,
+            };
+            prop_assert_eq!(link.packets, packets);
+            prop_assert_eq!(link.packets_by(expected), packets, "{:?}", asked_for);
+            let through_host = !are_peers || expected == TransferWay::Host;
+            prop_assert_eq!(link.packets_through_host, if through_host { packets } else { 0 });
+            assert_nothing_leaked(&context);
+        }
+    }
+}
+
+/// On threads, large and small messages in turn, each on lanes of their own.
+#[test]
+fn small_messages_and_large_ones_by_every_way() {
+    for way in TransferWay::ALL {
+        let context = four(Some(way)).build().unwrap();
+        let lengths = [100_000, 1, 50_000, 2, 3, 300_000, 16_384, 16_385];
+        for to in [1, 2] {
+            let buffers = Buffers::bytes(20_000).count(3);
+            let link = context.block_on(send(&context, 0, to, &lengths, buffers)).unwrap().unwrap();
+            assert_eq!(link.bytes, 4 * lengths.iter().sum::<usize>() as u64);
+        }
+        assert_nothing_leaked(&context);
+    }
+}
+
+/// One message, a way of its own to each destination.
+#[test]
+fn a_broadcast_takes_the_way_of_each_pair() {
+    let context = four(None).build().unwrap();
+    let graph = Graph::new(&context);
+    let router = graph.router::<u32>(broadcast()).unwrap();
+    let (source, others) = context.devices().split_first().unwrap();
+    let mut output = router.sender(source).unwrap();
+    for device in others {
+        let mut input = router.receiver(device, Buffers::items(100)).unwrap();
+        let stream = device.stream().unwrap();
+        graph.spawn(async move {
+            let mut items = Vec::new();
+            while let Some(pending) = input.recv().await? {
+                stream.wait(&pending)?;
+                items.extend(stream.download(pending.part()?)?.await?);
+                pending.release_after(&stream)?;
+            }
+            assert!(items.into_iter().eq(0..1000));
+            Ok::<_, Error>(())
+        });
+    }
+    let stream = source.stream().unwrap();
+    let statistics = graph.statistics();
+    let sending = graph.run(async move {
+        let mut buffer = output.buffer(1000).await?;
+        stream.upload((0..1000).collect::<Vec<u32>>(), buffer.part_mut()?)?;
+        output.send(buffer, &stream)?;
+        output.shutdown()
+    });
+    context.block_on(sending).unwrap().unwrap();
+    for link in statistics.links() {
+        let way = if link.to == "host:1" { TransferWay::Copy } else { TransferWay::Host };
+        assert_eq!(link.packets_by(way), 10, "{link:?}");
+    }
+}

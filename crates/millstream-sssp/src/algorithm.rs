@@ -1,0 +1,23 @@
+//! Which way to search.
+
+/// Which way to search; the distances do not depend on it. Each needs rows of its own on
+/// the devices, so it is chosen when a graph is uploaded:
+/// [`Sssp::with_algorithm`](crate::Sssp::with_algorithm).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// In steps where the devices can, unless the graph is
+    /// [mesh-like](millstream_graph::partition::is_mesh_like): such a graph has so many
+    /// steps, of so few vertices each, that meeting after each costs more than the
+    /// vertices (`docs/measurements/h200.md`).
+    #[default]
+    Auto,
+    /// On the distributed worklist, in no order but that of the soft priority
+    /// \[G §4.6.3\].
+    Asynchronous,
+    /// Delta-stepping (Meyer and Sanders, J. Algorithms 49, 2003), pushing and pulling
+    /// (Chakaravarthy et al., IPDPS 2014): the vertices of one range of distances after
+    /// the other, the devices meeting after each round. Needs host devices, or up to
+    /// eight GPUs with NVLink, all of which reach each other.
+    Stepping,
+}

@@ -1,0 +1,225 @@
+// Shortest paths in steps: a device, what its blocks share, and the list of vertices that
+// they fill together; see STEPS.md.
+//
+// `StepRule` is how distances grow, `StepValue` what a vertex holds: 32 bits, or 64 with
+// its predecessor.
+
+#include "gang_barrier.cuh"
+#include "keyed_values.cuh"
+#include "lanes.cuh"
+#include "spread_arcs.cuh"
+
+namespace millstream {
+
+using StepWeight = StepRule::Weight;
+
+// Rows whose arcs come in ascending order of weight.
+struct StepRows {
+    Span<const u64> offsets;
+    Span<const u32> targets;
+    Span<const StepWeight> weights;
+};
+
+struct StepLists {
+    Span<u32> near;          // Two lists of owned vertices.
+    Span<u32> marks;         // Two sets of them, a bit each.
+    Span<const u32> lights;  // Arcs lighter than a step, of each row that leaves.
+};
+
+// What owners have told, from each device where its vertices would be.
+struct StepExchange {
+    SpanSet<u32> vertices;
+    SpanSet<StepValue> values;
+};
+
+struct StepReports {
+    Span<u32> host;
+    Span<u64> report;
+};
+
+struct StepSettings {
+    u64 patience;  // Nanoseconds.
+    u64 arcs;      // That enter vertices, of all devices.
+    u32 device;
+    u32 devices;
+    u32 vertices;
+    u32 limit;      // Larger keys are left out.
+    u32 delta;      // The width of a step, a weight.
+    u32 first_end;  // Where the first step ends; `unreached` if there is but one.
+    u32 pull;       // Pull if the arcs left are less than those settled times this.
+    u32 rest;       // The last step if the arcs left, times this, are less than all.
+    u32 boundaries[SpanSet<u32>::most + 1];
+    u32 padding;
+};
+static_assert(sizeof(StepSettings) == 120, "as Rust writes it");
+static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
+
+// Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
+// registers, of which the fixed ones leave few.
+class StepDevice {
+   public:
+    static constexpr u32 unreached = ~0u;
+    static constexpr u32 threads = 1024;
+    static constexpr u32 warps = threads / 32;
+
+    // A row that a block's warps visit together, and what goes along its arcs.
+    struct LongRow {
+        u64 begin;
+        StepValue from;
+        u32 arcs;
+    };
+
+    // What a block shares.
+    struct Block {
+        LongRow rows[512];
+        u32 stage[warps][64];  // Vertices on their way to the list.
+        u32 pending[warps];    // How many of each warp.
+        u32 places[warps];     // Where they go.
+        u32 told[SpanSet<u64>::most];  // By each device.
+        u32 longs;
+        u32 begin;    // The step: keys from here,
+        u32 end;      // less than this.
+        u32 filled;   // Which list is.
+        u32 mark;     // Places taken before it.
+        u32 here;     // Vertices in the list that is read, on this device.
+        u32 nearest;  // Beyond the step, of those seen since the blocks last met.
+        u64 settled;  // Arcs that enter vertices that have come into the step since.
+        u64 received;  // Vertices that other devices have told.
+        u64 listed;    // Vertices of this device's lists.
+        u32 steps;
+    };
+    static constexpr u32 most_longs = sizeof(Block::rows) / sizeof(LongRow);
+
+    __device__ StepDevice(const StepRows& out, const StepRows& in, const Span<StepValue>& values,
+                          const StepLists& lists, const StepExchange& exchange,
+                          const SpanSet<u64>& words, const StepReports& reports,
+                          const StepSettings& settings, Block& block)
+        : out(out), in(in), values(values), lists(lists), exchange(exchange),
+          reports(reports), settings(settings), block(block),
+          barrier(words, settings.device, settings.devices, reports.host, settings.patience),
+          first(settings.boundaries[settings.device]),
+          last(settings.boundaries[settings.device + 1]) {}
+
+   protected:
+    static constexpr GangBarrier::Counter settled_count = GangBarrier::first_count;
+
+    // Rows of all vertices whose targets are owned; alone, just the rows.
+    const StepRows& out;
+    // Rows of owned vertices, with the arcs that enter them.
+    const StepRows& in;
+    const Span<StepValue>& values;
+    const StepLists& lists;
+    const StepExchange& exchange;
+    const StepReports& reports;
+    const StepSettings& settings;
+    Block& block;
+    GangBarrier barrier;
+    const u32 first;
+    const u32 last;
+
+    __device__ bool is_alone() const { return settings.devices == 1; }
+
+    __device__ u32* list(u32 which) const { return lists.near.items + u64(which) * (last - first); }
+
+    __device__ u32& mark_word(u32 which, u32 vertex) const {
+        return lists.marks[u64(which) * ((last - first + 31) / 32) + (vertex - first) / 32];
+    }
+
+    // Whether an owned vertex was not marked for the list that is filled.
+    __device__ bool set_mark(u32 vertex) const {
+        const u32 bit = 1u << (vertex - first) % 32;
+        // Relaxed: the barrier publishes the list, and the value that goes with it.
+        return !(fetch_or_relaxed_gpu(&mark_word(block.filled, vertex), bit) & bit);
+    }
+
+    // Arcs that enter an owned vertex.
+    __device__ u32 degree(u32 vertex) const {
+        const u64* const offset = &in.offsets[vertex - first];
+        return u32(offset[1] - offset[0]);
+    }
+
+    __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
+
+    // A warp: vertices of its lanes to the list, 32 at a time. `arcs` enter a vertex whose
+    // key has come into the step just now; else they are 0.
+    __device__ void append(bool is_news, u32 vertex, u32 arcs) {
+        const u32 all = __ballot_sync(~0u, is_news);
+        if (__any_sync(~0u, arcs > 0)) {
+            // In halves, which cannot overflow.
+            const u64 low = __reduce_add_sync(~0u, arcs & 0xffff);
+            const u64 high = __reduce_add_sync(~0u, arcs >> 16);
+            if (lane() == 0) atomicAdd(&block.settled, (high << 16) + low);
+        }
+        if (all == 0) return;
+        u32* const stage = block.stage[threadIdx.x / 32];
+        u32 pending = block.pending[threadIdx.x / 32];
+        if (is_news) stage[pending + __popc(all & ((1u << lane()) - 1))] = vertex;
+        pending += __popc(all);
+        __syncwarp();
+        if (pending >= 32) {
+            pending -= 32;
+            u32 place = 0;
+            if (lane() == 0) place = u32(barrier.take_places(32)) - block.mark;
+            place = __shfl_sync(~0u, place, 0);
+            list(block.filled)[place + lane()] = stage[pending + lane()];
+        }
+        if (lane() == 0) block.pending[threadIdx.x / 32] = pending;
+        __syncwarp();
+    }
+
+    // All blocks: calls `use(is_one, vertex)` for the vertices from `low` to `high` of which
+    // `is_one(vertex)`, spread over the lanes of warps.
+    template <class Is, class Use>
+    __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
+        const u32 grid_warps = gridDim.x * warps;
+        const u32 share = ((high - low + 31) / 32 + grid_warps - 1) / grid_warps;
+        const u32 words = share < 32 ? share : 32;
+        const u64 warp = blockIdx.x * warps + threadIdx.x / 32;
+        for (u64 base = low + warp * words * 32; base < high; base += u64(grid_warps) * words * 32) {
+            u32 word = 0;
+#pragma unroll 1
+            for (u32 each = 0; each < words; ++each) {
+                const u64 vertex = base + each * 32 + lane();
+                const u32 bits = __ballot_sync(~0u, vertex < high && is_one(u32(vertex)));
+                if (lane() == each) word = bits;
+            }
+            const u32 sum = prefix_sum(__popc(word));
+            const u32 total = __shfl_sync(~0u, sum, 31);
+#pragma unroll 1
+            for (u32 at = lane(); at - lane() < total; at += 32) {
+                const u32 whose = owner_of(sum, at);
+                const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
+                const u32 bit = nth_bit(__shfl_sync(~0u, word, whose), at - before);
+                use(at < total, u32(base) + whose * 32 + bit);
+            }
+        }
+    }
+
+    // The whole block, before it meets the others: what is left of the stages, and what
+    // its threads have seen.
+    __device__ void flush() {
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            const u32 its = lane() < warps ? block.pending[lane()] : 0;
+            const u32 sum = prefix_sum(its);
+            const u32 total = __shfl_sync(~0u, sum, 31);
+            u32 place = 0;
+            if (lane() == 0 && total > 0) place = u32(barrier.take_places(total)) - block.mark;
+            place = __shfl_sync(~0u, place, 0);
+            if (lane() < warps) block.places[lane()] = place + sum - its;
+        }
+        __syncthreads();
+        const u32 warp = threadIdx.x / 32;
+        if (lane() < block.pending[warp])
+            list(block.filled)[block.places[warp] + lane()] = block.stage[warp][lane()];
+        __syncwarp();
+        if (lane() == 0) block.pending[warp] = 0;
+        if (threadIdx.x != 0) return;
+        if (block.settled != 0) barrier.count(settled_count, block.settled);
+        if (block.nearest != unreached) barrier.offer(u64(~block.nearest));
+        block.settled = 0;
+        block.nearest = unreached;
+    }
+};
+
+}  // namespace millstream

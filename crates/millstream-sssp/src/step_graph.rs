@@ -1,0 +1,140 @@
+//! The rows of a search in steps: arcs in ascending order of weight, on the device that
+//! owns their target.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use millstream_flow::Context;
+use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_traversal::{Columns, DistributedGraph, Part, PartWeights, sort_rows};
+use rayon::prelude::*;
+
+use crate::Result;
+
+/// A graph on the devices.
+#[derive(Debug)]
+pub(crate) struct StepGraph {
+    /// The arcs that enter owned vertices, a row for each of these.
+    pub(crate) incoming: DistributedGraph,
+    /// The same arcs, a row for each vertex that they leave; `None` if the rows would be
+    /// those of `incoming`.
+    outgoing: Option<Vec<Part>>,
+    pub(crate) arcs: u64,
+}
+
+/// Rows that one thread goes through at a time.
+const CHUNK: u32 = 1 << 12;
+
+impl StepGraph {
+    pub(crate) async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+    ) -> Result<StepGraph> {
+        let is_symmetric = graph.is_symmetric_with_weights();
+        let columns = Columns::Nearest;
+        let incoming = match is_symmetric {
+            true => DistributedGraph::new(context, graph, partition, columns).await?,
+            false => {
+                let reversed = graph.transposed()?;
+                DistributedGraph::new(context, &reversed, partition, columns).await?
+            }
+        };
+        let outgoing = match is_symmetric && context.devices().len() == 1 {
+            true => None,
+            false => Some(outgoing(&incoming, graph).await?),
+        };
+        Ok(StepGraph { incoming, outgoing, arcs: graph.arcs() })
+    }
+
+    /// The rows of vertices that a device's arcs leave: of all, or alone, of its own.
+    pub(crate) fn outgoing(&self, place: usize) -> &Part {
+        &self.outgoing.as_deref().unwrap_or(self.incoming.parts())[place]
+    }
+}
+
+/// Of each device the arcs whose targets it owns, in rows of all vertices.
+async fn outgoing(incoming: &DistributedGraph, graph: &CsrGraph) -> Result<Vec<Part>> {
+    let partition = incoming.partition();
+    let renumbered = partition.is_renumbered().then(|| partition.renumber(graph));
+    let graph = renumbered.as_ref().unwrap_or(graph);
+    let mut parts = Vec::new();
+    for (place, device) in incoming.context().devices().iter().enumerate() {
+        let (range, stream) = (partition.range(place), device.stream()?);
+        let (offsets, targets, weights) = match graph.weights() {
+            None => (vec![0; graph.vertices() as usize + 1], Vec::new(), PartWeights::None),
+            Some(Weights::Integer(weights)) => {
+                let (offsets, targets, weights) = arcs_into(graph, weights, range);
+                (offsets, targets, PartWeights::Integer(Arc::new(stream.uploaded(weights)?)))
+            }
+            Some(Weights::Real(weights)) => {
+                let (offsets, targets, weights) = arcs_into(graph, weights, range);
+                (offsets, targets, PartWeights::Real(Arc::new(stream.uploaded(weights)?)))
+            }
+        };
+        parts.push(Part {
+            offsets: Arc::new(stream.uploaded(offsets)?),
+            targets: Arc::new(stream.uploaded(targets)?),
+            weights,
+            owners: Arc::clone(&incoming.parts()[place].owners),
+        });
+        stream.record()?.completed().await?;
+    }
+    Ok(parts)
+}
+
+/// Offsets, targets and weights of the arcs whose targets are in `range`.
+fn arcs_into<W: Copy + PartialOrd + Send + Sync>(
+    graph: &CsrGraph,
+    weights: &[W],
+    range: Range<u32>,
+) -> (Vec<u64>, Vec<u32>, Vec<W>) {
+    let vertices = graph.vertices();
+    let chunk = |chunk: u32| {
+        let first = chunk * CHUNK;
+        let (mut degrees, mut arcs) = (Vec::new(), Vec::new());
+        for vertex in first..vertices.min(first.saturating_add(CHUNK)) {
+            let before = arcs.len();
+            let row = graph.row(vertex).map(|arc| (graph.targets()[arc], weights[arc]));
+            arcs.extend(row.filter(|(target, _)| range.contains(target)));
+            degrees.push((arcs.len() - before) as u64);
+        }
+        (degrees, arcs)
+    };
+    let chunks: Vec<(Vec<u64>, Vec<(u32, W)>)> =
+        (0..vertices.div_ceil(CHUNK)).into_par_iter().map(chunk).collect();
+    let mut offsets = vec![0];
+    let (mut targets, mut kept) = (Vec::new(), Vec::new());
+    for (degrees, arcs) in chunks {
+        let mut end = targets.len() as u64;
+        offsets.extend(degrees.into_iter().map(|degree| {
+            end += degree;
+            end
+        }));
+        targets.extend(arcs.iter().map(|&(target, _)| target));
+        kept.extend(arcs.iter().map(|&(_, weight)| weight));
+    }
+    sort_rows(&offsets, &mut targets, &mut kept);
+    (offsets, targets, kept)
+}
+
+/// Whether a search should go in steps, if the devices can.
+pub(crate) fn is_worth_it(graph: &CsrGraph) -> bool {
+    !partition::is_mesh_like(graph)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arcs_into_a_range_are_sorted_by_weight() {
+        let edges = [(0, 1, 5u32), (0, 2, 1), (0, 3, 3), (2, 3, 9), (2, 0, 1), (3, 1, 0)];
+        let graph = CsrGraph::from_weighted_edges(4, &edges).unwrap();
+        let Some(Weights::Integer(weights)) = graph.weights() else { panic!("integers") };
+        let (offsets, targets, weights) = arcs_into(&graph, weights, 1..4);
+        assert_eq!(offsets, [0, 3, 3, 4, 5]);
+        assert_eq!(targets, [2, 3, 1, 3, 1]);
+        assert_eq!(weights, [1, 3, 5, 9, 0]);
+    }
+}

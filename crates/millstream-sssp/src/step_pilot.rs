@@ -1,0 +1,169 @@
+//! What the devices of a search in steps do next: the twin of `StepSearch::decide` in
+//! `steps.cuh`. See `STEPS.md`.
+
+use millstream_traversal::UNREACHED;
+
+/// What the devices do until they meet again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// List the vertices whose keys are in the step.
+    Collect,
+    /// Light arcs of what was listed.
+    Expand,
+    /// Give the others what was listed.
+    Tell,
+    /// As collect, after vertices have looked at the arcs that enter them.
+    Pull,
+    /// Arcs of the step's vertices that lead beyond it.
+    Push,
+    /// Nothing.
+    Finished,
+}
+
+/// When to do what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) devices: usize,
+    /// All arcs.
+    pub(crate) arcs: u64,
+    /// The bits of a step's width, and the key at its end.
+    pub(crate) delta: u32,
+    pub(crate) after: fn(key: u32, delta: u32) -> u32,
+    /// Where the first step ends.
+    pub(crate) first_end: u32,
+    /// Pull if the arcs left are less than those just settled times this.
+    pub(crate) pull: u32,
+    /// The last step if the arcs left, times this, are less than all.
+    pub(crate) rest: u32,
+}
+
+/// What all devices have counted since the start, and seen since they last met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) listed: u64,
+    /// Arcs that enter vertices that have come into a step.
+    pub(crate) settled: u64,
+    /// The least key beyond the step.
+    pub(crate) nearest: Option<u32>,
+}
+
+/// Follows a search.
+#[derive(Clone, Debug)]
+pub(crate) struct Pilot {
+    rules: Rules,
+    pub(crate) phase: Phase,
+    /// Steps begun.
+    pub(crate) steps: u64,
+    /// Where the step before began.
+    pub(crate) from: u32,
+    /// The step: keys from `begin`, less than `end`.
+    pub(crate) begin: u32,
+    pub(crate) end: u32,
+    kept: Totals,
+}
+
+impl Pilot {
+    pub(crate) fn new(rules: Rules) -> Pilot {
+        let (phase, kept) = (Phase::Collect, Totals::default());
+        Pilot { rules, phase, steps: 1, from: 0, begin: 0, end: rules.first_end, kept }
+    }
+
+    /// Goes on to the next phase.
+    pub(crate) fn advance(&mut self, totals: Totals) {
+        self.phase = self.next(totals);
+    }
+
+    fn next(&mut self, totals: Totals) -> Phase {
+        let left = self.rules.arcs - totals.settled;
+        match self.phase {
+            Phase::Finished => Phase::Finished,
+            Phase::Tell => Phase::Expand,
+            Phase::Push => self.plan(Phase::Collect, self.end, left),
+            _ if totals.listed != self.kept.listed => {
+                self.kept.listed = totals.listed;
+                if self.rules.devices == 1 { Phase::Expand } else { Phase::Tell }
+            }
+            Phase::Collect | Phase::Pull => match totals.nearest {
+                None => Phase::Finished,
+                // Nothing in this step: on to the nearest.
+                Some(nearest) => self.plan(Phase::Collect, nearest, left),
+            },
+            Phase::Expand if left == 0 || self.end == UNREACHED => Phase::Finished,
+            Phase::Expand => {
+                let now = totals.settled - self.kept.settled;
+                self.kept.settled = totals.settled;
+                match left < now * u64::from(self.rules.pull) {
+                    true => self.plan(Phase::Pull, self.end, left),
+                    false => Phase::Push,
+                }
+            }
+        }
+    }
+
+    /// Goes on to the next step. The last one has no end.
+    fn plan(&mut self, phase: Phase, begin: u32, left: u64) -> Phase {
+        self.steps += 1;
+        (self.from, self.begin) = (self.begin, begin);
+        let end = (self.rules.after)(begin, self.rules.delta);
+        let is_last = end <= begin || left * u64::from(self.rules.rest) < self.rules.arcs;
+        self.end = if is_last { UNREACHED } else { end };
+        phase
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pilot(devices: usize) -> Pilot {
+        let after = |key: u32, delta: u32| key.saturating_add(delta);
+        let (arcs, delta, pull, rest) = (100, 10, 4, 16);
+        Pilot::new(Rules { devices, arcs, delta, after, first_end: 10, pull, rest })
+    }
+
+    #[test]
+    fn lists_are_expanded_until_a_step_is_settled() {
+        let mut pilot = pilot(1);
+        let totals = |listed, settled| Totals { listed, settled, nearest: None };
+        pilot.advance(totals(1, 3));
+        assert_eq!(pilot.phase, Phase::Expand);
+        pilot.advance(totals(4, 10));
+        assert_eq!(pilot.phase, Phase::Expand);
+        // 90 arcs are left, 10 were settled.
+        pilot.advance(totals(4, 10));
+        assert_eq!((pilot.phase, pilot.end), (Phase::Push, 10));
+        pilot.advance(totals(4, 10));
+        assert_eq!((pilot.phase, pilot.begin, pilot.end), (Phase::Collect, 10, 20));
+        pilot.advance(totals(5, 60));
+        pilot.advance(totals(5, 60));
+        assert_eq!((pilot.phase, pilot.from, pilot.begin), (Phase::Pull, 10, 20));
+        pilot.advance(totals(6, 95));
+        pilot.advance(totals(6, 95));
+        assert_eq!((pilot.phase, pilot.end, pilot.steps), (Phase::Pull, UNREACHED, 4));
+        pilot.advance(totals(7, 98));
+        pilot.advance(totals(7, 98));
+        assert_eq!(pilot.phase, Phase::Finished);
+    }
+
+    #[test]
+    fn steps_without_vertices_are_left_out() {
+        let mut pilot = pilot(1);
+        pilot.advance(Totals { nearest: Some(70), ..Totals::default() });
+        assert_eq!((pilot.phase, pilot.begin, pilot.end), (Phase::Collect, 70, 80));
+        pilot.advance(Totals { nearest: Some(u32::MAX - 3), ..Totals::default() });
+        // A step that would end where nothing is has no end.
+        assert_eq!((pilot.phase, pilot.end), (Phase::Collect, UNREACHED));
+        pilot.advance(Totals::default());
+        assert_eq!(pilot.phase, Phase::Finished);
+    }
+
+    #[test]
+    fn several_devices_tell_each_other() {
+        let mut pilot = pilot(2);
+        let totals = Totals { listed: 1, settled: 3, nearest: None };
+        pilot.advance(totals);
+        assert_eq!(pilot.phase, Phase::Tell);
+        pilot.advance(totals);
+        assert_eq!(pilot.phase, Phase::Expand);
+    }
+}

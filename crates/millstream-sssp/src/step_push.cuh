@@ -1,0 +1,230 @@
+// Shortest paths in steps, pushing: values go along the arcs that leave vertices. Whoever
+// owns an arc's target has the arc, so that values are lowered in own memory.
+
+namespace millstream {
+
+class StepPush : public StepDevice {
+   public:
+    using StepDevice::StepDevice;
+
+   protected:
+    // Rows with more arcs are left for the block.
+    static constexpr u32 long_arcs = 256;
+    // Arcs of a lane that are under way at once.
+    static constexpr u32 at_once = 2;
+    // Frontiers of so many vertices are spread over all warps, arc by arc.
+    static constexpr u32 thin = 32;
+
+    // All blocks: the vertices that are near, their light arcs.
+    __device__ void expand() {
+        const u32 all = count_told();
+        const u32 grid_warps = gridDim.x * warps;
+        const bool is_thin = all <= thin;
+        const u32 share = (all + grid_warps - 1) / grid_warps;
+        const u32 rows = is_thin || share > 32 ? 32 : share;
+        const u32 warp = is_thin ? 0 : blockIdx.x * warps + threadIdx.x / 32;
+        for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
+            const u32 at = base + lane();
+            u64 arc = 0;
+            u32 arcs = 0;
+            StepValue from{};
+            if (lane() < rows && at < all) {
+                const u32 vertex = take(at, from);
+                const u32 row = row_of(vertex);
+                arc = out.offsets[row];
+                arcs = block.end == unreached ? u32(out.offsets[row + 1] - arc) : lists.lights[row];
+            }
+            if (is_thin) {
+                const u32 offset = u32(thread_in_grid()) - lane();
+                relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
+                return;
+            }
+            relax_rows<true>(arc, leave_long(arc, arcs, from), from, 0, 32);
+        }
+        relax_long_rows<true>();
+    }
+
+    // All blocks: from all vertices of the step, along the arcs that lead beyond it.
+    __device__ void push_beyond() {
+        const auto is_settled = [&](u32 vertex) {
+            const u32 key = key_of(values[vertex]);
+            return key >= block.begin && key < block.end;
+        };
+        // Values of others' vertices are here since they were told.
+        const u32 low = is_alone() ? first : 0;
+        for_each(low, is_alone() ? last : settings.vertices, is_settled, [&](bool is, u32 vertex) {
+            u64 arc = 0;
+            u32 arcs = 0;
+            StepValue from{};
+            if (is) {
+                arc = out.offsets[row_of(vertex)];
+                arcs = u32(out.offsets[row_of(vertex) + 1] - arc);
+                make_value(key_of(values[vertex]), vertex, &from);
+            }
+            relax_rows<false>(arc, leave_long(arc, arcs, from), from, 0, 32);
+        });
+        relax_long_rows<false>();
+    }
+
+    // All blocks: gives the others the list's vertices and values.
+    __device__ void tell() {
+        for (u64 at = thread_in_grid(); at < block.here; at += threads_in_grid()) {
+            const u32 vertex = list(block.filled ^ 1)[at];
+            const StepValue value = values[vertex];
+            for (u32 device = 0; device < settings.devices; ++device) {
+                if (device == settings.device) continue;
+                exchange.vertices[device][first + at] = vertex;
+                exchange.values[device][first + at] = value;
+            }
+        }
+        if (thread_in_grid() >= settings.devices || thread_in_grid() == settings.device) return;
+        // Relaxed: the barrier's letters say it.
+        store_relaxed_gpu(&barrier.sent_to(u32(thread_in_grid())), u64(block.here));
+    }
+
+   private:
+    // A place of the rows that leave.
+    __device__ u32 row_of(u32 vertex) const { return is_alone() ? vertex - first : vertex; }
+
+    // The whole block: vertices in the lists of all devices.
+    __device__ u32 count_told() {
+        if (is_alone()) return block.here;
+        const u32 device = threadIdx.x;
+        if (device < settings.devices)
+            block.told[device] = device == settings.device ? block.here : u32(barrier.received_from(device));
+        __syncthreads();
+        u32 all = 0;
+        for (u32 each = 0; each < settings.devices; ++each) all += block.told[each];
+        if (threadIdx.x == 0) block.received += all - block.here;
+        return all;
+    }
+
+    // A vertex of the lists of all devices, and what goes along its arcs.
+    __device__ u32 take(u32 at, StepValue& from) const {
+        u32 of = settings.device;
+        if (!is_alone()) {
+            for (of = 0; at >= block.told[of]; ++of) at -= block.told[of];
+        }
+        u32 vertex;
+        if (of == settings.device) {
+            vertex = list(block.filled ^ 1)[at];
+            mark_word(block.filled ^ 1, vertex) = 0;
+            make_value(key_at(vertex), vertex, &from);
+        } else {
+            const u64 place = settings.boundaries[of] + at;
+            vertex = exchange.vertices[settings.device][place];
+            const StepValue value = exchange.values[settings.device][place];
+            values[vertex] = value;
+            make_value(key_of(value), vertex, &from);
+        }
+        return vertex;
+    }
+
+    // Leaves a row to the block if it is long. How many of its arcs are still the lane's.
+    __device__ u32 leave_long(u64 arc, u32 arcs, StepValue from) {
+        if (arcs <= long_arcs) return arcs;
+        const u32 at = atomicAdd(&block.longs, 1);
+        if (at >= most_longs) return arcs;
+        block.rows[at] = {arc, from, arcs};
+        return 0;
+    }
+
+    // A warp: rows of its lanes, of all their arcs those from `offset`, 32 in each `step`.
+    template <bool is_near>
+    __device__ void relax_rows(u64 arc, u32 arcs, StepValue from, u32 offset, u32 step) {
+        __syncwarp();
+        const SpreadArcs<StepValue> spread(arc, arc + arcs, from);
+#pragma unroll 1
+        for (u32 base = offset; base < spread.total; base += at_once * step) {
+            bool is_arc[at_once];
+            u64 at[at_once];
+            StepValue its[at_once];
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                const auto place = spread[base + each * step + lane()];
+                is_arc[each] = place.is_arc;
+                at[each] = place.arc;
+                its[each] = place.state;
+            }
+            relax<is_near>(is_arc, at, its);
+        }
+    }
+
+    // The whole block: the rows that its warps have left, each spread over warps.
+    template <bool is_near>
+    __device__ void relax_long_rows() {
+        constexpr u32 piece = 32 * at_once;
+        __syncthreads();
+        const u32 rows = block.longs < most_longs ? block.longs : most_longs;
+        // The warp whose turn it is.
+        u32 turn = threadIdx.x / 32;
+        for (u32 row = 0; row < rows; ++row) {
+            const LongRow its = block.rows[row];
+            const u32 pieces = (its.arcs + piece - 1) / piece;
+#pragma unroll 1
+            for (; turn < pieces; turn += warps) {
+                bool is_arc[at_once];
+                u64 at[at_once];
+                StepValue from[at_once];
+#pragma unroll
+                for (u32 each = 0; each < at_once; ++each) {
+                    const u32 arc = turn * piece + each * 32 + lane();
+                    is_arc[each] = arc < its.arcs;
+                    at[each] = its.begin + arc;
+                    from[each] = its.from;
+                }
+                relax<is_near>(is_arc, at, from);
+            }
+            turn -= pieces;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) block.longs = 0;
+    }
+
+    // A warp: some arcs of each lane. Those that stay in the step bring their targets into
+    // the list; those that lead beyond it do not.
+    template <bool is_near>
+    __device__ void relax(const bool (&is_arc)[at_once], const u64 (&arc)[at_once],
+                          const StepValue (&from)[at_once]) {
+        u32 targets[at_once];
+        u32 keys[at_once];
+#pragma unroll
+        for (u32 each = 0; each < at_once; ++each) {
+            const bool is = is_arc[each];
+            targets[each] = is ? out.targets[arc[each]] : first;
+            keys[each] = is ? StepRule::extended(key_of(from[each]), out.weights[arc[each]])
+                            : unreached;
+        }
+        bool is_better[at_once];
+#pragma unroll
+        for (u32 each = 0; each < at_once; ++each) {
+            const bool is_here = (keys[each] < block.end) == is_near;
+            is_better[each] = is_here && keys[each] <= settings.limit &&
+                              keys[each] < key_at(targets[each]);
+        }
+#pragma unroll
+        for (u32 each = 0; each < at_once; ++each) {
+            bool is_news = false;
+            u32 arcs = 0;
+            if (is_better[each])
+                is_news = improve<is_near>(targets[each], keys[each], from[each], arcs);
+            if (is_near) append(is_news, targets[each], arcs);
+        }
+    }
+
+    // Whether a vertex is to come into the list; how many arcs enter it, if its key has
+    // come into the step.
+    template <bool is_near>
+    __device__ bool improve(u32 vertex, u32 key, StepValue from, u32& arcs) {
+        // Before it is known whether it is needed: two accesses at once.
+        const u32 enter = is_near ? degree(vertex) : 0;
+        StepValue value;
+        make_value(key, u32(from), &value);
+        const u32 before = key_of(lower_value(&values[vertex], value));
+        if (!is_near || key >= before) return false;
+        if (before >= block.end) arcs = enter;
+        return set_mark(vertex);
+    }
+};
+
+}  // namespace millstream

@@ -1,0 +1,411 @@
+//! Shortest paths in steps: the memory of a run, and the run. The phases are in
+//! `STEPS.md`, the GPUs' side in `steps.cuh`, the host devices' in `step_twin.rs`.
+
+use std::time::{Duration, Instant};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer,
+    SharedSet, Value as Plain,
+};
+use millstream_flow::{Gang, GangMember, LinkStatistics};
+use millstream_traversal::{Outcome, Part, UNREACHED, Value};
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+
+use crate::step_graph::StepGraph;
+use crate::step_pilot::{Pilot, Rules};
+use crate::step_twin;
+use crate::{Result, rule::DistanceRule};
+
+/// Rows: where each begins, targets and weights.
+type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
+/// Two lists of near vertices, two sets of marks, and the light arcs of each row.
+type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
+/// What all of a search's kernels take, and more: rows that leave and that enter,
+/// values, lists, and of all devices what they were told, and the words.
+macro_rules! with_common {
+    ($weight:ty, $value:ty, $($more:ty),*) => {
+        (
+            Rows<$weight>,
+            Rows<$weight>,
+            Shared<$value>,
+            Lists,
+            (SharedSet<u32>, SharedSet<$value>),
+            SharedSet<u64>,
+            $($more),*
+        )
+    };
+}
+
+type GangSignature<W, V> = with_common!(W, V, (Shared<u32>, Shared<u64>), Plain<Settings>);
+pub(crate) type TwinSignature<W, V> = with_common!(W, V, Plain<Settings>);
+type LightsSignature<W> = (Read<u64>, Read<W>, Shared<u32>, Plain<u32>);
+
+/// Devices at most.
+pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
+/// Words of a device's gang memory, as many as `gang_barrier.cuh` needs or more.
+const GANG_WORDS: usize = 512;
+/// How long devices wait for each other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a search goes, as kernels take it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Settings {
+    patience_ns: u64,
+    pub(crate) arcs: u64,
+    pub(crate) device: u32,
+    pub(crate) devices: u32,
+    pub(crate) vertices: u32,
+    pub(crate) limit: u32,
+    delta: u32,
+    first_end: u32,
+    pull: u32,
+    rest: u32,
+    pub(crate) boundaries: [u32; MOST_DEVICES + 1],
+    padding: u32,
+}
+
+/// Words of a report, as `StepReport` of `steps.cuh` has them.
+#[derive(Clone, Copy)]
+enum Reported {
+    Listed,
+    Steps,
+    Stopped,
+    Told,
+    Received,
+}
+
+const REPORT_WORDS: usize = Reported::Received as usize + 1;
+
+/// How a search goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Keys above this are left out.
+    pub(crate) limit: u32,
+    /// The width of a step; `None` for a single one.
+    pub(crate) delta: Option<f64>,
+    pub(crate) pull: u32,
+    pub(crate) rest: u32,
+}
+
+/// One device's memory.
+#[derive(Debug)]
+pub(crate) struct Memory<V: Value> {
+    pub(crate) device: Device,
+    values: SharedBuffer<V>,
+    near: SharedBuffer<u32>,
+    marks: SharedBuffer<u32>,
+    lights: SharedBuffer<u32>,
+    told_vertices: SharedBuffer<u32>,
+    told_values: SharedBuffer<V>,
+    /// In the host's memory for host devices, so that the host may look.
+    pub(crate) words: SharedBuffer<u64>,
+    report: SharedBuffer<u64>,
+    pub(crate) settings: Settings,
+}
+
+/// The rows of one device, with weights of a type.
+type RowsOf<'a, W> = (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>, &'a DeviceBuffer<W>);
+
+/// A search, on a graph whose weights are those of the rule.
+pub(crate) struct StepSearch<'a, R: DistanceRule> {
+    graph: &'a StepGraph,
+    manner: Manner,
+    /// Of each device, the weights of the arcs that leave and that enter.
+    weights: Vec<[std::sync::Arc<DeviceBuffer<R::Weight>>; 2]>,
+}
+
+impl<'a, R: DistanceRule> StepSearch<'a, R> {
+    pub(crate) fn new(graph: &'a StepGraph, manner: Manner) -> Result<Self> {
+        let mut weights = Vec::new();
+        let context = graph.incoming.context();
+        for (place, device) in context.devices().iter().enumerate() {
+            let of = |part: &Part| match R::weights(part) {
+                Some(weights) => Ok(weights),
+                None => device.buffer(0).map(std::sync::Arc::new),
+            };
+            weights.push([of(graph.outgoing(place))?, of(&graph.incoming.parts()[place])?]);
+        }
+        Ok(StepSearch { graph, manner, weights })
+    }
+
+    /// Searches from `sources`, given by original ids.
+    pub(crate) async fn run<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
+        let incoming = &self.graph.incoming;
+        let context = incoming.context();
+        let is_gang = context.devices().iter().all(Device::is_gpu);
+        let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
+        let start;
+        if is_gang {
+            self.count_lights(&memory).await?;
+            let gang = Gang::new(context)?;
+            let kernel = kernel::<R, V>();
+            gang.prepare(&kernel)?;
+            let host = gang.words().clone();
+            start = Instant::now();
+            gang.run(|member| self.launch(&kernel, &memory, &host, member)).await?;
+        } else {
+            start = Instant::now();
+            step_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
+        }
+        let run_time = start.elapsed();
+        let statistics = match is_gang {
+            true => statistics(&memory)?,
+            false => step_twin::statistics(&memory)?,
+        };
+        let values = incoming.gather(memory.iter().map(|its| its.values.clone())).await?;
+        let partition = incoming.partition();
+        let keys = partition.restore(values.iter().map(|value| value.key()).collect());
+        let predecessors = V::KEEPS_PREDECESSOR.then(|| {
+            let original = |value: &V| match value.predecessor() {
+                UNREACHED => UNREACHED,
+                predecessor => partition.to_original(predecessor),
+            };
+            partition.restore(values.iter().map(original).collect())
+        });
+        let gather_time = start.elapsed() - run_time;
+        Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
+    }
+
+    fn rules(&self, settings: &Settings) -> Rules {
+        let Settings { arcs, delta, first_end, pull, rest, .. } = *settings;
+        let after = |key, delta| R::extended(key, &[bytemuck::cast(delta)], 0);
+        let devices = settings.devices as usize;
+        Rules { devices, arcs, delta, after, first_end, pull, rest }
+    }
+
+    async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
+        let incoming = &self.graph.incoming;
+        let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
+        let mut initial = vec![V::UNREACHED; vertices];
+        for &source in sources {
+            initial[source as usize] = V::new(0, UNREACHED);
+        }
+        let values = incoming.shared(initial).await?;
+        let mut memory = Vec::new();
+        for (place, (device, values)) in context.devices().iter().zip(values).enumerate() {
+            let owned = incoming.partition().range(place).len();
+            let told = if context.devices().len() == 1 { 0 } else { vertices };
+            let rows = self.graph.outgoing(place).offsets.len() - 1;
+            let words = if device.is_gpu() { device } else { context.host() };
+            memory.push(Memory {
+                device: device.clone(),
+                values,
+                near: device.shared(2 * owned)?,
+                marks: device.shared(2 * owned.div_ceil(32))?,
+                lights: device.shared(if device.is_gpu() { rows } else { 0 })?,
+                told_vertices: device.shared(told)?,
+                told_values: device.shared(told)?,
+                words: words.shared(GANG_WORDS)?,
+                report: context.host().shared(REPORT_WORDS)?,
+                settings: self.settings(place),
+            });
+        }
+        Ok(memory)
+    }
+
+    fn settings(&self, place: usize) -> Settings {
+        let partition = self.graph.incoming.partition();
+        let Manner { limit, delta, pull, rest } = self.manner;
+        let step = delta.map(R::step);
+        let mut boundaries = [partition.vertices(); MOST_DEVICES + 1];
+        boundaries[..=partition.parts()].copy_from_slice(partition.boundaries());
+        Settings {
+            patience_ns: PATIENCE.as_nanos() as u64,
+            arcs: self.graph.arcs,
+            device: place as u32,
+            devices: partition.parts() as u32,
+            vertices: partition.vertices(),
+            limit,
+            delta: step.map_or(0, R::bits),
+            first_end: step.map_or(UNREACHED, |step| R::extended(0, &[step], 0)),
+            pull,
+            rest,
+            boundaries,
+            padding: 0,
+        }
+    }
+
+    /// Which arcs are light, on GPUs: host devices look as they go.
+    async fn count_lights<V: Value>(&self, memory: &[Memory<V>]) -> Result<()> {
+        let kernel = lights_kernel::<R>();
+        for (place, its) in memory.iter().enumerate() {
+            let (offsets, _, weights) = self.outgoing(place);
+            let stream = its.device.stream()?;
+            let arguments = (offsets, weights, &its.lights, its.settings.delta);
+            kernel.launch(&stream, its.lights.len(), arguments)?;
+            stream.record()?.completed().await?;
+        }
+        Ok(())
+    }
+
+    fn launch<V: Value>(
+        &self,
+        kernel: &Kernel<GangSignature<R::Weight, V>>,
+        memory: &[Memory<V>],
+        host: &SharedBuffer<u32>,
+        GangMember { place, stream, sharers }: GangMember<'_>,
+    ) -> millstream_flow::Result<()> {
+        let sets = Sets::new(memory);
+        let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
+        let reports = (host, &memory[place].report);
+        let settings = memory[place].settings;
+        let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
+        Ok(kernel.launch(stream, sharers, arguments)?)
+    }
+
+    fn outgoing(&self, place: usize) -> RowsOf<'_, R::Weight> {
+        let part = self.graph.outgoing(place);
+        (&part.offsets, &part.targets, &self.weights[place][0])
+    }
+
+    fn incoming(&self, place: usize) -> RowsOf<'_, R::Weight> {
+        let part = &self.graph.incoming.parts()[place];
+        (&part.offsets, &part.targets, &self.weights[place][1])
+    }
+
+    /// The arguments that all of a search's kernels take.
+    #[expect(clippy::type_complexity, reason = "a list of arguments")]
+    pub(crate) fn common<'b, V: Value>(
+        &'b self,
+        memory: &'b [Memory<V>],
+        sets: &'b Sets<'b, V>,
+        place: usize,
+    ) -> (
+        RowsOf<'b, R::Weight>,
+        RowsOf<'b, R::Weight>,
+        &'b SharedBuffer<V>,
+        (&'b SharedBuffer<u32>, &'b SharedBuffer<u32>, &'b SharedBuffer<u32>),
+        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>]),
+        &'b [&'b SharedBuffer<u64>],
+    ) {
+        let its = &memory[place];
+        (
+            self.outgoing(place),
+            self.incoming(place),
+            &its.values,
+            (&its.near, &its.marks, &its.lights),
+            (&sets.vertices, &sets.values),
+            &sets.words,
+        )
+    }
+}
+
+/// Buffers of all devices.
+pub(crate) struct Sets<'a, V: Value> {
+    vertices: Vec<&'a SharedBuffer<u32>>,
+    values: Vec<&'a SharedBuffer<V>>,
+    words: Vec<&'a SharedBuffer<u64>>,
+}
+
+impl<'a, V: Value> Sets<'a, V> {
+    pub(crate) fn new(memory: &'a [Memory<V>]) -> Sets<'a, V> {
+        Sets {
+            vertices: memory.iter().map(|its| &its.told_vertices).collect(),
+            values: memory.iter().map(|its| &its.told_values).collect(),
+            words: memory.iter().map(|its| &its.words).collect(),
+        }
+    }
+}
+
+/// What one device has done.
+pub(crate) struct Done {
+    /// Vertices that have come into its lists.
+    pub(crate) listed: u64,
+    /// Vertices given to each other device, and taken from them.
+    pub(crate) told: u64,
+    pub(crate) received: u64,
+}
+
+impl Done {
+    /// Adds to the statistics of a run, as device `place`.
+    pub(crate) fn add_to<V: Value>(
+        &self,
+        run: &mut WorklistStatistics,
+        place: usize,
+        memory: &[Memory<V>],
+    ) {
+        let mut device = DeviceStatistics::default();
+        device.work_items = self.listed;
+        device.sent = self.told * (memory.len() - 1) as u64;
+        (device.received, device.kept) = (self.received, self.received);
+        run.devices.push(device);
+        let item = (size_of::<u32>() + size_of::<V>()) as u64;
+        for to in (0..memory.len()).filter(|&to| to != place) {
+            let [from, to] = [place, to].map(|place| memory[place].device.name());
+            let mut link = LinkStatistics::new(from, to);
+            (link.packets, link.bytes) = (self.told, self.told * item);
+            link.largest_packet_bytes = if self.told == 0 { 0 } else { item };
+            run.links.push(link);
+        }
+    }
+}
+
+fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
+    let mut run = WorklistStatistics::default();
+    for (place, its) in memory.iter().enumerate() {
+        let word = |word: Reported| its.report.load(word as usize);
+        if word(Reported::Stopped)? != 0 {
+            return Err(stopped(its, word(Reported::Steps)?).into());
+        }
+        let [listed, told, received] =
+            [word(Reported::Listed)?, word(Reported::Told)?, word(Reported::Received)?];
+        Done { listed, told, received }.add_to(&mut run, place, memory);
+    }
+    Ok(run)
+}
+
+fn stopped<V: Value>(its: &Memory<V>, step: u64) -> millstream_device::Error {
+    let message = format!("the devices have not met for {PATIENCE:?}, in step {step}");
+    millstream_device::Error::KernelFailed {
+        kernel: "steps".into(),
+        device: its.device.name(),
+        message: message.into(),
+    }
+}
+
+/// The gang's kernel. Host devices have twins of its phases.
+fn kernel<R: DistanceRule, V: Value>() -> Kernel<GangSignature<R::Weight, V>> {
+    let no_twin = |_: &_, _: <GangSignature<R::Weight, V> as Parameter>::View<'_>| {
+        Err(KernelFault::new("a gang runs on GPUs only"))
+    };
+    Kernel::from_closure("steps", no_twin).with_cuda(cuda_source::<R, V>())
+}
+
+fn lights_kernel<R: DistanceRule>() -> Kernel<LightsSignature<R::Weight>> {
+    let no_twin = |_: &_, _: <LightsSignature<R::Weight> as Parameter>::View<'_>| {
+        Err(KernelFault::new("host devices look at weights as they go"))
+    };
+    Kernel::from_closure("lights", no_twin).with_cuda(lights_source::<R>())
+}
+
+/// What comes before the kernels' text: the rule, and what vertices hold.
+fn types<R: DistanceRule, V: Value>() -> String {
+    let (rule, bits) = (R::CLASS, 8 * size_of::<V>());
+    format!(
+        "#include \"distances.cuh\"\n#include \"span.cuh\"\nnamespace millstream {{\n\
+         using StepRule = {rule};\nusing StepValue = u{bits};\n}}\n"
+    )
+}
+
+/// The gang's kernel: each file goes on where the one before ends.
+pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
+    const TEXT: &str = concat!(
+        "#line 1 \"step_device.cuh\"\n",
+        include_str!("step_device.cuh"),
+        "#line 1 \"step_push.cuh\"\n",
+        include_str!("step_push.cuh"),
+        "#line 1 \"step_pull.cuh\"\n",
+        include_str!("step_pull.cuh"),
+        "#line 1 \"steps.cuh\"\n",
+        include_str!("steps.cuh"),
+    );
+    let text = types::<R, V>() + TEXT;
+    CudaSource::generated("steps.cuh", "steps", text).threads(1024).resident()
+}
+
+pub(crate) fn lights_source<R: DistanceRule>() -> CudaSource {
+    const TEXT: &str = concat!("#line 1 \"step_lights.cuh\"\n", include_str!("step_lights.cuh"));
+    CudaSource::generated("step_lights.cuh", "lights", types::<R, u32>() + TEXT)
+}

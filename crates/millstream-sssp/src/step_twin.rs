@@ -1,0 +1,426 @@
+//! The phases of a search in steps on host devices, one kernel each; what `steps.cuh` does
+//! between barriers. Here the host is the barrier; one device alone needs none.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use futures_util::future::try_join_all;
+use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer};
+use millstream_traversal::{UNREACHED, Value};
+use millstream_worklist::WorklistStatistics;
+use parking_lot::Mutex;
+
+use crate::Result;
+use crate::rule::DistanceRule;
+use crate::step_pilot::{Phase, Pilot, Totals};
+use crate::step_search::{Done, Memory, Sets, Settings, StepSearch, TwinSignature};
+
+/// Words of a device.
+#[derive(Clone, Copy)]
+enum Word {
+    /// Vertices that have come into lists.
+    Listed,
+    /// Arcs that enter vertices that have come into a step.
+    Settled,
+    /// The step, and the complement of the least key beyond it: a larger word is of a
+    /// later step, or nearer.
+    Nearest,
+    Told,
+    Received,
+}
+
+/// Vertices of a block.
+const BLOCK: usize = 512;
+/// One device has nobody to meet between phases: a launch goes on until so many vertices
+/// were listed. Many, since a launch takes longer than many a phase, and few enough to be
+/// stopped.
+const VERTICES_ALONE: u64 = 1 << 18;
+
+/// How far a search has come.
+#[derive(Clone, Debug)]
+struct Course {
+    pilot: Pilot,
+    /// Which list is filled.
+    filled: usize,
+    /// Of each device, the places taken before that list, and the vertices in the other.
+    lists: Vec<(u64, u64)>,
+}
+
+impl Course {
+    /// Goes on to the next phase; `word` is a device's.
+    fn advance<E>(
+        &mut self,
+        word: impl Fn(usize, Word) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<(), E> {
+        let devices = self.lists.len();
+        let mut totals = Totals::default();
+        for device in 0..devices {
+            totals.listed += word(device, Word::Listed)?;
+            totals.settled += word(device, Word::Settled)?;
+            let nearest = word(device, Word::Nearest)?;
+            if nearest >> 32 == self.pilot.steps {
+                let key = !(nearest as u32);
+                totals.nearest = Some(totals.nearest.map_or(key, |other| key.min(other)));
+            }
+        }
+        self.pilot.advance(totals);
+        let turns = if devices == 1 { Phase::Expand } else { Phase::Tell };
+        if self.pilot.phase == turns {
+            self.filled ^= 1;
+            for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
+                let listed = word(device, Word::Listed)?;
+                (*mark, *here) = (listed, listed - *mark);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs all phases, from the first to the last.
+pub(crate) async fn run<R: DistanceRule, V: Value>(
+    search: &StepSearch<'_, R>,
+    memory: &[Memory<V>],
+    pilot: Pilot,
+) -> Result<()> {
+    let streams = memory.iter().map(|its| its.device.stream());
+    let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
+    let sets = Sets::new(memory);
+    let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
+    let course = Arc::new(Mutex::new(course));
+    let shared = Arc::clone(&course);
+    let kernel: Kernel<TwinSignature<R::Weight, V>> =
+        Kernel::from_closure("steps", move |_: &Grid, view: TwinView<'_, R, V>| {
+            let mut course = shared.lock().clone();
+            let twin = Twin::<R, V>::new(view);
+            if course.lists.len() > 1 {
+                return twin.phase(&course);
+            }
+            twin.run_alone(&mut course)?;
+            *shared.lock() = course;
+            Ok(())
+        });
+    loop {
+        let mut events = Vec::new();
+        for (place, stream) in streams.iter().enumerate() {
+            let (out, incoming, values, lists, exchange, words) =
+                search.common(memory, &sets, place);
+            let settings = memory[place].settings;
+            let arguments = (out, incoming, values, lists, exchange, words, settings);
+            kernel.launch(stream, 1, arguments)?;
+            events.push(stream.record()?.completed());
+        }
+        try_join_all(events).await?;
+        let mut course = course.lock();
+        if memory.len() > 1 {
+            course.advance(|device, word| load(&memory[device].words, word))?;
+        }
+        if course.pilot.phase == Phase::Finished {
+            return Ok(());
+        }
+    }
+}
+
+fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64> {
+    words.load(word as usize)
+}
+
+/// What the devices have done.
+pub(crate) fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
+    let mut run = WorklistStatistics::default();
+    for (place, its) in memory.iter().enumerate() {
+        let [listed, told, received] =
+            [Word::Listed, Word::Told, Word::Received].map(|word| load(&its.words, word));
+        Done { listed: listed?, told: told?, received: received? }.add_to(&mut run, place, memory);
+    }
+    Ok(run)
+}
+
+type TwinView<'a, R, V> =
+    <TwinSignature<<R as millstream_traversal::Rule>::Weight, V> as Parameter>::View<'a>;
+/// Offsets, targets and weights.
+type Rows<'a, W> = (&'a [u64], &'a [u32], &'a [W]);
+
+/// One device in one phase. All orders are relaxed: the kernel's end publishes.
+struct Twin<'a, R: DistanceRule, V: Value> {
+    out: Rows<'a, R::Weight>,
+    incoming: Rows<'a, R::Weight>,
+    values: &'a [V::Atomic],
+    near: &'a [AtomicU32],
+    marks: &'a [AtomicU32],
+    told_vertices: Vec<&'a [AtomicU32]>,
+    told_values: Vec<&'a [V::Atomic]>,
+    words: Vec<&'a [AtomicU64]>,
+    settings: Settings,
+    here: usize,
+    first: u32,
+    last: u32,
+    rule: PhantomData<R>,
+}
+
+/// What a block has found.
+#[derive(Default)]
+struct Found {
+    listed: Vec<u32>,
+    settled: u64,
+    nearest: Option<u32>,
+}
+
+impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
+    fn new(view: TwinView<'a, R, V>) -> Twin<'a, R, V> {
+        let (out, incoming, values, (near, marks, _), exchange, words, settings) = view;
+        let (told_vertices, told_values) = exchange;
+        let here = settings.device as usize;
+        let [first, last] = [here, here + 1].map(|place| settings.boundaries[place]);
+        let rule = PhantomData;
+        Twin {
+            out,
+            incoming,
+            values,
+            near,
+            marks,
+            told_vertices,
+            told_values,
+            words,
+            settings,
+            here,
+            first,
+            last,
+            rule,
+        }
+    }
+
+    fn phase(&self, course: &Course) -> KernelResult {
+        match course.pilot.phase {
+            Phase::Collect => self.collect(course),
+            Phase::Expand => self.expand(course),
+            Phase::Tell => self.tell(course),
+            Phase::Pull => self.pull(course),
+            Phase::Push => self.push_beyond(course),
+            Phase::Finished => Ok(()),
+        }
+    }
+
+    /// Some phases of a device that has nobody to meet.
+    fn run_alone(&self, course: &mut Course) -> KernelResult {
+        let load = |word: Word| self.words[self.here][word as usize].load(Ordering::Relaxed);
+        let enough = load(Word::Listed) + VERTICES_ALONE;
+        while course.pilot.phase != Phase::Finished && load(Word::Listed) < enough {
+            self.phase(course)?;
+            course.advance(|_, word| Ok::<_, KernelFault>(load(word)))?;
+        }
+        Ok(())
+    }
+
+    fn collect(&self, course: &Course) -> KernelResult {
+        self.each_owned(course, |vertex, found| {
+            let key = self.key(vertex);
+            if key >= course.pilot.begin {
+                self.sort_in(course, vertex, key, found);
+            }
+        })
+    }
+
+    fn pull(&self, course: &Course) -> KernelResult {
+        let Pilot { from, begin, .. } = course.pilot;
+        let (_, sources, weights) = self.incoming;
+        self.each_owned(course, |vertex, found| {
+            let before = self.key(vertex);
+            if before < begin {
+                return;
+            }
+            let mut best = (before, UNREACHED);
+            for arc in row(self.incoming.0, vertex - self.first) {
+                // An arc is as heavy as those before it.
+                if R::extended(from, weights, arc) >= best.0 {
+                    break;
+                }
+                let key = self.key(sources[arc]);
+                if key < begin {
+                    let through = R::extended(key, weights, arc);
+                    if through < best.0 && through <= self.settings.limit {
+                        best = (through, sources[arc]);
+                    }
+                }
+            }
+            if best.0 < before {
+                V::store(&self.values[vertex as usize], V::new(best.0, best.1));
+            }
+            self.sort_in(course, vertex, best.0, found);
+        })
+    }
+
+    /// Lists an owned vertex if it is in the step.
+    fn sort_in(&self, course: &Course, vertex: u32, key: u32, found: &mut Found) {
+        if key < course.pilot.end {
+            found.settled += self.degree(vertex);
+            found.listed.push(vertex);
+        } else if key != UNREACHED {
+            found.nearest = Some(found.nearest.map_or(key, |other| key.min(other)));
+        }
+    }
+
+    /// Light arcs of what all devices have listed.
+    fn expand(&self, course: &Course) -> KernelResult {
+        let devices = self.settings.devices as usize;
+        let lists: Vec<u64> = course.lists.iter().map(|(_, here)| *here).collect();
+        let all: u64 = lists.iter().sum();
+        let received = all - lists[self.here];
+        self.words[self.here][Word::Received as usize].fetch_add(received, Ordering::Relaxed);
+        Grid::of_blocks(all as usize, BLOCK).for_each_block(|block| {
+            let mut found = Found::default();
+            for mut at in block.range.map(|at| at as u64) {
+                let mut of = 0;
+                while of + 1 < devices && at >= lists[of] {
+                    at -= lists[of];
+                    of += 1;
+                }
+                let (vertex, key) = self.take(course, of, at as usize);
+                self.relax_near(course, vertex, key, &mut found);
+            }
+            self.keep(course, &found);
+            Ok(())
+        })
+    }
+
+    /// An entry of a device's list; what is told of its vertex is kept.
+    fn take(&self, course: &Course, of: usize, at: usize) -> (u32, u32) {
+        if of == self.here {
+            let vertex = self.list(course.filled ^ 1)[at].load(Ordering::Relaxed);
+            let (word, bit) = self.mark(course.filled ^ 1, vertex);
+            word.fetch_and(!bit, Ordering::Relaxed);
+            return (vertex, self.key(vertex));
+        }
+        let place = self.settings.boundaries[of] as usize + at;
+        let vertex = self.told_vertices[self.here][place].load(Ordering::Relaxed);
+        let value = V::get(&self.told_values[self.here][place]);
+        V::store(&self.values[vertex as usize], value);
+        (vertex, value.key())
+    }
+
+    fn relax_near(&self, course: &Course, vertex: u32, key: u32, found: &mut Found) {
+        let (_, targets, weights) = self.out;
+        let end = course.pilot.end;
+        for arc in row(self.out.0, self.out_row(vertex)) {
+            let extended = R::extended(key, weights, arc);
+            // So are the arcs that follow.
+            if extended >= end || extended > self.settings.limit {
+                return;
+            }
+            let target = targets[arc];
+            let value = V::new(extended, vertex);
+            let before = V::lower(&self.values[target as usize], value).key();
+            if extended >= before {
+                continue;
+            }
+            if before >= end {
+                found.settled += self.degree(target);
+            }
+            let (word, bit) = self.mark(course.filled, target);
+            if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                found.listed.push(target);
+            }
+        }
+    }
+
+    /// Gives the others what was listed here.
+    fn tell(&self, course: &Course) -> KernelResult {
+        let here = course.lists[self.here].1 as usize;
+        let first = self.first as usize;
+        for (at, vertex) in self.list(course.filled ^ 1)[..here].iter().enumerate() {
+            let vertex = vertex.load(Ordering::Relaxed);
+            let value = V::get(&self.values[vertex as usize]);
+            for device in (0..self.settings.devices as usize).filter(|&to| to != self.here) {
+                self.told_vertices[device][first + at].store(vertex, Ordering::Relaxed);
+                V::store(&self.told_values[device][first + at], value);
+            }
+        }
+        self.words[self.here][Word::Told as usize].fetch_add(here as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// From all vertices of the step, along the arcs that lead beyond it.
+    fn push_beyond(&self, course: &Course) -> KernelResult {
+        let Pilot { begin, end, .. } = course.pilot;
+        let (offsets, targets, weights) = self.out;
+        let first = if self.settings.devices == 1 { self.first } else { 0 };
+        Grid::of_blocks(offsets.len() - 1, BLOCK).for_each_block(|block| {
+            for vertex in block.range.map(|row| first + row as u32) {
+                let key = self.key(vertex);
+                if key < begin || key >= end {
+                    continue;
+                }
+                for arc in row(offsets, self.out_row(vertex)).rev() {
+                    let extended = R::extended(key, weights, arc);
+                    if extended < end {
+                        break;
+                    }
+                    if extended <= self.settings.limit {
+                        let value = V::new(extended, vertex);
+                        V::lower(&self.values[targets[arc] as usize], value);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn each_owned(
+        &self,
+        course: &Course,
+        work: impl Fn(u32, &mut Found) + Send + Sync,
+    ) -> KernelResult {
+        Grid::of_blocks((self.last - self.first) as usize, BLOCK).for_each_block(|block| {
+            let mut found = Found::default();
+            block.range.for_each(|row| work(self.first + row as u32, &mut found));
+            self.keep(course, &found);
+            Ok(())
+        })
+    }
+
+    /// What a block has found goes to the list and into the words.
+    fn keep(&self, course: &Course, found: &Found) {
+        let words = self.words[self.here];
+        let count = found.listed.len() as u64;
+        let taken = words[Word::Listed as usize].fetch_add(count, Ordering::Relaxed);
+        let place = (taken - course.lists[self.here].0) as usize;
+        for (entry, &vertex) in self.list(course.filled)[place..].iter().zip(&found.listed) {
+            entry.store(vertex, Ordering::Relaxed);
+        }
+        words[Word::Settled as usize].fetch_add(found.settled, Ordering::Relaxed);
+        if let Some(nearest) = found.nearest {
+            let word = course.pilot.steps << 32 | u64::from(!nearest);
+            words[Word::Nearest as usize].fetch_max(word, Ordering::Relaxed);
+        }
+    }
+
+    fn key(&self, vertex: u32) -> u32 {
+        V::get(&self.values[vertex as usize]).key()
+    }
+
+    /// Arcs that enter an owned vertex.
+    fn degree(&self, vertex: u32) -> u64 {
+        row(self.incoming.0, vertex - self.first).len() as u64
+    }
+
+    /// A place of the rows that leave.
+    fn out_row(&self, vertex: u32) -> u32 {
+        if self.settings.devices == 1 { vertex - self.first } else { vertex }
+    }
+
+    fn list(&self, which: usize) -> &[AtomicU32] {
+        let owned = (self.last - self.first) as usize;
+        &self.near[which * owned..][..owned]
+    }
+
+    fn mark(&self, which: usize, vertex: u32) -> (&AtomicU32, u32) {
+        let words = (self.last - self.first).div_ceil(32) as usize;
+        let row = (vertex - self.first) as usize;
+        (&self.marks[which * words + row / 32], 1 << (row % 32))
+    }
+}
+
+/// The places of a row.
+fn row(offsets: &[u64], at: u32) -> std::ops::Range<usize> {
+    offsets[at as usize] as usize..offsets[at as usize + 1] as usize
+}

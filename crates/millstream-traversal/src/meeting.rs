@@ -1,0 +1,26 @@
+//! Which devices can go from phase to phase together.
+
+use millstream_device::{Device, LinkKind, SharedSet};
+use millstream_flow::{Context, Gang};
+
+/// Whether the devices of a context can go from phase to phase together, and change each
+/// other's memory meanwhile: GPUs with NVLink, which meet in the barrier of a gang, or host
+/// devices, for which the host is the barrier; all of which reach each other.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_traversal::can_meet;
+///
+/// assert!(can_meet(&Context::builder().devices(Devices::host(4)).build()?));
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+pub fn can_meet(context: &Context) -> bool {
+    let (devices, topology) = (context.devices(), context.topology());
+    let all = 0..devices.len();
+    let has_atomics = |from: usize, to: usize| topology.link(from, to) >= LinkKind::NvLink;
+    let are_connected =
+        all.clone().all(|from| all.clone().all(|to| from == to || has_atomics(from, to)));
+    are_connected
+        && (Gang::is_possible(context)
+            || devices.len() <= SharedSet::<u32>::MOST && !devices.iter().any(Device::is_gpu))
+}

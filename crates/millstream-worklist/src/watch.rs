@@ -1,0 +1,145 @@
+//! Sees that a run which the host drives goes on: if nothing is under way and yet items
+//! are not accounted for, nobody would wake anybody any more.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use millstream_device::Device;
+
+use crate::coordinator::Coordinator;
+use crate::statistics::Counter;
+use crate::{Error, Result};
+
+/// Watches a run until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Never sent to: its end wakes the thread.
+    _run: Sender<()>,
+}
+
+impl Watch {
+    /// Watches from a thread of its own, which tells the coordinator when nothing has
+    /// changed for `patience`.
+    ///
+    /// # Errors
+    /// No thread.
+    pub(crate) fn start(coordinator: &Arc<Coordinator>, patience: Duration) -> Result<Watch> {
+        let (run, ended) = mpsc::channel::<()>();
+        let coordinator = Arc::clone(coordinator);
+        // A process that was stopped for long has one look to get going again.
+        let pause = patience / 2;
+        let watch = move || {
+            let (mut known, mut looks) = (None, 0);
+            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let now = coordinator.standstill();
+                looks = if now.is_some() && now == known { looks + 1 } else { 0 };
+                known = now;
+                if looks == 2 {
+                    return coordinator.stall();
+                }
+            }
+        };
+        std::thread::Builder::new().name("millstream watch".to_string()).spawn(watch).map_err(
+            |error| {
+                let reason = error.to_string();
+                Error::from(millstream_device::Error::Start { reason })
+            },
+        )?;
+        Ok(Watch { _run: run })
+    }
+}
+
+/// The error of a run that stands still: where every counter stands.
+pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: Duration) -> Error {
+    let mut counters = String::new();
+    for (device, known) in devices.iter().zip(&coordinator.counters) {
+        let [produced, consumed, deferred_in, deferred_out, sent, received] = [
+            Counter::Produced,
+            Counter::Consumed,
+            Counter::DeferredIn,
+            Counter::DeferredOut,
+            Counter::Sent,
+            Counter::Received,
+        ]
+        .map(|counter| known.get(counter));
+        // Writing to a string does not fail.
+        let _ = write!(
+            counters,
+            "; {device}: {produced} produced, {consumed} consumed, {deferred_in} deferred, \
+             {deferred_out} of them brought back, {sent} sent, {received} received"
+        );
+    }
+    Error::Stalled { patience, threshold: coordinator.threshold(), counters }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::statistics::COUNTERS;
+
+    const PATIENCE: Duration = Duration::from_millis(20);
+
+    /// A run of one device that has produced so many items and consumed one less.
+    fn run(produced: u64) -> Arc<Coordinator> {
+        let coordinator = Arc::new(Coordinator::new(1, 0, None));
+        report(&coordinator, produced);
+        coordinator
+    }
+
+    fn report(coordinator: &Coordinator, produced: u64) {
+        let mut words = [0; COUNTERS];
+        words[Counter::Produced as usize] = produced;
+        words[Counter::Consumed as usize] = produced - 1;
+        coordinator.counters[0].update(words.into_iter());
+    }
+
+    fn ends_in(coordinator: &Coordinator, wait: Duration) -> Option<bool> {
+        std::thread::sleep(wait);
+        coordinator.over().now_or_never()
+    }
+
+    #[test]
+    fn a_run_that_stands_still_is_ended() {
+        let coordinator = run(7);
+        let _watch = Watch::start(&coordinator, PATIENCE).unwrap();
+        while coordinator.over().now_or_never().is_none() {
+            std::thread::sleep(PATIENCE);
+        }
+        let context = millstream_flow::Context::builder();
+        let context = context.devices(millstream_flow::Devices::host(1)).build().unwrap();
+        let error = stalled(&coordinator, context.devices(), PATIENCE).to_string();
+        assert!(error.contains("host:0: 7 produced, 6 consumed, 0 deferred"), "{error}");
+    }
+
+    #[test]
+    fn a_run_with_a_kernel_under_way_goes_on() {
+        let coordinator = run(7);
+        let launch = coordinator.launch();
+        let _watch = Watch::start(&coordinator, PATIENCE).unwrap();
+        assert_eq!(ends_in(&coordinator, PATIENCE * 5), None);
+        drop(launch);
+    }
+
+    #[test]
+    fn a_run_whose_counters_grow_goes_on() {
+        let coordinator = run(7);
+        // Looks are an hour apart: none falls behind these reports.
+        let _watch = Watch::start(&coordinator, Duration::from_secs(7200)).unwrap();
+        let before = coordinator.standstill();
+        report(&coordinator, 8);
+        assert_ne!(coordinator.standstill(), before);
+    }
+
+    #[test]
+    fn a_run_that_has_ended_is_over() {
+        let coordinator = Arc::new(Coordinator::new(1, 0, None));
+        let watch = Watch::start(&coordinator, PATIENCE).unwrap();
+        coordinator.check();
+        assert_eq!(ends_in(&coordinator, Duration::ZERO), Some(true));
+        drop(watch);
+    }
+}

@@ -1,0 +1,182 @@
+// Collectives called from a resident kernel: block b of a device's kernel with block b
+// of all other devices' kernels, in lines (`collective_lines.cuh`). The blocks of one
+// number make the same calls in the same order; blocks of different numbers have
+// nothing to do with each other.
+//
+//     BlockCollectives collectives(memory, host, settings);
+//     ...
+//     if (!collectives.all_reduce(items, items, len, combine)) return;
+//     ...
+//     collectives.leave();
+//
+// Every call is the whole block's. It returns when the block's results are there, for
+// all its threads; false if the kernel must end, because it is stopped or a peer did not
+// come in time. Lengths are any: vectors longer than lines are sent in several goes.
+// Parts that belong to ranks are as equal as can be, larger ones first, as in the host's
+// collectives. The output may be the input where all ranks' pieces of the two are the
+// same: not in reduce_scatter and all_gather.
+#pragma once
+
+#include "collective_lines.cuh"
+
+namespace millstream {
+
+struct BlockCollectiveSettings {
+    u64 patience;  // Nanoseconds without progress that end the kernel.
+    u64 capacity;  // Lines from one rank to another, for one collective.
+    u32 rank;
+    u32 ranks;
+    u32 channels;  // Blocks that may call, at most.
+    u32 unused;
+};
+static_assert(sizeof(BlockCollectiveSettings) == 32, "as Rust writes it");
+
+class BlockCollectives {
+   public:
+    // Lines that there are at least, from one rank to another.
+    static constexpr u32 least_capacity = 32;
+
+    __device__ BlockCollectives(const SpanSet<u64>& memory, const Span<u32>& host,
+                                const BlockCollectiveSettings& settings)
+        : ranks{memory, &host[host_stop], settings.patience, settings.rank, settings.ranks},
+          first((u64(settings.channels) + 1) / 2 * 2 +
+                u64(blockIdx.x) * 4 * settings.ranks * settings.capacity),
+          capacity(settings.capacity),
+          epoch(*ranks.word(settings.rank, blockIdx.x)) {}
+
+    __device__ u32 rank() const { return ranks.rank; }
+
+    // Before the kernel ends, so that the next one goes on where this one was.
+    __device__ void leave() const {
+        if (threadIdx.x == 0) *ranks.word(ranks.rank, blockIdx.x) = epoch;
+    }
+
+    // Everyone gets the items of all ranks, combined.
+    template <class Element, class Combine>
+    __device__ bool all_reduce(const Element* input, Element* output, u64 len, Combine combine) {
+        const Piece all{0, len};
+        return run(input, output, len, combine, true, [=](u32) { return all; },
+                   [=](u32) { return all; });
+    }
+
+    // Rank `root` gets them.
+    template <class Element, class Combine>
+    __device__ bool reduce(u32 root, const Element* input, Element* output, u64 len,
+                           Combine combine) {
+        const bool is_root = ranks.rank == root;
+        return run(input, output, len, combine, true,
+                   [=](u32 to) { return Piece{0, to == root ? len : 0}; },
+                   [=](u32) { return Piece{0, is_root ? len : 0}; });
+    }
+
+    // Each rank gets its part of them, at `output`.
+    template <class Element, class Combine>
+    __device__ bool reduce_scatter(const Element* input, Element* output, u64 len,
+                                   Combine combine) {
+        const u32 count = ranks.ranks;
+        const u64 own = part(ranks.rank, count, len).len;
+        return run(input, output, part(0, count, len).len, combine, true,
+                   [=](u32 to) { return part(to, count, len); },
+                   [=](u32) { return Piece{0, own}; });
+    }
+
+    // Everyone gets the items of rank `root`.
+    template <class Element>
+    __device__ bool broadcast(u32 root, const Element* input, Element* output, u64 len) {
+        const bool is_root = ranks.rank == root;
+        return run(input, output, len, First(), false,
+                   [=](u32) { return Piece{0, is_root ? len : 0}; },
+                   [=](u32 from) { return Piece{0, from == root ? len : 0}; });
+    }
+
+    // Everyone gets the parts of all ranks, `len` items in all.
+    template <class Element>
+    __device__ bool all_gather(const Element* input, Element* output, u64 len) {
+        const u32 count = ranks.ranks;
+        const u64 own = part(ranks.rank, count, len).len;
+        return run(input, output, part(0, count, len).len, First(), false,
+                   [=](u32) { return Piece{0, own}; },
+                   [=](u32 from) { return part(from, count, len); });
+    }
+
+    // Each rank has `len` items for each, in the order of the ranks, and gets as many.
+    template <class Element>
+    __device__ bool all_to_all(const Element* input, Element* output, u64 len) {
+        const auto piece = [=](u32 other) { return Piece{other * len, len}; };
+        return run(input, output, len, First(), false, piece, piece);
+    }
+
+    // What all blocks of this number did before is visible to all after.
+    __device__ bool barrier() {
+        const auto nothing = [](u32) { return Piece{0, 0}; };
+        // The first thread sends and hears: it releases what the block did, and acquires
+        // for the block, because lines are relaxed.
+        __syncthreads();
+        if (threadIdx.x == 0) fence_acq_rel_sys();
+        const bool goes_on = run<u64>(nullptr, nullptr, 0, First(), false, nothing, nothing);
+        if (threadIdx.x == 0) fence_acq_rel_sys();
+        __syncthreads();
+        return goes_on;
+    }
+
+   private:
+    using Piece = LinePiece;
+
+    struct First {
+        template <class Element>
+        __device__ Element operator()(Element one, Element) const {
+            return one;
+        }
+    };
+
+    const Ranks ranks;
+    u64 first;  // Word of the block's lines.
+    u64 capacity;
+    u64 epoch;  // Of the last collective.
+
+    // A rank's part of `len` items of so many ranks.
+    static __device__ Piece part(u32 rank, u32 ranks, u64 len) {
+        const u64 share = len / ranks, more = len % ranks;
+        return {rank * share + (rank < more ? rank : more), share + (rank < more)};
+    }
+
+    // What is left of a piece from an item on, `most` items at most.
+    static __device__ Piece rest(Piece piece, u64 done, u64 most) {
+        if (piece.len <= done) return {piece.start, 0};
+        const u64 left = piece.len - done;
+        return {piece.start + done, left < most ? left : most};
+    }
+
+    // `longest` is that of all pieces of all ranks: all send as often.
+    template <class Element, class Combine, class Sends, class Receives>
+    __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
+                        bool combines, Sends sends, Receives receives) {
+        __shared__ LinePieces pieces;
+        using Unit = LineUnit<Element>;
+        static_assert(Unit::words <= least_capacity, "items of so many bytes are too large");
+        const u64 most = capacity / Unit::words * Unit::count;
+        u64 done = 0;
+        do {
+            // Nobody uses the pieces any more, and what the block wrote is there.
+            __syncthreads();
+            const u32 other = threadIdx.x;
+            if (other < ranks.ranks) {
+                pieces.sends[other] = rest(sends(other), done, most);
+                pieces.receives[other] = rest(receives(other), done, most);
+            }
+            if (other == 0) {
+                pieces.in_place = input == output;
+                pieces.combines = combines;
+            }
+            __syncthreads();
+            const Lines lines{ranks, first, capacity, ++epoch};
+            const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
+            const bool goes_on = exchange.run(threadIdx.x, blockDim.x);
+            if (!__syncthreads_and(goes_on)) return false;
+            done += most;
+        } while (done < longest);
+        return true;
+    }
+};
+
+}  // namespace millstream

@@ -1,0 +1,222 @@
+// Collectives of short vectors: each rank writes what it has for another into lines of
+// that one's memory, 8 bytes and the collective's number in one store, so that whoever
+// finds the number has the bytes. One way over the link, and nothing to clear or to
+// give back. The protocol is in crates/millstream-flow/src/collectives/README.md.
+//
+// A kernel does this with all its threads, or each block of a resident kernel by itself:
+// `BlockCollectives`.
+#pragma once
+
+#include "collective_ranks.cuh"
+
+namespace millstream {
+
+// Items of a buffer.
+struct LinePiece {
+    u64 start;
+    u64 len;
+};
+
+// What goes where.
+struct LinePieces {
+    LinePiece sends[most_ranks];     // Of the input, for each rank; our own stays here.
+    LinePiece receives[most_ranks];  // Of the output, from each rank.
+    u32 in_place;                    // The output is the input, too.
+    u32 combines;                    // All that arrives is combined into our own piece.
+};
+
+struct LineSettings {
+    RankSettings common;
+    LinePieces pieces;
+    u64 capacity;  // Lines from one rank to another, for one collective.
+};
+static_assert(sizeof(LineSettings) == 24 + 32 * most_ranks + 16, "as Rust writes it");
+
+// Both words in one operation: neither is seen without the other.
+__device__ __forceinline__ void store_line(u64* line, u64 word, u64 epoch) {
+    asm volatile("{ .reg .b128 line; mov.b128 line, {%1, %2};"
+                 " st.relaxed.sys.global.b128 [%0], line; }"
+                 : : "l"(line), "l"(word), "l"(epoch) : "memory");
+}
+
+__device__ __forceinline__ void load_line(const u64* line, u64* word, u64* epoch) {
+    asm volatile("{ .reg .b128 line; ld.relaxed.sys.global.b128 line, [%2];"
+                 " mov.b128 {%0, %1}, line; }"
+                 : "=l"(*word), "=l"(*epoch) : "l"(line) : "memory");
+}
+
+__device__ constexpr u32 greatest_divisor(u32 one, u32 other) {
+    return other == 0 ? one : greatest_divisor(other, one % other);
+}
+
+// As few whole items as are whole lines.
+template <class Element>
+union LineUnit {
+    static constexpr u32 size = sizeof(Element);
+    static constexpr u32 words = size / greatest_divisor(size, 8);
+    static constexpr u32 count = words * 8 / size;
+    u64 bits[words];
+    Element items[count];
+    __device__ LineUnit() {}
+};
+
+// The lines between ranks.
+struct Lines {
+    const Ranks& ranks;
+    u64 first;     // The word of every rank's memory that they begin at.
+    u64 capacity;  // From one rank to another, for one collective.
+    u64 epoch;     // Number of the collective.
+
+    // Lines of one collective are overwritten by the second next.
+    __device__ u64* line(u32 to, u32 from, u64 place) const {
+        const u64 box = epoch % 2 * ranks.ranks + from;
+        return ranks.memory[to].items + first + (box * capacity + place) * 2;
+    }
+};
+
+template <class Element, class Combine>
+struct LineExchange {
+    using Unit = LineUnit<Element>;
+    // Ranks whose lines are waited for together, as registers allow.
+    static constexpr u32 together = Unit::words <= 2 ? most_ranks : 1;
+
+    const Lines& lines;
+    const LinePieces& pieces;
+    const Element* input;
+    Element* output;
+    Combine combine;
+
+    __device__ const Ranks& ranks() const { return lines.ranks; }
+
+    // Whether a unit of a piece is sent: the first one always, so that everyone hears
+    // from everyone.
+    static __device__ bool is_sent(const LinePiece& piece, u64 unit) {
+        return unit == 0 || unit * Unit::count < piece.len;
+    }
+
+    __device__ u64 units() const {
+        u64 most = 1;
+        for (u32 rank = 0; rank < ranks().ranks; ++rank) {
+            const u64 len = pieces.sends[rank].len > pieces.receives[rank].len
+                                ? pieces.sends[rank].len
+                                : pieces.receives[rank].len;
+            const u64 units = (len + Unit::count - 1) / Unit::count;
+            most = units > most ? units : most;
+        }
+        return most;
+    }
+
+    __device__ void load(const LinePiece& piece, u64 unit, Unit& value) const {
+#pragma unroll
+        for (u32 word = 0; word < Unit::words; ++word) value.bits[word] = 0;
+#pragma unroll
+        for (u32 item = 0; item < Unit::count; ++item) {
+            const u64 at = unit * Unit::count + item;
+            if (at < piece.len) value.items[item] = input[piece.start + at];
+        }
+    }
+
+    __device__ void store(const LinePiece& piece, u64 unit, const Unit& value) const {
+#pragma unroll
+        for (u32 item = 0; item < Unit::count; ++item) {
+            const u64 at = unit * Unit::count + item;
+            if (at < piece.len) output[piece.start + at] = value.items[item];
+        }
+    }
+
+    __device__ void send(u64 unit) const {
+        Unit value;
+        const LinePiece* loaded = nullptr;
+        for (u32 step = 1; step < ranks().ranks; ++step) {
+            const u32 to = (ranks().rank + step) % ranks().ranks;
+            const LinePiece& piece = pieces.sends[to];
+            if (!is_sent(piece, unit)) continue;
+            const bool is_loaded =
+                loaded != nullptr && loaded->start == piece.start && loaded->len == piece.len;
+            if (!is_loaded) load(piece, unit, value);
+            loaded = &piece;
+#pragma unroll
+            for (u32 word = 0; word < Unit::words; ++word)
+                store_line(lines.line(to, ranks().rank, unit * Unit::words + word),
+                           value.bits[word], lines.epoch);
+        }
+    }
+
+    // Waits for a unit from some ranks, the first of which is `base`.
+    __device__ bool wait(u32 base, u64 unit, Unit (&values)[together]) const {
+        return ranks().wait_until([&] {
+            bool is_there = true;
+#pragma unroll
+            for (u32 each = 0; each < together; ++each) {
+                const u32 from = base + each;
+                if (!ranks().is_peer(from) || !is_sent(pieces.receives[from], unit)) continue;
+#pragma unroll
+                for (u32 word = 0; word < Unit::words; ++word) {
+                    u64 epoch;
+                    load_line(lines.line(ranks().rank, from, unit * Unit::words + word),
+                              &values[each].bits[word], &epoch);
+                    is_there &= epoch == lines.epoch;
+                }
+            }
+            return is_there;
+        });
+    }
+
+    __device__ bool receive(u64 unit) const {
+        const LinePiece& own = pieces.receives[ranks().rank];
+        Unit combined;
+        bool is_first = true;
+        for (u32 base = 0; base < ranks().ranks; base += together) {
+            Unit values[together];
+            if (!wait(base, unit, values)) return false;
+#pragma unroll
+            for (u32 each = 0; each < together; ++each) {
+                const u32 from = base + each;
+                if (from >= ranks().ranks) continue;
+                const bool is_own = from == ranks().rank;
+                const LinePiece& sent = is_own ? pieces.sends[from] : pieces.receives[from];
+                if (unit * Unit::count >= sent.len) continue;
+                if (is_own) load(sent, unit, values[each]);
+                if (pieces.combines) {
+#pragma unroll
+                    for (u32 item = 0; item < Unit::count; ++item)
+                        combined.items[item] =
+                            is_first ? values[each].items[item]
+                                     : combine(combined.items[item], values[each].items[item]);
+                    is_first = false;
+                } else if (!is_own || !pieces.in_place || sent.start != own.start) {
+                    store(pieces.receives[from], unit, values[each]);
+                }
+            }
+        }
+        if (pieces.combines) store(own, unit, combined);
+        return true;
+    }
+
+    // Threads `first`, `first + step`, ... Each unit is read and written by one thread,
+    // and sent before the same unit of another piece is written in its place.
+    __device__ bool run(u64 first, u64 step) const {
+        const u64 last = units();
+        for (u64 unit = first; unit < last; unit += step) {
+            send(unit);
+            if (!receive(unit)) return false;
+        }
+        return true;
+    }
+};
+
+// The kernel's body.
+template <class Element, class Combine>
+__device__ void collective_lines(const SpanSet<const Element>& inputs,
+                                 const SpanSet<Element>& outputs, const SpanSet<u64>& memory,
+                                 Span<u32> host, const LineSettings& settings, Combine combine) {
+    const RankSettings& common = settings.common;
+    const Ranks ranks{memory, &host[host_stop], common.patience, common.rank, common.ranks};
+    const Lines lines{ranks, rank_words, settings.capacity, common.epoch};
+    Element* output = outputs[common.rank].items;
+    const Element* input = settings.pieces.in_place ? output : inputs[common.rank].items;
+    const LineExchange<Element, Combine> exchange{lines, settings.pieces, input, output, combine};
+    exchange.run(thread_in_grid(), threads_in_grid());
+}
+
+}  // namespace millstream

@@ -1,0 +1,236 @@
+// A collective of long vectors as one kernel on each device, all of which run at once.
+// Each does jobs: it reads items of some ranks' buffers, combines them and writes the
+// result straight to all that get it. A job's items are nobody else's, so that between
+// the start, when all buffers are there, and the end nobody waits. The protocol is in
+// crates/millstream-flow/src/collectives/README.md.
+#pragma once
+
+#include "collective_ranks.cuh"
+
+namespace millstream {
+
+constexpr u32 pass_threads = 512;
+
+// The same items of several ranks' inputs, for several ranks' outputs: bits of ranks.
+struct PassJob {
+    u64 len;
+    u64 source;   // Where they begin in inputs.
+    u64 target;   // In outputs.
+    u32 sources;  // None: what the job before has left in our own output.
+    u32 targets;
+};
+
+struct PassSettings {
+    RankSettings common;
+    PassJob jobs[most_ranks];
+    u32 job_count;
+    u32 swaps;     // Items of the one source and the one target change places.
+    u32 in_place;  // Outputs are the inputs, too.
+    u32 in_order;  // A job may need the one before.
+};
+static_assert(sizeof(PassSettings) == 24 + 32 * most_ranks + 16, "as Rust writes it");
+
+// A job's buffers, for the block.
+template <class Element>
+struct PassPlaces {
+    Element* sources[most_ranks];
+    Element* targets[most_ranks];
+    u32 source_count;
+    u32 target_count;
+    u64 differences;  // Of all addresses from the first, or'ed.
+};
+
+template <class Element>
+struct Pass {
+    static constexpr u32 width = 16 % sizeof(Element) == 0 ? 16 / sizeof(Element) : 0;
+    // Sources that are read at once: as registers allow.
+    static constexpr u32 at_once = 4;
+    union Vector {
+        uint4 bits;
+        Element items[width == 0 ? 1 : width];
+        __device__ Vector() {}
+    };
+
+    const Ranks& ranks;
+    const SpanSet<const Element>& inputs;
+    const SpanSet<Element>& outputs;
+    const PassSettings& settings;
+    PassPlaces<Element>& places;  // In shared memory.
+
+    __device__ u64 epoch() const { return settings.common.epoch; }
+
+    // Only written where that is an output, too.
+    __device__ Element* input(u32 of) const {
+        return settings.in_place ? outputs[of].items : const_cast<Element*>(inputs[of].items);
+    }
+
+    // The whole kernel: tells all ranks that our buffers are there, and waits for theirs.
+    __device__ bool begin() const {
+        const u32 other = threadIdx.x;
+        bool is_there = true;
+        if (ranks.is_peer(other)) {
+            // Release: what our stream did before is there for who acquires it.
+            if (blockIdx.x == 0)
+                store_release_sys(ranks.word(other, begun_word + ranks.rank), epoch());
+            is_there = hears(begun_word + other);
+        }
+        return __syncthreads_and(is_there);
+    }
+
+    // The whole kernel: tells all ranks that we are done with their buffers, and waits
+    // until they are with ours. Only the block that is done last waits.
+    __device__ void end() const {
+        __syncthreads();
+        // Each block releases what it did; the last one acquires all of that, and
+        // releases it for the peers.
+        bool is_last = false;
+        if (threadIdx.x == 0) {
+            u64* done = ranks.word(ranks.rank, done_word);
+            is_last = fetch_add_acq_rel_gpu(done, u64(1)) + 1 == gridDim.x;
+            // The next kernel's to count.
+            if (is_last) store_relaxed_gpu(done, u64(0));
+        }
+        if (!__syncthreads_or(is_last)) return;
+        const u32 other = threadIdx.x;
+        if (!ranks.is_peer(other)) return;
+        store_release_sys(ranks.word(other, ended_word + ranks.rank), epoch());
+        hears(ended_word + other);
+    }
+
+    // One thread: waits for a rank's word in our memory.
+    __device__ bool hears(u32 place) const {
+        const u64* word = ranks.word(ranks.rank, place);
+        const u64 expected = epoch();
+        // Acquire: pairs with the releases above.
+        return ranks.wait_until([=] { return load_acquire_sys(word) >= expected; });
+    }
+
+    // The block: finds where a job's items are.
+    __device__ void find(const PassJob& job) const {
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            u32 sources = 0, targets = 0;
+            if (job.sources == 0)
+                places.sources[sources++] = outputs[ranks.rank].items + job.source;
+            for (u32 rank = 0; rank < ranks.ranks; ++rank) {
+                if (job.sources >> rank & 1) places.sources[sources++] = input(rank) + job.source;
+                // Not all ranks' at the same time: each begins with the next one.
+                const u32 other = (ranks.rank + 1 + rank) % ranks.ranks;
+                if (job.targets >> other & 1)
+                    places.targets[targets++] = outputs[other].items + job.target;
+            }
+            places.source_count = sources;
+            places.target_count = targets;
+            const u64 first = u64(places.sources[0]);
+            u64 differences = 0;
+            for (u32 at = 0; at < sources; ++at) differences |= u64(places.sources[at]) - first;
+            for (u32 at = 0; at < targets; ++at) differences |= u64(places.targets[at]) - first;
+            places.differences = differences;
+        }
+        __syncthreads();
+    }
+
+    // The kernel: `one(at)` for each item from `first` to `last`.
+    template <class One>
+    static __device__ __forceinline__ void for_each(u64 first, u64 last, One one) {
+        for (u64 at = first + thread_in_grid(); at < last; at += threads_in_grid()) one(at);
+    }
+
+    // The kernel: `vector(at)` for vectors of 16 bytes, `item(at)` for items that are
+    // in none.
+    template <class OneVector, class OneItem>
+    __device__ void split(u64 len, OneVector vector, OneItem item) const {
+        if (width == 0 || (places.differences & 15) != 0) return for_each(0, len, item);
+        const u64 before = (16 - (u64(places.sources[0]) & 15)) % 16 / sizeof(Element);
+        const u64 head = before < len ? before : len;
+        const u64 vectors = (len - head) / (width == 0 ? 1 : width);
+        for_each(0, head, item);
+        for_each(0, vectors, [&](u64 at) { vector(head, at); });
+        for_each(head + vectors * width, len, item);
+    }
+
+    // Reads 16 bytes of each source, of several at once, and combines them in the order
+    // of the ranks.
+    template <class Combine>
+    __device__ __forceinline__ void combine_vector(u64 head, u64 at, Combine combine) const {
+        Vector value;
+        for (u32 base = 0; base < places.source_count; base += at_once) {
+            Vector read[at_once];
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                if (base + each < places.source_count) {
+                    const Element* source = places.sources[base + each] + head;
+                    read[each].bits = reinterpret_cast<const uint4*>(source)[at];
+                }
+            }
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                if (base + each >= places.source_count) continue;
+#pragma unroll
+                for (u32 item = 0; item < width; ++item)
+                    value.items[item] = base + each == 0
+                                            ? read[each].items[item]
+                                            : combine(value.items[item], read[each].items[item]);
+            }
+        }
+        for (u32 target = 0; target < places.target_count; ++target)
+            reinterpret_cast<uint4*>(places.targets[target] + head)[at] = value.bits;
+    }
+
+    template <class Combine>
+    __device__ __forceinline__ void combine_item(u64 at, Combine combine) const {
+        Element value = places.sources[0][at];
+        for (u32 source = 1; source < places.source_count; ++source)
+            value = combine(value, places.sources[source][at]);
+        for (u32 target = 0; target < places.target_count; ++target)
+            places.targets[target][at] = value;
+    }
+
+    template <class Value>
+    static __device__ __forceinline__ void swap(Value* one, Value* other, u64 at) {
+        const Value here = one[at], there = other[at];
+        one[at] = there;
+        other[at] = here;
+    }
+
+    template <class Combine>
+    __device__ void run(Combine combine) const {
+        for (u32 step = 0; step < settings.job_count; ++step) {
+            // Blocks begin with different jobs, so that all links are in use. Jobs in order
+            // have the same items at places that lie alike, so that each thread finds
+            // what it has left itself.
+            const u32 first = settings.in_order ? 0 : blockIdx.x;
+            const PassJob& job = settings.jobs[(step + first) % settings.job_count];
+            find(job);
+            if (settings.swaps) {
+                Element* one = places.sources[0];
+                Element* other = places.targets[0];
+                split(job.len,
+                      [=](u64 head, u64 at) {
+                          swap(reinterpret_cast<uint4*>(one + head),
+                               reinterpret_cast<uint4*>(other + head), at);
+                      },
+                      [=](u64 at) { swap(one, other, at); });
+            } else {
+                split(job.len, [&](u64 head, u64 at) { combine_vector(head, at, combine); },
+                      [&](u64 at) { combine_item(at, combine); });
+            }
+        }
+    }
+};
+
+// The kernel's body.
+template <class Element, class Combine>
+__device__ void collective_pass(const SpanSet<const Element>& inputs,
+                                const SpanSet<Element>& outputs, const SpanSet<u64>& memory,
+                                Span<u32> host, const PassSettings& settings, Combine combine) {
+    __shared__ PassPlaces<Element> places;
+    const RankSettings& common = settings.common;
+    const Ranks ranks{memory, &host[host_stop], common.patience, common.rank, common.ranks};
+    const Pass<Element> pass{ranks, inputs, outputs, settings, places};
+    if (!pass.begin()) return;
+    pass.run(combine);
+    pass.end();
+}
+
+}  // namespace millstream

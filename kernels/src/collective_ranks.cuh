@@ -1,0 +1,58 @@
+// What kernels of collectives have in common: who they are, the memory that they
+// meet in, and how they wait. The protocols are in
+// crates/millstream-flow/src/collectives/README.md.
+#pragma once
+
+#include "gang.cuh"
+
+namespace millstream {
+
+constexpr u32 most_ranks = 8;
+
+// What the host's word `host_stop` says.
+enum StopReason : u32 { goes_on, is_stopped, peer_is_late };
+
+// Words of each device's memory. Lines come after them: `collective_lines.cuh`.
+enum RankWord {
+    begun_word,                            // From each rank: its kernel has begun.
+    ended_word = begun_word + most_ranks,  // From each rank: it is done with our buffers.
+    done_word = ended_word + most_ranks,   // Our blocks that are done.
+    rank_words = done_word + 2             // A multiple of 16 bytes.
+};
+
+struct RankSettings {
+    u64 epoch;     // Number of the collective, from 1 on.
+    u64 patience;  // Nanoseconds without progress that end the kernel.
+    u32 rank;
+    u32 ranks;
+};
+static_assert(sizeof(RankSettings) == 24, "as Rust writes it");
+
+struct Ranks {
+    const SpanSet<u64>& memory;  // Of each rank.
+    u32* stop;  // The host's word.
+    u64 patience;
+    u32 rank;
+    u32 ranks;
+
+    __device__ bool is_peer(u32 other) const { return other < ranks && other != rank; }
+    __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
+
+    // One thread: waits until `is_there()`. False if the kernel must end instead.
+    template <class Condition>
+    __device__ __forceinline__ bool wait_until(Condition is_there) const {
+        if (is_there()) return true;
+        const u64 since = nanoseconds();
+        for (u32 turn = 1;; ++turn) {
+            if (is_there()) return true;
+            if (turn % 256 != 0) continue;
+            // Acquire: pairs with whoever stops; nothing else comes with it.
+            if (load_acquire_sys(stop) != goes_on) return false;
+            if (nanoseconds() - since < patience) continue;
+            store_release_sys(stop, u32(peer_is_late));
+            return false;
+        }
+    }
+};
+
+}  // namespace millstream

@@ -1,0 +1,32 @@
+// Distances in two types, and how they grow along arcs. Keys are 32 bits, in the order of
+// the distances; larger than any is 2^32 - 1, where no path leads.
+#pragma once
+
+#include "atomics.cuh"
+
+namespace millstream {
+
+// Sums of unsigned integers; those that are too long are all the same.
+struct IntegerDistances {
+    using Weight = u32;
+    static constexpr u32 too_far = ~0u - 1;
+
+    // A weight in 32 bits.
+    __device__ static u32 weight(u32 bits) { return bits; }
+    __device__ static u32 extended(u32 distance, u32 weight) {
+        const u64 sum = u64(distance) + weight;
+        return sum < too_far ? u32(sum) : too_far;
+    }
+};
+
+// Sums of reals that are not negative, whose bits are in the same order.
+struct RealDistances {
+    using Weight = float;
+
+    __device__ static float weight(u32 bits) { return __uint_as_float(bits); }
+    __device__ static u32 extended(u32 distance, float weight) {
+        return __float_as_uint(__fadd_rn(__uint_as_float(distance), weight));
+    }
+};
+
+}  // namespace millstream

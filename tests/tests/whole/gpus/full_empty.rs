@@ -1,0 +1,95 @@
+//! Full/empty segments: early launch, filling and proactive return in all orders, many
+//! rounds on the same memory; publishing by count; kernels that fill for each other;
+//! packets that never come. `MILLSTREAM_RUNS` rounds, 500 unless set; 10,000 are the
+//! litmus test.
+
+use std::time::{Duration, Instant};
+
+use millstream::device::StreamKind;
+use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
+
+use super::context;
+use crate::full_empty_cases::{SCALE, chain, counted, rounds, withheld};
+
+fn runs() -> u32 {
+    std::env::var("MILLSTREAM_RUNS").map_or(500, |runs| runs.parse().unwrap())
+}
+
+#[test]
+fn every_order_of_launch_fill_and_return() {
+    let context = context();
+    for (device, seed) in context.devices().iter().zip(1..) {
+        let share = runs() / context.devices().len() as u32 + 1;
+        context.block_on(rounds(&context, device, share, seed)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn packets_are_worked_on_while_one_is_withheld() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(withheld(&context, device)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn many_writers_publish_by_count() {
+    let context = context();
+    for device in context.devices() {
+        let share = runs() / context.devices().len() as u32 + 1;
+        context.block_on(counted(&context, device, share)).unwrap().unwrap();
+    }
+}
+
+/// Where kernels reach the memory of the next device.
+#[test]
+fn packets_go_through_kernels_of_all_devices() {
+    let context = context();
+    let devices = 0..context.devices().len();
+    if devices.clone().skip(1).all(|next| context.topology().are_peers(next - 1, next)) {
+        context.block_on(chain(&context, runs())).unwrap().unwrap();
+    }
+}
+
+/// Ends waiting in one way, and then uses the same device again.
+async fn ends(end: impl Fn(&FullEmpty) -> Result<()>, patience: Duration) -> Result<()> {
+    let context = context();
+    for device in context.devices() {
+        let group = FullEmpty::new(&context, patience)?;
+        let shape = PacketShape::new(10, 5);
+        let input: FullEmptySegment<u32> = group.segment(device, shape.clone())?;
+        let output = group.segment(context.host(), shape)?;
+        let stream = device.stream_of(StreamKind::Gang)?;
+        SCALE.prepare(device, 2)?;
+        let start = Instant::now();
+        let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
+        end(&group)?;
+        let waited = output.full(0..2).await;
+        match group.check() {
+            Err(Error::PacketTimeout { packet, patience, .. }) => {
+                assert!(start.elapsed() >= patience && packet < 2);
+                assert!(matches!(waited, Err(Error::PacketTimeout { .. })), "{waited:?}");
+            }
+            Err(Error::Released) => assert!(matches!(waited, Err(Error::Released))),
+            other => panic!("{other:?}"),
+        }
+        // A GPU's kernel ends, a twin fails.
+        assert_eq!(ended.completed().await.is_ok(), device.is_gpu());
+        assert!(start.elapsed() < Duration::from_secs(5));
+        rounds(&context, device, 2, 1).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_packet_that_never_comes_ends_everyone() {
+    let context = context();
+    context.block_on(ends(|_| Ok(()), Duration::from_millis(50))).unwrap().unwrap();
+}
+
+#[test]
+fn all_who_wait_are_released() {
+    let context = context();
+    let release = FullEmpty::release_all;
+    context.block_on(ends(release, Duration::from_secs(60))).unwrap().unwrap();
+}

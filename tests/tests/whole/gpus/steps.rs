@@ -1,0 +1,134 @@
+//! Shortest paths in steps: graphs that have every phase, many runs, and runs that nobody
+//! waits for.
+
+use std::pin::pin;
+use std::task::{Context as TaskContext, Waker};
+use std::time::{Duration, Instant};
+
+use millstream::flow::Context;
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Weights, partition, reference, source};
+use millstream::sssp::{Algorithm, Delta, Error, Sssp};
+
+use super::{context, skip};
+use crate::{awkward, sssp, steps};
+
+/// Whether the devices can; says so if not.
+fn can(context: &Context) -> bool {
+    let graph = CsrGraph::from_weighted_edges(2, &[(0, 1, 1u32), (1, 0, 1)]).unwrap();
+    let parts = partition::contiguous_blocks(&graph, context.devices().len());
+    match steps::run(context, &graph, parts, steps::ways()[0], &[0]) {
+        Err(Error::NotStepping) => {
+            skip("these devices cannot go in steps");
+            false
+        }
+        result => result.map(|_| true).unwrap(),
+    }
+}
+
+#[test]
+fn steps_on_awkward_graphs() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let devices = context.devices().len();
+    for (name, graph) in awkward::graphs() {
+        for (round, (kind, weights)) in awkward::weights(&graph).into_iter().enumerate() {
+            let graph = sssp::with_weights(&graph, weights);
+            for (turn, mut options) in steps::ways().into_iter().enumerate() {
+                let turn = turn + round;
+                options.predecessors = turn % 2 == 0;
+                options.delta = [Delta::Auto, Delta::Off, Delta::Step(3.0)][turn % 3];
+                let parts = partition::random(&graph, devices, round as u64);
+                let result = steps::run(&context, &graph, parts, options, &[0]).unwrap();
+                sssp::check(&format!("{name}, {kind}, {options:?}"), &graph, &[0], &result);
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_on_generated_graphs() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let devices = context.devices().len();
+    let options = GenerateOptions { seed: 1, max_weight: Some(64) };
+    let mut graphs = steps::one_way(&options);
+    let kron = generate::kron(15, 24, &options).unwrap();
+    let real = match kron.weights().unwrap() {
+        Weights::Integer(weights) => weights.iter().map(|&weight| weight as f32 / 7.0).collect(),
+        Weights::Real(weights) => weights.clone(),
+    };
+    graphs.push(("kron, reals", sssp::with_weights(&kron, Weights::Real(real))));
+    graphs.push(("kron", kron));
+    graphs.push(("social", generate::social(15, 9, &options).unwrap()));
+    let permille = generate::KEEP_PERMILLE;
+    graphs.push(("road", generate::road(100, 100, permille, &options).unwrap()));
+    for (name, graph) in &graphs {
+        let busiest = source::max_degree(graph).unwrap();
+        for mut options in steps::ways() {
+            for predecessors in [false, true] {
+                options.predecessors = predecessors;
+                let parts = partition::edge_balanced_blocks(graph, devices);
+                let result = steps::run(&context, graph, parts, options, &[busiest, 7]).unwrap();
+                sssp::check(&format!("{name}, {options:?}"), graph, &[busiest, 7], &result);
+                let (pull, rest) = (options.pull, options.rest);
+                println!("{name}, {pull}, {rest}, {predecessors}: {:?}", result.run_time);
+            }
+        }
+    }
+}
+
+/// `MILLSTREAM_RUNS` searches (100 unless set) of a graph small enough to race hard.
+#[test]
+fn many_runs_in_steps() {
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(100, |runs| runs.parse().unwrap());
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let options = GenerateOptions { seed: 1, max_weight: Some(20) };
+    let graph = generate::kron(8, 8, &options).unwrap();
+    let busiest = source::max_degree(&graph).unwrap();
+    let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
+    for options in steps::ways() {
+        let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
+        let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::Stepping);
+        let sssp = context.block_on(upload).unwrap().unwrap().with_options(options);
+        for run in 0..runs / 5 {
+            let result = context.block_on(sssp.run(&[busiest])).unwrap().unwrap();
+            assert!(result.distances == expected, "{options:?}, run {run}");
+        }
+    }
+}
+
+/// Dropping the future stops the devices, at whatever point; the next run is right.
+#[test]
+fn a_run_in_steps_that_is_given_up() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let options = GenerateOptions { seed: 1, max_weight: Some(100) };
+    let graph = generate::road(200, 200, generate::KEEP_PERMILLE, &options).unwrap();
+    let busiest = source::max_degree(&graph).unwrap();
+    let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
+    let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
+    let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::Stepping);
+    let sssp = context.block_on(upload).unwrap().unwrap().with_options(steps::ways()[0]);
+    for microseconds in [0, 50, 200, 1000, 3000] {
+        {
+            let sources = [busiest];
+            let mut run = pin!(sssp.run(&sources));
+            let mut task = TaskContext::from_waker(Waker::noop());
+            let deadline = Instant::now() + Duration::from_micros(microseconds);
+            while Instant::now() < deadline && run.as_mut().poll(&mut task).is_pending() {}
+        }
+        let result = context.block_on(sssp.run(&[busiest])).unwrap().unwrap();
+        assert!(result.distances == expected, "after {microseconds} us");
+    }
+    context.device_set().quiesce().unwrap();
+}

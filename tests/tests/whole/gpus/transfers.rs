@@ -1,0 +1,206 @@
+//! The three ways from device to device: what arrives, how fast, and how soon, on the
+//! devices that `MILLSTREAM_TEST_DEVICES` names, else on four host devices.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use millstream::device::{
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Shared, SharedBuffer, TransferWay, Value,
+};
+use millstream::flow::{
+    Buffers, Context, Devices, Error, Gang, GangMember, Graph, Receiver, Result, Sender,
+    first_available,
+};
+
+use super::links::{MAKE, rate, times};
+use super::{context, is_gpu, list, skip};
+
+/// A context whose links all go this way, or choose.
+fn by(way: Option<TransferWay>) -> Context {
+    // Held for all cases: it keeps the GPUs' contexts, which take a second to make.
+    let automatic = context();
+    let Some(way) = way else { return automatic };
+    Context::builder().devices(Devices::List(list())).transfer(way).build().unwrap()
+}
+
+/// The first and the last device, of which only the host devices may be the same.
+fn pair(context: &Context) -> Option<(usize, usize)> {
+    let last = context.devices().len() - 1;
+    (last > 0).then_some((0, last))
+}
+
+/// Contents are checked in every round that is timed.
+#[test]
+fn every_way_by_size() {
+    let all_gpus = context().devices().iter().all(is_gpu);
+    let sizes: &[usize] = match all_gpus {
+        true => &[4, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20],
+        false => &[4, 4 << 10, 64 << 10, 1 << 20],
+    };
+    for way in [None].into_iter().chain(TransferWay::ALL.map(Some)) {
+        let context = by(way);
+        // A link needs two devices.
+        let Some(pair) = pair(&context) else { return };
+        let name = way.map_or("auto".to_string(), |way| way.to_string());
+        for &bytes in sizes {
+            let packet = bytes.min(16 << 20);
+            let times = times(&context, &[pair], bytes, Buffers::bytes(packet).count(4));
+            let best = times.iter().min().unwrap();
+            println!("{name}, {bytes:9} bytes: {:8.3} GB/s, {best:?}", rate(bytes, &times));
+        }
+    }
+}
+
+/// A link and what goes over it.
+struct Messages {
+    output: Sender<u32>,
+    input: Receiver<u32>,
+    message: DeviceBuffer<u32>,
+}
+
+impl Messages {
+    fn new(graph: &Graph, from: &Device, to: &Device, bytes: usize, packet: usize) -> Messages {
+        // Not a plain link: there may be another one between the two.
+        let router = graph.router(first_available()).unwrap();
+        let buffers = Buffers::bytes(packet).count(4);
+        let (output, input) = (router.sender(from).unwrap(), router.receiver(to, buffers).unwrap());
+        let (stream, mut message) = (from.stream().unwrap(), from.buffer(bytes / 4).unwrap());
+        MAKE.launch(&stream, bytes / 4, (&mut message, 0)).unwrap();
+        stream.record().unwrap().synchronize().unwrap();
+        Messages { output, input, message }
+    }
+
+    /// From sending a message until the receiver's task knows that all of it is there.
+    async fn round(&mut self, stream: &millstream::device::Stream) -> Result<Duration> {
+        let start = Instant::now();
+        let sent = self.output.send_from(&self.message, stream, 0)?;
+        let mut received = 0;
+        while received < self.message.len() {
+            let Some(packet) = self.input.recv().await? else { return Err(Error::Ended) };
+            let packet = packet.ready().await?;
+            received += packet.len();
+            packet.release()?;
+        }
+        let time = start.elapsed();
+        sent.await?;
+        Ok(time)
+    }
+
+    async fn rounds(mut self, mut goes_on: impl FnMut(usize) -> bool) -> Result<Vec<Duration>> {
+        let (stream, mut times) = (self.output.device().stream()?, Vec::new());
+        while goes_on(times.len()) {
+            times.push(self.round(&stream).await?);
+        }
+        self.output.shutdown()?;
+        assert!(self.input.recv().await?.is_none());
+        Ok(times)
+    }
+}
+
+const ROUNDS: usize = 300;
+
+/// The median and nine tenths of the time that a message takes.
+fn latency(context: &Context, pair: (usize, usize), bytes: usize) -> [Duration; 2] {
+    let (graph, devices) = (Graph::new(context), context.devices());
+    let messages = Messages::new(&graph, &devices[pair.0], &devices[pair.1], bytes, bytes);
+    let run = graph.run(messages.rounds(|round| round < ROUNDS));
+    let mut times = context.block_on(run).unwrap().unwrap();
+    times.drain(..ROUNDS / 10);
+    times.sort();
+    [times[times.len() / 2], times[times.len() * 9 / 10]]
+}
+
+/// As `latency`, while another link of the pair moves messages of `bulk` bytes.
+fn latency_beside(
+    context: &Context,
+    pair: (usize, usize),
+    bytes: usize,
+    bulk: usize,
+) -> ([Duration; 2], f64) {
+    let (graph, devices) = (Graph::new(context), context.devices());
+    let large = Messages::new(&graph, &devices[pair.0], &devices[pair.1], bulk, bulk.min(16 << 20));
+    let (over, begun) = (AtomicBool::new(false), AtomicBool::new(false));
+    let goes_on = |round: usize| {
+        begun.store(round > 0, Ordering::Release);
+        !over.load(Ordering::Acquire)
+    };
+    std::thread::scope(|scope| {
+        let moving = scope.spawn(|| context.block_on(graph.run(large.rounds(goes_on))));
+        while !begun.load(Ordering::Acquire) && !moving.is_finished() {
+            std::thread::yield_now();
+        }
+        let times = latency(context, pair, bytes);
+        over.store(true, Ordering::Release);
+        let mut all = moving.join().unwrap().unwrap().unwrap();
+        all.sort();
+        (times, bulk as f64 / all[all.len() / 2].as_secs_f64() / 1e9)
+    })
+}
+
+/// From `send` to the receiver's task, and that of a small message while a large one
+/// is under way between the same two devices.
+#[test]
+fn latency_of_messages() {
+    for way in [None].into_iter().chain(TransferWay::ALL.map(Some)) {
+        let context = by(way);
+        // A link needs two devices.
+        let Some(pair) = pair(&context) else { return };
+        let name = way.map_or("auto".to_string(), |way| way.to_string());
+        for bytes in [4, 4 << 10, 64 << 10] {
+            let [median, late] = latency(&context, pair, bytes);
+            println!("{name}, {bytes:6} bytes: {median:?}, nine tenths {late:?}");
+        }
+        let bulk = if context.devices().iter().all(is_gpu) { 256_000_000 } else { 1 << 20 };
+        let ([median, late], rate) = latency_beside(&context, pair, 4 << 10, bulk);
+        println!(
+            "{name},   4096 bytes beside {bulk} at {rate:.0} GB/s: {median:?}, nine tenths {late:?}"
+        );
+    }
+}
+
+const ECHO: &str = include_str!("echo.cuh");
+
+/// Rounds, whether this side begins, milliseconds until it gives up.
+type Run = [u32; 4];
+type Side = (Shared<u32>, Shared<u32>, Shared<u64>, Value<Run>);
+
+/// A message of four bytes between kernels that stay on their GPUs, through peer rings:
+/// there and back.
+#[test]
+fn messages_between_resident_kernels() {
+    let context = context();
+    let devices = context.devices();
+    if !devices.iter().any(is_gpu) {
+        return skip("kernels that wait for each other run on GPUs only");
+    }
+    // Two GPUs or virtual devices, and nothing else.
+    if devices.len() < 2 || !Gang::is_possible(&context) {
+        return;
+    }
+    let source = CudaSource::new("echo.cu", "echo", ECHO).blocks(1).threads(32);
+    let kernel: Kernel<Side> =
+        Kernel::with_source("echo", source, |_, _| Err(KernelFault::new("runs on GPUs only")));
+    let (rounds, last) = (20_000_u32, devices.len() - 1);
+    // Of each of the two rings: the words of its sender, then slots and payloads.
+    let memory: Vec<SharedBuffer<u32>> =
+        [0, last].map(|place| devices[place].shared(64).unwrap()).into();
+    let report = context.host().shared::<u64>(3).unwrap();
+    let gang = Gang::new(&context).unwrap();
+    gang.prepare(&kernel).unwrap();
+    let run = gang.run(|GangMember { place, stream, .. }| {
+        if place != 0 && place != last {
+            return Ok(());
+        }
+        let (here, there) = match place {
+            0 => (&memory[0], &memory[1]),
+            _ => (&memory[1], &memory[0]),
+        };
+        let run = [rounds, u32::from(place == 0), 3000, 0];
+        Ok(kernel.launch(stream, 1, (here, there, &report, run))?)
+    });
+    context.block_on(run).unwrap().unwrap();
+    let [time, wrong, late] = [0, 1, 2].map(|place| report.load(place).unwrap());
+    let one_way = Duration::from_nanos(time / (2 * u64::from(rounds)));
+    println!("peer ring, 4 bytes, {rounds} rounds: {one_way:?} one way");
+    assert_eq!((wrong, late), (0, 0));
+}
