@@ -116,6 +116,27 @@ class GangBarrier {
             store_relaxed_sys(&words[device][stop], u64(1));
     }
 
+    // How long a thread has waited.
+    struct Patience {
+        u64 since = 0;
+        u32 turns = 0;
+    };
+
+    // One thread in each turn of a wait, here or where blocks wait for each other in
+    // another way: whether the gang is stopped, now and then also by the host, or
+    // because nothing has happened for too long.
+    __device__ bool gives_up(Patience& looks) const {
+        if (++looks.turns % 64 != 0) return false;
+        if (load_relaxed_sys(&word(stop)) != 0) return true;
+        if (looks.turns % 4096 != 0) return false;
+        const u64 now = nanoseconds();
+        if (looks.since == 0) looks.since = now;
+        const bool is_late = now - looks.since >= patience;
+        if (!is_late && load_relaxed_sys(&host[host_stop]) == 0) return false;
+        stop_all();
+        return true;
+    }
+
    private:
     // A word of arrival: blocks above, places below.
     static constexpr u64 one_block = 1ull << 40;
@@ -194,7 +215,7 @@ class GangBarrier {
             // before it.
             store_release_sys(&out[letter_round], u64(round) + 1);
             const u64* const in = letter(here, other);
-            Patience looks{patience};
+            Patience looks;
             while (load_acquire_sys(&in[letter_round]) != u64(round) + 1) {
                 if (gives_up(looks)) {
                     is_here = false;
@@ -227,7 +248,7 @@ class GangBarrier {
     __device__ u64 wait() const {
         u64 word = 0;
         if (lane() == 0) {
-            Patience looks{patience};
+            Patience looks;
             // Acquire: pairs with the leader's release.
             while ((word = load_acquire_gpu(&this->word(verdict_word))) >> round_shift !=
                    round_tag()) {
@@ -237,26 +258,6 @@ class GangBarrier {
         return word;
     }
 
-    // How long a thread has waited.
-    struct Patience {
-        u64 nanoseconds;
-        u64 since = 0;
-        u32 turns = 0;
-    };
-
-    // One thread in each turn of a wait: whether the gang is stopped, now and then also
-    // by the host, or because nothing has happened for too long.
-    __device__ bool gives_up(Patience& looks) const {
-        if (++looks.turns % 64 != 0) return false;
-        if (load_relaxed_sys(&word(stop)) != 0) return true;
-        if (looks.turns % 4096 != 0) return false;
-        const u64 now = nanoseconds();
-        if (looks.since == 0) looks.since = now;
-        const bool is_late = now - looks.since >= looks.nanoseconds;
-        if (!is_late && load_relaxed_sys(&host[host_stop]) == 0) return false;
-        stop_all();
-        return true;
-    }
 };
 
 }  // namespace millstream

@@ -4,9 +4,10 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Level by level where the devices can, else asynchronous: going level by level was
-    /// faster wherever both were measured, also on road maps with thousands of levels
-    /// (`docs/measurements/h200.md`). Whether levels may be bottom-up depends on the
+    /// Level by level where the devices can, which was faster wherever both were measured
+    /// but for one case (`docs/measurements/h200.md`): on several GPUs a graph with many
+    /// thin levels, as a road map has, is searched asynchronously, since meeting takes
+    /// longer than the levels do. Whether levels may be bottom-up depends on the
     /// graph: see [`Bfs::with_partition`](crate::Bfs::with_partition).
     #[default]
     Auto,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
@@ -10,7 +11,9 @@ use millstream_traversal::{
 use millstream_worklist::WorklistStatistics;
 
 use crate::algorithm::Algorithm;
+use crate::depth_probe;
 use crate::level_search::{Found, Isolated, LevelSearch};
+use crate::packed_rows::PackedRows;
 use crate::rule::Levels;
 use crate::{Error, Result};
 
@@ -35,6 +38,9 @@ pub struct BfsOptions {
     pub alpha: u32,
     /// Level by level: and top-down again if the frontier, times this, is less.
     pub beta: u32,
+    /// Level by level: whether to read [packed rows](Bfs::with_partition) while
+    /// frontiers are thin, if there are any.
+    pub packed_rows: bool,
 }
 
 impl Default for BfsOptions {
@@ -47,6 +53,7 @@ impl Default for BfsOptions {
             delta: Some(32),
             alpha: 14,
             beta: 24,
+            packed_rows: true,
         }
     }
 }
@@ -101,7 +108,20 @@ pub struct Bfs {
     graph: DistributedGraph,
     incoming: Incoming,
     isolated: Isolated,
+    packed: Option<PackedRows>,
+    /// Whether its levels are many and thin; only known with several GPUs.
+    is_deep: bool,
     options: BfsOptions,
+}
+
+/// A copy of a graph's rows that a search reads beside the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Layout {
+    /// What it takes of the device's memory.
+    pub bytes: u64,
+    /// How long making it has taken.
+    pub time: Duration,
 }
 
 /// The arcs that enter vertices, which going bottom-up needs.
@@ -132,6 +152,11 @@ impl Bfs {
     /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
     /// never large enough, and its search only goes top-down.
     ///
+    /// On one GPU, a graph of four arcs a vertex at most, with few longer rows, gets
+    /// *packed rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches read them while
+    /// frontiers are thin. Of a graph for several GPUs it is found out whether its
+    /// levels are many and thin ([`Algorithm::Auto`]).
+    ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
     pub async fn with_partition(
@@ -158,9 +183,17 @@ impl Bfs {
                 incoming = Incoming::Reversed(Box::new(reversed));
             }
         }
+        let are_gpus = context.devices().iter().all(Device::is_gpu);
+        let is_alone = context.devices().len() == 1;
+        let is_deep = are_gpus && !is_alone && depth_probe::is_deep(graph);
+        let is_packed = are_gpus && is_alone && PackedRows::suit(graph);
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
+        let packed = match context.devices() {
+            [device] if is_packed => Some(PackedRows::new(device, &graph.parts()[0]).await?),
+            _ => None,
+        };
         let options = BfsOptions::default();
-        Ok(Bfs { graph, incoming, isolated, options })
+        Ok(Bfs { graph, incoming, isolated, packed, is_deep, options })
     }
 
     /// Sets how later runs go.
@@ -177,10 +210,17 @@ impl Bfs {
     /// The algorithm that runs: never [`Algorithm::Auto`].
     pub fn algorithm(&self) -> Algorithm {
         match self.options.algorithm {
-            Algorithm::Auto if can_meet(self.graph.context()) => Algorithm::LevelSynchronous,
+            Algorithm::Auto if !self.is_deep && can_meet(self.graph.context()) => {
+                Algorithm::LevelSynchronous
+            }
             Algorithm::Auto => Algorithm::Asynchronous,
             algorithm => algorithm,
         }
+    }
+
+    /// The packed rows, if the graph has got any.
+    pub fn layout(&self) -> Option<Layout> {
+        self.packed.as_ref().map(PackedRows::layout)
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not
@@ -215,7 +255,7 @@ impl Bfs {
         if !can_meet(self.graph.context()) {
             return Err(Error::NotLevelSynchronous);
         }
-        let BfsOptions { depth_limit, predecessors, alpha, beta, .. } = self.options;
+        let BfsOptions { depth_limit, predecessors, alpha, beta, packed_rows, .. } = self.options;
         let search = LevelSearch {
             graph: &self.graph,
             incoming: match &self.incoming {
@@ -224,6 +264,7 @@ impl Bfs {
                 Incoming::None => None,
             },
             isolated: &self.isolated,
+            packed: self.packed.as_ref().filter(|_| packed_rows),
             depth_limit,
             predecessors,
             alpha,

@@ -3,9 +3,9 @@
 
 namespace millstream {
 
-class LevelBottomUp : public LevelTopDown {
+class LevelBottomUp : public LevelNarrow {
    protected:
-    using LevelTopDown::LevelTopDown;
+    using LevelNarrow::LevelNarrow;
 
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;

@@ -23,6 +23,7 @@ struct LevelValues {
 struct LevelLists {
     Span<u64> log;            // Rows of frontier vertices, two words each.
     Span<const u64> sources;  // Items, as inboxes have them.
+    Span<const u32> packed;   // The rows in `PackedRow`s, or empty.
 };
 
 struct LevelExchange {
@@ -47,7 +48,6 @@ struct LevelSettings {
     u32 boundaries[SpanSet<u32>::most + 1];
 };
 static_assert(sizeof(LevelSettings) == 104, "as Rust writes it");
-static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
 
 class LevelDevice {
    public:
@@ -60,6 +60,9 @@ class LevelDevice {
     static constexpr u32 stage_rows = 256;
     static constexpr u32 block_threads = 1024;
     static constexpr u32 unreached = ~0u;
+    // Where the words of a tally begin, behind the barrier's.
+    static constexpr u32 tally_words = 512;
+    static_assert(GangBarrier::words_of_device <= tally_words, "as Rust allocates");
 
     // What a block shares.
     struct Block {

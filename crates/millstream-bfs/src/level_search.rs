@@ -16,20 +16,21 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::Result;
 use crate::level_twin;
+use crate::packed_rows::PackedRows;
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
 type Rows = (Read<u64>, Read<u32>);
 /// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values (levels and predecessors), lists (log and sources), and of all devices the
-/// visited bits and inboxes, and the words.
+/// values (levels and predecessors), lists (log, sources, and on one GPU packed rows), and
+/// of all devices the visited bits and inboxes, and the words.
 macro_rules! with_common {
     ($($more:ty),*) => {
         (
             Rows,
             Rows,
             (Shared<u32>, Shared<u32>),
-            (Shared<u64>, Read<u64>),
+            (Shared<u64>, Read<u64>, Shared<u32>),
             (SharedSet<u32>, SharedSet<u64>),
             SharedSet<u64>,
             $($more),*
@@ -44,8 +45,9 @@ pub(crate) type TwinSignature = with_common!(Value<Settings>);
 pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
 /// Arcs of a row in the log at most.
 const PIECE: u64 = 128;
-/// Words of a device's gang memory, as many as `gang_barrier.cuh` needs or more.
-const GANG_WORDS: usize = 512;
+/// Words of a device's gang memory: what `gang_barrier.cuh` needs, or more, and
+/// `BlockTally::words`.
+const GANG_WORDS: usize = 512 + 32;
 /// How long devices wait for each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -123,6 +125,8 @@ pub(crate) struct LevelSearch<'a> {
     /// The graph with its arcs the other way round; `None` to go top-down only.
     pub(crate) incoming: Option<&'a DistributedGraph>,
     pub(crate) isolated: &'a Isolated,
+    /// For one GPU.
+    pub(crate) packed: Option<&'a PackedRows>,
     pub(crate) depth_limit: u32,
     pub(crate) predecessors: bool,
     pub(crate) alpha: u32,
@@ -145,6 +149,8 @@ pub(crate) struct Memory {
     pub(crate) device: Device,
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
+    /// Empty if rows are not packed.
+    packed: SharedBuffer<u32>,
     log: SharedBuffer<u64>,
     sources: DeviceBuffer<u64>,
     visited: SharedBuffer<u32>,
@@ -215,6 +221,10 @@ impl LevelSearch<'_> {
             let kept = if self.predecessors { owned } else { 0 };
             let predecessors = device.shared(kept)?;
             stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
+            let packed = match self.packed {
+                Some(packed) => packed.rows.clone(),
+                None => device.shared(0)?,
+            };
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * bits.len())?;
@@ -225,6 +235,7 @@ impl LevelSearch<'_> {
                 device: device.clone(),
                 levels,
                 predecessors,
+                packed,
                 log: device.shared(2 * rows as usize)?,
                 sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
                 visited,
@@ -288,7 +299,7 @@ impl LevelSearch<'_> {
         (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
         (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
         (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>),
-        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>),
+        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>, &'a SharedBuffer<u32>),
         (&'a [&'a SharedBuffer<u32>], &'a [&'a SharedBuffer<u64>]),
         &'a [&'a SharedBuffer<u64>],
     ) {
@@ -298,7 +309,7 @@ impl LevelSearch<'_> {
             rows(&self.graph.parts()[place]),
             rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
             (&its.levels, &its.predecessors),
-            (&its.log, &its.sources),
+            (&its.log, &its.sources, &its.packed),
             (&sets.visited, &sets.inboxes),
             &sets.words,
         )
@@ -403,12 +414,18 @@ fn stopped(its: &Memory, level: u64) -> millstream_device::Error {
 /// The gang's kernel: each file goes on where the one before ends.
 pub(crate) fn cuda_source() -> CudaSource {
     const TEXT: &str = concat!(
+        "#line 1 \"packed_rows.cuh\"\n",
+        include_str!("packed_rows.cuh"),
         "#line 1 \"level_device.cuh\"\n",
         include_str!("level_device.cuh"),
         "#line 1 \"level_log.cuh\"\n",
         include_str!("level_log.cuh"),
         "#line 1 \"level_top_down.cuh\"\n",
         include_str!("level_top_down.cuh"),
+        "#line 1 \"level_tally.cuh\"\n",
+        include_str!("level_tally.cuh"),
+        "#line 1 \"level_narrow.cuh\"\n",
+        include_str!("level_narrow.cuh"),
         "#line 1 \"level_bottom_up.cuh\"\n",
         include_str!("level_bottom_up.cuh"),
         "#line 1 \"levels.cuh\"\n",

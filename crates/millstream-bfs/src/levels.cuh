@@ -25,6 +25,7 @@ class LevelSearch : public LevelBottomUp {
             block.is_ample = false;
         }
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
+        clear_part();
         __syncthreads();
         take(lists.sources.items, 0, lists.sources.len);
         u32 phase = seed;
@@ -39,7 +40,11 @@ class LevelSearch : public LevelBottomUp {
                     const u64 from = mark;
                     mark = verdict.places;
                     ++level;
-                    expand_frontier(from, mark);
+                    if (!is_narrow(mark - from)) {
+                        expand_frontier(from, mark);
+                    } else if (!expand_narrowly(from, mark)) {
+                        return report(true);
+                    }
                     break;
                 }
                 case absorb:
@@ -138,6 +143,8 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::LevelReports reports,
     const __grid_constant__ millstream::LevelSettings settings) {
     __shared__ millstream::LevelSearch::Block block;
-    millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block)
+    __shared__ millstream::LevelNarrow::Part part;
+    millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block,
+                            part)
         .run();
 }

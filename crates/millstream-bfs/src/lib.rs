@@ -5,14 +5,16 @@
 
 mod algorithm;
 mod bfs;
+mod depth_probe;
 mod error;
 mod level_search;
 mod level_twin;
+mod packed_rows;
 mod phase;
 mod rule;
 
 pub use algorithm::Algorithm;
-pub use bfs::{Bfs, BfsOptions, BfsResult};
+pub use bfs::{Bfs, BfsOptions, BfsResult, Layout};
 pub use error::{Error, Result};
 pub use millstream_traversal::UNREACHED;
 pub use rule::cuda_sources;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::level_search::cuda_source;
+use crate::{level_search, packed_rows};
 use millstream_device::{CudaSource, DeviceBuffer};
 use millstream_traversal::{Part, Relaxation, Rule, Settings, Value};
 use millstream_worklist::{CudaProgram, Program};
@@ -47,5 +47,8 @@ pub fn cuda_sources() -> Vec<CudaSource> {
             [cuda.kernel::<Relaxation<Levels, V>>("process"), cuda.fused::<Relaxation<Levels, V>>()]
         })
     }
-    sources::<u32>().chain(sources::<u64>()).chain([cuda_source()]).collect()
+    sources::<u32>()
+        .chain(sources::<u64>())
+        .chain([level_search::cuda_source(), packed_rows::cuda_source()])
+        .collect()
 }

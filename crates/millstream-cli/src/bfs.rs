@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// Steps of the priority threshold, in levels; auto is 32.
     #[arg(long, default_value = "auto")]
     delta: String,
+    /// Reads rows one way only, also where packed ones are there for thin frontiers.
+    #[arg(long)]
+    no_packed_rows: bool,
     /// Writes the predecessor of each vertex; .npy by extension.
     #[arg(long)]
     predecessors: Option<PathBuf>,
@@ -45,7 +48,8 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// Level by level where the devices can.
+    /// Level by level where the devices can, unless a graph for several GPUs has many thin
+    /// levels.
     Auto,
     /// On the distributed worklist, in no order.
     Asynchronous,
@@ -60,6 +64,14 @@ struct Report {
     source: Vec<u64>,
     reached: u64,
     max_level: Option<u32>,
+    packed_rows: Option<PackedRows>,
+}
+
+/// What packed rows have cost; making them is part of the upload.
+#[derive(Debug, Serialize)]
+struct PackedRows {
+    bytes: u64,
+    time_ms: f64,
 }
 
 /// Reads, searches, checks and answers.
@@ -83,10 +95,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let upload = clock.lap();
         Ok::<_, millstream::bfs::Error>((
             upload,
+            bfs.layout(),
             how.repeat.median(async || bfs.run(&sources).await, |r| &mut r.run_time).await?,
         ))
     };
-    let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
+    let (upload, layout, result) = phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &sources, options.depth_limit, &result)).err(),
@@ -105,6 +118,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
+        packed_rows: layout.map(|layout| PackedRows {
+            bytes: layout.bytes,
+            time_ms: layout.time.as_secs_f64() * 1e3,
+        }),
     };
     answer(&report, how.json, table)?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
@@ -119,6 +136,7 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     };
     options.worklist = arguments.worklist.options();
     options.depth_limit = arguments.depth_limit.unwrap_or(UNREACHED);
+    options.packed_rows = !arguments.no_packed_rows;
     options.predecessors = arguments.predecessors.is_some();
     options.delta = match arguments.delta.as_str() {
         "auto" => BfsOptions::default().delta,

@@ -82,6 +82,90 @@ fn levels_of_generated_graphs() {
     }
 }
 
+/// A lattice with rows of up to eight arcs here and there.
+fn lattice_with_shortcuts(side: u32) -> CsrGraph {
+    let vertex = |row: u32, column: u32| row * side + column;
+    let mut edges = Vec::new();
+    for (row, column) in (0..side).flat_map(|row| (0..side).map(move |column| (row, column))) {
+        let here = vertex(row, column);
+        edges.extend((column + 1 < side).then(|| (here, vertex(row, column + 1))));
+        edges.extend((row + 1 < side).then(|| (here, vertex(row + 1, column))));
+        if row % 16 == 3 && column % 16 == 5 {
+            let ends = [(row + 1, column + 1), (row + 1, column - 1), (row + 9, column + 2)];
+            let inside = ends.into_iter().filter(|&(row, column)| row < side && column < side);
+            edges.extend(inside.map(|(row, column)| (here, vertex(row, column))));
+        }
+    }
+    both_ways(side * side, edges)
+}
+
+/// Two binary trees that share their leaves: thin at both ends, and wide between.
+fn trees_leaf_to_leaf(depth: u32) -> CsrGraph {
+    let inner = (1 << depth) - 1;
+    let leaves = 1 << depth;
+    let mut edges = Vec::new();
+    for parent in 0..inner {
+        for child in [2 * parent + 1, 2 * parent + 2] {
+            edges.push((parent, child));
+            // The other tree's inner vertices come after the leaves.
+            let mirrored = |vertex| if vertex < inner { inner + leaves + vertex } else { vertex };
+            edges.push((mirrored(parent), mirrored(child)));
+        }
+    }
+    both_ways(2 * inner + leaves, edges)
+}
+
+fn both_ways(vertices: u32, edges: Vec<(u32, u32)>) -> CsrGraph {
+    let arcs: Vec<_> = edges.into_iter().flat_map(|(from, to)| [(from, to), (to, from)]).collect();
+    CsrGraph::from_edges(vertices, &arcs).unwrap()
+}
+
+/// Frontiers that blocks keep to themselves, hand on when they have too much, and give up
+/// when they grow wide; on one GPU only, elsewhere they are frontiers as all others.
+#[test]
+fn levels_through_thin_frontiers() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let options = GenerateOptions::default();
+    let graphs = [
+        ("road", generate::road(700, 700, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("shortcuts", lattice_with_shortcuts(500)),
+        ("trees", trees_leaf_to_leaf(17)),
+    ];
+    for (name, graph) in &graphs {
+        let packed = context.block_on(Bfs::new(&context, graph)).unwrap().unwrap().layout();
+        let is_one_gpu = context.devices().len() == 1 && context.devices()[0].is_gpu();
+        assert_eq!(packed.is_some(), is_one_gpu, "{name}");
+        for mut options in levels::ways() {
+            for (packed_rows, depth_limit) in [(true, u32::MAX), (false, u32::MAX), (true, 20)] {
+                (options.packed_rows, options.depth_limit) = (packed_rows, depth_limit);
+                options.predecessors = depth_limit == 20 || options.alpha == 0;
+                let what = format!("{name} {options:?}");
+                let time = search(&context, graph, &[0], options, &what);
+                let alpha = options.alpha;
+                let milliseconds = time.as_secs_f64() * 1e3;
+                println!("{name}, {alpha}, packed {packed_rows}: {milliseconds:.3} ms");
+            }
+        }
+    }
+}
+
+#[test]
+fn roads_on_several_gpus_are_searched_asynchronously() {
+    let context = context();
+    let road =
+        generate::road(300, 300, generate::KEEP_PERMILLE, &GenerateOptions::default()).unwrap();
+    let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
+    let are_gpus = context.devices().iter().all(millstream::device::Device::is_gpu);
+    if are_gpus && context.devices().len() > 1 {
+        assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
+    } else if can(&context) {
+        assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
+    }
+}
+
 /// `MILLSTREAM_RUNS` searches (100 unless set) of a graph small enough to race hard.
 #[test]
 fn many_runs_by_levels() {

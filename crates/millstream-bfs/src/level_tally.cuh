@@ -1,0 +1,85 @@
+// A meeting of all blocks of one device without a leader and, as a rule, without a fence:
+// each block adds what it has counted to a word, and polls it. See LEVELS.md.
+
+namespace millstream {
+
+class BlockTally {
+   public:
+    // Of each block the first so many threads take part.
+    static constexpr u32 threads = 512;
+    // Two that count, in turns, far from each other. Zero at first.
+    static constexpr u32 apart = 16;
+    static constexpr u32 words = 2 * apart;
+
+    struct Sums {
+        u32 found;
+        u32 surplus;
+        bool is_stopped;
+    };
+
+    // What a block shares.
+    struct Shared {
+        u64 before[2];  // What the words were after the last round. Zero at first.
+        Sums sums;
+    };
+
+    __device__ BlockTally(u64* places, const GangBarrier& barrier, Shared& shared)
+        : places(places), barrier(barrier), shared(shared) {}
+
+    // The threads that take part.
+    __device__ static void meet_in_block() {
+        asm volatile("bar.sync 1, %0;" : : "n"(threads) : "memory");
+    }
+
+    // The threads that take part. The first calls `count(found, surplus)` when all of the
+    // block have come: `found` must be computed from the results of all their claims.
+    // No claim sees one of a later round; if there is a surplus, what all blocks did
+    // before is visible to all after.
+    template <class Count>
+    __device__ Sums meet(const Count& count) {
+        meet_in_block();
+        if (threadIdx.x == 0) {
+            Sums its{0, 0, false};
+            count(its.found, its.surplus);
+            // Pairs with the fence in `hear`.
+            if (its.surplus > 0) fence_acq_rel_gpu();
+            const u32 turn = round % 2;
+            // Relaxed, as the polls: the order of claims follows from what depends on what.
+            fetch_add_relaxed_gpu(&places[turn * apart],
+                                  u64(its.found) << found_shift |
+                                      u64(its.surplus) << surplus_shift | 1);
+            shared.sums = hear(places[turn * apart], shared.before[turn]);
+        }
+        meet_in_block();
+        ++round;
+        return shared.sums;
+    }
+
+   private:
+    // Of a word: blocks that have come below, then surplus, then what was found.
+    static constexpr u32 surplus_shift = 10;
+    static constexpr u32 found_shift = 37;
+
+    u64* const places;
+    const GangBarrier& barrier;
+    Shared& shared;
+    u32 round = 0;
+
+    // One thread: waits for the other blocks.
+    __device__ Sums hear(const u64& place, u64& before) const {
+        GangBarrier::Patience looks;
+        u64 now;
+        // The difference has no carry of rounds before.
+        while (((now = load_relaxed_gpu(&place)) - before) % (1u << surplus_shift) != gridDim.x) {
+            if (barrier.gives_up(looks)) return Sums{0, 0, true};
+        }
+        const u64 more = now - before;
+        before = now;
+        const u32 surplus = u32(more >> surplus_shift) % (1u << (found_shift - surplus_shift));
+        // Acquires what the blocks with a surplus have released.
+        if (surplus > 0) fence_acq_rel_gpu();
+        return Sums{u32(more >> found_shift), surplus, false};
+    }
+};
+
+}  // namespace millstream
