@@ -60,7 +60,9 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
     MILLSTREAM_FETCH(exchange, exch, order, scope, u32, b32, "r")                  \
     MILLSTREAM_FETCH(exchange, exch, order, scope, u64, b64, "l")                  \
     MILLSTREAM_FETCH(or, or, order, scope, u32, b32, "r")                          \
+    MILLSTREAM_FETCH(or, or, order, scope, u64, b64, "l")                          \
     MILLSTREAM_FETCH(and, and, order, scope, u32, b32, "r")                        \
+    MILLSTREAM_FETCH(and, and, order, scope, u64, b64, "l")                        \
     MILLSTREAM_COMPARE_EXCHANGE(order, scope, u32, b32, "r")                       \
     MILLSTREAM_COMPARE_EXCHANGE(order, scope, u64, b64, "l")
 
@@ -100,6 +102,11 @@ __device__ __forceinline__ void store_four_relaxed_gpu(u32* address, const u32 w
     asm volatile("st.relaxed.gpu.v4.u32 [%0], {%1, %2, %3, %4};"
                  : : "l"(address), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
+}
+
+// Asks for a word to be near when it is read.
+__device__ __forceinline__ void prefetch(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 }
 
 #undef MILLSTREAM_SCOPE

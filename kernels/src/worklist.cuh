@@ -16,11 +16,26 @@
 //                                              true: emit the target, of that priority
 // Arcs of an item are visited by many threads; each is read while the one before is
 // visited.
+//
+// A program whose values have a bit that says whether their item is ready, or in an
+// outbox, saves the fused worker half of its operations. It never answers `both`, and
+// has beside these
+//   has_queued_bit                             true
+//   bool mark(problem, item)                   sets the bit; false if it was set
+//   bool claim(problem, item)                  clears it; false if it was clear
+//   bool claim(problem, here, item, &state, &first, &last)    the same, and begins
+//   State state(problem, item)                 of an item claimed already
+//   bool visit_and_mark(problem, here, state, arc, threshold, &priority, &filtered)
+//       visits, and sets the bit of a target up to the threshold; false also if it was
+//       set
+//   bool is_packed(problem)                    whether four arcs of an item lie together:
+//   Arc packed_arc(problem, here, item, place) one of them
 #pragma once
 
 #include "emissions.cuh"
 #include "local_queue.cuh"
 #include "open_queue.cuh"
+#include "packed_rows.cuh"
 #include "pieces.cuh"
 #include "queue.cuh"
 #include "shared_arcs.cuh"
@@ -28,6 +43,16 @@
 #include "worklist_words.cuh"
 
 namespace millstream {
+
+// Whether items' bits lie in the program's values.
+template <class Program>
+__device__ constexpr auto has_queued_bit(int) -> decltype(Program::has_queued_bit) {
+    return Program::has_queued_bit;
+}
+template <class Program>
+__device__ constexpr bool has_queued_bit(...) {
+    return false;
+}
 
 // What a block has counted and queued, told to the device at its end.
 struct Tally {
@@ -44,6 +69,9 @@ struct Tally {
 // that counts must be right at any moment and queues are open.
 template <class Program, bool is_fused = false>
 struct Worklist {
+    // Bits of ready items and of outboxes lie in the program's values.
+    static constexpr bool marks_values = is_fused && has_queued_bit<Program>(0);
+
     const Common<Program>& common;
     Tally& tally;
     // Items of a higher priority value are deferred.
@@ -83,11 +111,27 @@ struct Worklist {
         compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
     }
 
+    // Sets the bit of an item; false if it was set.
+    __device__ bool mark(u32 place, u32 item) const {
+        if constexpr (marks_values) {
+            if (place != deferred_queue) return Program::mark(common.problem, item);
+        }
+        return queue(place).mark(item);
+    }
+
+    // Clears the bit of an item; false if it was clear.
+    __device__ bool claim(u32 place, u32 item) const {
+        if constexpr (marks_values) {
+            if (place != deferred_queue) return Program::claim(common.problem, item);
+        }
+        return queue(place).claim(item);
+    }
+
     // Queues an item, which the lanes of `group` do together; false if it is queued
-    // already.
-    __device__ bool push(u32 place, u32 group, u32 item) const {
+    // already. Whoever has marked it before says so.
+    __device__ bool push(u32 place, u32 group, u32 item, bool is_marked) const {
         if constexpr (is_fused) {
-            const bool is_new = queue(place).mark(item);
+            const bool is_new = is_marked || mark(place, item);
             const u32 news = __ballot_sync(group, is_new);
             if (!is_new) return false;
             if (place == ready_queue && local != nullptr && local->put(news, item)) return true;
@@ -103,6 +147,8 @@ struct Worklist {
     __device__ void count_now(Status what, u32 by) const {
         if (lane() == 0) fetch_add_relaxed_sys(&common.status[what], u64(by));
         __syncwarp();
+        // Whatever any lane marks after this is after the count; pairs with `tell`.
+        if (marks_values) fence_acq_rel_gpu();
     }
 
     // Fused: tells what the lanes of a warp have counted since, after whatever they
@@ -111,6 +157,8 @@ struct Worklist {
         const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
         const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
         count[consumed] = count[deferred_in] = credit = 0;
+        // What all lanes have claimed was counted before; pairs with `count_now`.
+        if (marks_values) fence_acq_rel_gpu();
         // What all lanes have done is before what the first one tells.
         __syncwarp();
         if (lane() != 0) return;
@@ -159,17 +207,18 @@ struct Worklist {
     // Makes an item ready, or defers it. The lanes of a warp call this together.
     __device__ void keep(bool selected, u32 item) {
         const bool matters = selected && threshold != ~0u;
-        keep(selected, item, matters ? Program::priority(common.problem, item) : 0);
+        keep(selected, item, matters ? Program::priority(common.problem, item) : 0, false);
     }
 
-    __device__ void keep(bool selected, u32 item, u32 priority) {
+    // Whoever has marked it, if it becomes ready, says so.
+    __device__ void keep(bool selected, u32 item, u32 priority, bool is_marked) {
         if (threshold != ~0u) {
             defer(selected && priority > threshold, item, priority);
             selected = selected && priority <= threshold;
         }
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        if (!push(ready_queue, group, item)) count[consumed] += 1;
+        if (!push(ready_queue, group, item, is_marked)) count[consumed] += 1;
         tally.news[0] = 1;
     }
 
@@ -177,7 +226,7 @@ struct Worklist {
     __device__ void defer(bool selected, u32 item, u32 priority) {
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        const bool is_new = push(deferred_queue, group, item);
+        const bool is_new = push(deferred_queue, group, item, false);
         count[deferred_in] += is_new;
         count[consumed] += !is_new;
         const u64 least = __reduce_min_sync(group, priority);
@@ -198,7 +247,7 @@ struct Worklist {
 
     // Queues an item for the next device or its owner. The lanes of a warp call
     // this together.
-    __device__ void pass(bool selected, u32 item) {
+    __device__ void pass(bool selected, u32 item, bool is_marked) {
         u32 outbox = nobody;
         if (selected) {
             if (outboxes() == 0) {
@@ -216,11 +265,11 @@ struct Worklist {
         }
         const u32 group = __match_any_sync(~0u, outbox);
         if (outbox == nobody) return;
-        post(group, outbox, item);
+        post(group, outbox, item, is_marked);
     }
 
-    __device__ void post(u32 group, u32 outbox, u32 item) {
-        if (!push(outbox_queues + outbox, group, item)) count[consumed] += 1;
+    __device__ void post(u32 group, u32 outbox, u32 item, bool is_marked) {
+        if (!push(outbox_queues + outbox, group, item, is_marked)) count[consumed] += 1;
         tally.news[1 + outbox] = 1;
     }
 
@@ -229,7 +278,9 @@ struct Worklist {
     __device__ void send_to_all(bool selected, u32 item) {
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        for (u32 outbox = 0; outbox < outboxes(); ++outbox) post(group, outbox, item);
+        for (u32 outbox = 0; outbox < outboxes(); ++outbox) {
+            post(group, outbox, item, false);
+        }
     }
 
     // Sends an emitted item where its flags say \[G section 4.3\]. The lanes of a
@@ -241,8 +292,8 @@ struct Worklist {
         const u32 copies =
             keeps + (flags == Flags::pass) + (flags == Flags::both ? outboxes() : 0);
         count_copies(copies, selected);
-        keep(keeps, item, priority);
-        if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item);
+        keep(keeps, item, priority, marks_values);
+        if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item, marks_values);
         if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
     }
 
@@ -260,26 +311,55 @@ struct Worklist {
         }
     }
 
-    // Processes ready items, one for each lane of a warp.
-    __device__ void process(bool is_item, u32 item) {
-        // A look beside the claim: few items are deferred too.
-        const bool has_deferred = is_item && queue(deferred_queue).has(item);
-        const bool runs = is_item && queue(ready_queue).claim(item);
+    // What a lane visits: an arc, and what of its item goes along it.
+    struct Visit {
+        bool is_arc;
+        typename Program::State state;
+        typename Program::Arc arc;
+    };
+
+    // What a warp visits: an arc for each lane that is read already, and arcs that
+    // are not.
+    struct Visits {
+        Visit first;
+        SpreadArcs<typename Program::State> others;
+    };
+
+    // Lanes that bring an item each, one in so many: as many as its arcs have.
+    __device__ u32 lanes_an_item() const {
+        if constexpr (marks_values) return Program::is_packed(common.problem) ? 4 : 1;
+        return 1;
+    }
+
+    // Processes ready items, one for each lane of a warp that brings one.
+    __device__ void process(bool is_item, u32 item) { visit_all(begin(is_item, item)); }
+
+    // Takes ready items out of the queue.
+    __device__ Visits begin(bool is_item, u32 item) {
+        Visit now{};
         u64 first = 0;
         u64 last = 0;
         typename Program::State state{};
-        if (runs) {
-            // Whatever was deferred of this item is processed with it, and before
-            // its value is read.
-            if (has_deferred && queue(deferred_queue).claim(item)) {
-                if (is_fused) {
-                    fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
-                } else {
-                    count[deferred_out] += 1;
-                }
-                count[consumed] += 1;
+        // A look beside the claim: few items are deferred too.
+        const bool has_deferred = is_item && queue(deferred_queue).has(item);
+        bool runs;
+        if constexpr (marks_values) {
+            const bool is_packed = Program::is_packed(common.problem);
+            if (is_packed) now = packed_arc(is_item, item);
+            runs = is_item &&
+                   Program::claim(common.problem, common.here, item, &state, &first, &last);
+            if (runs && has_deferred && claim_deferred(item)) {
+                state = Program::state(common.problem, item);
             }
-            state = Program::begin(common.problem, common.here, item, &first, &last);
+            if (is_packed) share_packed(runs, item, &now, &state, &first, &last);
+        } else {
+            runs = is_item && claim(ready_queue, item);
+            if (runs) {
+                if (has_deferred) claim_deferred(item);
+                state = Program::begin(common.problem, common.here, item, &first, &last);
+            }
+        }
+        if (runs) {
             count[work_items] += 1;
             count[consumed] += 1;
             if (!is_fused && last - first >= shared_arcs().many &&
@@ -288,44 +368,78 @@ struct Worklist {
             }
         }
         if constexpr (is_fused) share(first, &last, state);
-        visit_arcs(first, last, state);
+        const SpreadArcs<typename Program::State> others(first, last, state);
+        if constexpr (is_fused) {
+            // Every arc may produce an item; those that do not are consumed at once.
+            const u32 arcs = others.total + __popc(__ballot_sync(~0u, now.is_arc));
+            if (arcs > 0) produce(arcs);
+        }
+        return {now, others};
     }
 
-    // What a lane visits: an arc, and what of its item goes along it.
-    struct Visit {
-        bool is_arc;
-        typename Program::State state;
-        typename Program::Arc arc;
-    };
+    // Whatever is deferred of an item is processed with it, and before its value is
+    // read.
+    __device__ bool claim_deferred(u32 item) {
+        if (!queue(deferred_queue).claim(item)) return false;
+        if (is_fused) {
+            fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
+        } else {
+            count[deferred_out] += 1;
+        }
+        count[consumed] += 1;
+        return true;
+    }
 
-    __device__ void visit_arcs(u64 first, u64 last, typename Program::State state) {
-        const SpreadArcs<typename Program::State> arcs(first, last, state);
-        // Every arc may produce an item; those that do not are consumed at once.
-        if (is_fused && arcs.total > 0) produce(arcs.total);
-        visit_all(arcs.total, [&](u64 at) {
-            const auto place = arcs[u32(at)];
-            return read(place.is_arc, place.arc, place.state);
-        });
+    // Packed rows: reads an arc for each lane, of the item that the first of its four
+    // brings.
+    __device__ Visit packed_arc(bool is_item, u32 item) const {
+        Visit visit{};
+        visit.is_arc = __shfl_sync(~0u, is_item, lane() & ~3u);
+        item = __shfl_sync(~0u, item, lane() & ~3u);
+        if (visit.is_arc) {
+            visit.arc = Program::packed_arc(common.problem, common.here, item, lane() & 3);
+        }
+        return visit;
+    }
+
+    // Packed rows: gives each lane what goes along its arc. A longer row is spread over
+    // the lanes.
+    __device__ void share_packed(bool runs, u32 item, Visit* now,
+                                 typename Program::State* state, u64* first, u64* last) const {
+        now->state = __shfl_sync(~0u, *state, lane() & ~3u);
+        runs = __shfl_sync(~0u, runs, lane() & ~3u);
+        const bool is_long = runs && now->arc.target == long_row;
+        now->is_arc = runs && !is_long && now->arc.target != no_vertex;
+        if (is_long && (lane() & 3) == 0) {
+            *state = Program::begin(common.problem, common.here, item, first, last);
+        }
     }
 
     // Visits arcs of one item, the lanes of a warp together.
     __device__ void visit_range(u64 first, u64 last, typename Program::State state) {
-        visit_all(last - first, [&](u64 at) { return read(at < last - first, first + at, state); });
+        visit_all(range(first, last, state));
     }
 
-    // Visits `count` arcs, of which `of` reads the one at a place: each while the one
-    // before is visited.
-    template <class Of>
-    __device__ void visit_all(u64 count, Of of) {
-        if (count == 0) return;
-        Visit now = of(lane());
-        for (u64 base = 0; base < count; base += 32) {
+    __device__ Visits range(u64 first, u64 last, typename Program::State state) const {
+        return {Visit{}, {first, lane() == 0 ? last : first, state}};
+    }
+
+    // Visits arcs, each while the next one is read, and sends what they emit. In one
+    // loop: the code of sending is long.
+    __device__ void visit_all(const Visits& visits) {
+        Visit now = visits.first;
+        for (u32 base = 0;; base += 32) {
             Visit next{};
-            if (base + 32 < count) next = of(base + 32 + lane());
+            const bool is_last = base >= visits.others.total;
+            if (!is_last) {
+                const auto place = visits.others[base + lane()];
+                next = read(place.is_arc, place.arc, place.state);
+            }
             visit(now);
+            if (unsent >= 32 || (is_last && unsent > 0)) send_emissions();
+            if (is_last && unsent == 0) return;
             now = next;
         }
-        send_emissions(unsent);
     }
 
     __device__ Visit read(bool is_arc, u64 at, typename Program::State state) const {
@@ -334,27 +448,32 @@ struct Worklist {
         return visit;
     }
 
-    // Visits one arc for each lane of a warp. Leaves less than 32 emissions unsent.
+    // Visits one arc for each lane of a warp.
     __device__ void visit(const Visit& visit) {
         u32 priority = 0;
         bool emits = false;
         if (visit.is_arc) {
-            emits = Program::visit(common.problem, common.here, visit.state, visit.arc,
-                                   &priority, &count[filtered]);
+            if constexpr (marks_values) {
+                emits = Program::visit_and_mark(common.problem, common.here, visit.state,
+                                                visit.arc, threshold, &priority,
+                                                &count[filtered]);
+            } else {
+                emits = Program::visit(common.problem, common.here, visit.state, visit.arc,
+                                       &priority, &count[filtered]);
+            }
             if (is_fused) count[consumed] += !emits;
         }
         const u32 group = __ballot_sync(~0u, emits);
         if (group == 0) return;
         emissions().add(group, unsent, visit.arc.target, priority);
         unsent += __popc(group);
-        if (unsent >= 32) send_emissions(32);
     }
 
     __device__ Emissions& emissions() const { return tally.emissions[threadIdx.x / 32]; }
 
-    // Sends the first `count` emissions, at most 32, the lanes of a warp together.
-    __device__ void send_emissions(u32 count) {
-        if (count == 0) return;
+    // Sends 32 emissions, or what there is, the lanes of a warp together.
+    __device__ void send_emissions() {
+        const u32 count = unsent < 32 ? unsent : 32;
         split_send(lane() < count, emissions().items[lane()], emissions().priorities[lane()]);
         unsent -= count;
         __syncwarp();
@@ -386,7 +505,7 @@ struct Worklist {
         }
         count[consumed] += is_packet && !keeps && !passes;
         keep(keeps, item);
-        if (__any_sync(~0u, passes)) pass(passes, item);
+        if (__any_sync(~0u, passes)) pass(passes, item, false);
     }
 
     // Makes deferred items up to the threshold ready; the others are deferred anew.
