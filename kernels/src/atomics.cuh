@@ -104,11 +104,6 @@ __device__ __forceinline__ void store_four_relaxed_gpu(u32* address, const u32 w
                  : "memory");
 }
 
-// Asks for a word to be near when it is read.
-__device__ __forceinline__ void prefetch(const void* address) {
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
-}
-
 #undef MILLSTREAM_SCOPE
 #undef MILLSTREAM_READ_MODIFY_WRITE
 #undef MILLSTREAM_COMPARE_EXCHANGE

@@ -164,20 +164,11 @@ struct Relaxation {
         Value* const place = &problem.values[arc.target];
         const bool owns = problem.owners.owns(here, arc.target);
         // Graphs with short rows have long chains: every trip counts.
-#ifdef PACKED_LOOKS
-        const bool looks = true;
-#else
         const bool looks = !is_packed(problem);
-#endif
         const Value before = owns && *priority > threshold
                                  ? lower(place, value)
                                  : lower_and_queue(place, value, looks);
-        if (key_of(value) < key_of(before)) {
-#ifndef NO_PREFETCH
-            if (owns && is_packed(problem)) prefetch(packed_row(problem, here, arc.target));
-#endif
-            return !(before & queued);
-        }
+        if (key_of(value) < key_of(before)) return !(before & queued);
         if (owns) return false;
         if (!problem.settings.halo_filter) return mark(problem, arc.target);
         *filtered_changes += 1;
