@@ -17,6 +17,8 @@ pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use options::{RowLayout, WorklistOptions};
 pub use owners::Owners;
 pub use packed::Packing;
+#[doc(hidden)]
+pub use packed::cuda_source;
 pub use relaxation::{Relaxation, Rule, Settings};
 pub use run::{Outcome, run};
 pub use value::{Packet, UNREACHED, Value};
