@@ -60,9 +60,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
     MILLSTREAM_FETCH(exchange, exch, order, scope, u32, b32, "r")                  \
     MILLSTREAM_FETCH(exchange, exch, order, scope, u64, b64, "l")                  \
     MILLSTREAM_FETCH(or, or, order, scope, u32, b32, "r")                          \
-    MILLSTREAM_FETCH(or, or, order, scope, u64, b64, "l")                          \
     MILLSTREAM_FETCH(and, and, order, scope, u32, b32, "r")                        \
-    MILLSTREAM_FETCH(and, and, order, scope, u64, b64, "l")                        \
     MILLSTREAM_COMPARE_EXCHANGE(order, scope, u32, b32, "r")                       \
     MILLSTREAM_COMPARE_EXCHANGE(order, scope, u64, b64, "l")
 

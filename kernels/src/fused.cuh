@@ -296,13 +296,10 @@ struct Gang {
             if (ends) return;
             if (threadIdx.x < taken) {
                 const u32 entry = take(queue, first + threadIdx.x);
-                if (entry != 0 && worklist.claim(outbox_queues + outbox, entry - 1)) {
+                if (entry != 0 && queue.queue.claim(entry - 1)) {
                     packets[atomicAdd(&packed, 1)] =
                         Program::pack(common.problem, common.here, entry - 1);
                 }
-                // What is claimed has been counted, for whoever gets it; pairs with
-                // `count_now`.
-                fence_acq_rel_gpu();
             }
             __syncthreads();
             const u32 items = packed;
@@ -334,9 +331,6 @@ struct Gang {
         worklist.local = &local;
         const OpenQueue ready{worklist.queue(ready_queue)};
         const Pieces<typename Program::State> pieces = worklist.pieces();
-        // Lanes that take items.
-        const u32 lanes_an_item = worklist.lanes_an_item();
-        const bool takes = lane() % lanes_an_item == 0;
         bool holds = false;
         u32 position = 0;
         u64 piece = draw_piece(pieces);
@@ -344,38 +338,33 @@ struct Gang {
         u32 state = running;
         u32 idle = 0;
         for (u32 turn = threadIdx.x / 32;; ++turn) {
-            u32 come = 0;
-            bool has_arcs = false;
-            // What others may wait for, and words that all warps look at: more often is
-            // slower for everybody. All loads under way at once.
+            const u32 own = local.take(!holds);
+            if (__all_sync(~0u, own == 0)) draw(ready, &holds, &position);
+            // All loads under way at once.
+            const u32 come = holds ? ready.look(position) : 0;
+            const bool has_arcs = pieces.has_come(piece);
+            // Words that all warps look at: more often is slower for everybody.
             const bool looks = turn % turns_between_looks == 0;
             if (looks) {
                 deferred = load_relaxed_gpu(undefer());
                 state = word(gang_state);
-                if (holds) come = ready.look(position);
-                has_arcs = pieces.has_come(piece);
             }
             if (__any_sync(~0u, state == stopped)) return;
-            u32 own = 0;
-            if (!__all_sync(~0u, has_arcs)) own = local.take(takes && !holds);
-            if (!looks && __all_sync(~0u, own == 0)) {
-                draw(ready, lanes_an_item, &holds, &position);
-                if (holds) come = ready.look(position);
-                has_arcs = pieces.has_come(piece);
-            }
             const bool has_item = __any_sync(~0u, (own | come) != 0);
+            // Now and then before items, so that none waits for ever.
             const bool has_piece = __all_sync(~0u, has_arcs) && (looks || !has_item);
             if (has_item || has_piece) {
                 // Nobody raises the threshold while somebody has work untold.
                 if (idle > idle_turns) worklist.threshold = threshold();
                 idle = 0;
-                if (!has_piece) {
-                    if (come != 0) ready.empty(position);
-                    holds = holds && come == 0;
+                if (come != 0) ready.empty(position);
+                holds = holds && come == 0;
+                // In one place: the code of visiting is long.
+                for (u32 pass = has_piece ? 0 : 1; pass < (has_item ? 2 : 1); ++pass) {
+                    worklist.visit_all(
+                        pass == 0 ? take_piece(worklist, pieces, &piece)
+                                  : worklist.begin((own | come) != 0, (own | come) - 1));
                 }
-                worklist.visit_all(has_piece
-                                       ? take_piece(worklist, pieces, &piece)
-                                       : worklist.begin((own | come) != 0, (own | come) - 1));
             } else {
                 if (idle == idle_turns) worklist.tell();
                 // It leaves nothing untold either.
@@ -393,7 +382,7 @@ struct Gang {
     static constexpr u32 idle_turns = 8;
 
     // A warp: takes the piece that has come, and draws another ticket.
-    __device__ typename Worklist<Program, true>::Visits take_piece(
+    __device__ typename Worklist<Program, true>::Arcs take_piece(
         const Worklist<Program, true>& worklist, const Pieces<typename Program::State>& pieces,
         u64* piece) const {
         u64 first = 0;
@@ -408,22 +397,19 @@ struct Gang {
         return __shfl_sync(~0u, lane() == 0 ? pieces.draw() : 0, 0);
     }
 
-    // Gives tickets to lanes without, one in `lanes_an_item`: one to a warp, more when
-    // there is a backlog. Some lanes stay free for the block's own items.
-    __device__ void draw(const OpenQueue& ready, u32 lanes_an_item, bool* holds,
-                         u32* position) const {
+    // Gives tickets to lanes without: one to a warp, more when there is a backlog.
+    // Some lanes stay free for the block's own items.
+    __device__ void draw(const OpenQueue& ready, bool* holds, u32* position) const {
         if (__shfl_sync(~0u, *holds, 0)) return;
         u32 wanted = 0;
         if (lane() == 0) {
             const u32 warps = (gridDim.x - 1 - 2 * ends()) * (blockDim.x / 32);
             const int backlog = ready.backlog();
             const u32 share = backlog > 0 ? u32(backlog) / warps + 1 : 1;
-            const u32 most = (32 - LocalQueue::at_once) / lanes_an_item;
-            wanted = share < most ? share : most;
+            wanted = share < 32 - LocalQueue::at_once ? share : 32 - LocalQueue::at_once;
         }
         wanted = __shfl_sync(~0u, wanted, 0);
-        const u32 without = __ballot_sync(
-            ~0u, !*holds && lane() % lanes_an_item == 0 && lane() < wanted * lanes_an_item);
+        const u32 without = __ballot_sync(~0u, !*holds && lane() < wanted);
         if (without == 0) return;
         u32 base = 0;
         if (lane() == 0) base = ready.draw(__popc(without));

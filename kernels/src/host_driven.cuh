@@ -17,10 +17,6 @@ __device__ void insert_items(const Common<Program>& common, Span<const u32> item
     for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
         const bool is_item = at < items.len;
         worklist.count[produced] += is_item;
-        // For the fused worker; the others do not look.
-        if constexpr (has_queued_bit<Program>(0)) {
-            if (is_item) Program::mark(common.problem, items[at]);
-        }
         worklist.keep(is_item, is_item ? items[at] : 0);
     }
     if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);

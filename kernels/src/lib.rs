@@ -50,10 +50,6 @@ pub const OWNERS: Source = source!("owners.cuh");
 /// Keys that become smaller along arcs, on the worklist: breadth-first search and
 /// shortest paths (Ben-Nun et al., *Groute*, section 4.5).
 pub const RELAXATION: Source = source!("relaxation.cuh");
-/// What a vertex holds, in one word.
-pub const VERTEX_VALUE: Source = source!("vertex_value.cuh");
-/// Short rows, found by the vertex number alone.
-pub const PACKED_ROWS: Source = source!("packed_rows.cuh");
 /// A vertex and its value on the way to another device.
 pub const VERTEX_PACKET: Source = source!("vertex_packet.cuh");
 /// Items that a warp has emitted and not sent yet.
@@ -95,8 +91,6 @@ pub const HEADERS: &[Source] = &[
     WORKLIST,
     HOST_DRIVEN,
     OWNERS,
-    PACKED_ROWS,
-    VERTEX_VALUE,
     VERTEX_PACKET,
     RELAXATION,
     FILTER,

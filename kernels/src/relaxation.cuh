@@ -11,9 +11,34 @@
 
 #include "owners.cuh"
 #include "vertex_packet.cuh"
-#include "vertex_value.cuh"
 
 namespace millstream {
+
+// What a vertex holds: its key, perhaps with the predecessor that gave it.
+__device__ __forceinline__ u32 key_of(u32 value) { return value; }
+__device__ __forceinline__ u32 key_of(u64 value) { return u32(value >> 32); }
+__device__ __forceinline__ void make_value(u32 key, u32, u32* value) { *value = key; }
+__device__ __forceinline__ void make_value(u32 key, u32 predecessor, u64* value) {
+    *value = u64(key) << 32 | predecessor;
+}
+
+// Puts a value in place of one with a larger key; the one before.
+__device__ __forceinline__ u32 lower_value(u32* place, u32 value) {
+    // A plain look first: most arcs lead to settled vertices.
+    const u32 before = load_relaxed_gpu(place);
+    return before <= value ? before : fetch_min_relaxed_gpu(place, value);
+}
+
+// A predecessor stays with the same key: paths of weight 0 make no cycle.
+__device__ __forceinline__ u64 lower_value(u64* place, u64 value) {
+    u64 before = load_relaxed_gpu(place);
+    while (key_of(value) < key_of(before)) {
+        const u64 now = compare_exchange_relaxed_gpu(place, before, value);
+        if (now == before) break;
+        before = now;
+    }
+    return before;
+}
 
 struct RelaxationSettings {
     u32 limit;
@@ -40,12 +65,7 @@ struct Relaxation {
         Span<Value> values;
         Owners owners;
         RelaxationSettings settings;
-        // Of the owned vertices, or empty.
-        Span<const u32> packed;
     };
-
-    // The bit of an item that is ready, or in an outbox, lies in its value.
-    static constexpr bool has_queued_bit = true;
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
         return packet.vertex;
@@ -53,7 +73,7 @@ struct Relaxation {
 
     __device__ static Packet pack(const Problem& problem, const Here&, u32 vertex) {
         Packet packet{};
-        packet.value = load_relaxed_gpu(&problem.values[vertex]) & ~Value(queued);
+        packet.value = load_relaxed_gpu(&problem.values[vertex]);
         packet.vertex = vertex;
         return packet;
     }
@@ -64,7 +84,7 @@ struct Relaxation {
 
     __device__ static Flags on_receive(const Problem& problem, const Here& here,
                                        const Packet& packet) {
-        const Value before = lower(&problem.values[packet.vertex], packet.value);
+        const Value before = lower_value(&problem.values[packet.vertex], packet.value);
         const bool improved = key_of(packet.value) < key_of(before);
         if (problem.owners.owns(here, packet.vertex)) return improved ? Flags::keep : Flags::drop;
         // The halo copy says that a better value has gone this way.
@@ -80,60 +100,22 @@ struct Relaxation {
         return problem.owners.owner(vertex);
     }
 
-    // Sets an item's bit; false if it was set.
-    __device__ static bool mark(const Problem& problem, u32 vertex) {
-        // Relaxed: the value is in the same word.
-        return !(fetch_or_relaxed_gpu(&problem.values[vertex], Value(queued)) & queued);
-    }
-
-    // Clears an item's bit; false if it was clear.
-    __device__ static bool claim(const Problem& problem, u32 vertex) {
-        return fetch_and_relaxed_gpu(&problem.values[vertex], ~Value(queued)) & queued;
-    }
-
-    // The same, and begins: one operation for both.
-    __device__ static bool claim(const Problem& problem, const Here& here, u32 vertex,
-                                 State* state, u64* first, u64* last) {
-        u64 from = 0;
-        u64 to = 0;
-        if (!is_packed(problem)) row_of(problem, here, vertex, &from, &to);
-        const Value word = fetch_and_relaxed_gpu(&problem.values[vertex], ~Value(queued));
-        if (!(word & queued)) return false;
-        *state = state_of(word, vertex);
-        if (goes_on(problem, word)) {
-            *first = from;
-            *last = to;
-        }
-        return true;
-    }
-
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
-        u64 from = 0;
-        u64 to = 0;
-        row_of(problem, here, vertex, &from, &to);
-        const Value word = load_relaxed_gpu(&problem.values[vertex]);
-        if (goes_on(problem, word)) {
-            *first = from;
-            *last = to;
+        const u32 row = problem.owners.row(here, vertex);
+        // All three loads under way at once.
+        const u64 from = problem.offsets[row];
+        const u64 to = problem.offsets[row + 1];
+        const u32 key = key_of(load_relaxed_gpu(&problem.values[vertex]));
+        State state{};
+        // Written so that it cannot overflow.
+        if (key > problem.settings.limit || problem.settings.limit - key < Rule::least_step) {
+            return state;
         }
-        return state_of(word, vertex);
-    }
-
-    // What goes along the arcs of an item that has been claimed already.
-    __device__ static State state(const Problem& problem, u32 vertex) {
-        return state_of(load_relaxed_gpu(&problem.values[vertex]), vertex);
-    }
-
-    __device__ static bool is_packed(const Problem& problem) { return problem.packed.len != 0; }
-
-    // One arc of a packed row; its target may be `no_vertex` or `long_row`.
-    __device__ static Arc packed_arc(const Problem& problem, const Here& here, u32 vertex,
-                                     u32 place) {
-        const u32* const row = packed_row(problem, here, vertex);
-        Arc arc{row[place], {}};
-        if constexpr (Rule::has_weights) memcpy(&arc.weight, row + row_arcs + place, 4);
-        return arc;
+        *first = from;
+        *last = to;
+        make_value(key, vertex, &state);
+        return state;
     }
 
     __device__ static Arc arc(const Problem& problem, u64 at) {
@@ -144,72 +126,17 @@ struct Relaxation {
 
     __device__ static bool visit(const Problem& problem, const Here& here, State state,
                                  const Arc& arc, u32* priority, u32* filtered_changes) {
+        const u32 key = Rule::extended(key_of(state), arc.weight);
+        if (key > problem.settings.limit) return false;
+        *priority = Rule::priority(key, problem.settings);
         Value value;
-        if (!extend(problem, state, arc, priority, &value)) return false;
-        const Value before = lower_unqueued(&problem.values[arc.target], value);
-        if (key_of(value) < key_of(before)) return true;
+        make_value(key, u32(state), &value);
+        const Value before = lower_value(&problem.values[arc.target], value);
+        if (key < key_of(before)) return true;
         if (problem.owners.owns(here, arc.target)) return false;
         if (!problem.settings.halo_filter) return true;
         *filtered_changes += 1;
         return false;
-    }
-
-    // The same, and sets the target's bit, unless it is to be deferred. False also if
-    // it was set: whoever clears it sees this value.
-    __device__ static bool visit_and_mark(const Problem& problem, const Here& here, State state,
-                                          const Arc& arc, u32 threshold, u32* priority,
-                                          u32* filtered_changes) {
-        Value value;
-        if (!extend(problem, state, arc, priority, &value)) return false;
-        Value* const place = &problem.values[arc.target];
-        const bool owns = problem.owners.owns(here, arc.target);
-        // Graphs with short rows have long chains: every trip counts.
-        const bool looks = !is_packed(problem);
-        const Value before = owns && *priority > threshold
-                                 ? lower(place, value)
-                                 : lower_and_queue(place, value, looks);
-        if (key_of(value) < key_of(before)) return !(before & queued);
-        if (owns) return false;
-        if (!problem.settings.halo_filter) return mark(problem, arc.target);
-        *filtered_changes += 1;
-        return false;
-    }
-
-   private:
-    __device__ static const u32* packed_row(const Problem& problem, const Here& here,
-                                            u32 vertex) {
-        constexpr u32 words = Rule::has_weights ? 2 * row_arcs : row_arcs;
-        return problem.packed.items + u64(problem.owners.row(here, vertex)) * words;
-    }
-
-    __device__ static void row_of(const Problem& problem, const Here& here, u32 vertex,
-                                  u64* first, u64* last) {
-        const u32 row = problem.owners.row(here, vertex);
-        *first = problem.offsets[row];
-        *last = problem.offsets[row + 1];
-    }
-
-    __device__ static State state_of(Value word, u32 vertex) {
-        State state;
-        make_value(key_of(word), vertex, &state);
-        return state;
-    }
-
-    // Whether a vertex has anything for the ends of its arcs.
-    __device__ static bool goes_on(const Problem& problem, Value word) {
-        // Written so that it cannot overflow.
-        return key_of(word) <= problem.settings.limit &&
-               problem.settings.limit - key_of(word) >= Rule::least_step;
-    }
-
-    // The value at the end of an arc; false if it is left out.
-    __device__ static bool extend(const Problem& problem, State state, const Arc& arc,
-                                  u32* priority, Value* value) {
-        const u32 key = Rule::extended(key_of(state), arc.weight);
-        if (key > problem.settings.limit) return false;
-        *priority = Rule::priority(key, problem.settings);
-        make_value(key, predecessor_of(state), value);
-        return true;
     }
 };
 

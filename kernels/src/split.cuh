@@ -10,16 +10,6 @@
 
 namespace millstream {
 
-// Whether items' bits lie in the program's values.
-template <class Program>
-__device__ constexpr auto has_queued_bit(int) -> decltype(Program::has_queued_bit) {
-    return Program::has_queued_bit;
-}
-template <class Program>
-__device__ constexpr bool has_queued_bit(...) {
-    return false;
-}
-
 // What a block has counted and queued, told to the device at its end.
 struct Tally {
     static constexpr u32 most_devices = 1024;
@@ -35,9 +25,6 @@ struct Tally {
 // open.
 template <class Program, bool is_fused>
 struct Split {
-    // Bits of ready items and of outboxes lie in the program's values.
-    static constexpr bool marks_values = is_fused && has_queued_bit<Program>(0);
-
     const Common<Program>& common;
     Tally& tally;
     // Items of a higher priority value are deferred.
@@ -75,27 +62,11 @@ struct Split {
         compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
     }
 
-    // Sets the bit of an item; false if it was set.
-    __device__ bool mark(u32 place, u32 item) const {
-        if constexpr (marks_values) {
-            if (place != deferred_queue) return Program::mark(common.problem, item);
-        }
-        return queue(place).mark(item);
-    }
-
-    // Clears the bit of an item; false if it was clear.
-    __device__ bool claim(u32 place, u32 item) const {
-        if constexpr (marks_values) {
-            if (place != deferred_queue) return Program::claim(common.problem, item);
-        }
-        return queue(place).claim(item);
-    }
-
     // Queues an item, which the lanes of `group` do together; false if it is queued
-    // already. Whoever has marked it before says so.
-    __device__ bool push(u32 place, u32 group, u32 item, bool is_marked) const {
+    // already.
+    __device__ bool push(u32 place, u32 group, u32 item) const {
         if constexpr (is_fused) {
-            const bool is_new = is_marked || mark(place, item);
+            const bool is_new = queue(place).mark(item);
             const u32 news = __ballot_sync(group, is_new);
             if (!is_new) return false;
             if (place == ready_queue && local != nullptr && local->put(news, item)) return true;
@@ -111,8 +82,6 @@ struct Split {
     __device__ void count_now(Status what, u32 by) const {
         if (lane() == 0) fetch_add_relaxed_sys(&common.status[what], u64(by));
         __syncwarp();
-        // Whatever any lane marks after this is after the count; pairs with `tell`.
-        if (marks_values) fence_acq_rel_gpu();
     }
 
     // Fused: tells what the lanes of a warp have counted since, after whatever they
@@ -121,8 +90,6 @@ struct Split {
         const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
         const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
         count[consumed] = count[deferred_in] = credit = 0;
-        // What all lanes have claimed was counted before; pairs with `count_now`.
-        if (marks_values) fence_acq_rel_gpu();
         // What all lanes have done is before what the first one tells.
         __syncwarp();
         if (lane() != 0) return;
@@ -143,18 +110,17 @@ struct Split {
     // Makes an item ready, or defers it. The lanes of a warp call this together.
     __device__ void keep(bool selected, u32 item) {
         const bool matters = selected && threshold != ~0u;
-        keep(selected, item, matters ? Program::priority(common.problem, item) : 0, false);
+        keep(selected, item, matters ? Program::priority(common.problem, item) : 0);
     }
 
-    // Whoever has marked it, if it becomes ready, says so.
-    __device__ void keep(bool selected, u32 item, u32 priority, bool is_marked) {
+    __device__ void keep(bool selected, u32 item, u32 priority) {
         if (threshold != ~0u) {
             defer(selected && priority > threshold, item, priority);
             selected = selected && priority <= threshold;
         }
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        if (!push(ready_queue, group, item, is_marked)) count[consumed] += 1;
+        if (!push(ready_queue, group, item)) count[consumed] += 1;
         tally.news[0] = 1;
     }
 
@@ -162,7 +128,7 @@ struct Split {
     __device__ void defer(bool selected, u32 item, u32 priority) {
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        const bool is_new = push(deferred_queue, group, item, false);
+        const bool is_new = push(deferred_queue, group, item);
         count[deferred_in] += is_new;
         count[consumed] += !is_new;
         const u64 least = __reduce_min_sync(group, priority);
@@ -183,7 +149,7 @@ struct Split {
 
     // Queues an item for the next device or its owner. The lanes of a warp call
     // this together.
-    __device__ void pass(bool selected, u32 item, bool is_marked) {
+    __device__ void pass(bool selected, u32 item) {
         u32 outbox = nobody;
         if (selected) {
             if (outboxes() == 0) {
@@ -201,11 +167,11 @@ struct Split {
         }
         const u32 group = __match_any_sync(~0u, outbox);
         if (outbox == nobody) return;
-        post(group, outbox, item, is_marked);
+        post(group, outbox, item);
     }
 
-    __device__ void post(u32 group, u32 outbox, u32 item, bool is_marked) {
-        if (!push(outbox_queues + outbox, group, item, is_marked)) count[consumed] += 1;
+    __device__ void post(u32 group, u32 outbox, u32 item) {
+        if (!push(outbox_queues + outbox, group, item)) count[consumed] += 1;
         tally.news[1 + outbox] = 1;
     }
 
@@ -214,9 +180,7 @@ struct Split {
     __device__ void send_to_all(bool selected, u32 item) {
         const u32 group = __ballot_sync(~0u, selected);
         if (!selected) return;
-        for (u32 outbox = 0; outbox < outboxes(); ++outbox) {
-            post(group, outbox, item, false);
-        }
+        for (u32 outbox = 0; outbox < outboxes(); ++outbox) post(group, outbox, item);
     }
 
     // Sends an emitted item where its flags say \[G section 4.3\]. The lanes of a
@@ -228,11 +192,9 @@ struct Split {
         const u32 copies =
             keeps + (flags == Flags::pass) + (flags == Flags::both ? outboxes() : 0);
         count_copies(copies, selected);
-        keep(keeps, item, priority, marks_values);
-        if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item, marks_values);
-        if constexpr (!marks_values) {
-            if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
-        }
+        keep(keeps, item, priority);
+        if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item);
+        if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
     }
 
     // Counts the copies that become of an emission. The lanes of a warp call this
@@ -273,7 +235,7 @@ struct Split {
         }
         count[consumed] += is_packet && !keeps && !passes;
         keep(keeps, item);
-        if (__any_sync(~0u, passes)) pass(passes, item, false);
+        if (__any_sync(~0u, passes)) pass(passes, item);
     }
 
     // Makes deferred items up to the threshold ready; the others are deferred anew.

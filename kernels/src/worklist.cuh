@@ -16,23 +16,8 @@
 //                                              true: emit the target, of that priority
 // Arcs of an item are visited by many threads; each is read while the one before is
 // visited.
-//
-// A program whose values have a bit that says whether their item is ready, or in an
-// outbox, saves the fused worker half of its operations. It never answers `both`, and
-// has beside these
-//   has_queued_bit                             true
-//   bool mark(problem, item)                   sets the bit; false if it was set
-//   bool claim(problem, item)                  clears it; false if it was clear
-//   bool claim(problem, here, item, &state, &first, &last)    the same, and begins
-//   State state(problem, item)                 of an item claimed already
-//   bool visit_and_mark(problem, here, state, arc, threshold, &priority, &filtered)
-//       visits, and sets the bit of a target up to the threshold; false also if it was
-//       set
-//   bool is_packed(problem)                    whether four arcs of an item lie together:
-//   Arc packed_arc(problem, here, item, place) one of them
 #pragma once
 
-#include "packed_rows.cuh"
 #include "pieces.cuh"
 #include "shared_arcs.cuh"
 #include "split.cuh"
@@ -44,9 +29,8 @@ namespace millstream {
 template <class Program, bool is_fused = false>
 struct Worklist : Split<Program, is_fused> {
     using Base = Split<Program, is_fused>;
-    using Base::claim, Base::common, Base::count, Base::fail, Base::marks_values;
-    using Base::outboxes, Base::produce, Base::queue, Base::split_send, Base::tally;
-    using Base::threshold;
+    using Base::common, Base::count, Base::fail, Base::outboxes;
+    using Base::produce, Base::queue, Base::split_send, Base::tally;
     // Of this warp, emitted and not sent.
     u32 unsent = 0;
 
@@ -85,48 +69,23 @@ struct Worklist : Split<Program, is_fused> {
         typename Program::Arc arc;
     };
 
-    // What a warp visits: an arc for each lane that is read already, and arcs that
-    // are not.
-    struct Visits {
-        Visit first;
-        SpreadArcs<typename Program::State> others;
-    };
+    // Arcs of a warp's items.
+    using Arcs = SpreadArcs<typename Program::State>;
 
-    // Lanes that bring an item each, one in so many: as many as its arcs have.
-    __device__ u32 lanes_an_item() const {
-        if constexpr (marks_values) return Program::is_packed(common.problem) ? 4 : 1;
-        return 1;
-    }
-
-    // Processes ready items, one for each lane of a warp that brings one.
+    // Processes ready items, one for each lane of a warp.
     __device__ void process(bool is_item, u32 item) { visit_all(begin(is_item, item)); }
 
-    // Takes ready items out of the queue.
-    __device__ Visits begin(bool is_item, u32 item) {
-        Visit now{};
+    // Takes ready items out of the queue; their arcs.
+    __device__ Arcs begin(bool is_item, u32 item) {
+        // A look beside the claim: few items are deferred too.
+        const bool has_deferred = is_item && queue(deferred_queue).has(item);
+        const bool runs = is_item && queue(ready_queue).claim(item);
         u64 first = 0;
         u64 last = 0;
         typename Program::State state{};
-        // A look beside the claim: few items are deferred too.
-        const bool has_deferred = is_item && queue(deferred_queue).has(item);
-        bool runs;
-        if constexpr (marks_values) {
-            const bool is_packed = Program::is_packed(common.problem);
-            if (is_packed) now = packed_arc(is_item, item);
-            runs = is_item &&
-                   Program::claim(common.problem, common.here, item, &state, &first, &last);
-            if (runs && has_deferred && claim_deferred(item)) {
-                state = Program::state(common.problem, item);
-            }
-            if (is_packed) share_packed(runs, item, &now, &state, &first, &last);
-        } else {
-            runs = is_item && claim(ready_queue, item);
-            if (runs) {
-                if (has_deferred) claim_deferred(item);
-                state = Program::begin(common.problem, common.here, item, &first, &last);
-            }
-        }
         if (runs) {
+            if (has_deferred) claim_deferred(item);
+            state = Program::begin(common.problem, common.here, item, &first, &last);
             count[work_items] += 1;
             count[consumed] += 1;
             if (!is_fused && last - first >= shared_arcs().many &&
@@ -135,51 +94,22 @@ struct Worklist : Split<Program, is_fused> {
             }
         }
         if constexpr (is_fused) share(first, &last, state);
-        const SpreadArcs<typename Program::State> others(first, last, state);
-        if constexpr (is_fused) {
-            // Every arc may produce an item; those that do not are consumed at once.
-            const u32 arcs = others.total + __popc(__ballot_sync(~0u, now.is_arc));
-            if (arcs > 0) produce(arcs);
-        }
-        return {now, others};
+        const Arcs arcs(first, last, state);
+        // Every arc may produce an item; those that do not are consumed at once.
+        if (is_fused && arcs.total > 0) produce(arcs.total);
+        return arcs;
     }
 
     // Whatever is deferred of an item is processed with it, and before its value is
     // read.
-    __device__ bool claim_deferred(u32 item) {
-        if (!queue(deferred_queue).claim(item)) return false;
+    __device__ void claim_deferred(u32 item) {
+        if (!queue(deferred_queue).claim(item)) return;
         if (is_fused) {
             fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
         } else {
             count[deferred_out] += 1;
         }
         count[consumed] += 1;
-        return true;
-    }
-
-    // Packed rows: reads an arc for each lane, of the item that the first of its four
-    // brings.
-    __device__ Visit packed_arc(bool is_item, u32 item) const {
-        Visit visit{};
-        visit.is_arc = __shfl_sync(~0u, is_item, lane() & ~3u);
-        item = __shfl_sync(~0u, item, lane() & ~3u);
-        if (visit.is_arc) {
-            visit.arc = Program::packed_arc(common.problem, common.here, item, lane() & 3);
-        }
-        return visit;
-    }
-
-    // Packed rows: gives each lane what goes along its arc. A longer row is spread over
-    // the lanes.
-    __device__ void share_packed(bool runs, u32 item, Visit* now,
-                                 typename Program::State* state, u64* first, u64* last) const {
-        now->state = __shfl_sync(~0u, *state, lane() & ~3u);
-        runs = __shfl_sync(~0u, runs, lane() & ~3u);
-        const bool is_long = runs && now->arc.target == long_row;
-        now->is_arc = runs && !is_long && now->arc.target != no_vertex;
-        if (is_long && (lane() & 3) == 0) {
-            *state = Program::begin(common.problem, common.here, item, first, last);
-        }
     }
 
     // Visits arcs of one item, the lanes of a warp together.
@@ -187,21 +117,19 @@ struct Worklist : Split<Program, is_fused> {
         visit_all(range(first, last, state));
     }
 
-    __device__ Visits range(u64 first, u64 last, typename Program::State state) const {
-        return {Visit{}, {first, lane() == 0 ? last : first, state}};
+    __device__ Arcs range(u64 first, u64 last, typename Program::State state) const {
+        return {first, lane() == 0 ? last : first, state};
     }
 
     // Visits arcs, each while the next one is read, and sends what they emit. In one
     // loop: the code of sending is long.
-    __device__ void visit_all(const Visits& visits) {
-        Visit now = visits.first;
+    __device__ void visit_all(const Arcs& arcs) {
+        if (arcs.total == 0) return;
+        Visit now = read(arcs, 0);
         for (u32 base = 0;; base += 32) {
             Visit next{};
-            const bool is_last = base >= visits.others.total;
-            if (!is_last) {
-                const auto place = visits.others[base + lane()];
-                next = read(place.is_arc, place.arc, place.state);
-            }
+            const bool is_last = base + 32 >= arcs.total;
+            if (!is_last) next = read(arcs, base + 32);
             visit(now);
             if (unsent >= 32 || (is_last && unsent > 0)) send_emissions();
             if (is_last && unsent == 0) return;
@@ -209,9 +137,11 @@ struct Worklist : Split<Program, is_fused> {
         }
     }
 
-    __device__ Visit read(bool is_arc, u64 at, typename Program::State state) const {
-        Visit visit{is_arc, state, {}};
-        if (is_arc) visit.arc = Program::arc(common.problem, at);
+    // The arcs from a place on, one for each lane.
+    __device__ Visit read(const Arcs& arcs, u32 base) const {
+        const auto place = arcs[base + lane()];
+        Visit visit{place.is_arc, place.state, {}};
+        if (place.is_arc) visit.arc = Program::arc(common.problem, place.arc);
         return visit;
     }
 
@@ -220,14 +150,8 @@ struct Worklist : Split<Program, is_fused> {
         u32 priority = 0;
         bool emits = false;
         if (visit.is_arc) {
-            if constexpr (marks_values) {
-                emits = Program::visit_and_mark(common.problem, common.here, visit.state,
-                                                visit.arc, threshold, &priority,
-                                                &count[filtered]);
-            } else {
-                emits = Program::visit(common.problem, common.here, visit.state, visit.arc,
-                                       &priority, &count[filtered]);
-            }
+            emits = Program::visit(common.problem, common.here, visit.state, visit.arc,
+                                   &priority, &count[filtered]);
             if (is_fused) count[consumed] += !emits;
         }
         const u32 group = __ballot_sync(~0u, emits);

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use clap::{Args, ValueEnum};
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Partition, partition};
-use millstream::traversal::{RowLayout, WorklistOptions};
+use millstream::traversal::WorklistOptions;
 use millstream::worklist::{Routing, Worker};
 
 use crate::devices::DeviceOptions;
@@ -38,19 +38,6 @@ pub(crate) struct Worklist {
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
     worker: WorkerOption,
-    /// How a fused bfs or sssp finds the arcs of a vertex.
-    #[arg(long, value_enum, default_value_t = RowsOption::Auto)]
-    rows: RowsOption,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum RowsOption {
-    /// Packed on graphs with less than three arcs for a vertex.
-    Auto,
-    /// By the row index.
-    Indexed,
-    /// Rows of up to four arcs by the vertex number.
-    Packed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,11 +64,6 @@ impl Worklist {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,
             WorkerOption::Fused => Worker::Fused,
-        };
-        options.rows = match self.rows {
-            RowsOption::Auto => RowLayout::Auto,
-            RowsOption::Indexed => RowLayout::Indexed,
-            RowsOption::Packed => RowLayout::Packed,
         };
         options
     }

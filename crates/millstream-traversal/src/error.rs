@@ -18,14 +18,6 @@ pub enum Error {
         /// Vertices of the graph.
         vertices: u32,
     },
-    /// More vertices than predecessors can name.
-    #[error("{vertices} vertices are more than the {most} that predecessors can name")]
-    TooManyVertices {
-        /// Vertices of the graph.
-        vertices: u32,
-        /// As many may be.
-        most: u32,
-    },
     /// A partition for another graph or another number of devices.
     #[error(
         "a partition of {vertices} vertices into {parts} parts does not fit a graph of {graph_vertices} vertices on {devices} devices"

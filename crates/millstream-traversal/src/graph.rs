@@ -1,14 +1,13 @@
 //! A graph spread over the devices of a context \[G §4.6.1\].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use millstream_device::{AtomicPod, Device, DeviceBuffer, Pod, SharedBuffer, Stream};
+use millstream_device::{AtomicPod, DeviceBuffer, Pod, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
 use crate::owners::Owners;
-use crate::packed::{self, PackedRows, Packing};
-use crate::{Error, Result, Rule};
+use crate::{Error, Result};
 
 /// What of a graph goes to the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,22 +29,6 @@ pub struct Part {
     pub weights: PartWeights,
     /// Who owns which vertices, as `owners.cuh` takes it.
     pub owners: Arc<DeviceBuffer<u32>>,
-    /// Once they were asked for, without and with weights.
-    packed: [OnceLock<PackedRows>; 2],
-}
-
-impl Part {
-    /// The packed rows, made the first time.
-    pub(crate) async fn packed<R: Rule>(&self, device: &Device) -> Result<PackedRows> {
-        let weights = R::weights(self);
-        let place = &self.packed[usize::from(weights.is_some())];
-        if let Some(packed) = place.get() {
-            return Ok(packed.clone());
-        }
-        let packed = packed::pack(device, &self.offsets, &self.targets, weights.as_deref()).await?;
-        // Somebody else may have been faster, with the same.
-        Ok(place.get_or_init(|| packed).clone())
-    }
 }
 
 /// The weights of one device's arcs.
@@ -124,7 +107,7 @@ impl DistributedGraph {
             };
             let owners = uploaded(&stream, partition.boundaries())?;
             stream.record()?.completed().await?;
-            parts.push(Part { offsets, targets, weights, owners, packed: Default::default() });
+            parts.push(Part { offsets, targets, weights, owners });
         }
         Ok(DistributedGraph { context: context.clone(), partition, parts })
     }
@@ -152,20 +135,6 @@ impl DistributedGraph {
     /// Vertices of the graph.
     pub fn vertices(&self) -> u32 {
         self.partition.vertices()
-    }
-
-    /// Arcs of the graph.
-    pub fn arcs(&self) -> u64 {
-        self.parts.iter().map(|part| part.targets.len() as u64).sum()
-    }
-
-    /// What packed rows have cost so far; `None` if no run has had them.
-    pub fn packing(&self) -> Option<Packing> {
-        let packed = self.parts.iter().flat_map(|part| &part.packed);
-        packed.filter_map(OnceLock::get).map(|rows| rows.cost).reduce(|one, other| Packing {
-            bytes: one.bytes + other.bytes,
-            time: one.time + other.time,
-        })
     }
 
     /// New ids of vertices given by their original ids.

@@ -7,18 +7,14 @@ mod error;
 mod graph;
 mod options;
 mod owners;
-mod packed;
 mod relaxation;
 mod run;
 mod value;
 
 pub use error::{Error, Result};
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
-pub use options::{RowLayout, WorklistOptions};
+pub use options::WorklistOptions;
 pub use owners::Owners;
-pub use packed::Packing;
-#[doc(hidden)]
-pub use packed::cuda_source;
 pub use relaxation::{Relaxation, Rule, Settings};
 pub use run::{Outcome, run};
 pub use value::{Packet, UNREACHED, Value};

@@ -5,22 +5,6 @@ use std::sync::Arc;
 use millstream_flow::Context;
 use millstream_worklist::{DistributedWorklist, Program, Routing, Worker};
 
-use crate::{DistributedGraph, Result};
-
-/// How kernels find the arcs of a vertex.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RowLayout {
-    /// By the row index.
-    Indexed,
-    /// Rows of up to four arcs by the vertex number, longer ones by the row index: four
-    /// words for each vertex, eight with weights, beside the graph. A fused run has
-    /// fewer loads that wait for each other then; others do not use it.
-    Packed,
-    /// Packed for a fused run on a graph with less than three arcs for a vertex.
-    #[default]
-    Auto,
-}
-
 /// How an algorithm's worklist runs; the answer does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,8 +23,6 @@ pub struct WorklistOptions {
     pub batch: u32,
     /// Who drives the worklist.
     pub worker: Worker,
-    /// How a relaxation finds the arcs of a vertex.
-    pub rows: RowLayout,
 }
 
 impl Default for WorklistOptions {
@@ -53,23 +35,11 @@ impl Default for WorklistOptions {
             queue_entries: None,
             batch: 1 << 18,
             worker: Worker::Auto,
-            rows: RowLayout::Auto,
         }
     }
 }
 
 impl WorklistOptions {
-    /// Whether a program's run on a graph has packed rows.
-    pub(crate) fn packs<P: Program>(&self, graph: &DistributedGraph) -> Result<bool> {
-        let is_fused = self.worker.is_fused::<P>(graph.context())?;
-        let pays = match self.rows {
-            RowLayout::Indexed => false,
-            RowLayout::Packed => true,
-            RowLayout::Auto => graph.arcs() < 3 * u64::from(graph.vertices()),
-        };
-        Ok(is_fused && pays)
-    }
-
     /// A worklist of items `0..items` that runs like this, without priorities.
     pub fn worklist<P: Program>(
         &self,

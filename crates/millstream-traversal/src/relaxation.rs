@@ -60,7 +60,6 @@ problem! {
         pub(crate) values: Shared<V>,
         pub(crate) owners: Read<u32>,
         pub(crate) settings: millstream_device::Value<Settings>,
-        pub(crate) packed: Read<u32>,
     }
 }
 

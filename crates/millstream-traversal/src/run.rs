@@ -7,7 +7,7 @@ use millstream_worklist::WorklistStatistics;
 
 use crate::relaxation::{Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
-use crate::{DistributedGraph, Error, Result, WorklistOptions};
+use crate::{DistributedGraph, Result, WorklistOptions};
 
 /// What a relaxation came to, by original vertex id.
 #[derive(Clone, Debug)]
@@ -40,33 +40,10 @@ pub async fn run<R: Rule, V: Value>(
     delta: Option<u32>,
     options: &WorklistOptions,
 ) -> Result<Outcome> {
-    let outcome = run_with::<R, V>(graph, sources, settings, delta, options).await?;
-    let is_enough = V::LARGEST_KEY == u64::LARGEST_KEY || !outcome.keys.contains(&V::LARGEST_KEY);
-    if is_enough {
-        return Ok(outcome);
-    }
-    // Keys too large for a narrow value are rare: better twice than always wide.
-    let wide = run_with::<R, u64>(graph, sources, settings, delta, options).await?;
-    let run_time = outcome.run_time + wide.run_time;
-    Ok(Outcome { predecessors: None, run_time, ..wide })
-}
-
-async fn run_with<R: Rule, V: Value>(
-    graph: &DistributedGraph,
-    sources: &[u32],
-    settings: Settings,
-    delta: Option<u32>,
-    options: &WorklistOptions,
-) -> Result<Outcome> {
-    let vertices = graph.vertices();
-    if vertices > V::MOST_VERTICES {
-        return Err(Error::TooManyVertices { vertices, most: V::MOST_VERTICES });
-    }
     let sources = graph.sources(sources)?;
     let partition = graph.partition();
     let program = Arc::new(Relaxation::<R, V>::new(graph.owners(), settings));
-    let packs = options.packs::<Relaxation<R, V>>(graph)?;
-    let problems = problems::<R, V>(graph, settings, &sources, packs).await?;
+    let problems = problems::<R, V>(graph, settings, &sources).await?;
     let initial: Vec<(usize, u32)> =
         sources.iter().map(|&source| (partition.owner(source), source)).collect();
     let items = graph.vertices() as usize;
@@ -92,7 +69,6 @@ async fn problems<R: Rule, V: Value>(
     graph: &DistributedGraph,
     settings: Settings,
     sources: &[u32],
-    packs: bool,
 ) -> Result<Vec<Arc<Problem<R, V>>>> {
     let mut values = vec![V::UNREACHED; graph.vertices() as usize];
     for &source in sources {
@@ -106,10 +82,6 @@ async fn problems<R: Rule, V: Value>(
             Some(weights) => weights,
             None => Arc::new(device.buffer(0)?),
         };
-        let packed = match packs {
-            true => part.packed::<R>(device).await?.rows,
-            false => Arc::new(device.buffer(0)?),
-        };
         problems.push(Arc::new(Problem {
             offsets: Arc::clone(&part.offsets),
             targets: Arc::clone(&part.targets),
@@ -117,7 +89,6 @@ async fn problems<R: Rule, V: Value>(
             values,
             owners: Arc::clone(&part.owners),
             settings,
-            packed,
         }));
     }
     Ok(problems)

@@ -20,10 +20,6 @@ pub trait Value: AtomicPod + Ord {
 
     /// A vertex nobody has reached.
     const UNREACHED: Self;
-    /// The largest key, in place of all larger ones.
-    const LARGEST_KEY: u32;
-    /// Vertices of a graph at most.
-    const MOST_VERTICES: u32;
     /// Whether predecessors are kept.
     const KEEPS_PREDECESSOR: bool;
 
@@ -39,28 +35,20 @@ pub trait Value: AtomicPod + Ord {
     fn lower(atomic: &Self::Atomic, value: Self) -> Self;
 }
 
-/// The lowest bit of a value says whether its item is queued, in a fused run; 0 in
-/// others. As in `vertex_value.cuh`.
-const QUEUED_BITS: u32 = 1;
-
-/// The key above the bit.
 impl Value for u32 {
     type Padding = [u32; 0];
 
-    const UNREACHED: u32 = u32::MAX << QUEUED_BITS;
-    const LARGEST_KEY: u32 = (u32::MAX >> QUEUED_BITS) - 1;
-    const MOST_VERTICES: u32 = u32::MAX;
+    const UNREACHED: u32 = UNREACHED;
     const KEEPS_PREDECESSOR: bool = false;
 
     #[inline]
     fn new(key: u32, _: u32) -> u32 {
-        key.min(Self::LARGEST_KEY) << QUEUED_BITS
+        key
     }
 
     #[inline]
     fn key(self) -> u32 {
-        let key = self >> QUEUED_BITS;
-        if key > Self::LARGEST_KEY { UNREACHED } else { key }
+        self
     }
 
     fn predecessor(self) -> u32 {
@@ -81,18 +69,15 @@ impl Value for u32 {
     }
 }
 
-/// The key, 31 bits of the predecessor, the bit.
 impl Value for u64 {
     type Padding = [u32; 1];
 
-    const UNREACHED: u64 = u64::MAX << QUEUED_BITS;
-    const LARGEST_KEY: u32 = u32::MAX - 1;
-    const MOST_VERTICES: u32 = NO_PREDECESSOR;
+    const UNREACHED: u64 = u64::MAX;
     const KEEPS_PREDECESSOR: bool = true;
 
     #[inline]
     fn new(key: u32, predecessor: u32) -> u64 {
-        u64::from(key) << 32 | u64::from(predecessor << QUEUED_BITS)
+        u64::from(key) << 32 | u64::from(predecessor)
     }
 
     #[inline]
@@ -101,10 +86,7 @@ impl Value for u64 {
     }
 
     fn predecessor(self) -> u32 {
-        match self as u32 >> QUEUED_BITS {
-            NO_PREDECESSOR => UNREACHED,
-            predecessor => predecessor,
-        }
+        self as u32
     }
 
     #[inline]
@@ -126,9 +108,6 @@ impl Value for u64 {
         before
     }
 }
-
-/// The predecessor of none, as a value has it.
-const NO_PREDECESSOR: u32 = UNREACHED >> QUEUED_BITS;
 
 /// A vertex and its value on the way to another device.
 #[derive(Clone, Copy, Debug)]
@@ -161,30 +140,15 @@ mod tests {
 
     #[test]
     fn a_value_is_replaced_by_smaller_keys_only() {
-        let new = |key| u32::new(key, UNREACHED);
-        let narrow = AtomicU32::new(new(5));
-        assert_eq!(u32::lower(&narrow, new(7)), new(5));
-        assert_eq!(u32::lower(&narrow, new(3)), new(5));
-        assert_eq!(u32::get(&narrow).key(), 3);
+        let narrow = AtomicU32::new(5);
+        assert_eq!(u32::lower(&narrow, 7), 5);
+        assert_eq!(u32::lower(&narrow, 3), 5);
+        assert_eq!(u32::get(&narrow), 3);
         let wide = AtomicU64::new(u64::new(5, 9));
         // The same key from a smaller predecessor does not count.
         assert_eq!(u64::lower(&wide, u64::new(5, 1)), u64::new(5, 9));
         assert_eq!(u64::get(&wide).predecessor(), 9);
         assert_eq!(u64::lower(&wide, u64::new(4, 10)).key(), 5);
         assert_eq!((u64::get(&wide).key(), u64::get(&wide).predecessor()), (4, 10));
-    }
-
-    #[test]
-    fn the_ends_of_the_ranges_come_back() {
-        assert_eq!(u32::UNREACHED.key(), UNREACHED);
-        assert_eq!(u64::UNREACHED.key(), UNREACHED);
-        assert_eq!(u64::UNREACHED.predecessor(), UNREACHED);
-        assert_eq!(u32::new(u32::LARGEST_KEY, 0).key(), u32::LARGEST_KEY);
-        // Larger ones are all the same, and reached.
-        assert_eq!(u32::new(u32::MAX - 1, 0).key(), u32::LARGEST_KEY);
-        let last = u64::MOST_VERTICES - 1;
-        assert_eq!(u64::new(u64::LARGEST_KEY, last).key(), u64::LARGEST_KEY);
-        assert_eq!(u64::new(0, last).predecessor(), last);
-        assert_eq!(u64::new(0, UNREACHED).predecessor(), UNREACHED);
     }
 }

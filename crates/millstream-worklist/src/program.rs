@@ -1,10 +1,9 @@
 //! What a programmer gives a distributed worklist \[G §4.3, Fig. 10\].
 
 use millstream_device::{CudaSource, Parameter};
-use millstream_flow::{Context, Item};
+use millstream_flow::Item;
 
 use crate::problem::{Problem, layout_checks};
-use crate::{Error, Result, fused};
 
 /// What becomes of a work-item \[G §4.3\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,24 +44,6 @@ pub enum Worker {
     /// Fused where that is possible, else host-driven.
     #[default]
     Auto,
-}
-
-impl Worker {
-    /// Whether a program's worklist on these devices is a fused one.
-    ///
-    /// # Errors
-    /// It is to be, and cannot.
-    pub fn is_fused<P: Program>(self, context: &Context) -> Result<bool> {
-        let is_possible = fused::is_possible::<P>(context);
-        match self {
-            Worker::Auto => Ok(is_possible),
-            Worker::HostDriven => Ok(false),
-            Worker::Fused if is_possible => Ok(true),
-            Worker::Fused => Err(Error::NotFused {
-                reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
-            }),
-        }
-    }
 }
 
 /// Where a callback runs.

@@ -9,7 +9,7 @@ use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::common::{OUTBOXES, QueueBuffers};
 use crate::coordinator::Coordinator;
-use crate::fused::FusedRun;
+use crate::fused::{self, FusedRun};
 use crate::kernels::Kernels;
 use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
@@ -173,7 +173,7 @@ impl<P: Program> DistributedWorklist<P> {
     /// When it resolves, all kernels are over and host code comes after them.
     pub async fn run(self, initial: &[(usize, u32)]) -> Result<WorklistStatistics> {
         self.check(initial)?;
-        let (is_ring, is_fused) = (self.uses_ring(), self.worker.is_fused::<P>(&self.context)?);
+        let (is_ring, is_fused) = (self.uses_ring(), self.is_fused()?);
         let devices = self.devices(is_ring, is_fused)?;
         let outboxes = self.outboxes(is_ring);
         let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, self.delta));
@@ -213,6 +213,18 @@ impl<P: Program> DistributedWorklist<P> {
             solvers.push(Arc::new(solver));
         }
         Ok(solvers)
+    }
+
+    fn is_fused(&self) -> Result<bool> {
+        let is_possible = fused::is_possible::<P>(&self.context);
+        match self.worker {
+            Worker::Auto => Ok(is_possible),
+            Worker::HostDriven => Ok(false),
+            Worker::Fused if is_possible => Ok(true),
+            Worker::Fused => Err(Error::NotFused {
+                reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
+            }),
+        }
     }
 
     fn check(&self, initial: &[(usize, u32)]) -> Result<()> {

@@ -3,7 +3,7 @@
 //! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
 use millstream::device::{CudaSource, Error};
-use millstream::{bfs, cc, pagerank, sssp, traversal};
+use millstream::{bfs, cc, pagerank, sssp};
 
 fn compile(source: &CudaSource, entries: &[&str]) {
     for architecture in [80, 90, 100] {
@@ -47,11 +47,6 @@ fn bfs_without_spills() {
 #[test]
 fn sssp_without_spills() {
     compile_worklist(sssp::cuda_sources());
-}
-
-#[test]
-fn packing_rows_without_spills() {
-    compile(&traversal::cuda_source(), &["pack_rows"]);
 }
 
 #[test]
