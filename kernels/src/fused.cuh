@@ -344,24 +344,27 @@ struct Gang {
             const u32 come = holds ? ready.look(position) : 0;
             const bool has_arcs = pieces.has_come(piece);
             // Words that all warps look at: more often is slower for everybody.
-            if (turn % turns_between_looks == 0) {
+            const bool looks = turn % turns_between_looks == 0;
+            if (looks) {
                 deferred = load_relaxed_gpu(undefer());
                 state = word(gang_state);
             }
             if (__any_sync(~0u, state == stopped)) return;
             const bool has_item = __any_sync(~0u, (own | come) != 0);
-            const bool has_piece = !has_item && __all_sync(~0u, has_arcs);
+            // Now and then before items, so that none waits for ever.
+            const bool has_piece = __all_sync(~0u, has_arcs) && (looks || !has_item);
             if (has_item || has_piece) {
                 // Nobody raises the threshold while somebody has work untold.
                 if (idle > idle_turns) worklist.threshold = threshold();
                 idle = 0;
-            }
-            if (has_item) {
                 if (come != 0) ready.empty(position);
                 holds = holds && come == 0;
-                worklist.process((own | come) != 0, (own | come) - 1);
-            } else if (has_piece) {
-                visit_piece(worklist, pieces, &piece);
+                // In one place: the code of visiting is long.
+                for (u32 pass = has_piece ? 0 : 1; pass < (has_item ? 2 : 1); ++pass) {
+                    worklist.visit_all(
+                        pass == 0 ? take_piece(worklist, pieces, &piece)
+                                  : worklist.begin((own | come) != 0, (own | come) - 1));
+                }
             } else {
                 if (idle == idle_turns) worklist.tell();
                 // It leaves nothing untold either.
@@ -378,15 +381,16 @@ struct Gang {
     static constexpr u32 turns_between_looks = 8;
     static constexpr u32 idle_turns = 8;
 
-    // A warp: visits the piece that has come, and draws another ticket.
-    __device__ void visit_piece(Worklist<Program, true>& worklist,
-                                const Pieces<typename Program::State>& pieces, u64* piece) const {
+    // A warp: takes the piece that has come, and draws another ticket.
+    __device__ typename Worklist<Program, true>::Arcs take_piece(
+        const Worklist<Program, true>& worklist, const Pieces<typename Program::State>& pieces,
+        u64* piece) const {
         u64 first = 0;
         u64 last = 0;
         typename Program::State state{};
         pieces.take(*piece, &first, &last, &state);
         *piece = draw_piece(pieces);
-        worklist.visit_range(first, last, state);
+        return worklist.range(first, last, state);
     }
 
     __device__ static u64 draw_piece(const Pieces<typename Program::State>& pieces) {

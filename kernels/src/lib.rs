@@ -39,7 +39,9 @@ pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
 pub const SPREAD_ARCS: Source = source!("spread_arcs.cuh");
 /// What a worklist's kernels take, and the words of its memory.
 pub const WORKLIST_WORDS: Source = source!("worklist_words.cuh");
-/// What a worklist's kernels do with items (Ben-Nun et al., *Groute*, section 4.3).
+/// Where items go, and how they are counted (Ben-Nun et al., *Groute*, section 4.3).
+pub const SPLIT: Source = source!("split.cuh");
+/// What a worklist's kernels do with items.
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// The host-driven worklist's kernels.
 pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
@@ -85,6 +87,7 @@ pub const HEADERS: &[Source] = &[
     SHARED_ARCS,
     SPREAD_ARCS,
     WORKLIST_WORDS,
+    SPLIT,
     WORKLIST,
     HOST_DRIVEN,
     OWNERS,

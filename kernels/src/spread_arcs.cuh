@@ -18,6 +18,11 @@ struct SpreadArcs {
 
     __device__ SpreadArcs(u64 first, u64 last, State state)
         : first(first), state(state), degree(u32(last - first)), end(degree) {
+        // Often there are none.
+        if (__all_sync(~0u, degree == 0)) {
+            total = 0;
+            return;
+        }
         for (u32 step = 1; step < 32; step *= 2) {
             const u32 before = __shfl_up_sync(~0u, end, step);
             if (lane() >= step) end += before;

@@ -18,116 +18,23 @@
 // visited.
 #pragma once
 
-#include "emissions.cuh"
-#include "local_queue.cuh"
-#include "open_queue.cuh"
 #include "pieces.cuh"
-#include "queue.cuh"
 #include "shared_arcs.cuh"
+#include "split.cuh"
 #include "spread_arcs.cuh"
-#include "worklist_words.cuh"
 
 namespace millstream {
 
-// What a block has counted and queued, told to the device at its end.
-struct Tally {
-    static constexpr u32 most_devices = 1024;
-    static constexpr u32 most_warps = 8;
-
-    u32 count[counters];
-    unsigned char news[most_devices + 1];
-    // Of each warp.
-    Emissions emissions[most_warps];
-};
-
-// One device's worklist as its kernels see it. Fused: one kernel is all there is, so
-// that counts must be right at any moment and queues are open.
+// One device's worklist as its kernels see it.
 template <class Program, bool is_fused = false>
-struct Worklist {
-    const Common<Program>& common;
-    Tally& tally;
-    // Items of a higher priority value are deferred.
-    u32 threshold;
-    // Fused: what this warp has counted as produced in advance.
-    u32 credit = 0;
-    // Fused: of a block that works.
-    LocalQueue* local = nullptr;
+struct Worklist : Split<Program, is_fused> {
+    using Base = Split<Program, is_fused>;
+    using Base::common, Base::count, Base::fail, Base::outboxes;
+    using Base::produce, Base::queue, Base::split_send, Base::tally;
     // Of this warp, emitted and not sent.
     u32 unsent = 0;
-    // Counts of this thread.
-    u32 count[counters];
 
-    __device__ Worklist(const Common<Program>& common, Tally& tally, u32 threshold)
-        : common(common), tally(tally), threshold(threshold), count{} {
-        for (u32 at = threadIdx.x; at < counters; at += blockDim.x) tally.count[at] = 0;
-        for (u32 at = threadIdx.x; at <= outboxes(); at += blockDim.x) tally.news[at] = 0;
-        __syncthreads();
-    }
-
-    __device__ u32 outboxes() const {
-        return u32(common.queues.control.len / Queue::control_words) - outbox_queues;
-    }
-
-    __device__ Queue queue(u32 place) const { return queue_of(common, place); }
-
-    __device__ static Queue queue_of(const Common<Program>& common, u32 place) {
-        const u32 queues = u32(common.queues.control.len / Queue::control_words);
-        const u64 words = common.queues.bits.len / queues;
-        const u64 capacity = common.queues.entries.len / queues;
-        return Queue{common.queues.bits.items + place * words, words,
-                     common.queues.entries.items + place * capacity, u32(capacity),
-                     common.queues.control.items + place * Queue::control_words};
-    }
-
-    __device__ void fail(u64 what, u32 item) const {
-        compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
-    }
-
-    // Queues an item, which the lanes of `group` do together; false if it is queued
-    // already.
-    __device__ bool push(u32 place, u32 group, u32 item) const {
-        if constexpr (is_fused) {
-            const bool is_new = queue(place).mark(item);
-            const u32 news = __ballot_sync(group, is_new);
-            if (!is_new) return false;
-            if (place == ready_queue && local != nullptr && local->put(news, item)) return true;
-            if (!OpenQueue{queue(place)}.put(news, item)) fail(queue_full, place);
-            return true;
-        } else {
-            return queue(place).push(group, item);
-        }
-    }
-
-    // Fused: counts `what` now, before anything that this warp makes visible after. The
-    // lanes of a warp call this together.
-    __device__ void count_now(Status what, u32 by) const {
-        if (lane() == 0) fetch_add_relaxed_sys(&common.status[what], u64(by));
-        __syncwarp();
-    }
-
-    // Fused: tells what the lanes of a warp have counted since, after whatever they
-    // produced was counted; what was counted in advance and not needed goes back.
-    __device__ void tell() {
-        const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
-        const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
-        count[consumed] = count[deferred_in] = credit = 0;
-        // What all lanes have done is before what the first one tells.
-        __syncwarp();
-        if (lane() != 0) return;
-        // Release: pairs with the acquire of whoever looks for the end.
-        if (in > 0) fetch_add_release_sys(&common.status[deferred_in], u64(in));
-        if (done > 0) fetch_add_release_sys(&common.status[consumed], u64(done));
-    }
-
-    // Fused: counts what a warp may produce, before it does; some in advance.
-    __device__ void produce(u32 most) {
-        if (credit < most) {
-            const u32 more = most < 256 ? 256 : most;
-            count_now(produced, more);
-            credit += more;
-        }
-        credit -= most;
-    }
+    using Base::Base;
 
     __device__ SharedArcs<typename Program::State> shared_arcs() const {
         const u64 len = common.scratch.len;
@@ -155,113 +62,21 @@ struct Worklist {
             if (lane() == hub) *last = first;
         }
     }
+    // What a lane visits: an arc, and what of its item goes along it.
+    struct Visit {
+        bool is_arc;
+        typename Program::State state;
+        typename Program::Arc arc;
+    };
 
-    // Makes an item ready, or defers it. The lanes of a warp call this together.
-    __device__ void keep(bool selected, u32 item) {
-        const bool matters = selected && threshold != ~0u;
-        keep(selected, item, matters ? Program::priority(common.problem, item) : 0);
-    }
-
-    __device__ void keep(bool selected, u32 item, u32 priority) {
-        if (threshold != ~0u) {
-            defer(selected && priority > threshold, item, priority);
-            selected = selected && priority <= threshold;
-        }
-        const u32 group = __ballot_sync(~0u, selected);
-        if (!selected) return;
-        if (!push(ready_queue, group, item)) count[consumed] += 1;
-        tally.news[0] = 1;
-    }
-
-    // Defers an item. The lanes of a warp call this together.
-    __device__ void defer(bool selected, u32 item, u32 priority) {
-        const u32 group = __ballot_sync(~0u, selected);
-        if (!selected) return;
-        const bool is_new = push(deferred_queue, group, item);
-        count[deferred_in] += is_new;
-        count[consumed] += !is_new;
-        const u64 least = __reduce_min_sync(group, priority);
-        if (lane() == __ffs(group) - 1) lower_deferred(least);
-    }
-
-    // A priority up to the threshold is from before the threshold rose.
-    __device__ void lower_deferred(u64 priority) const {
-        u64* const word = &common.status[lowest_deferred];
-        // All devices: a leader reads it from another one.
-        u64 known = load_relaxed_sys(word);
-        while (known <= threshold || priority < known) {
-            const u64 before = compare_exchange_relaxed_sys(word, known, priority);
-            if (before == known) return;
-            known = before;
-        }
-    }
-
-    // Queues an item for the next device or its owner. The lanes of a warp call
-    // this together.
-    __device__ void pass(bool selected, u32 item) {
-        u32 outbox = nobody;
-        if (selected) {
-            if (outboxes() == 0) {
-                fail(passed_alone, item);
-            } else if (common.here.next != nobody) {
-                outbox = 0;
-            } else {
-                const u32 owner = Program::owner(common.problem, item);
-                if (owner >= common.here.devices || owner == common.here.device) {
-                    fail(passed_to_nobody, item);
-                } else {
-                    outbox = owner - (owner > common.here.device);
-                }
-            }
-        }
-        const u32 group = __match_any_sync(~0u, outbox);
-        if (outbox == nobody) return;
-        post(group, outbox, item);
-    }
-
-    __device__ void post(u32 group, u32 outbox, u32 item) {
-        if (!push(outbox_queues + outbox, group, item)) count[consumed] += 1;
-        tally.news[1 + outbox] = 1;
-    }
-
-    // Queues an item for every other device, or the next one of the ring. The
-    // lanes of a warp call this together.
-    __device__ void send_to_all(bool selected, u32 item) {
-        const u32 group = __ballot_sync(~0u, selected);
-        if (!selected) return;
-        for (u32 outbox = 0; outbox < outboxes(); ++outbox) post(group, outbox, item);
-    }
-
-    // Sends an emitted item where its flags say \[G section 4.3\]. The lanes of a
-    // warp call this together.
-    __device__ void split_send(bool selected, u32 item, u32 priority) {
-        const Flags flags =
-            selected ? Program::on_send(common.problem, common.here, item) : Flags::drop;
-        const bool keeps = flags == Flags::keep || flags == Flags::both;
-        const u32 copies =
-            keeps + (flags == Flags::pass) + (flags == Flags::both ? outboxes() : 0);
-        count_copies(copies, selected);
-        keep(keeps, item, priority);
-        if (__any_sync(~0u, flags == Flags::pass)) pass(flags == Flags::pass, item);
-        if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
-    }
-
-    // Counts the copies that become of an emission. The lanes of a warp call this
-    // together.
-    __device__ void count_copies(u32 copies, bool selected) {
-        if constexpr (is_fused) {
-            // One is counted with the arc.
-            const u32 more = __reduce_add_sync(~0u, copies > 1 ? copies - 1 : 0);
-            if (more > 0) produce(more);
-            count[consumed] += selected && copies == 0;
-        } else {
-            // The host believes counts only between kernels: they may follow.
-            count[produced] += copies;
-        }
-    }
+    // Arcs of a warp's items.
+    using Arcs = SpreadArcs<typename Program::State>;
 
     // Processes ready items, one for each lane of a warp.
-    __device__ void process(bool is_item, u32 item) {
+    __device__ void process(bool is_item, u32 item) { visit_all(begin(is_item, item)); }
+
+    // Takes ready items out of the queue; their arcs.
+    __device__ Arcs begin(bool is_item, u32 item) {
         // A look beside the claim: few items are deferred too.
         const bool has_deferred = is_item && queue(deferred_queue).has(item);
         const bool runs = is_item && queue(ready_queue).claim(item);
@@ -269,16 +84,7 @@ struct Worklist {
         u64 last = 0;
         typename Program::State state{};
         if (runs) {
-            // Whatever was deferred of this item is processed with it, and before
-            // its value is read.
-            if (has_deferred && queue(deferred_queue).claim(item)) {
-                if (is_fused) {
-                    fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
-                } else {
-                    count[deferred_out] += 1;
-                }
-                count[consumed] += 1;
-            }
+            if (has_deferred) claim_deferred(item);
             state = Program::begin(common.problem, common.here, item, &first, &last);
             count[work_items] += 1;
             count[consumed] += 1;
@@ -288,53 +94,58 @@ struct Worklist {
             }
         }
         if constexpr (is_fused) share(first, &last, state);
-        visit_arcs(first, last, state);
-    }
-
-    // What a lane visits: an arc, and what of its item goes along it.
-    struct Visit {
-        bool is_arc;
-        typename Program::State state;
-        typename Program::Arc arc;
-    };
-
-    __device__ void visit_arcs(u64 first, u64 last, typename Program::State state) {
-        const SpreadArcs<typename Program::State> arcs(first, last, state);
+        const Arcs arcs(first, last, state);
         // Every arc may produce an item; those that do not are consumed at once.
         if (is_fused && arcs.total > 0) produce(arcs.total);
-        visit_all(arcs.total, [&](u64 at) {
-            const auto place = arcs[u32(at)];
-            return read(place.is_arc, place.arc, place.state);
-        });
+        return arcs;
+    }
+
+    // Whatever is deferred of an item is processed with it, and before its value is
+    // read.
+    __device__ void claim_deferred(u32 item) {
+        if (!queue(deferred_queue).claim(item)) return;
+        if (is_fused) {
+            fetch_add_relaxed_sys(&common.status[deferred_out], u64(1));
+        } else {
+            count[deferred_out] += 1;
+        }
+        count[consumed] += 1;
     }
 
     // Visits arcs of one item, the lanes of a warp together.
     __device__ void visit_range(u64 first, u64 last, typename Program::State state) {
-        visit_all(last - first, [&](u64 at) { return read(at < last - first, first + at, state); });
+        visit_all(range(first, last, state));
     }
 
-    // Visits `count` arcs, of which `of` reads the one at a place: each while the one
-    // before is visited.
-    template <class Of>
-    __device__ void visit_all(u64 count, Of of) {
-        if (count == 0) return;
-        Visit now = of(lane());
-        for (u64 base = 0; base < count; base += 32) {
+    __device__ Arcs range(u64 first, u64 last, typename Program::State state) const {
+        return {first, lane() == 0 ? last : first, state};
+    }
+
+    // Visits arcs, each while the next one is read, and sends what they emit. In one
+    // loop: the code of sending is long.
+    __device__ void visit_all(const Arcs& arcs) {
+        if (arcs.total == 0) return;
+        Visit now = read(arcs, 0);
+        for (u32 base = 0;; base += 32) {
             Visit next{};
-            if (base + 32 < count) next = of(base + 32 + lane());
+            const bool is_last = base + 32 >= arcs.total;
+            if (!is_last) next = read(arcs, base + 32);
             visit(now);
+            if (unsent >= 32 || (is_last && unsent > 0)) send_emissions();
+            if (is_last && unsent == 0) return;
             now = next;
         }
-        send_emissions(unsent);
     }
 
-    __device__ Visit read(bool is_arc, u64 at, typename Program::State state) const {
-        Visit visit{is_arc, state, {}};
-        if (is_arc) visit.arc = Program::arc(common.problem, at);
+    // The arcs from a place on, one for each lane.
+    __device__ Visit read(const Arcs& arcs, u32 base) const {
+        const auto place = arcs[base + lane()];
+        Visit visit{place.is_arc, place.state, {}};
+        if (place.is_arc) visit.arc = Program::arc(common.problem, place.arc);
         return visit;
     }
 
-    // Visits one arc for each lane of a warp. Leaves less than 32 emissions unsent.
+    // Visits one arc for each lane of a warp.
     __device__ void visit(const Visit& visit) {
         u32 priority = 0;
         bool emits = false;
@@ -347,60 +158,18 @@ struct Worklist {
         if (group == 0) return;
         emissions().add(group, unsent, visit.arc.target, priority);
         unsent += __popc(group);
-        if (unsent >= 32) send_emissions(32);
     }
 
     __device__ Emissions& emissions() const { return tally.emissions[threadIdx.x / 32]; }
 
-    // Sends the first `count` emissions, at most 32, the lanes of a warp together.
-    __device__ void send_emissions(u32 count) {
-        if (count == 0) return;
+    // Sends 32 emissions, or what there is, the lanes of a warp together.
+    __device__ void send_emissions() {
+        const u32 count = unsent < 32 ? unsent : 32;
         split_send(lane() < count, emissions().items[lane()], emissions().priorities[lane()]);
         unsent -= count;
         __syncwarp();
         if (unsent > 0) emissions().drop_sent();
     }
-
-    // Splits one packet for each lane of a warp \[G section 4.3\].
-    __device__ void split_receive(bool is_packet, const typename Program::Packet* packet) {
-        Flags flags = Flags::drop;
-        u32 item = 0;
-        if (is_packet) {
-            flags = Program::on_receive(common.problem, common.here, *packet);
-            item = Program::unpack(common.problem, common.here, *packet);
-        }
-        // Direct: everybody has a copy of its own already.
-        const bool passes = flags == Flags::pass ||
-                            (flags == Flags::both && common.here.next != nobody);
-        const bool keeps = flags == Flags::keep || flags == Flags::both;
-        count[received] += is_packet;
-        count[kept] += keeps;
-        count[passed] += passes;
-        count[dropped] += is_packet && !keeps && !passes;
-        // The packet's own count goes on with one of its successors.
-        if constexpr (is_fused) {
-            const u32 more = __reduce_add_sync(~0u, u32(keeps && passes));
-            if (more > 0) produce(more);
-        } else {
-            count[produced] += keeps && passes;
-        }
-        count[consumed] += is_packet && !keeps && !passes;
-        keep(keeps, item);
-        if (__any_sync(~0u, passes)) pass(passes, item);
-    }
-
-    // Makes deferred items up to the threshold ready; the others are deferred anew.
-    __device__ void undefer(bool is_item, u32 item) {
-        const bool claimed = is_item && queue(deferred_queue).claim(item);
-        if constexpr (is_fused) {
-            const u32 all = __reduce_add_sync(~0u, u32(claimed));
-            if (all > 0) count_now(deferred_out, all);
-        } else {
-            count[deferred_out] += claimed;
-        }
-        keep(claimed, item);
-    }
-
     // Ends a block: tells the device what it counted, then what it queued. True
     // for the last block of the kernel.
     __device__ bool finish_block() {

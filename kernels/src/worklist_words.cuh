@@ -1,4 +1,4 @@
-// What a worklist's kernels take, and the words of its memory; `kernels.rs`,
+// What a worklist's kernels take, and the words of its memory; `common.rs`,
 // `status.rs` and `statistics.rs` of the worklist.
 #pragma once
 

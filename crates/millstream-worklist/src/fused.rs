@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::{Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Value};
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
-use crate::kernels::{Common, CommonArgument, Place, SCRATCH_WORDS};
+use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
 use crate::program::Program;
 use crate::statistics::{COUNTERS, Counter, Counters, DeviceStatistics, WorklistStatistics};
 use crate::status::{self, FAULT, fault_text};

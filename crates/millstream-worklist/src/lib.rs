@@ -8,7 +8,9 @@
 //! packets; on any devices. Fused \[G §5.2\]: persistent kernels do all of it among
 //! themselves; on GPUs that are peers.
 
+mod common;
 mod coordinator;
+mod device_view;
 mod error;
 mod fused;
 mod kernels;

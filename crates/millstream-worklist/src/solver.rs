@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use millstream_device::{Device, SharedBuffer, Stream, StreamKind};
 use millstream_flow::{Error, Graph, Receiver, Result, Sender};
 
+use crate::common::{CommonArgument, Place, SCRATCH_WORDS, WORKER_SCRATCH_WORDS};
 use crate::coordinator::{Coordinator, Launch, Signals};
-use crate::kernels::{CommonArgument, Place, SCRATCH_WORDS, WORKER_SCRATCH_WORDS};
 use crate::program::Program;
 use crate::statistics::COUNTERS;
 use crate::status::{

@@ -7,9 +7,10 @@ use std::time::Duration;
 use millstream_device::SharedBuffer;
 use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
+use crate::common::{OUTBOXES, QueueBuffers};
 use crate::coordinator::Coordinator;
 use crate::fused::{self, FusedRun};
-use crate::kernels::{Kernels, OUTBOXES, QueueBuffers};
+use crate::kernels::Kernels;
 use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
 use crate::solver::Solver;

@@ -1,15 +1,15 @@
 //! Counting in advance, telling late, and the end of the fused worker, step by step
-//! as in `kernels/src/worklist.cuh` and `fused.cuh`, under every interleaving.
+//! as in `kernels/src/split.cuh`, `worklist.cuh` and `fused.cuh`, under every interleaving.
 //!
 //! | here | there |
 //! |---|---|
-//! | `Worker::produce` | `Worklist::produce` with `count_now` |
+//! | `Worker::produce` | `Split::produce` with `count_now` |
 //! | `Worker::process`: own count | `Worklist::process` |
 //! | `Worker::visit`: arcs, emissions | `Worklist::visit_all`, `visit`, `Emissions::add` |
-//! | `Worker::send_emissions` | `Worklist::send_emissions`, with `keep` or `pass`, `Queue::mark` |
+//! | `Worker::send_emissions` | `Worklist::send_emissions`, with `Split::keep` or `pass`, `Queue::mark` |
 //! | `Worker::share` | `Worklist::share`, `Pieces::put` |
 //! | `Worker::take` | `Queue::claim`; for a piece `Pieces::take` |
-//! | `Worker::tell` | `Worklist::tell`, when `Gang::work` has found nothing for some turns |
+//! | `Worker::tell` | `Split::tell`, when `Gang::work` has found nothing for some turns |
 //! | `is_over` | `Gang::lead`, `done` and `made` |
 //!
 //! A warp is one thread, and an item or a piece is in its queue when a word says so.

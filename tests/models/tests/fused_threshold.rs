@@ -7,8 +7,8 @@
 //! | `raise` | `Gang::raise` |
 //! | `follow` | `Gang::follow` |
 //! | `bring_back`: ticket, item, token | `Gang::bring_back` |
-//! | `undefer` | `Worklist::undefer`: `Queue::claim`, `count_now`; `keep`; `tell` after it |
-//! | `defer` | `Worklist::defer`: `Queue::mark`, `OpenQueue::put` |
+//! | `undefer` | `Split::undefer`: `Queue::claim`, `count_now`; `keep`; `tell` after it |
+//! | `defer` | `Split::defer`: `Queue::mark`, `OpenQueue::put` |
 //!
 //! A warp is one thread, which looks at one deferred item at a time and processes at
 //! once what becomes ready. The steps of the threshold are 1.

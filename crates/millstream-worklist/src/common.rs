@@ -1,0 +1,80 @@
+//! What every kernel of a worklist takes; `worklist_words.cuh`.
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{Accesses, Argument, Parameter, Result, Shared, SharedBuffer, Value};
+
+use crate::problem::Problem;
+use crate::program::{Here, Program};
+
+/// Place of the queue of ready items.
+pub(crate) const READY: usize = 0;
+/// Place of the queue of deferred items.
+pub(crate) const DEFERRED: usize = 1;
+/// Place of the first outbox.
+pub(crate) const OUTBOXES: usize = 2;
+
+/// What every kernel takes: problem; bits, entries and control of all queues,
+/// one after the other; status; scratch memory and report of the task; where it
+/// runs.
+pub(crate) type Common<P> = (
+    <P as Program>::Problem,
+    (Shared<u32>, Shared<u32>, Shared<u32>),
+    Shared<u64>,
+    Shared<u64>,
+    Shared<u64>,
+    Value<Place>,
+);
+
+/// What a twin sees of [`Common`].
+pub(crate) type CommonView<'a, P> = <Common<P> as Parameter>::View<'a>;
+
+/// [`Here`] as kernels take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Place {
+    device: u32,
+    devices: u32,
+    /// `u32::MAX` without a ring.
+    next: u32,
+}
+
+impl Place {
+    pub(crate) fn new(here: &Here) -> Place {
+        let next = here.next.map_or(u32::MAX, |next| next as u32);
+        Place { device: here.device as u32, devices: here.devices as u32, next }
+    }
+}
+
+/// All queues of one device, each as long as the others.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueBuffers {
+    pub(crate) bits: SharedBuffer<u32>,
+    pub(crate) entries: SharedBuffer<u32>,
+    pub(crate) control: SharedBuffer<u32>,
+}
+
+/// Words that a task's kernels use among themselves; zero between launches.
+pub(crate) const SCRATCH_WORDS: usize = 3;
+/// Those of a worker: also for 16384 items whose arcs all warps share.
+pub(crate) const WORKER_SCRATCH_WORDS: usize = SCRATCH_WORDS + 1 + 3 * 16384;
+
+/// What a launch passes for [`Common`].
+pub(crate) struct CommonArgument<'a, P: Program> {
+    pub(crate) problem: &'a P::Problem,
+    pub(crate) queues: &'a QueueBuffers,
+    pub(crate) status: &'a SharedBuffer<u64>,
+    pub(crate) scratch: &'a SharedBuffer<u64>,
+    pub(crate) report: &'a SharedBuffer<u64>,
+    pub(crate) place: Place,
+}
+
+impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
+    fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
+        let problem = self.problem.bind(accesses)?;
+        let queues = (&self.queues.bits, &self.queues.entries, &self.queues.control);
+        let queues = Argument::<(Shared<u32>, Shared<u32>, Shared<u32>)>::bind(queues, accesses)?;
+        let mut words = |words| Argument::<Shared<u64>>::bind(words, accesses);
+        let (status, scratch) = (words(self.status)?, words(self.scratch)?);
+        Ok((problem, queues, status, scratch, words(self.report)?, self.place))
+    }
+}

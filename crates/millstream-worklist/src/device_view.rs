@@ -1,0 +1,256 @@
+//! One device's worklist as the host twins of its kernels see it \[G §4.3\].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millstream_device::{KernelFault, KernelResult};
+
+use crate::common::{CommonView, DEFERRED, OUTBOXES, READY};
+use crate::program::{Flags, Here, Program, View};
+use crate::queue::{CONTROL_WORDS, QueueView};
+use crate::statistics::{COUNTERS, Counter};
+use crate::status::{self, LOWEST_DEFERRED, READY_NEWS};
+use crate::sync::{Fault, seeded};
+
+/// One device's worklist as its kernels see it.
+pub(crate) struct DeviceView<'p, 'a, P: Program> {
+    pub(crate) program: &'p P,
+    pub(crate) here: Here,
+    pub(crate) problem: View<'a, P>,
+    pub(crate) queues: Vec<QueueView<'a>>,
+    pub(crate) status: &'a [AtomicU64],
+    pub(crate) report: &'a [AtomicU64],
+    /// Items of a higher priority value are deferred.
+    pub(crate) threshold: u32,
+}
+
+impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
+    pub(crate) fn new(program: &'p P, here: Here, common: CommonView<'a, P>) -> Self {
+        let (problem, (bits, entries, control), status, _, report, _) = common;
+        let count = control.len() / CONTROL_WORDS;
+        let bits = bits.chunks_exact(bits.len() / count);
+        let entries = entries.chunks_exact(entries.len() / count);
+        let queues = bits.zip(entries).zip(control.chunks_exact(CONTROL_WORDS));
+        let view = |((bits, ring), control)| QueueView { bits, ring, control };
+        let queues = queues.map(view).collect();
+        let threshold = u32::MAX;
+        DeviceView { program, here, problem, queues, status, report, threshold }
+    }
+
+    pub(crate) fn with_threshold(self, threshold: u32) -> Self {
+        DeviceView { threshold, ..self }
+    }
+
+    /// What a block has counted and queued, nothing yet.
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            counts: [0; COUNTERS],
+            queued: [const { Vec::new() }; OUTBOXES],
+            lowest_deferred: None,
+            news: vec![false; self.outboxes().len()],
+        }
+    }
+
+    /// Ends a block: tells the device what it counted, then what it queued. Counts may
+    /// follow what is visible already: the host believes them only between kernels.
+    pub(crate) fn tell(&self, tally: &Tally) {
+        for (queue, items) in self.queues.iter().zip(&tally.queued) {
+            queue.add_entries(items);
+        }
+        if let Some(priority) = tally.lowest_deferred {
+            let (word, threshold) = (&self.status[LOWEST_DEFERRED], self.threshold.into());
+            status::lower(word, priority.into(), threshold);
+        }
+        for (word, &count) in self.status.iter().zip(&tally.counts) {
+            if count > 0 {
+                // Release: pairs with the acquire of whoever publishes it.
+                word.fetch_add(count, Ordering::AcqRel);
+            }
+        }
+        let has_ready = !tally.queued[READY].is_empty();
+        let news = std::iter::once(&has_ready).chain(&tally.news);
+        for (word, _) in self.status[READY_NEWS..].iter().zip(news).filter(|&(_, &is)| is) {
+            // Release: pairs with the swap of whoever takes it down; whoever is told
+            // finds the items.
+            word.store(1, Ordering::Release);
+        }
+    }
+
+    /// Ends a kernel: with what it packed, if it packs.
+    pub(crate) fn publish(&self, packed: usize) {
+        let entries = [READY, DEFERRED].map(|queue| self.queues[queue].entries() as u64);
+        status::publish(self.status, self.report, packed as u64, entries);
+    }
+
+    pub(crate) fn outboxes(&self) -> &[QueueView<'a>] {
+        &self.queues[OUTBOXES..]
+    }
+
+    /// The outboxes for a flag: the next device's, the owner's or everybody's.
+    pub(crate) fn targets(
+        &self,
+        item: u32,
+        flags: Flags,
+    ) -> std::result::Result<std::ops::Range<usize>, KernelFault> {
+        match flags {
+            Flags::Keep | Flags::Drop => Ok(0..0),
+            Flags::Both if self.outboxes().is_empty() => Ok(0..0),
+            _ if self.outboxes().is_empty() => Err(KernelFault::new(format!(
+                "item {item} is passed on, but there is one device only"
+            ))),
+            _ if self.here.next.is_some() => Ok(0..1),
+            Flags::Both => Ok(0..self.outboxes().len()),
+            Flags::Pass => match self.program.owner(item) {
+                Some(owner) if owner < self.here.devices && owner != self.here.device => {
+                    let outbox = owner - usize::from(owner > self.here.device);
+                    Ok(outbox..outbox + 1)
+                }
+                owner => Err(KernelFault::new(format!(
+                    "device {} passes item {item} on to its owner {owner:?}",
+                    self.here.device
+                ))),
+            },
+        }
+    }
+
+    /// Sends emitted items where their flags say.
+    pub(crate) fn split_send(&self, emitted: &[(u32, Flags)], tally: &mut Tally) -> KernelResult {
+        for &(item, flags) in emitted {
+            if matches!(flags, Flags::Keep | Flags::Both) {
+                tally.count(Counter::Produced, 1);
+                self.keep(item, tally);
+            }
+            for outbox in self.targets(item, flags)? {
+                let is_new = self.post(outbox, item, tally);
+                // Only the harness's fault leaves remote items to be counted later.
+                if !seeded(Fault::CountAfterPublish) {
+                    tally.count(Counter::Produced, 1);
+                    tally.count(Counter::Consumed, u64::from(!is_new));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues an item for another device; `false` if it merged with one queued before.
+    pub(crate) fn post(&self, outbox: usize, item: u32, tally: &mut Tally) -> bool {
+        tally.news[outbox] = true;
+        self.outboxes()[outbox].push(item)
+    }
+
+    /// Makes an item ready, or defers it; it may merge with one queued before.
+    pub(crate) fn keep(&self, item: u32, tally: &mut Tally) {
+        if let Some(priority) = self.too_high(item) {
+            return self.defer(item, priority, tally);
+        }
+        let is_new = self.queue(READY, item, tally);
+        tally.count(Counter::Consumed, u64::from(!is_new));
+    }
+
+    /// The priority of an item that has to wait.
+    pub(crate) fn too_high(&self, item: u32) -> Option<u32> {
+        if self.threshold == u32::MAX {
+            return None;
+        }
+        let priority = self.program.priority(&self.problem, item);
+        (priority > self.threshold).then_some(priority)
+    }
+
+    /// Defers an item, which may merge with one deferred before.
+    pub(crate) fn defer(&self, item: u32, priority: u32, tally: &mut Tally) {
+        let is_new = self.queue(DEFERRED, item, tally);
+        tally.count(Counter::DeferredIn, is_new.into());
+        tally.count(Counter::Consumed, u64::from(!is_new));
+        let lowest = tally.lowest_deferred.get_or_insert(priority);
+        *lowest = priority.min(*lowest);
+    }
+
+    /// Puts an item into a queue of this device; `false` if it is there already. It gets
+    /// its entry at the block's end.
+    pub(crate) fn queue(&self, queue: usize, item: u32, tally: &mut Tally) -> bool {
+        let is_new = self.queues[queue].mark(item);
+        if is_new {
+            tally.queued[queue].push(item);
+        }
+        is_new
+    }
+
+    /// Processes a block of items. All are taken out of their queues first and what
+    /// they emit is queued last: in between nothing keeps the processor from fetching
+    /// the values of some while it works on others.
+    pub(crate) fn process_items(&self, items: &[u32]) -> KernelResult {
+        let mut tally = self.tally();
+        let mut claimed = Vec::with_capacity(items.len());
+        claimed.extend(items.iter().copied().filter(|&item| self.claim(item, &mut tally)));
+        let (mut emitted, mut filtered) = (Vec::new(), 0);
+        let mut emit = |item| {
+            emitted.push((item, self.program.on_send(&self.problem, &self.here, item)));
+        };
+        for &item in &claimed {
+            self.program.process(&self.problem, &self.here, item, &mut emit, &mut filtered);
+        }
+        self.split_send(&emitted, &mut tally)?;
+        tally.count(Counter::WorkItems, claimed.len() as u64);
+        tally.count(Counter::Filtered, filtered);
+        tally.count(Counter::Consumed, claimed.len() as u64);
+        self.tell(&tally);
+        Ok(())
+    }
+
+    /// Takes a ready item out of its queue; `false` if it is not there any more.
+    pub(crate) fn claim(&self, item: u32, tally: &mut Tally) -> bool {
+        if !self.queues[READY].claim(item) {
+            return false;
+        }
+        // Whatever was deferred of this item is processed with it, and before its value
+        // is read. A look first: few are.
+        if self.queues[DEFERRED].has(item) && self.queues[DEFERRED].claim(item) {
+            tally.count(Counter::DeferredOut, 1);
+            tally.count(Counter::Consumed, 1);
+        }
+        true
+    }
+
+    pub(crate) fn receive_packet(&self, packet: &P::Packet, tally: &mut Tally) -> KernelResult {
+        let flags = self.program.on_receive(&self.problem, &self.here, packet);
+        let item = self.program.unpack(&self.problem, &self.here, packet);
+        // Direct: everybody has a copy of its own already.
+        let passes = matches!(flags, Flags::Pass)
+            || (matches!(flags, Flags::Both) && self.here.next.is_some());
+        let keeps = matches!(flags, Flags::Keep | Flags::Both);
+        let targets = if passes { self.targets(item, Flags::Pass)? } else { 0..0 };
+        tally.count(Counter::Received, 1);
+        tally.count(Counter::Kept, u64::from(keeps));
+        tally.count(Counter::Passed, u64::from(passes));
+        tally.count(Counter::Dropped, u64::from(!keeps && !passes));
+        // The packet's own count goes on with one of its successors.
+        let successors = u64::from(keeps) + targets.len() as u64;
+        tally.count(Counter::Produced, successors.saturating_sub(1));
+        tally.count(Counter::Consumed, u64::from(successors == 0));
+        if keeps {
+            self.keep(item, tally);
+        }
+        for outbox in targets {
+            let is_new = self.post(outbox, item, tally);
+            tally.count(Counter::Consumed, u64::from(!is_new));
+        }
+        Ok(())
+    }
+}
+
+/// What a block has counted and queued, told to the device at its end.
+pub(crate) struct Tally {
+    pub(crate) counts: [u64; COUNTERS],
+    /// Items that are new in the queues of ready and of deferred items.
+    pub(crate) queued: [Vec<u32>; OUTBOXES],
+    /// Lowest priority of an item deferred.
+    pub(crate) lowest_deferred: Option<u32>,
+    /// Whether there are items for each outbox.
+    pub(crate) news: Vec<bool>,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn count(&mut self, counter: Counter, by: u64) {
+        self.counts[counter as usize] += by;
+    }
+}
