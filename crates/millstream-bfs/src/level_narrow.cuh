@@ -32,13 +32,12 @@ class LevelNarrow : public LevelTopDown {
                            const SpanSet<u64>& words, const LevelReports& reports,
                            const LevelSettings& settings, Block& block, Part& part)
         : LevelTopDown(out, in, values, lists, exchange, words, reports, settings, block),
-          packed(reinterpret_cast<const PackedRow*>(lists.packed.items)), part(part),
-          tally(&words[settings.device][LevelDevice::tally_words], barrier, part.tally) {}
+          part(part), tally(&words[settings.device][LevelDevice::tally_words], part.tally) {}
 
    protected:
     // The whole block, once.
     __device__ void clear_part() {
-        if (threadIdx.x == 0) part.found = 0;
+        if (threadIdx.x == 0) part.found = part.tally.round = 0;
         if (threadIdx.x < 2) part.listed[threadIdx.x] = part.tally.before[threadIdx.x] = 0;
     }
 
@@ -53,13 +52,11 @@ class LevelNarrow : public LevelTopDown {
     // reached. Leaves the last frontier in the log, from `mark` on. False if the gang is
     // stopped.
     __device__ bool expand_narrowly(u64 from, u64 to) {
-        now = 0;
         if (threadIdx.x < BlockTally::threads) {
             const bool is_stopped = !go_through(from, u32(to - from));
             if (threadIdx.x == 0) {
                 part.mark = mark;
                 part.level = level;
-                part.now = now;
                 part.is_stopped = is_stopped;
             }
         }
@@ -67,33 +64,36 @@ class LevelNarrow : public LevelTopDown {
         if (part.is_stopped) return false;
         mark = part.mark;
         level = part.level;
-        now = part.now;
         push_part();
         return true;
     }
 
    private:
-    const PackedRow* const packed;
     Part& part;
     BlockTally tally;
-    u32 now = 0;  // Which list is the frontier's.
+
+    __device__ const PackedRow& packed(u32 vertex) const {
+        return reinterpret_cast<const PackedRow*>(lists.packed.items)[vertex];
+    }
 
     // Threads that take part, as all below but the last: `rows` from `from` on.
     __device__ bool go_through(u64 from, u32 rows) {
         mark = from;
         BlockTally::Sums sums{rows, rows, false};
-        for (;;) {
-            if (sums.surplus > 0) take_share(sums.surplus);
-            sums = expand_part(sums.found / gridDim.x + 1);
+        // `now` says which list is the frontier's.
+        for (u32 now = 0;; ++level) {
+            if (sums.surplus > 0) take_share(now, sums.surplus);
+            sums = expand_part(now, sums.found / gridDim.x + 1);
+            now ^= 1;
+            if (threadIdx.x == 0) part.now = now;
             if (sums.is_stopped) return false;
             if (sums.found == 0 || sums.found > gridDim.x * most_average) return true;
             if (level == settings.depth_limit) return true;
-            ++level;
         }
     }
 
     // Blocks take equal shares of the next `rows` of the log.
-    __device__ void take_share(u32 rows) {
+    __device__ void take_share(u32 now, u32 rows) {
         const u32 begin = u32(u64(rows) * blockIdx.x / gridDim.x);
         const u32 end = u32(u64(rows) * (blockIdx.x + 1) / gridDim.x);
         const u32 listed = part.listed[now];
@@ -101,7 +101,7 @@ class LevelNarrow : public LevelTopDown {
             const u32 place = listed + row - begin;
             const u32 vertex = reinterpret_cast<Row*>(lists.log.items)[mark + row].vertex;
             part.vertices[now][place] = vertex;
-            part.rows[now][place] = packed[vertex];
+            part.rows[now][place] = packed(vertex);
         }
         BlockTally::meet_in_block();
         if (threadIdx.x == 0) part.listed[now] = listed + end - begin;
@@ -111,7 +111,7 @@ class LevelNarrow : public LevelTopDown {
 
     // A level. If a block's part is much larger than the average, all that it finds above
     // the average goes to others.
-    __device__ BlockTally::Sums expand_part(u32 average) {
+    __device__ BlockTally::Sums expand_part(u32 now, u32 average) {
         const u32 listed = part.listed[now];
         const u32 kept = listed > 2 * average + 32 ? average : most_kept;
         const u32* const targets = part.rows[now][0].targets;
@@ -121,14 +121,14 @@ class LevelNarrow : public LevelTopDown {
             const u32 arc = place % PackedRow::most;
             const u32 vertex = part.vertices[now][place / PackedRow::most];
             if (targets[place - arc] == PackedRow::is_long) {
-                found += visit_long(vertex, arc, kept);
+                found += visit_long(now ^ 1, vertex, arc, kept);
             } else if (targets[place] != PackedRow::none) {
-                found += visit_packed(vertex, targets[place], kept);
+                found += visit_packed(now ^ 1, vertex, targets[place], kept);
             }
         }
         found = __reduce_add_sync(~0u, found);
         if (lane() == 0) atomicAdd(&part.found, found);
-        const BlockTally::Sums sums = tally.meet([&](u32& all, u32& surplus) {
+        const BlockTally::Sums sums = tally.meet(barrier, [&](u32& all, u32& surplus) {
             u32& next = part.listed[now ^ 1];
             surplus = next > kept ? next - kept : 0;
             next -= surplus;
@@ -136,34 +136,33 @@ class LevelNarrow : public LevelTopDown {
             block.found += all;
             part.listed[now] = part.found = 0;
         });
-        now ^= 1;
         return sums;
     }
 
     // Every fourth arc of a row that is not packed; how many of them led to a new vertex.
-    __device__ u32 visit_long(u32 vertex, u32 arc, u32 kept) {
+    __device__ u32 visit_long(u32 next, u32 vertex, u32 arc, u32 kept) {
         const Row row = row_of(vertex);
         u32 found = 0;
         for (; arc < row.arcs; arc += PackedRow::most)
-            found += visit_packed(vertex, out.targets[row.begin + arc], kept);
+            found += visit_packed(next, vertex, out.targets[row.begin + arc], kept);
         return found;
     }
 
     // 1 if the target is new.
-    __device__ u32 visit_packed(u32 vertex, u32 target, u32 kept) {
+    __device__ u32 visit_packed(u32 next, u32 vertex, u32 target, u32 kept) {
         // Before it is known whether it is needed: two accesses at once.
-        const PackedRow row = packed[target];
+        const PackedRow row = packed(target);
         if (!claim(target)) return 0;
         reach(target, vertex);
         if (row.targets[0] != PackedRow::is_long) {
             // They come while the blocks meet.
-            for (const u32 next : row.targets)
-                if (next != PackedRow::none) prefetch(&packed[next]);
+            for (const u32 further : row.targets)
+                if (further != PackedRow::none) prefetch(&packed(further));
         }
-        const u32 place = atomicAdd(&part.listed[now ^ 1], 1);
+        const u32 place = atomicAdd(&part.listed[next], 1);
         if (place < kept) {
-            part.vertices[now ^ 1][place] = target;
-            part.rows[now ^ 1][place] = row;
+            part.vertices[next][place] = target;
+            part.rows[next][place] = row;
         } else {
             put(barrier.take_places(1), row_of(target));
         }
@@ -172,6 +171,7 @@ class LevelNarrow : public LevelTopDown {
 
     // The whole block: its part into the log.
     __device__ void push_part() {
+        const u32 now = part.now;
         const u32 listed = part.listed[now];
         for (u32 place = threadIdx.x; place - lane() < listed; place += blockDim.x) {
             Row row{0, 0, 0};

@@ -17,14 +17,14 @@ class BlockTally {
         bool is_stopped;
     };
 
-    // What a block shares.
+    // What a block shares, zero at first.
     struct Shared {
-        u64 before[2];  // What the words were after the last round. Zero at first.
+        u64 before[2];  // What the words were after the last round.
+        u32 round;
         Sums sums;
     };
 
-    __device__ BlockTally(u64* places, const GangBarrier& barrier, Shared& shared)
-        : places(places), barrier(barrier), shared(shared) {}
+    __device__ BlockTally(u64* places, Shared& shared) : places(places), shared(shared) {}
 
     // The threads that take part.
     __device__ static void meet_in_block() {
@@ -34,24 +34,23 @@ class BlockTally {
     // The threads that take part. The first calls `count(found, surplus)` when all of the
     // block have come: `found` must be computed from the results of all their claims.
     // No claim sees one of a later round; if there is a surplus, what all blocks did
-    // before is visible to all after.
+    // before is visible to all after. The gang's barrier says when to give up.
     template <class Count>
-    __device__ Sums meet(const Count& count) {
+    __device__ Sums meet(const GangBarrier& barrier, const Count& count) {
         meet_in_block();
         if (threadIdx.x == 0) {
             Sums its{0, 0, false};
             count(its.found, its.surplus);
             // Pairs with the fence in `hear`.
             if (its.surplus > 0) fence_acq_rel_gpu();
-            const u32 turn = round % 2;
+            const u32 turn = shared.round++ % 2;
             // Relaxed, as the polls: the order of claims follows from what depends on what.
             fetch_add_relaxed_gpu(&places[turn * apart],
                                   u64(its.found) << found_shift |
                                       u64(its.surplus) << surplus_shift | 1);
-            shared.sums = hear(places[turn * apart], shared.before[turn]);
+            shared.sums = hear(barrier, places[turn * apart], shared.before[turn]);
         }
         meet_in_block();
-        ++round;
         return shared.sums;
     }
 
@@ -61,12 +60,10 @@ class BlockTally {
     static constexpr u32 found_shift = 37;
 
     u64* const places;
-    const GangBarrier& barrier;
     Shared& shared;
-    u32 round = 0;
 
     // One thread: waits for the other blocks.
-    __device__ Sums hear(const u64& place, u64& before) const {
+    __device__ static Sums hear(const GangBarrier& barrier, const u64& place, u64& before) {
         GangBarrier::Patience looks;
         u64 now;
         // The difference has no carry of rounds before.

@@ -33,7 +33,9 @@ fn compile_worklist(sources: Vec<CudaSource>) {
     assert!(!sources.is_empty());
     for source in &sources {
         match source.entry() {
-            entry @ ("fused" | "levels" | "steps" | "lights") => compile(source, &[entry]),
+            entry @ ("fused" | "levels" | "pack_rows" | "steps" | "lights") => {
+                compile(source, &[entry])
+            }
             _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),
         }
     }
