@@ -19,9 +19,8 @@ struct OpenQueue {
     Queue queue;
 
     // Puts an item for each lane of `group`, which call this together and have set
-    // the items' bits. False if there is no room, which ends the run. Not inlined: it has
-    // many callers, and compiles faster so.
-    __device__ __noinline__ bool put(u32 group, u32 item) const {
+    // the items' bits. False if there is no room, which ends the run.
+    __device__ bool put(u32 group, u32 item) const {
         const u32 leader = __ffs(group) - 1;
         u32 base = 0;
         if (lane() == leader) {

@@ -1,7 +1,5 @@
 // A kernel for each thing that the headers offer, so that each is compiled.
 #include "atomics.cuh"
-#include "collective_combine.cuh"
-#include "collective_exchange.cuh"
 #include "copy_bytes.cuh"
 #include "filter.cuh"
 #include "full_empty.cuh"

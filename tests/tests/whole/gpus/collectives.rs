@@ -46,7 +46,7 @@ fn short_vectors_in_one_pass() {
 fn long_vectors() {
     let context = context();
     let ranks = context.devices().len();
-    let len = if context.devices()[0].is_gpu() { ranks * 6_000_000 + 1 } else { 200_000 };
+    let len = if context.devices()[0].is_gpu() { ranks * 1_500_000 + 1 } else { 200_000 };
     let item = |rank: usize, at: usize| (at as u32).wrapping_mul(31) ^ ((rank as u32) << 28);
     let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
     let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
