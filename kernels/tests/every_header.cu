@@ -1,5 +1,8 @@
 // A kernel for each thing that the headers offer, so that each is compiled.
 #include "atomics.cuh"
+#include "collective_combine.cuh"
+#include "collective_lines.cuh"
+#include "collective_pass.cuh"
 #include "copy_bytes.cuh"
 #include "filter.cuh"
 #include "full_empty.cuh"
@@ -103,35 +106,35 @@ extern "C" __global__ void combine_items(Span<const float> arrived, Span<float> 
     combine_into(arrived, here, [](float one, float other) { return one + other; });
 }
 
-extern "C" __global__ void __launch_bounds__(512, 2)
-exchange_items(Span<const float> input, Span<float> output,
-               const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
-               const __grid_constant__ ExchangeSettings settings) {
-    exchange(input, output, memory, host, settings,
-             [](float one, float other) { return one + other; });
-}
-
 struct Triple {
     unsigned char bytes[3];
 };
-
-extern "C" __global__ void __launch_bounds__(512, 2)
-exchange_triples(Span<const Triple> input, Span<Triple> output,
-                 const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
-                 const __grid_constant__ ExchangeSettings settings) {
-    exchange(input, output, memory, host, settings, [](Triple one, Triple) { return one; });
-}
 
 struct Large {
     u64 words[9];
 };
 
-extern "C" __global__ void __launch_bounds__(512, 2)
-exchange_large(Span<const Large> input, Span<Large> output,
-               const __grid_constant__ SpanSet<u32> memory, Span<u32> host,
-               const __grid_constant__ ExchangeSettings settings) {
-    exchange(input, output, memory, host, settings, [](Large one, Large) { return one; });
-}
+#define EVERY_COLLECTIVE(name, Element, expression)                                        \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                   \
+    lines_of_##name(const __grid_constant__ SpanSet<const Element> inputs,                 \
+                    const __grid_constant__ SpanSet<Element> outputs,                      \
+                    const __grid_constant__ SpanSet<u64> memory, Span<u32> host,           \
+                    const __grid_constant__ LineSettings settings) {                       \
+        collective_lines(inputs, outputs, memory, host, settings,                          \
+                         [](Element one, Element other) -> Element { return expression; }); \
+    }                                                                                      \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                   \
+    pass_of_##name(const __grid_constant__ SpanSet<const Element> inputs,                  \
+                   const __grid_constant__ SpanSet<Element> outputs,                       \
+                   const __grid_constant__ SpanSet<u64> memory, Span<u32> host,            \
+                   const __grid_constant__ PassSettings settings) {                        \
+        collective_pass(inputs, outputs, memory, host, settings,                           \
+                        [](Element one, Element other) -> Element { return expression; });  \
+    }
+
+EVERY_COLLECTIVE(items, float, one + other)
+EVERY_COLLECTIVE(triples, Triple, other.bytes[0] > 0 ? one : other)
+EVERY_COLLECTIVE(large, Large, other.words[0] > 0 ? one : other)
 
 extern "C" __global__ void add_packets(FullEmptySegment<float> one, FullEmptySegment<float> other,
                                        FullEmptySegment<float> sum) {
