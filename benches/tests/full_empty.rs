@@ -4,9 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[cfg(feature = "cuda")]
 use millstream::device::Error;
 use millstream::flow::{Context, Devices};
-use millstream_benches::full_empty::{Bed, Mode, Moved, Sizes, source, workloads};
+#[cfg(feature = "cuda")]
+use millstream_benches::full_empty::source;
+use millstream_benches::full_empty::{Bed, Mode, Moved, Sizes, workloads};
 
 #[test]
 fn every_mode_gives_the_answer() {
@@ -31,6 +34,7 @@ fn every_mode_gives_the_answer() {
     }
 }
 
+#[cfg(feature = "cuda")]
 #[test]
 fn kernels_compile_without_spills() {
     for work in workloads(Sizes::Small) {
