@@ -4,8 +4,10 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUstream};
+use parking_lot::Mutex;
 
 use super::context::{GpuContext, NativeEvent};
 use super::in_order::{InOrder, Step};
@@ -22,12 +24,17 @@ use crate::{Error, Result};
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
 
+/// Between two questions to the driver about the same point.
+const ASKING: Duration = Duration::from_micros(4);
+
 /// Something to be let go when a lane has come to a certain point.
 pub(super) type Held = Box<dyn Any + Send>;
 
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {
     event: Option<Event>,
+    /// The driver's event of a point that has no other and no word.
+    native: Option<Arc<NativeEvent>>,
     cause: Arc<FirstCause>,
     /// Events that streams of this lane have waited for since the point before.
     after: Vec<(Event, Arc<FirstCause>)>,
@@ -39,6 +46,12 @@ impl Pending {
     /// Whether all events it comes after are known to be over.
     pub(super) fn is_ready(&self) -> bool {
         self.after.iter().all(|(event, _)| event.status() != EventStatus::Pending)
+    }
+
+    /// The driver's event of a point of a lane without a word.
+    fn native(&self) -> Option<Arc<NativeEvent>> {
+        let known = self.native.as_ref().or_else(|| self.event.as_ref()?.native());
+        known.map(Arc::clone)
     }
 
     /// The point is reached, or never will be.
@@ -76,8 +89,11 @@ pub(crate) struct Lane {
     pub(super) context: Arc<GpuContext>,
     number: usize,
     stream: Handle,
-    /// Shows the last point that the stream has come to.
-    word: Word,
+    /// Shows the last point that the stream has come to; `None` for copies, whose
+    /// events are asked: the barrier before a word would hold up the next copy.
+    word: Option<Word>,
+    /// When the driver was last asked in vain.
+    asked: Mutex<Instant>,
     submission: InOrder<Submission, Operation>,
     waiting: Waiting<Pending>,
     reactor: ReactorHandle,
@@ -141,12 +157,16 @@ impl Lane {
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };
         context.check(answer, "cuStreamCreateWithPriority")?;
-        let word = words.take()?.ok_or_else(|| no_pinned_memory(context))?;
+        let word = match kind {
+            StreamKind::Copy => None,
+            _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
+        };
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
             stream: Handle(stream),
             word,
+            asked: Mutex::new(Instant::now()),
             submission: InOrder::new(Submission::default()),
             waiting: Waiting::new(),
             reactor,
@@ -155,7 +175,32 @@ impl Lane {
 
     /// Takes out the points that the stream has come to.
     pub(super) fn take_done(&self) -> Vec<Pending> {
-        self.waiting.take_done(self.word.load(), Pending::is_ready)
+        match &self.word {
+            Some(word) => self.waiting.take_done(word.load(), Pending::is_ready),
+            None => self.ask_events(),
+        }
+    }
+
+    /// Takes out the points whose events the driver says are over. It is asked now and
+    /// then only, and without the lock: both would hold up who submits.
+    fn ask_events(&self) -> Vec<Pending> {
+        let mut done = Vec::new();
+        while let Some((native, true)) =
+            self.waiting.first(|point| (point.native(), point.is_ready()))
+        {
+            {
+                let mut asked = self.asked.lock();
+                if asked.elapsed() < ASKING {
+                    break;
+                }
+                if native.is_some_and(|native| !native.is_over()) {
+                    *asked = Instant::now();
+                    break;
+                }
+            }
+            done.extend(self.waiting.take_first());
+        }
+        done
     }
 
     /// Takes out every point, after a fault.
@@ -327,22 +372,29 @@ impl Lane {
     ) -> Result<()> {
         self.context.bind()?;
         let point = submission.point.wrapping_add(1);
-        if let Some(event) = event {
+        let mut own = None;
+        if event.is_some() || self.word.is_none() {
             let place = (self.number, point);
             // SAFETY: a live stream of the context.
             let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
-            event.set_native(native);
+            let native = Arc::new(native);
+            match event {
+                Some(event) => event.set_native(native),
+                None => own = Some(native),
+            }
         }
-        // SAFETY: the word lives as long as the lane; without the flag that omits
-        // it, the write comes after everything before and makes that visible.
-        let answer =
-            unsafe { sys::cuStreamWriteValue32_v2(self.stream.0, self.word.address(), point, 0) };
-        self.context.check(answer, "cuStreamWriteValue32")?;
+        if let Some(word) = &self.word {
+            // SAFETY: the word lives as long as the lane; without the flag that omits
+            // it, the write comes after everything before and makes that visible.
+            let answer =
+                unsafe { sys::cuStreamWriteValue32_v2(self.stream.0, word.address(), point, 0) };
+            self.context.check(answer, "cuStreamWriteValue32")?;
+        }
         submission.point = point;
         let held = std::mem::take(&mut submission.held);
         let after = std::mem::take(&mut submission.after);
         let (event, cause) = (event.cloned(), Arc::clone(cause));
-        self.waiting.push(point, Pending { event, cause, after, held });
+        self.waiting.push(point, Pending { event, native: own, cause, after, held });
         self.reactor.notify();
         Ok(())
     }
