@@ -24,8 +24,9 @@ use crate::{Error, Result};
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
 
-/// Between two questions to the driver about the same point.
-const ASKING: Duration = Duration::from_micros(4);
+static ASKING: std::sync::LazyLock<Duration> = std::sync::LazyLock::new(|| {
+    Duration::from_micros(std::env::var("MS_ASK_US").ok().and_then(|t| t.parse().ok()).unwrap_or(0))
+});
 
 /// Something to be let go when a lane has come to a certain point.
 pub(super) type Held = Box<dyn Any + Send>;
@@ -33,7 +34,7 @@ pub(super) type Held = Box<dyn Any + Send>;
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {
     event: Option<Event>,
-    /// The driver's event of a point that has no other and no word.
+    /// The driver's, on a lane without a word.
     native: Option<Arc<NativeEvent>>,
     cause: Arc<FirstCause>,
     /// Events that streams of this lane have waited for since the point before.
@@ -46,12 +47,6 @@ impl Pending {
     /// Whether all events it comes after are known to be over.
     pub(super) fn is_ready(&self) -> bool {
         self.after.iter().all(|(event, _)| event.status() != EventStatus::Pending)
-    }
-
-    /// The driver's event of a point of a lane without a word.
-    fn native(&self) -> Option<Arc<NativeEvent>> {
-        let known = self.native.as_ref().or_else(|| self.event.as_ref()?.native());
-        known.map(Arc::clone)
     }
 
     /// The point is reached, or never will be.
@@ -177,30 +172,32 @@ impl Lane {
     pub(super) fn take_done(&self) -> Vec<Pending> {
         match &self.word {
             Some(word) => self.waiting.take_done(word.load(), Pending::is_ready),
-            None => self.ask_events(),
+            None => self.take_asked(),
         }
     }
 
-    /// Takes out the points whose events the driver says are over. It is asked now and
-    /// then only, and without the lock: both would hold up who submits.
-    fn ask_events(&self) -> Vec<Pending> {
+    /// Takes out the points whose events the driver says are over. It is asked without
+    /// the queue's lock, which whoever submits needs.
+    fn take_asked(&self) -> Vec<Pending> {
+        let first =
+            || self.waiting.first(|point| point.native.clone().filter(|_| point.is_ready()));
         let mut done = Vec::new();
-        while let Some((native, true)) =
-            self.waiting.first(|point| (point.native(), point.is_ready()))
-        {
-            {
-                let mut asked = self.asked.lock();
-                if asked.elapsed() < ASKING {
-                    break;
-                }
-                if native.is_some_and(|native| !native.is_over()) {
-                    *asked = Instant::now();
-                    break;
-                }
-            }
+        while first().flatten().is_some_and(|native| self.ask(&native)) {
             done.extend(self.waiting.take_first());
         }
         done
+    }
+
+    fn ask(&self, native: &NativeEvent) -> bool {
+        let mut asked = self.asked.lock();
+        if asked.elapsed() < *ASKING {
+            return false;
+        }
+        let over = native.is_over();
+        if !over {
+            *asked = Instant::now();
+        }
+        over
     }
 
     /// Takes out every point, after a fault.
@@ -372,15 +369,14 @@ impl Lane {
     ) -> Result<()> {
         self.context.bind()?;
         let point = submission.point.wrapping_add(1);
-        let mut own = None;
+        let mut native = None;
         if event.is_some() || self.word.is_none() {
             let place = (self.number, point);
             // SAFETY: a live stream of the context.
-            let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
-            let native = Arc::new(native);
-            match event {
-                Some(event) => event.set_native(native),
-                None => own = Some(native),
+            let recorded = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
+            let recorded = native.insert(Arc::new(recorded));
+            if let Some(event) = event {
+                event.set_native(Arc::clone(recorded));
             }
         }
         if let Some(word) = &self.word {
@@ -394,7 +390,7 @@ impl Lane {
         let held = std::mem::take(&mut submission.held);
         let after = std::mem::take(&mut submission.after);
         let (event, cause) = (event.cloned(), Arc::clone(cause));
-        self.waiting.push(point, Pending { event, native: own, cause, after, held });
+        self.waiting.push(point, Pending { event, native, cause, after, held });
         self.reactor.notify();
         Ok(())
     }
