@@ -4,10 +4,8 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUstream};
-use parking_lot::Mutex;
 
 use super::context::{GpuContext, NativeEvent};
 use super::in_order::{InOrder, Step};
@@ -23,10 +21,6 @@ use crate::{Error, Result};
 
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
-
-static ASKING: std::sync::LazyLock<Duration> = std::sync::LazyLock::new(|| {
-    Duration::from_micros(std::env::var("MS_ASK_US").ok().and_then(|t| t.parse().ok()).unwrap_or(0))
-});
 
 /// Something to be let go when a lane has come to a certain point.
 pub(super) type Held = Box<dyn Any + Send>;
@@ -87,8 +81,6 @@ pub(crate) struct Lane {
     /// Shows the last point that the stream has come to; `None` for copies, whose
     /// events are asked: the barrier before a word would hold up the next copy.
     word: Option<Word>,
-    /// When the driver was last asked in vain.
-    asked: Mutex<Instant>,
     submission: InOrder<Submission, Operation>,
     waiting: Waiting<Pending>,
     reactor: ReactorHandle,
@@ -161,7 +153,6 @@ impl Lane {
             number,
             stream: Handle(stream),
             word,
-            asked: Mutex::new(Instant::now()),
             submission: InOrder::new(Submission::default()),
             waiting: Waiting::new(),
             reactor,
@@ -182,22 +173,10 @@ impl Lane {
         let first =
             || self.waiting.first(|point| point.native.clone().filter(|_| point.is_ready()));
         let mut done = Vec::new();
-        while first().flatten().is_some_and(|native| self.ask(&native)) {
+        while first().flatten().is_some_and(|native| native.is_over()) {
             done.extend(self.waiting.take_first());
         }
         done
-    }
-
-    fn ask(&self, native: &NativeEvent) -> bool {
-        let mut asked = self.asked.lock();
-        if asked.elapsed() < *ASKING {
-            return false;
-        }
-        let over = native.is_over();
-        if !over {
-            *asked = Instant::now();
-        }
-        over
     }
 
     /// Takes out every point, after a fault.
