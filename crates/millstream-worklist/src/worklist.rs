@@ -195,6 +195,23 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { patience, ..self }
     }
 
+    /// Compiles and loads the kernels of a run, which otherwise is part of the first run
+    /// of a process: that takes seconds where they are not in the cache.
+    ///
+    /// # Errors
+    /// Settings that do not fit together; CUDA C++ that does not compile.
+    pub fn prepare(&self) -> Result<()> {
+        if self.is_fused()? {
+            fused::prepare::<P>(&self.context)?;
+        }
+        let devices = self.context.devices();
+        let prepare = |(place, device)| {
+            let here = Here { device: place, devices: devices.len(), next: None };
+            Kernels::new(&self.program, here).prepare(device)
+        };
+        Ok(devices.iter().enumerate().try_for_each(prepare)?)
+    }
+
     /// Runs to the end: from the initial items `(device, item)`, whose values
     /// are already in the problems, until no item is left anywhere.
     ///
