@@ -73,7 +73,7 @@ impl<V: Value + Debug> Case<V> {
         let next = random.random::<bool>().then_some((device + 1) % DEVICES);
         let here = Here { device, devices: DEVICES, next };
         let owned = boundaries[device]..boundaries[device + 1];
-        let has_arcs = |vertex: &u32| owned.contains(vertex) && vertex % 2 == 0;
+        let has_arcs = |vertex: &u32| owned.contains(vertex) && vertex.is_multiple_of(2);
         // Of two predecessors as good, the first one stays.
         let is_order_free = !V::KEEPS_PREDECESSOR && random.random::<bool>();
         let mut ends: Vec<u32> = (0..vertices).filter(|vertex| !has_arcs(vertex)).collect();
@@ -294,7 +294,7 @@ problem! {
 struct Routes;
 
 fn mixed(item: u32) -> u32 {
-    let item = (item ^ item >> 16).wrapping_mul(0x45d9_f3b);
+    let item = (item ^ item >> 16).wrapping_mul(0x045d_9f3b);
     item ^ item >> 16
 }
 
