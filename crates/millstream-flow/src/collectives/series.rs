@@ -248,7 +248,8 @@ impl<'a> Collectives<'a> {
     fn close(&mut self) -> Result<Vec<Event>> {
         self.is_closed = true;
         let permit = self.permit.take();
-        let events = self.communicator.record()?;
+        let recorded = self.communicator.record();
+        let events = self.noted(recorded)?;
         for event in events.iter().flatten() {
             let permit = permit.clone();
             event.on_complete(move |_| drop(permit));
