@@ -4,8 +4,8 @@
     scripts/nccl-collectives.py [--gpus N] [--least BYTES] [--most BYTES] [--step K] [--awaited]
 
 One process a GPU; operations on f32, back to back or each awaited before the next,
-microseconds of one and bus bandwidth in GB/s. NVLink's multicast stays off (NCCL_NVLS_ENABLE=0), as Millstream
-does not use it.
+microseconds of one and bus bandwidth in GB/s. NVLink's multicast stays off
+(NCCL_NVLS_ENABLE=0), as Millstream does not use it.
 """
 
 import argparse

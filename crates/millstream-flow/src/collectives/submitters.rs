@@ -1,6 +1,6 @@
-//! Threads that call the driver for all ranks side by side: each call takes
-//! microseconds, and with one thread small collectives take as many times that as there
-//! are ranks.
+//! Threads that submit kernels and record events of all ranks side by side: each call
+//! takes microseconds, and with one thread small collectives take as many times that as
+//! there are ranks.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
