@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys::{self, CUstream};
 
@@ -80,6 +81,8 @@ pub(crate) struct Lane {
     word: Word,
     submission: InOrder<Submission, Operation>,
     waiting: Waiting<Pending>,
+    /// The last point that is finished: written by the reactor.
+    finished: AtomicU32,
     reactor: ReactorHandle,
 }
 
@@ -103,6 +106,11 @@ struct Submission {
 }
 
 impl Submission {
+    /// Whether nothing has been submitted after this point.
+    fn is_over(&self, finished: u32) -> bool {
+        self.point == finished && self.held.is_empty() && self.after.is_empty()
+    }
+
     /// Whether the lane comes after a point of another; it does from now on.
     fn passes(&mut self, lane: usize, point: u32) -> bool {
         match self.passed.entry(lane) {
@@ -149,18 +157,33 @@ impl Lane {
             word,
             submission: InOrder::new(Submission::default()),
             waiting: Waiting::new(),
+            finished: AtomicU32::new(0),
             reactor,
         }))
     }
 
-    /// Takes out the points that the stream has come to.
-    pub(super) fn take_done(&self) -> Vec<Pending> {
-        self.waiting.take_done(self.word.load(), Pending::is_ready)
+    /// Finishes the points that the stream has come to, after a fault all of them;
+    /// whether there was one. Called by the reactor.
+    pub(super) fn finish(&self, poison: Option<&Error>) -> bool {
+        let points = match poison {
+            None => self.waiting.take_done(self.word.load(), Pending::is_ready),
+            Some(_) => self.waiting.take_all(),
+        };
+        let found = !points.is_empty();
+        for point in points {
+            point.finish(poison);
+            // Release: pairs with the acquire in `is_over`, so that whoever finds
+            // nothing under way sees what has become of it.
+            self.finished.fetch_add(1, Ordering::Release);
+        }
+        found
     }
 
-    /// Takes out every point, after a fault.
-    pub(super) fn take_all(&self) -> Vec<Pending> {
-        self.waiting.take_all()
+    /// Whether everything submitted so far is over, and all of it known.
+    fn is_over(&self) -> bool {
+        // Acquire: see `finish`.
+        let over = |known: &Submission| known.is_over(self.finished.load(Ordering::Acquire));
+        self.submission.look(over).unwrap_or(false)
     }
 
     /// Whether nothing is submitted that is not over, nor will be.
@@ -204,6 +227,16 @@ impl Lane {
             self.driver_stream().prepare(&task)?;
         }
         self.enter(Operation { work: Work::Run(task), cause: Arc::clone(cause) })
+    }
+
+    /// Records an event, which is complete at once if there is nothing to come after:
+    /// that costs no call of the driver.
+    pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Result<()> {
+        if self.is_over() {
+            event.complete(cause.get().map_or(Ok(()), Err));
+            return Ok(());
+        }
+        self.point(Some(event), None, cause)
     }
 
     /// Makes the stream say when it has come to here, and let go of `last` then.

@@ -53,7 +53,7 @@ impl CudaStream {
     }
 
     pub(crate) fn record(&self, event: &Event) -> Result<()> {
-        self.lane.point(Some(event.clone()), None, &self.cause)
+        self.lane.record(event.clone(), &self.cause)
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
