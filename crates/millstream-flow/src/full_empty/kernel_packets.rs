@@ -195,6 +195,27 @@ impl<T: Item> PacketsView<'_, T> {
         self.items.try_write(self.range(packet), write)
     }
 
+    /// Copies a packet of another segment with the same packets here, and makes it full
+    /// here, unless it is; false if the block must wait for it. Kernels do that with
+    /// items of the host's memory that they read more than once.
+    ///
+    /// # Errors
+    /// As [`PacketsView::is_full`].
+    pub fn pull(&self, from: &PacketsView<'_, T>, packet: usize) -> Result<bool, KernelFault> {
+        if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
+            return Ok(true);
+        }
+        if from.range(packet) != self.range(packet) {
+            return Err(KernelFault::new("it pulls from a segment with other packets"));
+        }
+        let Some(items) = from.items(packet)? else { return Ok(false) };
+        let copied = self.write(packet, |to| to.copy_from_slice(&items)).is_some();
+        if copied {
+            self.publish(packet);
+        }
+        Ok(copied)
+    }
+
     /// A writer's items are there: whether it is the last of the packet's writers, who
     /// must [`fill`](PacketsView::fill) it.
     pub fn arrive(&self, packet: usize) -> bool {
