@@ -40,7 +40,7 @@ impl fmt::Debug for Watcher {
 }
 
 /// Somebody waits, until this is dropped.
-pub(super) struct Attention(Arc<Shared>);
+pub(crate) struct Attention(Arc<Shared>);
 
 impl fmt::Debug for Attention {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,7 +70,7 @@ impl Watcher {
     ///
     /// # Errors
     /// The operating system has no thread.
-    pub(super) fn attend(&self, set: &DeviceSet) -> crate::Result<Attention> {
+    pub(crate) fn attend(&self, set: &DeviceSet) -> crate::Result<Attention> {
         self.shared.waiting.fetch_add(1, Ordering::Release);
         // Release: the thread that finds this finds the count, too.
         self.shared.begun.fetch_add(1, Ordering::Release);
