@@ -38,6 +38,9 @@ pub enum Moved {
 /// How long before the data is there a kernel is launched early.
 const HEAD_START: Duration = Duration::from_micros(30);
 
+/// Bytes of a packet that a block fetches: four words of 16 bytes for each thread.
+const PULLED_BYTES: usize = 16 << 10;
+
 /// Kernels with one kind of output: by copies or mapped, and pulled.
 #[derive(Debug)]
 struct Waiting<Out: Parameter> {
@@ -96,7 +99,7 @@ impl<'a> Bed<'a> {
             });
             shapes.map(|shape| group.segment(on, shape)).collect()
         };
-        let near_bytes = if work.is_read_once { packet_bytes } else { work.pulled_bytes() };
+        let near_bytes = if work.is_read_once { packet_bytes } else { PULLED_BYTES };
         let leaving = match work.summed {
             Some(len) => PacketShape::new(len, len).written_by(device, parameters.tiles as usize),
             None => PacketShape::new(work.output_len(), parameters.tile as usize * work.words),
@@ -175,6 +178,11 @@ impl<'a> Bed<'a> {
 
     fn tiles(&self) -> usize {
         self.work.parameters.tiles as usize
+    }
+
+    /// Packets that blocks fetch, three inputs of as many.
+    fn pulls(&self) -> usize {
+        3 * self.pulled.iter().map(|input| input.shape().packets()).max().unwrap_or(0)
     }
 
     fn copy_in(&mut self) -> Result<()> {
@@ -291,7 +299,8 @@ impl<'a> Bed<'a> {
             Moved::Pulled => {
                 let inputs = (coming(&self.mapped), coming(&self.pulled));
                 let arguments = (inputs, output, table, parameters);
-                let early = self.group.launch_early(stream, &kernels.pulled, tiles, arguments);
+                let blocks = tiles.max(self.pulls());
+                let early = self.group.launch_early(stream, &kernels.pulled, blocks, arguments);
                 self.context.block_on(early)??
             }
         })

@@ -26,8 +26,8 @@ pub(super) type Leaving = Packets;
 
 /// Where a tile's inputs come from.
 pub(super) trait Source {
-    /// What the block of a tile does first; whether it must wait.
-    fn begin(&self, _tile: usize, _tiles: usize) -> Result<Step, KernelFault> {
+    /// What a block does before its tile; whether it must wait.
+    fn begin(&self, _block: usize) -> Result<Step, KernelFault> {
         Ok(Step::Done)
     }
     /// Some items of an input; `None` if they are not there yet.
@@ -61,16 +61,17 @@ impl Source for ComingView<'_> {
 }
 
 impl Source for (ComingView<'_>, ComingView<'_>) {
-    fn begin(&self, tile: usize, tiles: usize) -> Result<Step, KernelFault> {
+    fn begin(&self, block: usize) -> Result<Step, KernelFault> {
         let (from, to) = self;
-        for (from, to) in [(&from.0, &to.0), (&from.1, &to.1), (&from.2, &to.2)] {
-            for packet in (tile..to.packets()).step_by(tiles) {
-                if !to.range(packet).is_empty() && !to.pull(from, packet)? {
-                    return Ok(Step::Waits);
-                }
+        let pairs = [(&from.0, &to.0), (&from.1, &to.1), (&from.2, &to.2)];
+        let most = pairs.iter().map(|(_, to)| to.packets()).max().unwrap_or(1);
+        let (input, packet) = (block / most, block % most);
+        match pairs.get(input) {
+            Some((from, to)) if !to.range(packet).is_empty() && !to.pull(from, packet)? => {
+                Ok(Step::Waits)
             }
+            _ => Ok(Step::Done),
         }
-        Ok(Step::Done)
     }
 
     fn read(&self, input: usize, range: Range<usize>) -> Result<Option<Vec<u32>>, KernelFault> {
@@ -140,8 +141,9 @@ where
     Kernel::of_step_closure(
         name,
         move |tile, (from, to, table, parameters): &<Signature<In, Out> as Parameter>::View<'_>| {
-            if let Step::Waits = from.begin(tile, parameters.tiles as usize)? {
-                return Ok(Step::Waits);
+            let begun = from.begin(tile)?;
+            if begun == Step::Waits || tile >= parameters.tiles as usize {
+                return Ok(begun);
             }
             let mut inputs = [const { (0, Vec::new()) }; 3];
             for (input, part) in inputs.iter_mut().enumerate() {

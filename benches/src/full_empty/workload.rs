@@ -46,9 +46,6 @@ pub struct Workload {
     is_float: bool,
 }
 
-/// Bytes that are worth a packet: a block fetches as many in the time of one.
-const LEAST_PULLED: usize = 4096;
-
 /// How large the benchmarks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
@@ -353,14 +350,6 @@ impl Workload {
     /// Bytes of all inputs.
     pub fn input_bytes(&self) -> usize {
         4 * self.inputs.iter().map(Vec::len).sum::<usize>()
-    }
-
-    /// Bytes of a packet that a block fetches from the host's memory: each has one, so
-    /// that all of them fetch at once.
-    pub(super) fn pulled_bytes(&self) -> usize {
-        let largest = self.inputs.iter().map(Vec::len).max().unwrap_or(1);
-        let share = 4 * largest.div_ceil(self.parameters.tiles as usize);
-        share.next_multiple_of(16).max(LEAST_PULLED)
     }
 
     /// The answer, computed on one thread.

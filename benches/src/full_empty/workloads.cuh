@@ -41,11 +41,13 @@ struct Coming {
 struct Pulled {
     Coming from, to;
     __device__ bool begin() const {
-        for (u32 at = 0; at < 3; ++at) {
-            const FullEmptySegment<u32>& segment = to.segment(at);
-            if (segment.items.len == 0) continue;
-            for (u32 packet = blockIdx.x; packet < segment.packets(); packet += gridDim.x)
-                if (!segment.pull(from.segment(at), packet)) return false;
+        // Each packet has a block, if there are as many.
+        const u32 most = max(max(to.one.packets(), to.two.packets()), to.three.packets());
+        for (u32 turn = blockIdx.x; turn < 3 * most; turn += gridDim.x) {
+            const FullEmptySegment<u32>& segment = to.segment(turn / most);
+            const u32 packet = turn % most;
+            if (segment.begin(packet) == segment.end(packet)) continue;
+            if (!segment.pull(from.segment(turn / most), packet)) return false;
         }
         return true;
     }

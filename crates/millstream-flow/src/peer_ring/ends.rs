@@ -1,6 +1,7 @@
 //! What kernels take for a link: `DeviceLink` of `device_link.cuh`.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use millstream_device::{
 
 use super::core::{PeerRing, RingReceiver};
 use super::link::DeviceLink;
-use crate::Item;
 use crate::full_empty::Attention;
+use crate::{Context, Item};
 
 /// A [`DeviceLink`] of `T` as a kernel's parameter, at either end. GPUs take
 /// `millstream::DeviceLink<T>` by value; the twin sees [`DeviceLinkView`].
@@ -52,7 +53,9 @@ impl Settings {
 pub struct HeldLink<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     deadline: Option<Instant>,
-    _attention: Attention,
+    context: Context,
+    /// While a twin waits; GPUs look at the time themselves.
+    attention: OnceLock<Attention>,
 }
 
 impl<T: Item> Parameter for DeviceLinkEnd<T> {
@@ -66,19 +69,17 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
     unsafe fn view(bound: &HeldLink<T>) -> DeviceLinkView<'_, T> {
         // SAFETY: the caller's promise covers every part.
         let (sender, slots, taken, payloads, settings) = unsafe { Parts::<T>::view(&bound.parts) };
+        bound.attention.get_or_init(|| bound.context.watcher().attend());
         DeviceLinkView { sender, slots, taken, payloads, settings, deadline: bound.deadline }
     }
 }
 
 impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
-        let (deadline, _attention) = self.deadline().map_err(|error| match error {
-            crate::Error::Device(error) => error,
-            other => millstream_device::Error::Start { reason: other.to_string() },
-        })?;
         let parts = (&self.sender, &self.slots, &self.taken, &self.payloads, self.settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
-        Ok(HeldLink { parts, deadline, _attention })
+        let (deadline, context) = (self.deadline(), self.context.clone());
+        Ok(HeldLink { parts, deadline, context, attention: OnceLock::new() })
     }
 }
 

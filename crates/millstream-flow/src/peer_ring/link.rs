@@ -6,7 +6,6 @@ use millstream_device::{Device, GuardedBuffer, SharedBuffer};
 
 use super::core::{SENDER_WORDS, SLOT_WORDS};
 use super::ends::Settings;
-use crate::full_empty::Attention;
 use crate::{Context, Error, Item, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
@@ -85,7 +84,7 @@ use crate::{Context, Error, Item, Result};
 /// ```
 #[derive(Debug)]
 pub struct DeviceLink<T: Item> {
-    context: Context,
+    pub(super) context: Context,
     patience: Duration,
     pub(super) sender: SharedBuffer<u32>,
     pub(super) slots: SharedBuffer<u32>,
@@ -102,7 +101,8 @@ impl<T: Item> DeviceLink<T> {
     ///
     /// # Errors
     /// [`OutOfReach`](millstream_device::Error::OutOfReach) unless each device reaches
-    /// the other's memory; no memory; a device of another context.
+    /// the other's memory; no memory; a device of another context; no thread for those
+    /// who wait.
     pub fn new(
         context: &Context,
         from: &Device,
@@ -120,6 +120,7 @@ impl<T: Item> DeviceLink<T> {
                 return Err(millstream_device::Error::OutOfReach { buffer, owner, device }.into());
             }
         }
+        context.watcher().prepare(context.device_set())?;
         let (packets, packet_items) = (packets.max(1).next_power_of_two(), packet_items.max(1));
         let label = format!("link from kernels of {from} to {to}");
         Ok(DeviceLink {
@@ -139,12 +140,9 @@ impl<T: Item> DeviceLink<T> {
     }
 
     /// When whoever is launched now has waited for too long; never on simulated devices,
-    /// whose deadlocks are found. Somebody rings meanwhile, so that twins look at it.
-    pub(super) fn deadline(&self) -> Result<(Option<Instant>, Attention)> {
-        let set = self.context.device_set();
-        let attention = self.context.watcher().attend(set)?;
-        let is_simulated = set.simulation().is_some();
-        let deadline = if is_simulated { None } else { Instant::now().checked_add(self.patience) };
-        Ok((deadline, attention))
+    /// whose deadlocks are found.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let is_simulated = self.context.device_set().simulation().is_some();
+        if is_simulated { None } else { Instant::now().checked_add(self.patience) }
     }
 }
