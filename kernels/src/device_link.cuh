@@ -37,10 +37,11 @@ struct DeviceLink {
                            u32(slots.len / 2), settings.packet_items};
     }
 
-    // Whether it makes sense to wait, since `start`.
-    __device__ __forceinline__ bool goes_on(u64 start) const {
-        return !__syncthreads_or(threadIdx.x == 0 &&
-                                 nanoseconds() - start >= settings.patience_ns);
+    // Whether it makes sense to wait, since `start`, which is now if it is 0.
+    __device__ __forceinline__ bool goes_on(u64* start) const {
+        const u64 now = nanoseconds();
+        if (*start == 0) *start = now;
+        return !__syncthreads_or(threadIdx.x == 0 && now - *start >= settings.patience_ns);
     }
 };
 
@@ -57,9 +58,9 @@ struct DeviceSender {
 
     // Waits for a slot. False, and nothing sent, if none came free in time.
     __device__ bool send(const T* items, u32 count) const {
-        const u64 start = nanoseconds();
+        u64 start = 0;
         while (!try_send(items, count))
-            if (!link.goes_on(start)) return false;
+            if (!link.goes_on(&start)) return false;
         return true;
     }
 };
@@ -83,9 +84,9 @@ struct DeviceReceiver {
 
     // Waits for the next packet. False if none came in time.
     __device__ bool receive(T* items, u32* count) {
-        const u64 start = nanoseconds();
+        u64 start = 0;
         while (!try_receive(items, count))
-            if (!link.goes_on(start)) return false;
+            if (!link.goes_on(&start)) return false;
         return true;
     }
 };

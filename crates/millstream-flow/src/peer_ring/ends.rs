@@ -14,6 +14,7 @@ use millstream_device::{
 use super::core::{PeerRing, RingReceiver};
 use super::link::DeviceLink;
 use crate::full_empty::Attention;
+use crate::sync::Mutex;
 use crate::{Context, Item};
 
 /// A [`DeviceLink`] of `T` as a kernel's parameter, at either end. GPUs take
@@ -52,7 +53,9 @@ impl Settings {
 #[doc(hidden)]
 pub struct HeldLink<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
-    deadline: Option<Instant>,
+    patience: Option<Duration>,
+    /// When the twin sent or received last.
+    progress: Mutex<Instant>,
     context: Context,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -70,7 +73,8 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
         // SAFETY: the caller's promise covers every part.
         let (sender, slots, taken, payloads, settings) = unsafe { Parts::<T>::view(&bound.parts) };
         bound.attention.get_or_init(|| bound.context.watcher().attend());
-        DeviceLinkView { sender, slots, taken, payloads, settings, deadline: bound.deadline }
+        let (patience, progress) = (bound.patience, &bound.progress);
+        DeviceLinkView { sender, slots, taken, payloads, settings, patience, progress }
     }
 }
 
@@ -78,8 +82,13 @@ impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
         let parts = (&self.sender, &self.slots, &self.taken, &self.payloads, self.settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
-        let (deadline, context) = (self.deadline(), self.context.clone());
-        Ok(HeldLink { parts, deadline, context, attention: OnceLock::new() })
+        Ok(HeldLink {
+            parts,
+            patience: self.patience(),
+            progress: Mutex::new(Instant::now()),
+            context: self.context.clone(),
+            attention: OnceLock::new(),
+        })
     }
 }
 
@@ -94,7 +103,8 @@ pub struct DeviceLinkView<'a, T> {
     taken: &'a [AtomicU32],
     payloads: GuardedItems<'a, T>,
     settings: Settings,
-    deadline: Option<Instant>,
+    patience: Option<Duration>,
+    progress: &'a Mutex<Instant>,
 }
 
 impl<T: Item> DeviceLinkView<'_, T> {
@@ -152,12 +162,11 @@ impl<T: Item> DeviceLinkView<'_, T> {
 
     /// Something has changed, or it was too late for that.
     fn done<R>(&self, result: Option<R>) -> Result<Option<R>, KernelFault> {
-        match result {
-            Some(_) => self.slots.ring(),
-            None if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
-                return Err(KernelFault::new("the other end of its link did not come in time"));
-            }
-            None => {}
+        if result.is_some() {
+            *self.progress.lock() = Instant::now();
+            self.slots.ring();
+        } else if self.patience.is_some_and(|most| self.progress.lock().elapsed() >= most) {
+            return Err(KernelFault::new("the other end of its link did not come in time"));
         }
         Ok(result)
     }
