@@ -124,8 +124,7 @@ fn matrix_mul(width: usize) -> Workload {
         name: "matrixMul",
         inputs: [floats(items, 0.0, 1.0, 3), floats(items, 0.0, 1.0, 4), Vec::new()],
         table: vec![0],
-        // `tile_rows` and small matrices of `workloads.cuh`.
-        parameters: parameters(items, width * if width <= 64 { 256 / width } else { 8 }, width),
+        parameters: parameters(items, width * (256 / width).max(1), width),
         words: 1,
         summed: None,
         needs: |parameters, input, tile| match input {

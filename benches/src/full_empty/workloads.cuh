@@ -102,55 +102,38 @@ __device__ bool vectorAdd(const Source& from, const Sink& to, Span<u32>, Paramet
     return true;
 }
 
-// Of a matrix, at most, and rows of a tile where it is not small.
-constexpr u32 most_width = 768, tile_rows = 8;
-
-// A tile is some rows of the product. Small matrices are read once, into the block's own
-// memory; of others the tile's rows, side by side.
+// A tile is some rows of the product. Small matrices are read once, into the block's
+// own memory.
 template <class Source, class Sink>
 __device__ bool matrixMul(const Source& from, const Sink& to, Span<u32>, Parameters p, u32 tile) {
-    const u32 begin = tile * p.tile, end = min(begin + p.tile, p.items), width = p.width;
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items)), width = p.width;
     if (!from.wait(0, begin, end) || !from.wait(1, 0, p.items)) return false;
     const u32 *a = from.input(0), *b = from.input(1);
     u32* out = to.output();
-    __shared__ float4 room[most_width * tile_rows / 4];
-    float* staged = reinterpret_cast<float*>(room);
-    __syncthreads();  // The tile before is done with it.
-    if (p.items <= 64 * 64) {
-        float* rows = staged + 64 * 64;
+    __shared__ float staged[64 * 64], rows[4 * 64];
+    if (p.items <= 64 * 64 && end - begin <= 4 * 64) {
         for (u32 at = threadIdx.x; at < p.items; at += blockDim.x) staged[at] = number(b, at);
         for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x)
             rows[at] = number(a, begin + at);
         __syncthreads();
         for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x) {
-            const float* row = rows + at / width * width;
+            const float* row = rows + at / p.width * p.width;
             float sum = 0;
 #pragma unroll 8
-            for (u32 k = 0; k < width; ++k) sum += row[k] * staged[k * width + at % width];
+            for (u32 k = 0; k < p.width; ++k) sum += row[k] * staged[k * p.width + at % p.width];
             out[begin + at] = __float_as_uint(sum);
         }
         to.publish(tile);
         return true;
     }
-    for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x)
-        staged[at % width * tile_rows + at / width] = number(a, begin + at);
-    __syncthreads();
-    for (u32 column = threadIdx.x; column < width; column += blockDim.x) {
-        float sums[tile_rows] = {};
+    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
+        const u64 row = at / width, column = at % width;
+        float sum = 0;
 #pragma unroll 8
-        for (u32 k = 0; k < width; ++k) {
-            const float other = number(b, k * width + column);
-            const float4 one = room[2 * k], two = room[2 * k + 1];
-            const float rows[tile_rows] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
-#pragma unroll
-            for (u32 row = 0; row < tile_rows; ++row) sums[row] += rows[row] * other;
-        }
-#pragma unroll
-        for (u32 row = 0; row < tile_rows; ++row)
-            if (begin + row * width < end)
-                out[begin + row * width + column] = __float_as_uint(sums[row]);
+        for (u64 k = 0; k < width; ++k)
+            sum += number(a, row * width + k) * number(b, k * width + column);
+        out[at] = __float_as_uint(sum);
     }
-    // The room is free for the next tile.
     to.publish(tile);
     return true;
 }
