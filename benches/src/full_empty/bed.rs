@@ -99,7 +99,8 @@ impl<'a> Bed<'a> {
             });
             shapes.map(|shape| group.segment(on, shape)).collect()
         };
-        let near_bytes = if work.is_read_once { packet_bytes } else { PULLED_BYTES };
+        // What is read in place is there all at once.
+        let near_bytes = if work.is_read_once { work.input_bytes() } else { PULLED_BYTES };
         let leaving = match work.summed {
             Some(len) => PacketShape::new(len, len).written_by(device, parameters.tiles as usize),
             None => PacketShape::new(work.output_len(), parameters.tile as usize * work.words),
