@@ -122,6 +122,11 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             if shared.stop.load(Ordering::Acquire) {
                 return;
             }
+            // Whoever submits soon after the last point need not wake it.
+            if progress.elapsed() < SPIN {
+                std::hint::spin_loop();
+                continue;
+            }
             shared.parking.park_unless(|| {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });
