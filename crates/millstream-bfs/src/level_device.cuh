@@ -36,8 +36,10 @@ struct LevelSettings : GangPlace {
     u32 depth_limit;
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
     u32 beta;   // Top-down if the frontier times this is less.
+    u32 degree; // Arcs of a vertex, on average.
+    u32 padding;
 };
-static_assert(sizeof(LevelSettings) == 104, "as Rust writes it");
+static_assert(sizeof(LevelSettings) == 120, "as Rust writes it");
 
 class LevelDevice : public GangDevice {
    public:
@@ -60,7 +62,6 @@ class LevelDevice : public GangDevice {
         u32 sent;    // Items for other devices.
         u32 seen[SpanSet<u64>::most];  // Items taken from others.
         u64 place;
-        bool is_ample;  // Whether so much is found that the next level is bottom-up.
     };
 
     __device__ LevelDevice(const LevelRows& out, const LevelRows& in, const LevelValues& values,
@@ -69,8 +70,7 @@ class LevelDevice : public GangDevice {
                            const LevelSettings& settings, Block& block)
         : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
           exchange(exchange), settings(settings), block(block),
-          words((settings.vertices + 31) / 32),
-          ample(settings.alpha > 0 ? settings.connected / settings.alpha : ~0u) {}
+          words((settings.vertices + 31) / 32) {}
 
    protected:
     // Words that leaders keep: totals of the last frontier, and what reports say.
@@ -86,10 +86,9 @@ class LevelDevice : public GangDevice {
     const LevelSettings& settings;
     Block& block;
     const u32 words;
-    const u32 ample;  // More rows than this are never expanded.
     u32 level = 0;
     u32 copy = 0;
-    u64 mark = 0;
+    u32 mark = 0;
 
     __device__ u32* bits(u32 device, u32 which) const {
         return exchange.visited[device].items + u64(which) * words;

@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     depth_limit: u32,
     alpha: u32,
     beta: u32,
+    degree: u32,
+    padding: u32,
 }
 
 /// Words of a report, as `LevelReport` of `levels.cuh` has them.
@@ -232,12 +234,16 @@ impl LevelSearch<'_> {
     }
 
     fn settings(&self, place: usize, connected: u32) -> Settings {
+        let partition = self.graph.partition();
+        let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
         Settings {
-            place: GangPlace::new(self.graph.partition(), place),
+            place: GangPlace::new(partition, place),
             connected,
             depth_limit: self.depth_limit,
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
+            degree: (arcs / partition.vertices().max(1) as usize) as u32,
+            padding: 0,
         }
     }
 

@@ -20,14 +20,11 @@ class LevelSearch : public LevelBottomUp {
     using LevelBottomUp::LevelBottomUp;
 
     __device__ void run() {
-        if (threadIdx.x == 0) {
-            block.staged = block.found = block.stored = block.sent = 0;
-            block.is_ample = false;
-        }
+        if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         clear_part();
         __syncthreads();
-        take(lists.sources.items, 0, lists.sources.len);
+        claim_sources();
         u32 phase = seed;
         bool fresh = false;  // Whether the other copy may lack what peers know.
         for (;;) {
@@ -36,19 +33,23 @@ class LevelSearch : public LevelBottomUp {
                 barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
             phase = verdict.phase;
             switch (phase) {
-                case expand: {
-                    const u64 from = mark;
+                case expand:
+                case rush: {
+                    const u32 from = mark;
                     mark = verdict.places;
                     ++level;
-                    if (!is_narrow(mark - from)) {
-                        expand_frontier(from, mark);
+                    if (phase == rush) {
+                        expand_frontier<false>(from, mark);
+                    } else if (!is_narrow(mark - from)) {
+                        expand_frontier<true>(from, mark);
                     } else if (!expand_narrowly(from, mark)) {
                         return report(true);
                     }
                     break;
                 }
                 case absorb:
-                    take_all();
+                case absorb_rush:
+                    take_all(phase == absorb);
                     break;
                 case publish:
                     publish_words();
@@ -73,7 +74,7 @@ class LevelSearch : public LevelBottomUp {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { seed, expand, absorb, publish, sweep, gather, finished };
+    enum Phase : u32 { seed, expand, absorb, rush, absorb_rush, publish, sweep, gather, finished };
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
@@ -89,18 +90,28 @@ class LevelSearch : public LevelBottomUp {
             if (found == 0 || level == settings.depth_limit) return finished;
             return found * settings.beta < settings.connected - now ? gather : sweep;
         }
-        if (phase == expand && !is_alone()) {
+        if ((phase == expand || phase == rush) && !is_alone()) {
             const u64 sent = totals.counts[sent_count];
-            if (keep(kept_sent, sent) != sent) return absorb;
+            if (keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
-        const u64 rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
+        const bool is_listed = phase != rush && phase != absorb_rush;
+        const auto seen = [&] { return is_alone() ? barrier.counted(visited_count) : visited; };
+        u64 rows;
+        if (is_listed) {
+            rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
+        } else {
+            rows = seen() - load_relaxed_gpu(&barrier.leaders(kept_visited));
+        }
         if (rows == 0 || level == settings.depth_limit) return finished;
+        const u64 arcs = phase == seed ? totals.most : rows * settings.degree;
+        const bool is_rich = arcs * settings.alpha > settings.connected;
         // So few that it does not matter how many are left.
-        if (rows * settings.alpha * 64 < settings.connected) return expand;
-        const u64 now = is_alone() ? barrier.counted(visited_count) : visited;
-        if (rows * settings.alpha <= settings.connected - now) return expand;
+        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
+        const u64 now = seen();
         keep(kept_visited, now);
-        return is_alone() ? sweep : publish;
+        if (rows * settings.alpha > settings.connected - now) return is_alone() ? sweep : publish;
+        if (!is_listed) return gather;
+        return is_rich ? rush : expand;
     }
 
     // The whole grid, at the end.
