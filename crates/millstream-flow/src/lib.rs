@@ -25,6 +25,7 @@ mod segmenter;
 mod sender;
 mod staging;
 mod statistics;
+mod submitters;
 mod sync;
 mod ways;
 

@@ -122,6 +122,10 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             if shared.stop.load(Ordering::Acquire) {
                 return;
             }
+            // More often comes soon, and waking takes as long as many a run.
+            if stay_awake(progress.elapsed()) {
+                continue;
+            }
             shared.parking.park_unless(|| {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });

@@ -1,6 +1,6 @@
-//! Threads that submit the kernels of a collective side by side: each submission takes
-//! microseconds, and with one thread small collectives take as many times that as there
-//! are ranks.
+//! Threads that submit kernels which wait for each other, those of a collective or of a
+//! gang, side by side: each submission takes microseconds, and with one thread all wait for
+//! as many times that as there are ranks.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 const LOOKS: Duration = Duration::from_micros(100);
 
 /// One thread for each rank but the first, whose kernel the caller submits.
-pub(super) struct Submitters {
+pub(crate) struct Submitters {
     others: Vec<Submitter>,
 }
 
@@ -27,7 +27,7 @@ struct Submitter {
 }
 
 impl Submitters {
-    pub(super) fn new(ranks: usize) -> Submitters {
+    pub(crate) fn new(ranks: usize) -> Submitters {
         Submitters { others: (1..ranks).map(|_| Submitter::new()).collect() }
     }
 
@@ -35,7 +35,7 @@ impl Submitters {
     ///
     /// # Errors
     /// The first rank's error; the others' kernels are submitted nevertheless.
-    pub(super) fn submit(&self, kernels: Vec<BoundKernel>) -> Result<()> {
+    pub(crate) fn submit(&self, kernels: Vec<BoundKernel>) -> Result<()> {
         let mut kernels = kernels.into_iter();
         let first = kernels.next();
         let (mut busy, mut left) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ impl Submitter {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("collectives".to_string()).spawn(work).ok();
+        let thread = std::thread::Builder::new().name("submitter".to_string()).spawn(work).ok();
         Submitter { kernels: Some(kernels), results, thread }
     }
 
