@@ -10,7 +10,7 @@ use millstream_device::{
 };
 
 use crate::submitters::Submitters;
-use crate::{Context, Result};
+use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
@@ -110,8 +110,12 @@ impl Gang {
         let start = Instant::now();
         let kernels = gang.members().map(|member| bind(gang.words(), member));
         let kernels: Vec<BoundKernel> = kernels.collect::<Result<_>>()?;
-        let launched = submitters.submit(kernels);
-        gang.finish(permit, launched).await?;
+        let calls = kernels.into_iter().zip(gang.streams.clone());
+        let launches = submitters
+            .run(calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record())))?;
+        let (launched, events): (Vec<_>, Vec<_>) = launches.into_iter().unzip();
+        let launched = launched.into_iter().collect::<Result<(), _>>();
+        gang.finish(permit, launched.map_err(Error::from), events).await?;
         Ok(start.elapsed())
     }
 
@@ -160,7 +164,7 @@ impl Gang {
         let permit = self.context.gang_permit().await;
         // One after the other and nothing between: none goes on before the last has begun.
         let launched = self.members().try_for_each(&mut launch);
-        self.finish(permit, launched).await
+        self.finish(permit, launched, self.streams.iter().map(Stream::record)).await
     }
 
     fn members(&self) -> impl Iterator<Item = GangMember<'_>> {
@@ -168,11 +172,15 @@ impl Gang {
         self.streams.iter().enumerate().map(member)
     }
 
-    /// Waits for what was launched.
-    async fn finish(&self, permit: OwnedMutexGuard<()>, launched: Result<()>) -> Result<()> {
+    /// Waits for what was launched, up to `events`.
+    async fn finish(
+        &self,
+        permit: OwnedMutexGuard<()>,
+        launched: Result<()>,
+        events: impl IntoIterator<Item = millstream_device::Result<Event>>,
+    ) -> Result<()> {
         let permit = Arc::new(permit);
-        let events: Vec<Event> =
-            self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?;
+        let events: Vec<Event> = events.into_iter().collect::<Result<_, _>>()?;
         for event in &events {
             // The permit ends with the last of the kernels, whoever waits for them.
             let permit = Arc::clone(&permit);
