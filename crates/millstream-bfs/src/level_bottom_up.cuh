@@ -29,7 +29,7 @@ class LevelBottomUp : public LevelNarrow {
         const bool is_shared = owned(word) != ~0u;
         for (u32 device = 0; device < settings.devices; ++device) {
             u32* const at = bits(device, which) + word;
-            if (is_shared && settings.devices > 1) {
+            if (is_shared && !is_alone()) {
                 // Relaxed, as the stores: the barrier publishes them.
                 fetch_or_relaxed_sys(at, value);
             } else {
@@ -52,7 +52,7 @@ class LevelBottomUp : public LevelNarrow {
 
     __device__ void count_stored(bool is_stored) {
         const u32 all = __ballot_sync(~0u, is_stored);
-        if (settings.devices > 1 && lane() == 0 && all != 0) atomicAdd(&block.stored, __popc(all));
+        if (!is_alone() && lane() == 0 && all != 0) atomicAdd(&block.stored, __popc(all));
     }
 
     // Words that a warp takes at a time.
@@ -139,7 +139,7 @@ class LevelBottomUp : public LevelNarrow {
         return from != unreached;
     }
 
-    // All blocks: the vertices of the last sweep into the log.
+    // All blocks: the vertices of the last level into the log.
     __device__ void gather_frontier() {
         const u32 step = words_of_warp();
         const u32* const now = bits(settings.device, copy);
@@ -155,8 +155,10 @@ class LevelBottomUp : public LevelNarrow {
                 const u32 whose = owner_of(last, at);
                 const u32 earlier = __shfl_sync(~0u, last - __popc(fresh), whose);
                 const u32 bit = nth_bit(__shfl_sync(~0u, fresh, whose), at - earlier);
+                const u32 vertex = (base + whose) * 32 + bit;
                 Row row{0, 0, 0};
-                if (at < total) row = row_of((base + whose) * 32 + bit);
+                // The other copy may be older than the level before.
+                if (at < total && values.levels[vertex - first] == level) row = row_of(vertex);
                 push(row);
             }
         }

@@ -20,14 +20,11 @@ class LevelSearch : public LevelBottomUp {
     using LevelBottomUp::LevelBottomUp;
 
     __device__ void run() {
-        if (threadIdx.x == 0) {
-            block.staged = block.found = block.stored = block.sent = 0;
-            block.is_ample = false;
-        }
+        if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         clear_part();
         __syncthreads();
-        take(lists.sources.items, 0, lists.sources.len);
+        claim_sources();
         u32 phase = seed;
         bool fresh = false;  // Whether the other copy may lack what peers know.
         for (;;) {
@@ -36,19 +33,23 @@ class LevelSearch : public LevelBottomUp {
                 barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
             phase = verdict.phase;
             switch (phase) {
-                case expand: {
-                    const u64 from = mark;
+                case expand:
+                case rush: {
+                    const u32 from = mark;
                     mark = verdict.places;
                     ++level;
-                    if (!is_narrow(mark - from)) {
-                        expand_frontier(from, mark);
+                    if (phase == rush) {
+                        expand_frontier<false>(from, mark);
+                    } else if (!is_narrow(mark - from)) {
+                        expand_frontier<true>(from, mark);
                     } else if (!expand_narrowly(from, mark)) {
                         return report(true);
                     }
                     break;
                 }
                 case absorb:
-                    take_all();
+                case absorb_rush:
+                    take_all(phase == absorb);
                     break;
                 case publish:
                     publish_words();
@@ -73,61 +74,60 @@ class LevelSearch : public LevelBottomUp {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { seed, expand, absorb, publish, sweep, gather, finished };
+    enum Phase : u32 { seed, expand, absorb, rush, absorb_rush, publish, sweep, gather, finished };
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
-        const bool alone = settings.devices == 1;
         if (phase == publish) return sweep;
-        const u64 visited = alone ? 0 : totals.counts[visited_count];
+        const u64 visited = is_alone() ? 0 : totals.counts[visited_count];
         if (phase == gather) {
-            if (!alone) keep(kept_places, totals.places);
+            if (!is_alone()) keep(kept_places, totals.places);
             return expand;
         }
         if (phase == sweep) {
-            const u64 now = alone ? barrier.counted(visited_count) : visited;
+            const u64 now = is_alone() ? barrier.counted(visited_count) : visited;
             const u64 found = now - keep(kept_visited, now);
             if (found == 0 || level == settings.depth_limit) return finished;
             return found * settings.beta < settings.connected - now ? gather : sweep;
         }
-        if (phase == expand && !alone) {
+        if ((phase == expand || phase == rush) && !is_alone()) {
             const u64 sent = totals.counts[sent_count];
-            if (keep(kept_sent, sent) != sent) return absorb;
+            if (keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
-        const u64 rows = totals.places - (alone ? mark : keep(kept_places, totals.places));
+        const bool is_listed = phase != rush && phase != absorb_rush;
+        const auto seen = [&] { return is_alone() ? barrier.counted(visited_count) : visited; };
+        u64 rows;
+        if (is_listed) {
+            rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
+        } else {
+            rows = seen() - load_relaxed_gpu(&barrier.leaders(kept_visited));
+        }
         if (rows == 0 || level == settings.depth_limit) return finished;
+        const u64 arcs = phase == seed ? totals.most : rows * settings.degree;
+        const bool is_rich = arcs * settings.alpha > settings.connected;
         // So few that it does not matter how many are left.
-        if (rows * settings.alpha * 64 < settings.connected) return expand;
-        const u64 now = alone ? barrier.counted(visited_count) : visited;
-        if (rows * settings.alpha <= settings.connected - now) return expand;
+        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
+        const u64 now = seen();
         keep(kept_visited, now);
-        return alone ? sweep : publish;
-    }
-
-    // A leader's word: the value before.
-    __device__ u64 keep(Kept place, u64 value) const {
-        const u64 before = load_relaxed_gpu(&barrier.leaders(place));
-        if (before != value) store_relaxed_gpu(&barrier.leaders(place), value);
-        return before;
+        if (rows * settings.alpha > settings.connected - now) return is_alone() ? sweep : publish;
+        if (!is_listed) return gather;
+        return is_rich ? rush : expand;
     }
 
     // The whole grid, at the end.
     __device__ void report(bool is_stopped) const {
         if (blockIdx.x != 0 || threadIdx.x != 0) return;
-        // Relaxed: the kernel's end publishes it.
-        const auto& report = reports.report;
-        store_relaxed_sys(&report[report_found], barrier.counted(visited_count));
-        store_relaxed_sys(&report[report_levels], u64(level));
-        store_relaxed_sys(&report[report_stopped], u64(is_stopped));
-        store_relaxed_sys(&report[report_words], load_relaxed_gpu(&barrier.leaders(published)));
+        tell_host(report_found, barrier.counted(visited_count));
+        tell_host(report_levels, level);
+        tell_host(report_stopped, is_stopped);
+        tell_host(report_words, load_relaxed_gpu(&barrier.leaders(published)));
         u64 received = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
             received += block.seen[other];
-            store_relaxed_sys(&report[report_sent + other],
-                              load_relaxed_gpu(&barrier.sent_to(other)));
+            tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
         }
-        store_relaxed_sys(&report[report_received], received);
-        store_relaxed_sys(&report[report_kept], load_relaxed_gpu(&barrier.leaders(kept_items)));
+        tell_host(report_received, received);
+        tell_host(report_kept, load_relaxed_gpu(&barrier.leaders(kept_items)));
     }
 };
 
@@ -140,7 +140,7 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::LevelLists lists,
     const __grid_constant__ millstream::LevelExchange exchange,
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
-    const __grid_constant__ millstream::LevelReports reports,
+    const __grid_constant__ millstream::GangReports reports,
     const __grid_constant__ millstream::LevelSettings settings) {
     __shared__ millstream::LevelSearch::Block block;
     __shared__ millstream::LevelNarrow::Part part;

@@ -1,11 +1,16 @@
 //! Gangs: kernels, one a device, that wait for each other while they run.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millstream_device::StreamKind;
-use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
+use futures_util::lock::OwnedMutexGuard;
+use millstream_device::{
+    BoundKernel, CudaSource, Device, Event, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer,
+    Stream, StreamKind,
+};
 
-use crate::{Context, Result};
+use crate::submitters::Submitters;
+use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
@@ -74,6 +79,46 @@ impl Gang {
             && context.topology().all_peers()
     }
 
+    /// A kernel for gangs: it has no twin, since a twin never waits.
+    pub fn kernel<S: Parameter + 'static>(name: &str, source: CudaSource) -> Kernel<S> {
+        let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
+        Kernel::from_closure(name, no_twin).with_cuda(source)
+    }
+
+    /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
+    /// the host's words too. A thread for each device submits what it has bound, since no
+    /// kernel goes on before the last has begun. How long that took, from the first `bind`
+    /// to the end of the last kernel.
+    ///
+    /// # Errors
+    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
+    ///
+    /// # Cancel safety
+    /// That of [`Gang::run`].
+    ///
+    /// # Device ordering
+    /// That of [`Gang::run`].
+    pub async fn run_kernel<S: Parameter>(
+        context: &Context,
+        kernel: &Kernel<S>,
+        mut bind: impl FnMut(&SharedBuffer<u32>, GangMember<'_>) -> Result<BoundKernel>,
+    ) -> Result<Duration> {
+        let gang = Gang::new(context)?;
+        gang.prepare(kernel)?;
+        let permit = gang.context.gang_permit().await;
+        let submitters = Submitters::new(gang.streams.len());
+        let start = Instant::now();
+        let kernels = gang.members().map(|member| bind(gang.words(), member));
+        let kernels: Vec<BoundKernel> = kernels.collect::<Result<_>>()?;
+        let calls = kernels.into_iter().zip(gang.streams.clone());
+        let launches = submitters
+            .run(calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record())))?;
+        let (launched, events): (Vec<_>, Vec<_>) = launches.into_iter().unzip();
+        let launched = launched.into_iter().collect::<Result<(), _>>();
+        gang.finish(permit, launched.map_err(Error::from), events).await?;
+        Ok(start.elapsed())
+    }
+
     /// A gang of all devices of a context.
     ///
     /// # Errors
@@ -115,18 +160,34 @@ impl Gang {
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
-    pub async fn run(self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
-        let permit = Arc::new(self.context.gang_permit().await);
-        let mut events: Vec<Event> = Vec::new();
-        for (place, stream) in self.streams.iter().enumerate() {
-            launch(GangMember { place, stream, sharers: self.sharers(place) })?;
-            let event = stream.record()?;
+    pub async fn run(&self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
+        let permit = self.context.gang_permit().await;
+        // One after the other and nothing between: none goes on before the last has begun.
+        let launched = self.members().try_for_each(&mut launch);
+        self.finish(permit, launched, self.streams.iter().map(Stream::record)).await
+    }
+
+    fn members(&self) -> impl Iterator<Item = GangMember<'_>> {
+        let member = |(place, stream)| GangMember { place, stream, sharers: self.sharers(place) };
+        self.streams.iter().enumerate().map(member)
+    }
+
+    /// Waits for what was launched, up to `events`.
+    async fn finish(
+        &self,
+        permit: OwnedMutexGuard<()>,
+        launched: Result<()>,
+        events: impl IntoIterator<Item = millstream_device::Result<Event>>,
+    ) -> Result<()> {
+        let permit = Arc::new(permit);
+        let events: Vec<Event> = events.into_iter().collect::<Result<_, _>>()?;
+        for event in &events {
             // The permit ends with the last of the kernels, whoever waits for them.
             let permit = Arc::clone(&permit);
             event.on_complete(move |_| drop(permit));
-            events.push(event);
         }
         drop(permit);
+        launched?;
         self.words.0.store(OPEN, 1)?;
         for event in &events {
             event.completed().await?;

@@ -12,6 +12,7 @@ mod error;
 mod failure;
 mod full_empty;
 mod gang;
+mod gang_memory;
 mod graph;
 mod message;
 mod multiplexer;
@@ -25,6 +26,7 @@ mod segmenter;
 mod sender;
 mod staging;
 mod statistics;
+mod submitters;
 mod sync;
 mod ways;
 
@@ -42,6 +44,7 @@ pub use full_empty::{
     Action, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, PacketsView, Trigger,
 };
 pub use gang::{Gang, GangMember};
+pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
 pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView};
 pub use policy::{

@@ -122,9 +122,8 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             if shared.stop.load(Ordering::Acquire) {
                 return;
             }
-            // Whoever submits soon after the last point need not wake it.
-            if progress.elapsed() < SPIN {
-                std::hint::spin_loop();
+            // More often comes soon, and waking takes as long as many a run.
+            if stay_awake(progress.elapsed()) {
                 continue;
             }
             shared.parking.park_unless(|| {

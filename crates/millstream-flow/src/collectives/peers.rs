@@ -19,8 +19,8 @@ use super::pass_settings::{PassSettings, jobs, swaps};
 use super::plan::Pattern;
 use super::programs;
 use super::rank_settings::{MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
-use super::submitters::Submitters;
 use crate::context::Context;
+use crate::submitters::Submitters;
 use crate::{Error, Item, Result};
 
 /// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor.

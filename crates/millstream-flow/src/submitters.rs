@@ -1,6 +1,6 @@
-//! Threads that submit kernels and record events of all ranks side by side: each call
-//! takes microseconds, and with one thread small collectives take as many times that as
-//! there are ranks.
+//! Threads that submit kernels and record events of all ranks of a collective, or all
+//! members of a gang, side by side: each call takes microseconds, and with one thread all
+//! wait for as many times that as there are ranks.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ const LOOKS: Duration = Duration::from_micros(100);
 type Work = Box<dyn FnOnce() + Send>;
 
 /// One thread for each rank but the first, whose calls are the caller's.
-pub(super) struct Submitters {
+pub(crate) struct Submitters {
     others: Vec<Submitter>,
 }
 
@@ -26,7 +26,7 @@ struct Submitter {
 }
 
 impl Submitters {
-    pub(super) fn new(ranks: usize) -> Submitters {
+    pub(crate) fn new(ranks: usize) -> Submitters {
         Submitters { others: (1..ranks).map(|_| Submitter::new()).collect() }
     }
 
@@ -35,7 +35,7 @@ impl Submitters {
     ///
     /// # Errors
     /// A call has panicked.
-    pub(super) fn run<R: Send + 'static>(
+    pub(crate) fn run<R: Send + 'static>(
         &self,
         calls: impl IntoIterator<Item = impl FnOnce() -> R + Send + 'static>,
     ) -> Result<Vec<R>> {
@@ -64,7 +64,7 @@ impl Submitter {
     fn new() -> Submitter {
         let (work, incoming) = channel::<Work>();
         let run = move || std::iter::from_fn(|| next(&incoming)).for_each(|work| work());
-        let thread = std::thread::Builder::new().name("collectives".to_string()).spawn(run).ok();
+        let thread = std::thread::Builder::new().name("submitter".to_string()).spawn(run).ok();
         Submitter { work: Some(work), thread }
     }
 
