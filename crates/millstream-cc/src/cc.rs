@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use futures_util::try_join;
-use millstream_device::{Device, SharedBuffer};
+use millstream_device::{Device, Error as DeviceError};
 use millstream_flow::{
-    Buffers, Context, Error as FlowError, Graph, LinkStatistics, Sender, first_available,
+    Buffers, Context, Error as FlowError, Gang, Graph, LinkStatistics, Sender, first_available,
     tree_reduce,
 };
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph};
 
 use crate::kernels::Edge;
-use crate::merge::{covered, merge};
+use crate::merge::{MOST_DEVICES, Spread, label_all, merge};
 use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
 use crate::survey::Survey;
-use crate::{Error, Method, Result};
+use crate::{Error, Method, Result, gang};
 
 /// How a search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct CcResult {
     pub devices: Vec<DeviceStatistics>,
     /// What went from one device to another.
     pub links: Vec<LinkStatistics>,
-    /// From the first arc to the last merge, labels left on the first device.
+    /// From the first arc to the last label, left on the devices.
     pub run_time: Duration,
     /// Bringing the labels to the host.
     pub gather_time: Duration,
@@ -114,7 +114,7 @@ impl Cc {
         let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
         if method == Method::OutsideHub {
             // Every device asks for its tree.
-            survey.name(hub);
+            survey.name(hub, graph.vertices());
         }
         Ok(Cc { graph, survey, method, hub, options: CcOptions::default() })
     }
@@ -133,15 +133,22 @@ impl Cc {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self) -> Result<CcResult> {
-        let partition = self.graph.partition();
-        let search = Search::new(self.graph.context(), partition.vertices(), self.options)?;
-        let parts = self.graph.parts().iter().zip(partition.boundaries());
+        let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
-        let arcs = parts.map(|(part, &first_vertex)| {
-            Arcs::Resident(Resident { part, first_vertex, method, hub })
-        });
-        let named = &self.survey.named;
-        let mut result = search.run(arcs.collect(), named, async { Ok(()) }).await?;
+        let spread = Spread {
+            covered: self.survey.named.clone(),
+            own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
+            hub: self.survey.is_named(hub).then_some(hub),
+        };
+        let search = Search::new(context, partition.vertices(), spread, self.options)?;
+        let parts = self.graph.parts().iter().zip(partition.boundaries());
+        let residents =
+            parts.map(|(part, &first_vertex)| Resident { part, first_vertex, method, hub });
+        let mut result = if Gang::is_possible(context) {
+            search.run_in_gang(&residents.collect::<Vec<_>>()).await?
+        } else {
+            search.run(residents.map(Arcs::Resident).collect(), async { Ok(()) }).await?
+        };
         result.method = Some(method);
         if partition.is_renumbered() {
             result.labels = original_labels(partition, &result.labels);
@@ -177,24 +184,38 @@ impl Cc {
         edges: impl IntoIterator<Item = (u32, u32)>,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let search = Search::new(context, vertices, options)?;
+        let mut edges = edges.into_iter().peekable();
+        // Likely in a large component.
+        let hub = edges.peek().map_or(0, |&(from, _)| from);
+        let devices = context.devices();
+        let spread = Spread {
+            covered: vec![0..vertices; devices.len()],
+            own: equal_shares(vertices, devices.len()),
+            hub: (hub < vertices).then_some(hub),
+        };
+        let search = Search::new(context, vertices, spread, options)?;
         let router = search.graph.router::<Edge>(first_available())?;
         let feed = router.sender(context.host())?;
-        let arcs = context
-            .devices()
+        let arcs = devices
             .iter()
             .map(|device| Ok(Arcs::Streamed(router.receiver(device, search.buffers)?)));
         let arcs = arcs.collect::<Result<Vec<_>, FlowError>>()?;
         let mut fault = None;
-        let edges = checked(edges.into_iter(), vertices, &mut fault);
+        let edges = checked(edges, vertices, &mut fault);
         let feeding = send_edges(feed, edges, search.message_items());
-        let named = vec![0..vertices; arcs.len()];
-        let result = search.run(arcs, &named, feeding).await?;
+        let result = search.run(arcs, feeding).await?;
         match fault {
             Some(fault) => Err(fault),
             None => Ok(result),
         }
     }
+}
+
+/// Ranges of `0..vertices`, one for each device.
+fn equal_shares(vertices: u32, devices: usize) -> Vec<Range<u32>> {
+    let share = vertices.div_ceil(devices.max(1) as u32);
+    let start = |place: usize| share.saturating_mul(place as u32).min(vertices);
+    (0..devices).map(|place| start(place)..start(place + 1)).collect()
 }
 
 /// Edges up to the first that is none, which becomes the fault.
@@ -228,17 +249,25 @@ async fn send_edges(
     }
 }
 
-/// A dataflow graph for one search, and the parents on every device.
+/// A dataflow graph for one search, and how the vertices are spread over the devices.
 struct Search {
     context: Context,
     graph: Graph,
-    parents: Vec<SharedBuffer<u32>>,
+    vertices: u32,
+    spread: Spread,
+    /// Whether the devices reach each other's memory, to merge in.
+    are_peers: bool,
     buffers: Buffers,
     options: CcOptions,
 }
 
 impl Search {
-    fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search> {
+    fn new(
+        context: &Context,
+        vertices: u32,
+        spread: Spread,
+        options: CcOptions,
+    ) -> Result<Search> {
         let (bytes, item_bytes) = (options.packet_bytes, size_of::<Edge>());
         // Also where nothing goes over a link.
         if bytes < item_bytes {
@@ -248,75 +277,128 @@ impl Search {
             return Err(FlowError::NoBuffers.into());
         }
         let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
-        let devices = context.devices().iter();
-        let parents = devices.map(|device| device.shared(vertices as usize));
-        let parents = parents.collect::<Result<_, millstream_device::Error>>()?;
+        let devices = context.devices().len();
+        let are_peers = context.topology().all_peers() && devices <= MOST_DEVICES;
+        let all = || vec![0..vertices; devices];
+        let spread = match are_peers {
+            true => spread,
+            // What is merged may name any vertex.
+            false => Spread { covered: all(), own: all(), hub: None },
+        };
         let (context, graph) = (context.clone(), Graph::new(context));
-        Ok(Search { context, graph, parents, buffers, options })
+        Ok(Search { context, graph, vertices, spread, are_peers, buffers, options })
     }
 
     fn message_items(&self) -> usize {
         self.options.packet_bytes / size_of::<Edge>()
     }
 
-    /// Runs all devices, whose arcs and the vertices these name are given, and
-    /// whoever feeds them.
+    /// Memory of all devices that have so many resident arcs.
+    fn solvers(&self, arcs: impl Iterator<Item = usize>) -> Result<Vec<Solver>> {
+        let Search { context, spread, vertices, .. } = self;
+        let tells = self.are_peers && context.devices().len() > 1;
+        let solvers = context.devices().iter().zip(arcs).enumerate();
+        let solvers = solvers.map(|(place, (device, arcs))| {
+            let has_hub = tells && spread.hub.is_some();
+            let told = if tells { spread.told(place) } else { [[0; 2]; MOST_DEVICES] };
+            let most_pairs: usize = told.iter().map(|[start, end]| (end - start) as usize).sum();
+            Ok(Solver {
+                host: context.host().clone(),
+                stream: device.stream()?,
+                parents: device.shared(*vertices as usize)?,
+                covered: spread.covered[place].clone(),
+                own: spread.own[place].clone(),
+                told,
+                members: device.shared(if has_hub { vertices.div_ceil(32) as usize } else { 0 })?,
+                // Their number, and the hub's.
+                pairs: device.shared(most_pairs + 2)?,
+                shared_arcs: device.shared(shared_arcs_words(arcs))?,
+                message_items: self.message_items(),
+            })
+        });
+        Ok(solvers.collect::<Result<_, DeviceError>>()?)
+    }
+
+    fn hub(&self) -> u32 {
+        self.spread.hub.unwrap_or_default()
+    }
+
+    /// Runs all devices, whose arcs are given, and whoever feeds them.
     async fn run(
         self,
         arcs: Vec<Arcs<'_>>,
-        named: &[Range<u32>],
         feeding: impl Future<Output = Result<(), FlowError>>,
     ) -> Result<CcResult> {
-        let message_items = self.message_items();
-        let Search { context, graph, parents, buffers, .. } = self;
+        let resident = arcs.iter().map(|arcs| match arcs {
+            Arcs::Resident(resident) => resident.part.targets.len(),
+            Arcs::Streamed(_) => 0,
+        });
+        let solvers = self.solvers(resident)?;
+        let hub = self.hub();
+        let Search { context, graph, are_peers, buffers, .. } = self;
         let statistics = graph.statistics();
-        let (devices, topology) = (context.devices(), context.topology());
-        let order: Vec<usize> = topology.ring_order().to_vec();
-        let vertices = parents.first().map_or(0, |parents| parents.len() as u32);
-        let (covered, links) = if topology.all_peers() {
-            (covered(named, &order, vertices), devices.iter().map(|_| None).collect())
-        } else {
-            (vec![0..vertices; devices.len()], links(&graph, devices, &order, buffers)?)
+        let order = context.topology().ring_order();
+        let links = match are_peers {
+            true => solvers.iter().map(|_| None).collect(),
+            false => links(&graph, context.devices(), &order, buffers)?,
         };
-        let mut solvers = Vec::new();
-        for ((parents, device), (arcs, covered)) in
-            parents.into_iter().zip(devices).zip(arcs.iter().zip(covered))
-        {
-            solvers.push(Solver {
-                host: context.host().clone(),
-                stream: device.stream()?,
-                parents,
-                covered,
-                shared_arcs: device.shared(shared_arcs_words(arcs))?,
-                merged: device.shared(1)?,
-                message_items,
-            });
-        }
+        // Along links, what all have found comes to the first device of the order.
+        let first = order.first().copied().unwrap_or(0);
+        let labelling = if are_peers { &solvers[..] } else { &solvers[first..=first] };
         let start = Instant::now();
         let tasks = solvers.iter().zip(arcs).zip(links);
         let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));
-        let first = &solvers[order.first().copied().unwrap_or(0)];
         let search = async {
             let (_, statistics) = try_join!(feeding, try_join_all(tasks))?;
-            if topology.all_peers() {
-                merge(&solvers, &order)?;
+            if are_peers && solvers.len() > 1 {
+                merge(&solvers, hub)?;
             }
-            first.compress()?;
-            first.stream.record()?.completed().await?;
+            label_all(labelling, hub)?;
+            for solver in labelling {
+                solver.stream.record()?.completed().await?;
+            }
             Ok::<_, FlowError>(statistics)
         };
-        let mut devices = graph.run(search).await?;
+        let devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let all = 0..first.parents.len();
-        let labels = first.stream.download_shared(&first.parents, all)?.await?;
-        for (device, solver) in devices.iter_mut().zip(&solvers) {
-            let merged = solver.stream.download_shared(&solver.merged, 0..1)?.await?;
-            device.merged += merged.iter().map(|&merged| u64::from(merged)).sum::<u64>();
-        }
-        let gather_time = start.elapsed() - run_time;
-        let links = statistics.links();
-        Ok(CcResult { labels, method: None, devices, links, run_time, gather_time })
+        let mut result = gathered(&solvers, labelling, devices, run_time).await?;
+        result.links = statistics.links();
+        Ok(result)
     }
+
+    /// Runs resident rows by a gang.
+    async fn run_in_gang(self, residents: &[Resident<'_>]) -> Result<CcResult> {
+        let arcs = residents.iter().map(|resident| resident.part.targets.len());
+        let devices = arcs.clone().map(|arcs| {
+            DeviceStatistics { hooked: arcs as u64, ..DeviceStatistics::default() }
+        });
+        let solvers = self.solvers(arcs)?;
+        let run_time = gang::run(&self.context, &solvers, residents).await?;
+        gathered(&solvers, &solvers, devices.collect(), run_time).await
+    }
+}
+
+/// The labels that devices have left, and how many pairs of others each has merged in
+/// their memory.
+async fn gathered(
+    solvers: &[Solver],
+    labelling: &[Solver],
+    mut devices: Vec<DeviceStatistics>,
+    run_time: Duration,
+) -> Result<CcResult> {
+    let start = Instant::now();
+    let (mut labels, mut told) = (Vec::new(), Vec::new());
+    for Solver { stream, parents, own, .. } in labelling {
+        let own = own.start as usize..own.end as usize;
+        labels.extend(stream.download_shared(parents, own)?.await?);
+    }
+    for Solver { stream, pairs, .. } in solvers {
+        told.extend(stream.download_shared(pairs, 0..1)?.await?);
+    }
+    let all: u64 = told.iter().sum();
+    devices.iter_mut().zip(told).for_each(|(device, own)| device.merged += all - own);
+    let gather_time = start.elapsed();
+    Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
 }
 
 /// Links along a tree of devices, where not all reach each other's memory.
@@ -337,13 +419,10 @@ fn links(
 }
 
 /// Room for all rows that are worth sharing: `SharedArcs` in `shared_arcs.cuh`.
-fn shared_arcs_words(arcs: &Arcs<'_>) -> usize {
+fn shared_arcs_words(arcs: usize) -> usize {
     const MANY: usize = 1024;
     const ENTRY_WORDS: usize = 3;
-    match arcs {
-        Arcs::Resident(resident) => 1 + resident.part.targets.len() / MANY * ENTRY_WORDS,
-        Arcs::Streamed(_) => 0,
-    }
+    1 + arcs / MANY * ENTRY_WORDS
 }
 
 /// Labels by original id from roots by new id.

@@ -1,17 +1,37 @@
-//! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`.
+//! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`, but for
+//! those of `merge.rs`.
 
 use std::sync::atomic::Ordering;
 
 use millstream_device::{CudaSource, Grid, Kernel, Read, Shared, Value, Write};
 
 use crate::Method;
-use crate::hooking::{are_together, compress, hook};
+use crate::hooking::{are_together, hook};
 
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
 
-const fn source(entry: &'static str) -> CudaSource {
-    CudaSource::new("cc.cuh", entry, include_str!("cc.cuh"))
+/// Every file goes on where the one before ends.
+macro_rules! cuda_text {
+    ($file:literal) => {
+        concat!(
+            "#line 1 \"hooking.cuh\"\n",
+            include_str!("hooking.cuh"),
+            "#line 1 \"rows.cuh\"\n",
+            include_str!("rows.cuh"),
+            "#line 1 \"merge.cuh\"\n",
+            include_str!("merge.cuh"),
+            "#line 1 \"",
+            $file,
+            "\"\n",
+            include_str!($file)
+        )
+    };
+}
+pub(crate) use cuda_text;
+
+pub(crate) const fn source(entry: &'static str) -> CudaSource {
+    CudaSource::new("cc.cuh", entry, cuda_text!("cc.cuh"))
 }
 
 /// The start of every vertex's tree: the target of its first arc, where that is
@@ -50,8 +70,8 @@ pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
     },
 );
 
-/// Vertices of a tile: `tile_vertices` in `cc.cuh`.
-pub(crate) const TILE: usize = 12288;
+/// Vertices of a tile: `tile_vertices` in `rows.cuh`.
+pub(crate) const TILE: usize = 12256;
 
 /// Threads that work on a tile.
 pub(crate) const TILE_THREADS: usize = 1024;
@@ -150,15 +170,6 @@ pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> =
         })
     });
 
-/// Makes every vertex's parent the root of its tree.
-pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> =
-    Kernel::with_source("compress", source("compress"), |grid, (parents,)| {
-        grid.for_each_block(|block| {
-            block.range.for_each(|vertex| compress(parents, vertex as u32));
-            Ok(())
-        })
-    });
-
 /// Pairs of a vertex, from some on, and its parent, where that is another: as many
 /// vertices as there is room for. Takes parents, first vertex, room, two words of
 /// scratch memory that are 0 between kernels, and a word of the host for the
@@ -177,24 +188,6 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
         // Release: the host reads it when the kernel is over.
         count[0].store(found as u32, Ordering::Release);
         Ok(())
-    });
-
-/// Hooks along the pairs of a vertex in a range and its parent on another device,
-/// where that is another vertex; adds the number of pairs to a word.
-pub(crate) static MERGE: Kernel<(Shared<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>)> =
-    Kernel::with_source("merge", source("merge"), |grid, (parents, others, [start, _], merged)| {
-        grid.for_each_block(|block| {
-            let mut pairs = 0;
-            for vertex in block.range.map(|at| start + at as u32) {
-                let parent = others[vertex as usize].load(Ordering::Relaxed);
-                if parent != vertex {
-                    hook(parents, vertex, parent);
-                    pairs += 1;
-                }
-            }
-            merged[0].fetch_add(pairs, Ordering::Relaxed);
-            Ok(())
-        })
     });
 
 /// Tells about rows of arcs in three words that are 0 before: the sum of the
@@ -236,17 +229,18 @@ const ARCS: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    [
+    let steps = [
         "start",
         "start_tiles",
         "sample",
         "hook_rows",
         "hook_edges",
-        "compress",
         "pairs",
-        "merge",
         "survey",
-    ]
-    .map(source)
-    .into()
+        "tell_of_trees",
+        "plant_trees",
+        "join_trees",
+        "label_vertices",
+    ];
+    steps.map(source).into_iter().chain([crate::gang::source()]).collect()
 }

@@ -1,6 +1,7 @@
 //! One device's work: hook, then merge with the others \[G §5.1.4, Fig. 15\].
 
 use std::ops::Range;
+use std::slice;
 
 use millstream_device::{Device, SharedBuffer, Stream};
 use millstream_flow::{Counter, Receiver, Result, Sender};
@@ -8,8 +9,9 @@ use millstream_traversal::Part;
 
 use crate::Method;
 use crate::kernels::{
-    COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START, START_TILES, TILE, TILE_THREADS,
+    Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START, START_TILES, TILE, TILE_THREADS,
 };
+use crate::merge::{Ranges, label_all};
 
 /// What one device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,10 +56,15 @@ pub(crate) struct Solver {
     pub(crate) parents: SharedBuffer<u32>,
     /// The vertices whose trees begin here.
     pub(crate) covered: Range<u32>,
+    /// The vertices that are labelled here, once the devices have merged their trees.
+    pub(crate) own: Range<u32>,
+    /// The vertices of whose trees the device tells.
+    pub(crate) told: Ranges,
+    /// What it tells: see `Told` in `merging.rs`.
+    pub(crate) members: SharedBuffer<u32>,
+    pub(crate) pairs: SharedBuffer<u64>,
     /// Where the warps of a GPU share hubs' arcs.
     pub(crate) shared_arcs: SharedBuffer<u64>,
-    /// One word: pairs read from other devices.
-    pub(crate) merged: SharedBuffer<u32>,
     /// Vertices whose pairs go into a message.
     pub(crate) message_items: usize,
 }
@@ -87,17 +94,11 @@ impl Solver {
         if let Some(Links { below, above }) = links {
             merged = self.hook_all(below).await?;
             if let Some(above) = above {
-                self.compress()?;
+                label_all(slice::from_ref(self), 0)?;
                 self.pass_on(above).await?;
             }
         }
         Ok(DeviceStatistics { hooked, merged })
-    }
-
-    /// Makes all parents roots, when all is hooked and merged: those of the first
-    /// device are the labels.
-    pub(crate) fn compress(&self) -> Result<()> {
-        Ok(COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?)
     }
 
     /// Hooks along the device's own arcs; how many it has.
@@ -114,12 +115,10 @@ impl Solver {
             }
             _ => START.launch(stream, self.covered.len(), arguments)?,
         }
-        if method == Method::OutsideHub {
-            for range in stages(rows as u32) {
-                let bounds = [range.start, range.end];
-                let arguments = (offsets, targets, first_vertex, parents, bounds);
-                SAMPLE.launch(stream, range.len(), arguments)?;
-            }
+        for range in stages(sampled(resident)) {
+            let bounds = [range.start, range.end];
+            let arguments = (offsets, targets, first_vertex, parents, bounds);
+            SAMPLE.launch(stream, range.len(), arguments)?;
         }
         let (method, shared) = (method as u32, &self.shared_arcs);
         let arguments = (offsets, targets, first_vertex, parents, covered, method, hub, shared);
@@ -154,12 +153,20 @@ impl Solver {
     }
 }
 
+/// Rows of the sample, the first ones of a device.
+pub(crate) fn sampled(resident: &Resident<'_>) -> u32 {
+    const SAMPLED: u32 = 8;
+    match resident.method {
+        Method::OutsideHub => (resident.part.offsets.len() - 1) as u32 / SAMPLED,
+        _ => 0,
+    }
+}
+
 /// The rows of the sample, in stages, each as large as all before by a factor: where
 /// all begin at once they get in each other's way at the same few roots.
-fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
+fn stages(sampled: u32) -> impl Iterator<Item = Range<u32>> {
     const FIRST: u32 = 2048;
     const FACTOR: u32 = 4;
-    let sampled = rows / SAMPLED;
     let ends = std::iter::successors(Some(FIRST), |end| end.checked_mul(FACTOR));
     let ends = ends
         .map(move |end| end.min(sampled))
@@ -167,23 +174,20 @@ fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
     ends.take_while(|stage| !stage.is_empty())
 }
 
-/// One row of so many is in the sample.
-const SAMPLED: u32 = 8;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn stages_follow_each_other() {
-        for rows in [0, 1, 4, 8191, 8196, 1 << 20, u32::MAX] {
+        for sampled in [0, 1, 2047, 2048, 1 << 17, 1 << 29] {
             let mut end = 0;
-            for stage in stages(rows) {
+            for stage in stages(sampled) {
                 assert!(stage.start == end && !stage.is_empty());
                 end = stage.end;
             }
-            assert_eq!(end, rows / SAMPLED);
+            assert_eq!(end, sampled);
         }
-        assert_eq!(stages(1 << 20).count(), 4);
+        assert_eq!(stages(1 << 17).count(), 4);
     }
 }

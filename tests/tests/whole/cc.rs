@@ -99,14 +99,15 @@ fn every_graph_and_device_count_agrees_with_union_find() {
 
 #[test]
 fn only_pairs_that_say_something_are_merged() {
-    // Two devices; the second has one arc.
-    let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 500)]).unwrap();
+    // Two devices; the second names vertices of the first.
+    let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 450), (999, 400)]).unwrap();
     let parts = partition::contiguous_blocks(&graph, 2);
-    for (context, bytes) in [(host(2), 0), (strangers(2), 8)] {
+    for (context, pairs, bytes) in [(host(2), 1, 0), (strangers(2), 2, 16)] {
         let result = run(&context, &graph, parts.clone(), CcOptions::default());
-        assert_eq!(result.devices.iter().map(|device| device.merged).sum::<u64>(), 1);
+        let merged: u64 = result.devices.iter().map(|device| device.merged).sum();
+        assert_eq!(merged, pairs);
         assert_eq!(result.links.iter().map(|link| link.bytes).sum::<u64>(), bytes);
-        assert_eq!(result.sizes().len(), 998);
+        assert_eq!(result.sizes().len(), 997);
     }
 }
 
