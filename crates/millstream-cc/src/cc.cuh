@@ -15,16 +15,12 @@ extern "C" __global__ __launch_bounds__(1024, 2) void start_tiles(
     start_tiles_of_trees(Rows{offsets, targets, first_vertex}, parents, range);
 }
 
-extern "C" __global__ void sample(Span<const u64> offsets, Span<const u32> targets,
-                                  u32 first_vertex, Span<u32> parents, Range range) {
-    sample_rows(Rows{offsets, targets, first_vertex}, parents, range);
-}
-
 extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
     Range range, u32 method, u32 hub, Span<u64> shared) {
     const Rows rows{offsets, targets, first_vertex};
-    hook_along_rows(rows, parents, range, method, hub, shared);
+    const SpanSet<u32> none{};
+    hook_along_rows(rows, parents, range, method, hub, Members{none, 0, 0}, shared);
 }
 
 struct Edge {
@@ -108,25 +104,11 @@ extern "C" __global__ void pairs(Span<u32> parents, u32 first, Span<Edge> output
     }
 }
 
-// Steps of merging: `members` and `pairs` are `Told`.
-extern "C" __global__ void tell_of_trees(Span<u32> parents, SpanSet<u32> members, SpanSet<u64> pairs,
-                                         u32 here, u32 devices, u32 hub,
-                                         const __grid_constant__ Ranges ranges) {
-    tell(Told{members, pairs, here, devices}, parents, ranges, hub);
-}
-
-extern "C" __global__ void plant_trees(Span<u32> parents, SpanSet<u32> members, SpanSet<u64> pairs,
-                                       u32 here, u32 devices, Range covered) {
-    plant(Told{members, pairs, here, devices}, parents, covered);
-}
-
-extern "C" __global__ void join_trees(Span<u32> parents, SpanSet<u32> members, SpanSet<u64> pairs,
-                                      u32 here, u32 devices, u32 hub) {
-    join(Told{members, pairs, here, devices}, parents, hub);
-}
-
-extern "C" __global__ void label_vertices(Span<u32> parents, SpanSet<u32> members,
-                                          SpanSet<u64> pairs, u32 here, u32 devices, u32 hub,
-                                          Range own) {
-    label(Told{members, pairs, here, devices}, parents, own, hub);
+// Makes the root of every vertex its parent, when all hooks are over.
+extern "C" __global__ void compress(Span<u32> parents) {
+    const Range all{0, u32(parents.len)};
+    const auto itself = [](u32 vertex) { return vertex; };
+    for_each_root(parents, all, itself, [&](u32 vertex, bool is_vertex, u32 root) {
+        if (is_vertex) store_relaxed_gpu(&parents[vertex], root);
+    });
 }

@@ -15,7 +15,7 @@ use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph};
 
 use crate::kernels::Edge;
-use crate::merge::{MOST_DEVICES, Spread, label_all, merge};
+use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, merge};
 use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
 use crate::survey::Survey;
 use crate::{Error, Method, Result, gang};
@@ -135,17 +135,17 @@ impl Cc {
     pub async fn run(&self) -> Result<CcResult> {
         let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
-        let spread = Spread {
-            covered: self.survey.named.clone(),
-            own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
-            hub: self.survey.is_named(hub).then_some(hub),
-        };
-        let search = Search::new(context, partition.vertices(), spread, self.options)?;
+        let search = Search::new(context, partition.vertices(), self.options)?;
         let parts = self.graph.parts().iter().zip(partition.boundaries());
         let residents =
             parts.map(|(part, &first_vertex)| Resident { part, first_vertex, method, hub });
-        let mut result = if Gang::is_possible(context) {
-            search.run_in_gang(&residents.collect::<Vec<_>>()).await?
+        let is_gang = Gang::is_possible(context);
+        let mut result = if is_gang || are_peers(context) {
+            let spread = Spread {
+                covered: self.survey.named.clone(),
+                own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
+            };
+            search.run_together(&residents.collect::<Vec<_>>(), &spread, is_gang).await?
         } else {
             search.run(residents.map(Arcs::Resident).collect(), async { Ok(()) }).await?
         };
@@ -184,24 +184,16 @@ impl Cc {
         edges: impl IntoIterator<Item = (u32, u32)>,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let mut edges = edges.into_iter().peekable();
-        // Likely in a large component.
-        let hub = edges.peek().map_or(0, |&(from, _)| from);
-        let devices = context.devices();
-        let spread = Spread {
-            covered: vec![0..vertices; devices.len()],
-            own: equal_shares(vertices, devices.len()),
-            hub: (hub < vertices).then_some(hub),
-        };
-        let search = Search::new(context, vertices, spread, options)?;
+        let search = Search::new(context, vertices, options)?;
         let router = search.graph.router::<Edge>(first_available())?;
         let feed = router.sender(context.host())?;
-        let arcs = devices
+        let arcs = context
+            .devices()
             .iter()
             .map(|device| Ok(Arcs::Streamed(router.receiver(device, search.buffers)?)));
         let arcs = arcs.collect::<Result<Vec<_>, FlowError>>()?;
         let mut fault = None;
-        let edges = checked(edges, vertices, &mut fault);
+        let edges = checked(edges.into_iter(), vertices, &mut fault);
         let feeding = send_edges(feed, edges, search.message_items());
         let result = search.run(arcs, feeding).await?;
         match fault {
@@ -209,13 +201,6 @@ impl Cc {
             None => Ok(result),
         }
     }
-}
-
-/// Ranges of `0..vertices`, one for each device.
-fn equal_shares(vertices: u32, devices: usize) -> Vec<Range<u32>> {
-    let share = vertices.div_ceil(devices.max(1) as u32);
-    let start = |place: usize| share.saturating_mul(place as u32).min(vertices);
-    (0..devices).map(|place| start(place)..start(place + 1)).collect()
 }
 
 /// Edges up to the first that is none, which becomes the fault.
@@ -249,25 +234,25 @@ async fn send_edges(
     }
 }
 
-/// A dataflow graph for one search, and how the vertices are spread over the devices.
+/// Whether these are host devices that reach each other's memory.
+fn are_peers(context: &Context) -> bool {
+    let devices = context.devices();
+    context.topology().all_peers()
+        && devices.len() <= MOST_DEVICES
+        && !devices.iter().any(Device::is_gpu)
+}
+
+/// A dataflow graph for one search.
 struct Search {
     context: Context,
     graph: Graph,
     vertices: u32,
-    spread: Spread,
-    /// Whether the devices reach each other's memory, to merge in.
-    are_peers: bool,
     buffers: Buffers,
     options: CcOptions,
 }
 
 impl Search {
-    fn new(
-        context: &Context,
-        vertices: u32,
-        spread: Spread,
-        options: CcOptions,
-    ) -> Result<Search> {
+    fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search> {
         let (bytes, item_bytes) = (options.packet_bytes, size_of::<Edge>());
         // Also where nothing goes over a link.
         if bytes < item_bytes {
@@ -277,41 +262,40 @@ impl Search {
             return Err(FlowError::NoBuffers.into());
         }
         let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
-        let devices = context.devices().len();
-        let are_peers = context.topology().all_peers() && devices <= MOST_DEVICES;
-        let all = || vec![0..vertices; devices];
-        let spread = match are_peers {
-            true => spread,
-            // What is merged may name any vertex.
-            false => Spread { covered: all(), own: all(), hub: None },
-        };
         let (context, graph) = (context.clone(), Graph::new(context));
-        Ok(Search { context, graph, vertices, spread, are_peers, buffers, options })
+        Ok(Search { context, graph, vertices, buffers, options })
     }
 
     fn message_items(&self) -> usize {
         self.options.packet_bytes / size_of::<Edge>()
     }
 
-    /// Memory of all devices that have so many resident arcs.
-    fn solvers(&self, arcs: impl Iterator<Item = usize>) -> Result<Vec<Solver>> {
-        let Search { context, spread, vertices, .. } = self;
-        let tells = self.are_peers && context.devices().len() > 1;
-        let solvers = context.devices().iter().zip(arcs).enumerate();
-        let solvers = solvers.map(|(place, (device, arcs))| {
-            let has_hub = tells && spread.hub.is_some();
-            let told = if tells { spread.told(place) } else { [[0; 2]; MOST_DEVICES] };
+    /// Memory of all devices, which have so many resident arcs each; which of them have
+    /// what, if they reach each other's.
+    fn solvers(
+        &self,
+        arcs: impl Iterator<Item = usize>,
+        spread: Option<&Spread>,
+        members: usize,
+    ) -> Result<Vec<Solver>> {
+        let Search { context, vertices, .. } = self;
+        let devices = context.devices().iter().zip(arcs).enumerate();
+        let solvers = devices.map(|(place, (device, arcs))| {
+            let range = |ranges: fn(&Spread) -> &Vec<Range<u32>>| {
+                spread.map_or(0..*vertices, |spread| ranges(spread)[place].clone())
+            };
+            let told = spread.map_or([[0; 2]; MOST_DEVICES], |spread| spread.told(place));
             let most_pairs: usize = told.iter().map(|[start, end]| (end - start) as usize).sum();
             Ok(Solver {
                 host: context.host().clone(),
                 stream: device.stream()?,
                 parents: device.shared(*vertices as usize)?,
-                covered: spread.covered[place].clone(),
-                own: spread.own[place].clone(),
+                covered: range(|spread| &spread.covered),
+                own: range(|spread| &spread.own),
                 told,
-                members: device.shared(if has_hub { vertices.div_ceil(32) as usize } else { 0 })?,
-                // Their number, and the hub's.
-                pairs: device.shared(most_pairs + 2)?,
+                members: device.shared(members)?,
+                // Also their number.
+                pairs: device.shared(1 + most_pairs)?,
                 shared_arcs: device.shared(shared_arcs_words(arcs))?,
                 message_items: self.message_items(),
             })
@@ -319,11 +303,8 @@ impl Search {
         Ok(solvers.collect::<Result<_, DeviceError>>()?)
     }
 
-    fn hub(&self) -> u32 {
-        self.spread.hub.unwrap_or_default()
-    }
-
-    /// Runs all devices, whose arcs are given, and whoever feeds them.
+    /// Runs all devices, whose arcs are given, and whoever feeds them. What all have found
+    /// comes over links to the first device of an order.
     async fn run(
         self,
         arcs: Vec<Arcs<'_>>,
@@ -333,87 +314,101 @@ impl Search {
             Arcs::Resident(resident) => resident.part.targets.len(),
             Arcs::Streamed(_) => 0,
         });
-        let solvers = self.solvers(resident)?;
-        let hub = self.hub();
-        let Search { context, graph, are_peers, buffers, .. } = self;
+        let solvers = self.solvers(resident, None, 0)?;
+        let Search { context, graph, buffers, .. } = self;
         let statistics = graph.statistics();
         let order = context.topology().ring_order();
-        let links = match are_peers {
-            true => solvers.iter().map(|_| None).collect(),
-            false => links(&graph, context.devices(), &order, buffers)?,
-        };
-        // Along links, what all have found comes to the first device of the order.
+        let links = links(&graph, context.devices(), &order, buffers)?;
         let first = order.first().copied().unwrap_or(0);
-        let labelling = if are_peers { &solvers[..] } else { &solvers[first..=first] };
+        let first = &solvers[first..=first];
         let start = Instant::now();
         let tasks = solvers.iter().zip(arcs).zip(links);
         let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));
         let search = async {
             let (_, statistics) = try_join!(feeding, try_join_all(tasks))?;
-            if are_peers && solvers.len() > 1 {
-                merge(&solvers, hub)?;
-            }
-            label_all(labelling, hub)?;
-            for solver in labelling {
-                solver.stream.record()?.completed().await?;
-            }
+            completed(first).await?;
             Ok::<_, FlowError>(statistics)
         };
         let devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let mut result = gathered(&solvers, labelling, devices, run_time).await?;
+        let mut result = gathered(first, devices, run_time).await?;
         result.links = statistics.links();
         Ok(result)
     }
 
-    /// Runs resident rows by a gang.
-    async fn run_in_gang(self, residents: &[Resident<'_>]) -> Result<CcResult> {
+    /// Runs resident rows of devices that reach each other's memory, GPUs as a gang.
+    async fn run_together(
+        self,
+        residents: &[Resident<'_>],
+        spread: &Spread,
+        is_gang: bool,
+    ) -> Result<CcResult> {
         let arcs = residents.iter().map(|resident| resident.part.targets.len());
-        let devices = arcs.clone().map(|arcs| {
-            DeviceStatistics { hooked: arcs as u64, ..DeviceStatistics::default() }
-        });
-        let solvers = self.solvers(arcs)?;
-        let run_time = gang::run(&self.context, &solvers, residents).await?;
-        gathered(&solvers, &solvers, devices.collect(), run_time).await
+        let is_outside_hub = residents.iter().any(|its| its.method == Method::OutsideHub);
+        let members = if is_outside_hub { self.vertices.div_ceil(32) as usize } else { 0 };
+        let solvers = self.solvers(arcs.clone(), Some(spread), members)?;
+        let run_time = if is_gang {
+            gang::run(&self.context, &solvers, residents).await?
+        } else {
+            let start = Instant::now();
+            if is_outside_hub {
+                hook_outside_hub(&solvers, residents).await?;
+            } else {
+                let mut all = solvers.iter().zip(residents);
+                all.try_for_each(|(solver, its)| solver.hook_rows(&solver.stream, its))?;
+            }
+            merge(&solvers, residents.first().map_or(0, |resident| resident.hub))?;
+            completed(&solvers).await?;
+            start.elapsed()
+        };
+        let mut told = Vec::new();
+        for Solver { stream, pairs, .. } in &solvers {
+            told.extend(stream.download_shared(pairs, 0..1)?.await?);
+        }
+        let all: u64 = told.iter().sum();
+        let devices = arcs.zip(told);
+        let devices =
+            devices.map(|(arcs, own)| DeviceStatistics { hooked: arcs as u64, merged: all - own });
+        gathered(&solvers, devices.collect(), run_time).await
     }
 }
 
-/// The labels that devices have left, and how many pairs of others each has merged in
-/// their memory.
+async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
+    for solver in solvers {
+        solver.stream.record()?.completed().await?;
+    }
+    Ok(())
+}
+
+/// The labels that devices have left.
 async fn gathered(
-    solvers: &[Solver],
     labelling: &[Solver],
-    mut devices: Vec<DeviceStatistics>,
+    devices: Vec<DeviceStatistics>,
     run_time: Duration,
 ) -> Result<CcResult> {
     let start = Instant::now();
-    let (mut labels, mut told) = (Vec::new(), Vec::new());
+    let mut labels = Vec::new();
     for Solver { stream, parents, own, .. } in labelling {
         let own = own.start as usize..own.end as usize;
         labels.extend(stream.download_shared(parents, own)?.await?);
     }
-    for Solver { stream, pairs, .. } in solvers {
-        told.extend(stream.download_shared(pairs, 0..1)?.await?);
-    }
-    let all: u64 = told.iter().sum();
-    devices.iter_mut().zip(told).for_each(|(device, own)| device.merged += all - own);
     let gather_time = start.elapsed();
     Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
 }
 
-/// Links along a tree of devices, where not all reach each other's memory.
+/// Links along a tree of devices.
 fn links(
     graph: &Graph,
     devices: &[Device],
     order: &[usize],
     buffers: Buffers,
-) -> Result<Vec<Option<Links>>> {
+) -> Result<Vec<Links>> {
     let tree = order.iter().map(|&place| devices[place].clone());
     let router = graph.router::<Edge>(tree_reduce(tree.collect::<Vec<_>>()))?;
     let link = |(place, device): (usize, &Device)| {
         let is_first = order.first() == Some(&place);
         let above = (!is_first).then(|| router.sender(device)).transpose()?;
-        Ok(Some(Links { below: router.receiver(device, buffers)?, above }))
+        Ok(Links { below: router.receiver(device, buffers)?, above })
     };
     devices.iter().enumerate().map(link).collect()
 }

@@ -9,10 +9,7 @@ struct GangSettings {
     u64 patience;
     u32 here;
     u32 devices;
-    u32 method;
     u32 hub;
-    // Rows in the sample.
-    u32 sampled;
     u32 padding;
     // Vertices whose trees begin here, and those that this device labels.
     Range covered;
@@ -20,8 +17,21 @@ struct GangSettings {
     Ranges told;
 };
 
-// Words of `GangBarrier` for leaders; here all blocks use it.
-enum CcWord { arrivals };
+// What all kernels of a gang take.
+struct GangMemory {
+    Span<u32> parents;
+    SpanSet<u32> members;
+    SpanSet<u64> pairs;
+    SpanSet<u64> words;
+    Span<u32> host;
+    // A word of the host: whether the gang was stopped.
+    Span<u32> stopped;
+    GangSettings settings;
+};
+
+// Words of `GangBarrier` for leaders; here all blocks use the first one.
+// The other is for leaders.
+enum CcWord { arrivals, found_before };
 
 // The blocks of one device meet.
 class DeviceMeeting {
@@ -51,62 +61,116 @@ class DeviceMeeting {
     u64 round = 0;
 };
 
-// Rows of the first stage of the sample, and how much larger all are after each: `stages` in
-// `solver.rs`.
-constexpr u32 first_stage = 2048;
-constexpr u32 stage_factor = 4;
+// A pass that finds fewer than one of so many vertices is the last one.
+constexpr u64 least_found = 128;
 
-// The trees of a device's own rows. False if the gang is stopped.
-__device__ bool hook_own_rows(const Rows& rows, const Span<u32>& parents,
-                              const Span<u64>& shared_arcs, const GangSettings& settings,
-                              DeviceMeeting& meeting) {
-    if (settings.method == towards_smaller) {
-        start_tiles_of_trees(rows, parents, settings.covered);
-    } else {
-        start_trees(rows, parents, settings.covered);
-    }
-    if (!meeting.meet()) return false;
-    for (u64 start = 0, end = first_stage; start < settings.sampled;
-         start = end, end *= stage_factor) {
-        const u32 limit = end < settings.sampled ? u32(end) : settings.sampled;
-        sample_rows(rows, parents, Range{u32(start), limit});
-        if (!meeting.meet()) return false;
-    }
-    hook_along_rows(rows, parents, settings.covered, settings.method, settings.hub, shared_arcs);
-    return meeting.meet();
-}
+// The steps of one device. Those that meet say whether the gang goes on.
+class GangSteps {
+   public:
+    __device__ explicit GangSteps(const GangMemory& memory)
+        : parents(memory.parents),
+          stopped(memory.stopped),
+          settings(memory.settings),
+          members{memory.members, settings.here, settings.devices},
+          told{memory.pairs, settings.here, settings.devices},
+          barrier(memory.words, settings.here, settings.devices, memory.host, settings.patience),
+          meeting(barrier) {}
 
-// Joins the trees of all devices. False if the gang is stopped.
-__device__ bool merge(const Told& told, const Span<u32>& parents, const GangSettings& settings,
-                      GangBarrier& barrier, DeviceMeeting& meeting) {
-    tell(told, parents, settings.told, settings.hub);
-    const auto go_on = [](const Totals&) { return 0u; };
-    if (barrier.meet(go_on).phase != 0) return false;
-    const Range covered = settings.covered;
-    if (covered.start > 0 || covered.end < parents.len) {
-        plant(told, parents, covered);
-        if (!meeting.meet()) return false;
+    // The trees of the device's own rows, but for the members.
+    __device__ bool hook_own_rows(const Rows& rows, const Span<u64>& shared_arcs) {
+        plant_all(parents, settings.covered);
+        if (!search_from_hub(rows)) return false;
+        hook_smallest(parents, members, settings.hub);
+        hook_along_rows(rows, parents, settings.covered, outside_hub, settings.hub, members,
+                        shared_arcs);
+        return meeting.meet();
     }
-    join(told, parents, settings.hub);
-    return meeting.meet();
-}
+
+    // Joins the trees of all devices.
+    __device__ bool merge() {
+        if (settings.devices == 1) return true;
+        tell(told, parents, settings.told);
+        if (barrier.meet([](const Totals&) { return u32(go_on); }).phase != go_on) return false;
+        const Range covered = settings.covered;
+        if (covered.start > 0 || covered.end < parents.len) {
+            plant(told, parents, covered);
+            if (!meeting.meet()) return false;
+        }
+        join(told, parents);
+        return meeting.meet();
+    }
+
+    __device__ void finish(bool is_done) const {
+        if (is_done)
+            label(members, parents, settings.own, settings.hub);
+        else if (threadIdx.x == 0)
+            store_relaxed_sys(&stopped[0], 1u);
+    }
+
+   private:
+    enum Phase : u32 { go_on, enough };
+
+    const Span<u32>& parents;
+    const Span<u32>& stopped;
+    const GangSettings& settings;
+    Members members;
+    Told told;
+    GangBarrier barrier;
+    DeviceMeeting meeting;
+
+    // Pass by pass.
+    __device__ bool search_from_hub(const Rows& rows) {
+        flood_from_hub(rows, members, settings.hub);
+        if (!meeting.meet()) return false;
+        tell_of_members(rows, members, settings.hub);
+        const Range whole = whole_words(settings.own, parents.len);
+        u32 phase = barrier.meet([](const Totals&) { return u32(go_on); }).phase;
+        while (phase == go_on) {
+            count_found(flood(rows, members, whole));
+            phase = barrier.meet([&](const Totals& totals) { return decide(totals); }).phase;
+        }
+        return phase == enough;
+    }
+
+    // The whole block.
+    __device__ void count_found(u32 found) const {
+        __shared__ u32 sum;
+        if (threadIdx.x == 0) sum = 0;
+        __syncthreads();
+        if (lane() == 0 && found > 0) fetch_add_relaxed_gpu(&sum, found);
+        __syncthreads();
+        if (threadIdx.x == 0 && sum > 0) barrier.count(GangBarrier::first_count, sum);
+    }
+
+    // One thread of each device, after a pass.
+    __device__ u32 decide(const Totals& totals) const {
+        // A device that is alone has told nobody.
+        const u64 count = settings.devices == 1 ? barrier.counted(GangBarrier::first_count)
+                                                : totals.counts[0];
+        u64& before = barrier.leaders(found_before);
+        const u64 found = count - before;
+        before = count;
+        return found * least_found > parents.len ? go_on : enough;
+    }
+};
 
 }  // namespace millstream
 
 using namespace millstream;
 
-extern "C" __global__ __launch_bounds__(512, 2) void components(
-    const Span<const u64> offsets, const Span<const u32> targets, const u32 first_vertex,
-    const Span<u32> parents, const Span<u64> shared_arcs, const SpanSet<u32> members,
-    const SpanSet<u64> pairs, const SpanSet<u64> words, const Span<u32> host,
-    const Span<u32> stopped, const __grid_constant__ GangSettings settings) {
-    const Rows rows{offsets, targets, first_vertex};
-    const Told told{members, pairs, settings.here, settings.devices};
-    GangBarrier barrier(words, settings.here, settings.devices, host, settings.patience);
-    DeviceMeeting meeting(barrier);
-    if (hook_own_rows(rows, parents, shared_arcs, settings, meeting) &&
-        (settings.devices == 1 || merge(told, parents, settings, barrier, meeting)))
-        label(told, parents, settings.own, settings.hub);
-    else if (threadIdx.x == 0)
-        store_relaxed_sys(&stopped[0], 1u);
+// All steps of the method `outside_hub`.
+extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
+    const __grid_constant__ Rows rows, const Span<u64> shared_arcs,
+    const __grid_constant__ GangMemory memory) {
+    GangSteps steps(memory);
+    const bool is_done = steps.hook_own_rows(rows, shared_arcs) && steps.merge();
+    steps.finish(is_done);
+}
+
+// What is left to do when the rows have been hooked.
+extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
+    const __grid_constant__ GangMemory memory) {
+    GangSteps steps(memory);
+    const bool is_done = steps.merge();
+    steps.finish(is_done);
 }

@@ -1,14 +1,18 @@
-//! Devices that reach each other's memory merge their trees of vertices \[G §5.1.4\]: each
-//! tells of its own, reads what all others tell, and labels the vertices of its range.
+//! Resident searches of host devices that reach each other's memory, step by step: the
+//! twin of `cc_gang.cuh`.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use millstream_device::{Grid, Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Value};
+use millstream_device::{
+    Event, Grid, Kernel, KernelFault, Read, Shared, SharedBuffer, SharedSet, Value,
+};
 use millstream_flow::Result;
 
-use crate::kernels::source;
-use crate::merging::{Told, join, label, plant, tell, tell_of_hub};
-use crate::solver::Solver;
+use crate::hooking::hook;
+use crate::kernels::for_each_row;
+use crate::merging::{Members, Told, join, label, plant, tell};
+use crate::solver::{Resident, Solver};
 
 /// Devices at most.
 pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
@@ -24,22 +28,15 @@ pub(crate) struct Spread {
     pub(crate) covered: Vec<Range<u32>>,
     /// The vertices that each device labels.
     pub(crate) own: Vec<Range<u32>>,
-    /// A vertex that every device covers, whose tree is told of by a bit for each vertex
-    /// in it.
-    pub(crate) hub: Option<u32>,
 }
 
 impl Spread {
-    /// The disjoint ranges of vertices that a device tells of: what others cover too,
-    /// or all if there is a hub, since it may be in a tree of others.
+    /// The disjoint ranges of vertices that a device tells of: what others cover too.
     pub(crate) fn told(&self, place: usize) -> Ranges {
         let own = &self.covered[place];
         let others = self.covered.iter().enumerate().filter(|(other, _)| *other != place);
         let both = |other: &Range<u32>| own.start.max(other.start)..own.end.min(other.end);
         let mut parts: Vec<Range<u32>> = others.map(|(_, other)| both(other)).collect();
-        if self.hub.is_some() && self.covered.len() > 1 {
-            parts = vec![own.clone()];
-        }
         parts.retain(|part| !part.is_empty());
         parts.sort_by_key(|part| part.start);
         let mut ranges = [[0; 2]; MOST_DEVICES];
@@ -57,74 +54,102 @@ impl Spread {
     }
 }
 
-/// Parents; members and pairs of all devices; which device this is, and of how many; the
-/// hub.
-macro_rules! with_told {
-    ($($more:ty),*) => {
-        (Shared<u32>, SharedSet<u32>, SharedSet<u64>, Value<u32>, Value<u32>, Value<u32>, $($more),*)
-    };
-}
+/// Rows of arcs and whose is the first; members of all devices; which device this is; the
+/// hub; a counter of those found.
+type Flood =
+    (Read<u64>, Read<u32>, Value<u32>, SharedSet<u32>, Value<u32>, Value<u32>, Shared<u32>);
 
-/// Tells of the trees of disjoint ranges of vertices that begin at multiples of 32.
-static TELL: Kernel<with_told!(Value<Ranges>)> = Kernel::with_source(
-    "tell_of_trees",
-    source("tell_of_trees"),
-    |_, (parents, members, pairs, here, _, hub, ranges)| {
-        let told = Told { members, pairs, here: here as usize };
+/// The hub and its neighbours become members, where its row is.
+static FLOOD_FROM_HUB: Kernel<Flood> =
+    Kernel::new("flood_from_hub", |_, (offsets, targets, first, of, here, hub, _)| {
+        let members = Members { of, here: here as usize };
+        let row = hub.wrapping_sub(first) as usize;
+        if row + 1 < offsets.len() {
+            members.add(hub);
+            let arcs = offsets[row] as usize..offsets[row + 1] as usize;
+            targets[arcs].iter().for_each(|&target| members.add(target));
+        }
+        Ok(())
+    });
+
+/// Vertices with a member next to them become members.
+static FLOOD: Kernel<Flood> =
+    Kernel::new("flood", |_, (offsets, targets, first, of, here, _, found)| {
+        let members = Members { of, here: here as usize };
+        for_each_row(offsets, targets, |row, targets| {
+            let vertex = first + row as u32;
+            if !members.has(vertex) && targets.iter().any(|&target| members.has(target)) {
+                members.add(vertex);
+                found[0].fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+
+/// Hooks along the rows of vertices that are no members. Takes rows of arcs and whose is the
+/// first; parents; members of all devices; which device this is; the hub.
+type Outside =
+    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, SharedSet<u32>, Value<u32>, Value<u32>);
+static HOOK_OUTSIDE: Kernel<Outside> =
+    Kernel::new("hook_outside", |_, (offsets, targets, first, parents, of, here, hub)| {
+        let members = Members { of, here: here as usize };
+        if let Some(smallest) = members.smallest() {
+            hook(parents, smallest, hub);
+        }
+        for_each_row(offsets, targets, |row, targets| {
+            let vertex = first + row as u32;
+            for &target in if members.has(vertex) { &[] } else { targets } {
+                hook(parents, vertex, if members.has(target) { hub } else { target });
+            }
+        })
+    });
+
+/// Tells of the trees of disjoint ranges of vertices: of parents, in the pairs of this
+/// device.
+static TELL: Kernel<(Shared<u32>, SharedSet<u64>, Value<u32>, Value<Ranges>)> =
+    Kernel::new("tell", |_, (parents, pairs, here, ranges)| {
+        let told = Told { pairs, here: here as usize };
         for [start, end] in ranges {
             Grid::of_blocks((end - start) as usize, BLOCK).for_each_block(|block| {
                 let at = |place: usize| start + place as u32;
-                tell(&told, parents, at(block.range.start)..at(block.range.end), hub);
+                tell(&told, parents, at(block.range.start)..at(block.range.end));
                 Ok(())
             })?;
         }
-        tell_of_hub(&told, parents, hub);
         Ok(())
-    },
-);
+    });
+
+/// Parents; pairs of all devices; a range.
+type Pairs = (Shared<u32>, SharedSet<u64>, Value<[u32; 2]>);
 
 /// Vertices outside of a range that any device tells of become trees.
-static PLANT: Kernel<with_told!(Value<[u32; 2]>)> = Kernel::with_source(
-    "plant_trees",
-    source("plant_trees"),
-    |_, (parents, members, pairs, here, _, _, [start, end])| {
-        let told = Told { members, pairs, here: here as usize };
-        for_each_pair(&told, |pair| plant(parents, pair, &(start..end)))
-    },
-);
+static PLANT: Kernel<Pairs> = Kernel::new("plant", |_, (parents, pairs, [start, end])| {
+    for_each_pair(pairs, |pair| plant(parents, pair, &(start..end)))
+});
 
 /// Hooks along all pairs.
-static JOIN: Kernel<with_told!()> = Kernel::with_source(
-    "join_trees",
-    source("join_trees"),
-    |_, (parents, members, pairs, here, _, hub)| {
-        let told = Told { members, pairs, here: here as usize };
-        for_each_pair(&told, |pair| join(&told, parents, pair, hub))
-    },
-);
+static JOIN: Kernel<Pairs> =
+    Kernel::new("join", |_, (parents, pairs, _)| for_each_pair(pairs, |pair| join(parents, pair)));
 
-/// Makes the root of every vertex of a range its parent.
-static LABEL: Kernel<with_told!(Value<[u32; 2]>)> = Kernel::with_source(
-    "label_vertices",
-    source("label_vertices"),
-    |_, (parents, members, pairs, here, _, hub, [start, end])| {
-        let told = Told { members, pairs, here: here as usize };
-        Grid::of_blocks((end - start) as usize, BLOCK).for_each_block(|block| {
-            block.range.for_each(|at| label(&told, parents, start + at as u32, hub));
-            Ok(())
-        })
-    },
-);
+/// Parents; members of all devices; which device this is; the hub; the vertices to label.
+type Label = (Shared<u32>, SharedSet<u32>, Value<u32>, Value<u32>, Value<[u32; 2]>);
+static LABEL: Kernel<Label> = Kernel::new("label", |_, (parents, of, here, hub, [start, end])| {
+    let members = Members { of, here: here as usize };
+    Grid::of_blocks((end - start) as usize, BLOCK).for_each_block(|block| {
+        block.range.for_each(|at| label(&members, parents, start + at as u32, hub));
+        Ok(())
+    })
+});
 
 /// Vertices of a block of a twin.
 const BLOCK: usize = 1 << 14;
 
 fn for_each_pair(
-    told: &Told<'_>,
+    pairs: Vec<&[AtomicU64]>,
     visit: impl Fn([u32; 2]) + Sync,
 ) -> Result<(), KernelFault> {
+    let told = Told { pairs, here: 0 };
     for device in 0..told.pairs.len() {
-        Grid::of_blocks(told.pairs_of(device), BLOCK).for_each_block(|block| {
+        Grid::of_blocks(told.count_of(device), BLOCK).for_each_block(|block| {
             block.range.for_each(|at| visit(told.pair(device, at)));
             Ok(())
         })?;
@@ -132,10 +157,10 @@ fn for_each_pair(
     Ok(())
 }
 
-/// What each device tells.
+/// What devices tell each other.
 pub(crate) struct Sets<'a> {
-    members: Vec<&'a SharedBuffer<u32>>,
-    pairs: Vec<&'a SharedBuffer<u64>>,
+    pub(crate) members: Vec<&'a SharedBuffer<u32>>,
+    pub(crate) pairs: Vec<&'a SharedBuffer<u64>>,
 }
 
 impl<'a> Sets<'a> {
@@ -145,46 +170,74 @@ impl<'a> Sets<'a> {
             pairs: solvers.iter().map(|solver| &solver.pairs).collect(),
         }
     }
-
-    pub(crate) fn arguments(&self) -> (&[&'a SharedBuffer<u32>], &[&'a SharedBuffer<u64>]) {
-        (&self.members, &self.pairs)
-    }
 }
 
-/// Merges what devices have hooked, when that is submitted.
-pub(crate) fn merge(solvers: &[Solver], hub: u32) -> Result<()> {
-    let sets = Sets::new(solvers);
-    let (members, pairs) = sets.arguments();
-    let devices = solvers.len() as u32;
-    let mut told = Vec::new();
-    for (here, solver) in (0..).zip(solvers) {
-        let Solver { stream, parents, covered, told: ranges, .. } = solver;
-        let arguments = (parents, members, pairs, here, devices, hub, *ranges);
-        TELL.launch(stream, covered.len(), arguments)?;
-        told.push(stream.record()?);
-    }
-    for (here, solver) in (0..).zip(solvers) {
-        let Solver { stream, parents, covered, .. } = solver;
-        told.iter().try_for_each(|event| stream.wait(event))?;
-        if covered.len() < parents.len() {
-            let covered = [covered.start, covered.end];
-            let arguments = (parents, members, pairs, here, devices, hub, covered);
-            PLANT.launch(stream, parents.len(), arguments)?;
-        }
-        let arguments = (parents, members, pairs, here, devices, hub);
-        JOIN.launch(stream, parents.len(), arguments)?;
+/// All streams wait for all.
+fn meet(solvers: &[Solver]) -> Result<()> {
+    let events = solvers.iter().map(|solver| solver.stream.record());
+    let events = events.collect::<Result<Vec<Event>, _>>()?;
+    for solver in solvers {
+        events.iter().try_for_each(|event| solver.stream.wait(event))?;
     }
     Ok(())
 }
 
-/// Labels the vertices of each device's range, when all is hooked and merged.
-pub(crate) fn label_all(solvers: &[Solver], hub: u32) -> Result<()> {
+/// Searches from the hub, pass by pass, and hooks what that has not found.
+pub(crate) async fn hook_outside_hub(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<()> {
     let sets = Sets::new(solvers);
-    let (members, pairs) = sets.arguments();
+    let members = &sets.members[..];
+    let found = solvers.iter().map(|solver| solver.host.shared(1));
+    let found = found.collect::<Result<Vec<SharedBuffer<u32>>, _>>()?;
+    let launch = |kernel: &Kernel<Flood>| -> Result<()> {
+        let all = solvers.iter().zip(residents).zip(&found);
+        for (here, ((solver, &Resident { part, first_vertex, hub, .. }), found)) in (0..).zip(all) {
+            let arguments =
+                (&*part.offsets, &*part.targets, first_vertex, members, here, hub, found);
+            kernel.launch(&solver.stream, part.targets.len(), arguments)?;
+        }
+        meet(solvers)
+    };
+    launch(&FLOOD_FROM_HUB)?;
+    let mut before = 0;
+    loop {
+        launch(&FLOOD)?;
+        let mut all = 0;
+        for (solver, found) in solvers.iter().zip(&found) {
+            solver.stream.record()?.completed().await?;
+            all += u64::from(found.load(0)?);
+        }
+        // As `least_found` of `cc_gang.cuh`.
+        const LEAST_FOUND: u64 = 128;
+        if (all - before) * LEAST_FOUND <= solvers[0].parents.len() as u64 {
+            break;
+        }
+        before = all;
+    }
+    for (here, (solver, resident)) in (0..).zip(solvers.iter().zip(residents)) {
+        let &Resident { part, first_vertex, hub, .. } = resident;
+        let (offsets, targets, parents) = (&*part.offsets, &*part.targets, &solver.parents);
+        solver.start_alone()?;
+        let arguments = (offsets, targets, first_vertex, parents, members, here, hub);
+        HOOK_OUTSIDE.launch(&solver.stream, targets.len(), arguments)?;
+    }
+    Ok(())
+}
+
+/// Merges what devices have hooked, when that is submitted, and labels the vertices of
+/// each one's range.
+pub(crate) fn merge(solvers: &[Solver], hub: u32) -> Result<()> {
+    let Sets { members, pairs } = &Sets::new(solvers);
     for (here, solver) in (0..).zip(solvers) {
-        let Solver { stream, parents, own, .. } = solver;
-        let range = [own.start, own.end];
-        let arguments = (parents, members, pairs, here, solvers.len() as u32, hub, range);
+        let Solver { stream, parents, covered, told, .. } = solver;
+        TELL.launch(stream, covered.len(), (parents, &pairs[..], here, *told))?;
+    }
+    meet(solvers)?;
+    for (here, solver) in (0..).zip(solvers) {
+        let Solver { stream, parents, covered, own, .. } = solver;
+        let arguments = (parents, &pairs[..], [covered.start, covered.end]);
+        PLANT.launch(stream, parents.len(), arguments)?;
+        JOIN.launch(stream, parents.len(), arguments)?;
+        let arguments = (parents, &members[..], here, hub, [own.start, own.end]);
         LABEL.launch(stream, own.len(), arguments)?;
     }
     Ok(())
@@ -194,8 +247,8 @@ pub(crate) fn label_all(solvers: &[Solver], hub: u32) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn spread(covered: &[Range<u32>], hub: Option<u32>) -> Spread {
-        Spread { covered: covered.to_vec(), own: covered.to_vec(), hub }
+    fn spread(covered: &[Range<u32>]) -> Spread {
+        Spread { covered: covered.to_vec(), own: covered.to_vec() }
     }
 
     fn told(spread: &Spread) -> Vec<Vec<[u32; 2]>> {
@@ -206,18 +259,9 @@ mod tests {
     #[test]
     fn devices_tell_of_what_others_cover_too() {
         let covered = [0..96, 64..128, 128..192, 32..64, 192..192];
-        assert_eq!(told(&spread(&covered, None)), [
-            vec![[32, 96]],
-            vec![[64, 96]],
-            vec![],
-            vec![[32, 64]],
-            vec![],
-        ]);
-    }
-
-    #[test]
-    fn of_a_hub_s_tree_others_are_told_everywhere() {
-        assert_eq!(told(&spread(&[0..64, 32..96], Some(40))), [vec![[0, 64]], vec![[32, 96]]]);
-        assert_eq!(told(&spread(&[0..64], Some(40))), [vec![]]);
+        assert_eq!(
+            told(&spread(&covered)),
+            [vec![[32, 96]], vec![[64, 96]], vec![], vec![[32, 64]], vec![],]
+        );
     }
 }

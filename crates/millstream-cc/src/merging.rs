@@ -1,35 +1,46 @@
-//! Devices that reach each other's memory merge their trees: see `README.md`. The twin
-//! of `merge.cuh`.
+//! Devices that reach each other's memory search from the hub together, and merge their
+//! trees: see `README.md`. The twin of `flood.cuh` and `merge.cuh`.
 
 use std::ops::Range;
 
 use crate::hooking::{hook, look_for_root};
 use crate::sync::{AtomicU32, AtomicU64, Fault, Ordering, seeded};
 
-/// What all devices tell of their trees.
+/// A bit for each vertex, the whole of it on every device: whether it is known to be in
+/// the hub's component. Of no length where there is no search from the hub.
+pub(crate) struct Members<'a> {
+    pub(crate) of: Vec<&'a [AtomicU32]>,
+    pub(crate) here: usize,
+}
+
+impl Members<'_> {
+    pub(crate) fn has(&self, vertex: u32) -> bool {
+        // Relaxed, here and below: old bits will do, and the devices' meetings publish all.
+        let word = self.of[self.here].get(vertex as usize / 32);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (vertex % 32) & 1 != 0)
+    }
+
+    pub(crate) fn add(&self, vertex: u32) {
+        for members in &self.of {
+            members[vertex as usize / 32].fetch_or(1 << (vertex % 32), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn smallest(&self) -> Option<u32> {
+        let words = self.of[self.here].iter().map(|word| word.load(Ordering::Relaxed));
+        let first = words.enumerate().find(|&(_, word)| word != 0);
+        first.map(|(at, word)| at as u32 * 32 + word.trailing_zeros())
+    }
+}
+
+/// What all devices tell of their trees: for each how many pairs follow, and pairs of a
+/// vertex and its root there.
 pub(crate) struct Told<'a> {
-    /// For each device a bit for each vertex: whether it is in the hub's tree there.
-    /// Empty if there is no hub.
-    pub(crate) members: Vec<&'a [AtomicU32]>,
-    /// For each device how many pairs follow, and pairs of a vertex and its root there.
     pub(crate) pairs: Vec<&'a [AtomicU64]>,
     pub(crate) here: usize,
 }
 
 impl Told<'_> {
-    fn has_hub(&self) -> bool {
-        !self.members[self.here].is_empty()
-    }
-
-    /// Whether a vertex is in the hub's tree on any device.
-    fn is_member(&self, vertex: u32) -> bool {
-        // Relaxed, here and below: the meetings of the devices publish what is told.
-        self.has_hub()
-            && self.members.iter().any(|members| {
-                members[vertex as usize / 32].load(Ordering::Relaxed) >> (vertex % 32) & 1 != 0
-            })
-    }
-
     fn add(&self, vertex: u32, root: u32) {
         let own = self.pairs[self.here];
         let place = 1 + own[0].fetch_add(1, Ordering::Relaxed);
@@ -38,7 +49,7 @@ impl Told<'_> {
     }
 
     /// How many pairs a device tells.
-    pub(crate) fn pairs_of(&self, device: usize) -> usize {
+    pub(crate) fn count_of(&self, device: usize) -> usize {
         self.pairs[device][0].load(Ordering::Relaxed) as usize
     }
 
@@ -50,23 +61,12 @@ impl Told<'_> {
 }
 
 /// Tells of the trees of a range of vertices, when all hooks are over.
-pub(crate) fn tell(told: &Told<'_>, parents: &[AtomicU32], range: Range<u32>, hub: u32) {
-    let hub_root = told.has_hub().then(|| look_for_root(parents, hub));
+pub(crate) fn tell(told: &Told<'_>, parents: &[AtomicU32], range: Range<u32>) {
     for vertex in range {
         let root = look_for_root(parents, vertex);
-        if Some(root) == hub_root {
-            told.members[told.here][vertex as usize / 32]
-                .fetch_or(1 << (vertex % 32), Ordering::Relaxed);
-        } else if root != vertex {
+        if root != vertex {
             told.add(vertex, root);
         }
-    }
-}
-
-/// Tells of the hub's root.
-pub(crate) fn tell_of_hub(told: &Told<'_>, parents: &[AtomicU32], hub: u32) {
-    if told.has_hub() && !seeded(Fault::HubUntold) {
-        told.add(hub, look_for_root(parents, hub));
     }
 }
 
@@ -77,19 +77,15 @@ pub(crate) fn plant(parents: &[AtomicU32], pair: [u32; 2], covered: &Range<u32>)
     }
 }
 
-/// Hooks along a pair; what others have in the hub's tree comes into it.
-pub(crate) fn join(told: &Told<'_>, parents: &[AtomicU32], [vertex, root]: [u32; 2], hub: u32) {
+/// Hooks along a pair.
+pub(crate) fn join(parents: &[AtomicU32], [vertex, root]: [u32; 2]) {
     hook(parents, vertex, root);
-    for end in [vertex, root] {
-        if told.is_member(end) && !seeded(Fault::MembersApart) {
-            hook(parents, end, hub);
-        }
-    }
 }
 
-/// Makes the root of a vertex its parent, when all hooks are over.
-pub(crate) fn label(told: &Told<'_>, parents: &[AtomicU32], vertex: u32, hub: u32) {
-    let from = if told.is_member(vertex) { hub } else { vertex };
-    let root = look_for_root(parents, from);
+/// Makes the root of a vertex its parent, and the hub's that of a member, when all hooks are
+/// over.
+pub(crate) fn label(members: &Members<'_>, parents: &[AtomicU32], vertex: u32, hub: u32) {
+    let is_member = members.has(vertex) && !seeded(Fault::MembersAlone);
+    let root = look_for_root(parents, if is_member { hub } else { vertex });
     parents[vertex as usize].store(root, Ordering::Relaxed);
 }

@@ -37,6 +37,12 @@ __device__ u32 first_parent(const Rows& rows, u32 vertex, Range range) {
     return target < vertex && target >= range.start ? target : vertex;
 }
 
+// Every vertex of a range becomes a tree.
+__device__ void plant_all(const Span<u32>& parents, Range range) {
+    for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid())
+        store_relaxed_gpu(&parents[at], u32(at));
+}
+
 // Every vertex of a range gets its first parent.
 __device__ void start_trees(const Rows& rows, const Span<u32>& parents, Range range) {
     for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid())
@@ -74,50 +80,6 @@ __device__ void start_tiles_of_trees(const Rows& rows, const Span<u32>& parents,
             store_relaxed_gpu(&parents[base + at], here.start + look_for_root(tile, at));
         __syncthreads();
     }
-}
-
-// Hooks along the second arc of the rows of a range.
-__device__ void sample_rows(const Rows& rows, const Span<u32>& parents, Range range) {
-    for (u64 row = range.start + thread_in_grid(); row < range.end; row += threads_in_grid()) {
-        const u64 second = rows.offsets[row] + 1;
-        if (second < rows.offsets[row + 1])
-            hook(parents, rows.first_vertex + u32(row), rows.targets[second]);
-    }
-}
-
-// Arcs that the thread of a row visits itself: often they are all, or enough.
-constexpr u32 few = 4;
-
-// Hooks along rows as the method wants it. `range` has been cut into tiles if that is
-// `towards_smaller`; `shared` is a `SharedArcs`, used once.
-__device__ void hook_along_rows(const Rows& rows, const Span<u32>& parents, Range range, u32 method,
-                                u32 hub, const Span<u64>& shared) {
-    const SharedArcs<u32> shared_arcs{shared};
-    HubTree hub_tree{parents, hub};
-    const auto visit = [&](bool is_arc, u64 arc, u32 from) {
-        if (!is_arc) return;
-        const u32 target = rows.targets[arc];
-        const bool is_wanted = method != towards_smaller ||
-                               (target < from && tile_of(range, target) != tile_of(range, from));
-        if (is_wanted) hook(parents, from, target);
-    };
-    const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
-    u64 row = thread_in_grid();
-    for (u64 round = 0; round < rounds; ++round, row += threads_in_grid()) {
-        const bool is_row = row < rows.count();
-        const u32 vertex = rows.first_vertex + u32(row);
-        u64 first = is_row ? rows.offsets[row] : 0;
-        u64 last = is_row ? rows.offsets[row + 1] : 0;
-        for (u32 visited = 0; first < last; ++visited, ++first) {
-            if (method == outside_hub && hub_tree.has(vertex)) last = first;
-            if (visited == few || first == last) break;
-            visit(true, first, vertex);
-        }
-        if (last - first >= shared_arcs.many && shared_arcs.add(first, last, vertex))
-            first = last;
-        if (__any_sync(~0u, first < last)) SpreadArcs<u32>(first, last, vertex).for_each(visit);
-    }
-    shared_arcs.for_each(visit);
 }
 
 }  // namespace millstream

@@ -42,11 +42,6 @@ impl Survey {
             *named = rounded(union(named, &(vertex..vertex + 1)), vertices);
         }
     }
-
-    /// Whether every device names a vertex.
-    pub(crate) fn is_named(&self, vertex: u32) -> bool {
-        self.named.iter().all(|named| named.contains(&vertex))
-    }
 }
 
 /// Of the device's answer: see [`SURVEY`].

@@ -12,10 +12,8 @@ pub(crate) enum Fault {
     LookByHalving,
     /// Vertices of any tree are passed over, not of the hub's alone.
     SkipAnyTree,
-    /// A device does not tell which root the hub has.
-    HubUntold,
-    /// What is in the hub's tree elsewhere is not brought into it.
-    MembersApart,
+    /// Members are labelled as if they were not.
+    MembersAlone,
 }
 
 /// Whether `fault` is seeded: never, outside of models.
