@@ -34,7 +34,9 @@ __device__ void hook_along_rows(const Rows& rows, const Span<u32>& parents, Rang
             first = last;
         if (__any_sync(~0u, first < last)) SpreadArcs<u32>(first, last, vertex).for_each(visit);
     }
-    shared_arcs.for_each(visit);
+    shared_arcs.for_each([&](u64 first, u64 last, u32 from) {
+        for (u64 arc = first + lane(); arc < last; arc += 32) visit(true, arc, from);
+    });
 }
 
 }  // namespace millstream

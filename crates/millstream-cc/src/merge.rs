@@ -9,7 +9,7 @@ use millstream_device::{
 };
 use millstream_flow::Result;
 
-use crate::hooking::hook;
+use crate::hooking::{are_together, hook};
 use crate::kernels::for_each_row;
 use crate::merging::{Members, Told, join, label, plant, tell};
 use crate::solver::{Resident, Solver};
@@ -98,6 +98,9 @@ static HOOK_OUTSIDE: Kernel<Outside> =
         for_each_row(offsets, targets, |row, targets| {
             let vertex = first + row as u32;
             for &target in if members.has(vertex) { &[] } else { targets } {
+                if are_together(parents, vertex, hub) {
+                    break;
+                }
                 hook(parents, vertex, if members.has(target) { hub } else { target });
             }
         })

@@ -119,10 +119,13 @@ pub(crate) fn directed() -> Vec<(&'static str, CsrGraph)> {
     let dense = (0..60u32).flat_map(|from| (0..6).map(move |by| (from, (from * 7 + by) % 61)));
     let path = (0..30_000u32).map(|from| (from, from + 1));
     let back = (0..30_000u32).map(|from| (from + 1, from));
+    // A row that warps share, of arcs without reverses; the next one is elsewhere.
+    let long = (1..5000).map(|to| (0, to * 2)).chain([(1, 3)]);
     let graph = |vertices, edges: Vec<_>| CsrGraph::from_edges(vertices, &edges).unwrap();
     vec![
         ("directed hub", graph(61, away.collect())),
         ("directed dense", graph(61, dense.collect())),
+        ("directed long row", graph(10_000, long.collect())),
         ("directed path", graph(30_001, path.collect())),
         ("reversed path", graph(30_001, back.collect())),
     ]
