@@ -168,7 +168,7 @@ extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
 }
 
 // What is left to do when the rows have been hooked.
-extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
+extern "C" __global__ __launch_bounds__(512, 4) void components_merged(
     const __grid_constant__ GangMemory memory) {
     GangSteps steps(memory);
     const bool is_done = steps.merge();

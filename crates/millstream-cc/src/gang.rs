@@ -108,7 +108,6 @@ pub(crate) async fn run(
 }
 
 impl Common<'_> {
-    #[expect(clippy::type_complexity, reason = "a list of arguments")]
     fn memory(
         &self,
         place: usize,

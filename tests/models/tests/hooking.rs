@@ -25,9 +25,9 @@ mod sync {
 }
 
 use hooking::{are_together, find_root, hook, look_for_root};
-use merging::{Members, Told, join, label, plant, tell};
 use loom::sync::Arc;
 use loom::thread;
+use merging::{Members, Told, join, label, plant, tell};
 use millstream_models::{fails_with, holds};
 use sync::{AtomicU32, AtomicU64, Fault, Ordering};
 
