@@ -112,7 +112,9 @@ fn merged() {
     let devices = [trees([0, 1, 2, 2, 4, 5, 6]), trees([0, 1, 2, 0, 4, 5, 1])];
     let words = [0, 1].map(|_| [AtomicU32::new(0)]);
     let members = |here| Members { of: words.iter().map(|words| &words[..]).collect(), here };
-    [1, 4, 5].map(|vertex| members(0).add(vertex));
+    for vertex in [1, 4, 5] {
+        members(0).add(vertex);
+    }
     let lists = Arc::new([0, 1].map(|_| [0; 9].map(AtomicU64::new)));
     let told = |here| Told { pairs: lists.iter().map(|list| &list[..]).collect(), here };
     for (here, parents) in devices.iter().enumerate() {
