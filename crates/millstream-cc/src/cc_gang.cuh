@@ -64,95 +64,76 @@ class DeviceMeeting {
 // A pass that finds fewer than one of so many vertices is the last one.
 constexpr u64 least_found = 128;
 
-// The steps of one device. Those that meet say whether the gang goes on.
-class GangSteps {
-   public:
-    __device__ explicit GangSteps(const GangMemory& memory)
-        : parents(memory.parents),
-          stopped(memory.stopped),
-          settings(memory.settings),
-          members{memory.members, settings.here, settings.devices},
-          told{memory.pairs, settings.here, settings.devices},
-          barrier(memory.words, settings.here, settings.devices, memory.host, settings.patience),
-          meeting(barrier) {}
+enum Phase : u32 { go_on, enough };
 
-    // The trees of the device's own rows, but for the members.
-    __device__ bool hook_own_rows(const Rows& rows, const Span<u64>& shared_arcs) {
-        plant_all(parents, settings.covered);
-        if (!search_from_hub(rows)) return false;
-        hook_smallest(parents, members, settings.hub);
-        hook_along_rows(rows, parents, settings.covered, outside_hub, settings.hub, members,
-                        shared_arcs);
-        return meeting.meet();
+// One thread of each device, after a pass of the search.
+__device__ u32 decide(const Totals& totals, const GangMemory& memory, const GangBarrier& barrier) {
+    // A device that is alone has told nobody.
+    const u64 count = memory.settings.devices == 1 ? barrier.counted(GangBarrier::first_count)
+                                                   : totals.counts[0];
+    u64& before = barrier.leaders(found_before);
+    const u64 found = count - before;
+    before = count;
+    return found * least_found > memory.parents.len ? go_on : enough;
+}
+
+// Counts what a pass has found. The whole block.
+__device__ void count_found(const GangBarrier& barrier, u32 found) {
+    __shared__ u32 sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    if (lane() == 0 && found > 0) fetch_add_relaxed_gpu(&sum, found);
+    __syncthreads();
+    if (threadIdx.x == 0 && sum > 0) barrier.count(GangBarrier::first_count, sum);
+}
+
+// Searches from the hub, pass by pass. False if the gang is stopped, here and below.
+__device__ bool search_from_hub(const Rows& rows, const Members& members, const GangMemory& memory,
+                                GangBarrier& barrier, DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    flood_from_hub(rows, members, settings.hub);
+    if (!meeting.meet()) return false;
+    tell_of_members(rows, members, settings.hub);
+    const Range whole = whole_words(settings.own, memory.parents.len);
+    const auto start = [](const Totals&) { return u32(go_on); };
+    u32 phase = barrier.meet(start).phase;
+    while (phase == go_on) {
+        count_found(barrier, flood(rows, members, whole));
+        const auto judge = [&](const Totals& totals) { return decide(totals, memory, barrier); };
+        phase = barrier.meet(judge).phase;
     }
+    return phase == enough;
+}
 
-    // Joins the trees of all devices.
-    __device__ bool merge() {
-        if (settings.devices == 1) return true;
-        tell(told, parents, settings.told);
-        if (barrier.meet([](const Totals&) { return u32(go_on); }).phase != go_on) return false;
-        const Range covered = settings.covered;
-        if (covered.start > 0 || covered.end < parents.len) {
-            plant(told, parents, covered);
-            if (!meeting.meet()) return false;
-        }
-        join(told, parents);
-        return meeting.meet();
-    }
+// The trees of a device's own rows, but for the members.
+__device__ bool hook_own_rows(const Rows& rows, const Members& members,
+                              const Span<u64>& shared_arcs, const GangMemory& memory,
+                              GangBarrier& barrier, DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    plant_all(memory.parents, settings.covered);
+    if (!search_from_hub(rows, members, memory, barrier, meeting)) return false;
+    hook_smallest(memory.parents, members, settings.hub);
+    hook_along_rows(rows, memory.parents, settings.covered, outside_hub, settings.hub, members,
+                    shared_arcs);
+    return meeting.meet();
+}
 
-    __device__ void finish(bool is_done) const {
-        if (is_done)
-            label(members, parents, settings.own, settings.hub);
-        else if (threadIdx.x == 0)
-            store_relaxed_sys(&stopped[0], 1u);
-    }
-
-   private:
-    enum Phase : u32 { go_on, enough };
-
-    const Span<u32>& parents;
-    const Span<u32>& stopped;
-    const GangSettings& settings;
-    Members members;
-    Told told;
-    GangBarrier barrier;
-    DeviceMeeting meeting;
-
-    // Pass by pass.
-    __device__ bool search_from_hub(const Rows& rows) {
-        flood_from_hub(rows, members, settings.hub);
+// Joins the trees of all devices.
+__device__ bool merge(const GangMemory& memory, GangBarrier& barrier, DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    if (settings.devices == 1) return true;
+    const Told told{memory.pairs, settings.here, settings.devices};
+    tell(told, memory.parents, settings.told);
+    const auto start = [](const Totals&) { return u32(go_on); };
+    if (barrier.meet(start).phase != go_on) return false;
+    const Range covered = settings.covered;
+    if (covered.start > 0 || covered.end < memory.parents.len) {
+        plant(told, memory.parents, covered);
         if (!meeting.meet()) return false;
-        tell_of_members(rows, members, settings.hub);
-        const Range whole = whole_words(settings.own, parents.len);
-        u32 phase = barrier.meet([](const Totals&) { return u32(go_on); }).phase;
-        while (phase == go_on) {
-            count_found(flood(rows, members, whole));
-            phase = barrier.meet([&](const Totals& totals) { return decide(totals); }).phase;
-        }
-        return phase == enough;
     }
-
-    // The whole block.
-    __device__ void count_found(u32 found) const {
-        __shared__ u32 sum;
-        if (threadIdx.x == 0) sum = 0;
-        __syncthreads();
-        if (lane() == 0 && found > 0) fetch_add_relaxed_gpu(&sum, found);
-        __syncthreads();
-        if (threadIdx.x == 0 && sum > 0) barrier.count(GangBarrier::first_count, sum);
-    }
-
-    // One thread of each device, after a pass.
-    __device__ u32 decide(const Totals& totals) const {
-        // A device that is alone has told nobody.
-        const u64 count = settings.devices == 1 ? barrier.counted(GangBarrier::first_count)
-                                                : totals.counts[0];
-        u64& before = barrier.leaders(found_before);
-        const u64 found = count - before;
-        before = count;
-        return found * least_found > parents.len ? go_on : enough;
-    }
-};
+    join(told, memory.parents);
+    return meeting.meet();
+}
 
 }  // namespace millstream
 
@@ -162,15 +143,28 @@ using namespace millstream;
 extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
     const __grid_constant__ Rows rows, const Span<u64> shared_arcs,
     const __grid_constant__ GangMemory memory) {
-    GangSteps steps(memory);
-    const bool is_done = steps.hook_own_rows(rows, shared_arcs) && steps.merge();
-    steps.finish(is_done);
+    const GangSettings& settings = memory.settings;
+    const Members members{memory.members, settings.here, settings.devices};
+    GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
+                        settings.patience);
+    DeviceMeeting meeting(barrier);
+    if (hook_own_rows(rows, members, shared_arcs, memory, barrier, meeting) &&
+        merge(memory, barrier, meeting))
+        label(members, memory.parents, settings.own, settings.hub);
+    else if (threadIdx.x == 0)
+        store_relaxed_sys(&memory.stopped[0], 1u);
 }
 
 // What is left to do when the rows have been hooked.
-extern "C" __global__ __launch_bounds__(512, 4) void components_merged(
+extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
     const __grid_constant__ GangMemory memory) {
-    GangSteps steps(memory);
-    const bool is_done = steps.merge();
-    steps.finish(is_done);
+    const GangSettings& settings = memory.settings;
+    const Members members{memory.members, settings.here, settings.devices};
+    GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
+                        settings.patience);
+    DeviceMeeting meeting(barrier);
+    if (merge(memory, barrier, meeting))
+        label(members, memory.parents, settings.own, settings.hub);
+    else if (threadIdx.x == 0)
+        store_relaxed_sys(&memory.stopped[0], 1u);
 }
