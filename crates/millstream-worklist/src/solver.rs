@@ -18,6 +18,9 @@ use crate::status::{
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
+/// Threads to process with, at least: a few for each multiprocessor of a GPU.
+const HUB_THREADS: usize = 1 << 15;
+
 /// Drives one device: a worker, a receiver for each input, a sender for each
 /// outbox \[G Fig. 9\], as tasks that wait for each other's signals.
 pub(crate) struct Solver<P: Program> {
@@ -93,10 +96,11 @@ impl<P: Program> Solver<P> {
 
     /// Threads for what is queued, a quarter of a warp for an item: items spread over
     /// the device, and have several arcs each. What the host knows may be old; any
-    /// number of threads will do.
+    /// number of threads will do, but a single item may be a hub with arcs for many.
     fn threads(&self) -> usize {
         let entries = self.signals().entries.load(Ordering::Relaxed);
-        (entries as usize).saturating_mul(8).clamp(1, self.batch as usize)
+        let most = self.batch as usize;
+        (entries as usize).saturating_mul(8).clamp(HUB_THREADS.min(most), most)
     }
 
     /// Splits what arrives until every sender has shut down.
