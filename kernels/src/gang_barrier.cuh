@@ -89,25 +89,17 @@ class GangBarrier {
     // less than `stopped` and the same on all devices.
     template <class Decide>
     __device__ Verdict meet(const Decide& decide) {
-        __shared__ u64 decision;
-        __syncthreads();
-        if (threadIdx.x < 32) {
-            u64 before = 0;
-            if (lane() == 0) {
-                // Releases what the block did; relaxed, because the fence does that.
-                fence_acq_rel_gpu();
-                before = fetch_add_relaxed_gpu(&word(arrived), one_block);
-            }
-            before = __shfl_sync(~0u, before, 0);
-            // Both wrap around alike.
-            const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
-            const u64 word = leads ? lead(before & places_mask, decide) : wait();
-            if (lane() == 0) decision = word;
-        }
-        __syncthreads();
-        const u64 word = decision;
-        ++round;
-        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
+        return arrive([&](u64 places) { return lead(places, decide); });
+    }
+
+    // The whole block. As `meet`, but the blocks of this device only, which learn nothing but
+    // its places. All devices meet so in the same rounds, or none.
+    __device__ Verdict meet_here() {
+        return arrive([&](u64 places) {
+            // Acquires what the other blocks have released, and releases it again.
+            fence_acq_rel_gpu();
+            return lane() == 0 ? conclude(0, places) : 0;
+        });
     }
 
     // Ends the gang early, on all devices.
@@ -160,6 +152,31 @@ class GangBarrier {
     u32 devices;
     u32 round = 0;
 
+    // The whole block. One warp of the last block to arrive calls `lead`, with the device's
+    // places, for the verdict.
+    template <class Lead>
+    __device__ Verdict arrive(const Lead& lead) {
+        __shared__ u64 decision;
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            u64 before = 0;
+            if (lane() == 0) {
+                // Releases what the block did; relaxed, because the fence does that.
+                fence_acq_rel_gpu();
+                before = fetch_add_relaxed_gpu(&word(arrived), one_block);
+            }
+            before = __shfl_sync(~0u, before, 0);
+            // Both wrap around alike.
+            const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
+            const u64 word = leads ? lead(before & places_mask) : wait();
+            if (lane() == 0) decision = word;
+        }
+        __syncthreads();
+        const u64 word = decision;
+        ++round;
+        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
+    }
+
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
     __device__ u64* letter(u32 to, u32 from) const {
@@ -186,12 +203,18 @@ class GangBarrier {
         u64 word = 0;
         if (lane() == 0) {
             const u32 phase = decide(totals);
-            word = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
             // With the fence, or what was acquired from the others, a release: pairs with
             // the acquire in `wait`.
             if (devices > 1) fence_acq_rel_gpu();
-            store_relaxed_gpu(&this->word(verdict_word), word);
+            word = conclude(phase, places);
         }
+        return word;
+    }
+
+    // One thread, which has released what it knows: tells the device's blocks.
+    __device__ u64 conclude(u32 phase, u64 places) const {
+        const u64 word = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
+        store_relaxed_gpu(&this->word(verdict_word), word);
         return word;
     }
 

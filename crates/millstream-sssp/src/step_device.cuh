@@ -26,10 +26,12 @@ struct StepLists {
     Span<const u32> lights;  // Arcs lighter than a step, of each row that leaves.
 };
 
-// What owners have told, from each device where its vertices would be.
+// What owners have told, from each device where its vertices would be, twice: a list is
+// told while others may still read the one before.
 struct StepExchange {
     SpanSet<u32> vertices;
     SpanSet<StepValue> values;
+    SpanSet<StepValue> owned;  // The values of each device, which has its own vertices'.
 };
 
 struct StepReports {
@@ -85,6 +87,7 @@ class StepDevice {
         u32 nearest;  // Beyond the step, of those seen since the blocks last met.
         u64 settled;  // Arcs that enter vertices that have come into the step since.
         u64 received;  // Vertices that other devices have told.
+        u64 sent;      // Vertices told to each of them.
         u64 listed;    // Vertices of this device's lists.
         u32 steps;
     };
@@ -171,16 +174,18 @@ class StepDevice {
     // `is_one(vertex)`, spread over the lanes of warps.
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
+        if (low == high) return;
         const u32 grid_warps = gridDim.x * warps;
         const u32 share = ((high - low + 31) / 32 + grid_warps - 1) / grid_warps;
         const u32 words = share < 32 ? share : 32;
-        const u64 warp = blockIdx.x * warps + threadIdx.x / 32;
-        for (u64 base = low + warp * words * 32; base < high; base += u64(grid_warps) * words * 32) {
+        const u32 groups = ((high - low + 31) / 32 + words - 1) / words;
+        for (u32 group = blockIdx.x * warps + threadIdx.x / 32; group < groups; group += grid_warps) {
+            const u32 base = low + group * words * 32;
             u32 word = 0;
 #pragma unroll 1
             for (u32 each = 0; each < words; ++each) {
-                const u64 vertex = base + each * 32 + lane();
-                const u32 bits = __ballot_sync(~0u, vertex < high && is_one(u32(vertex)));
+                const u32 place = each * 32 + lane();
+                const u32 bits = __ballot_sync(~0u, place < high - base && is_one(base + place));
                 if (lane() == each) word = bits;
             }
             const u32 sum = prefix_sum(__popc(word));
@@ -190,7 +195,7 @@ class StepDevice {
                 const u32 whose = owner_of(sum, at);
                 const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
                 const u32 bit = nth_bit(__shfl_sync(~0u, word, whose), at - before);
-                use(at < total, u32(base) + whose * 32 + bit);
+                use(at < total, base + whose * 32 + bit);
             }
         }
     }

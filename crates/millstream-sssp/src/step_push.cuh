@@ -31,8 +31,11 @@ class StepPush : public StepDevice {
             if (lane() < rows && at < all) {
                 const u32 vertex = take(at, from);
                 const u32 row = row_of(vertex);
-                arc = out.offsets[row];
-                arcs = block.end == unreached ? u32(out.offsets[row + 1] - arc) : lists.lights[row];
+                const bool is_last = block.end == unreached;
+                // Many rows have no light arcs.
+                if (!is_last) arcs = lists.lights[row];
+                if (is_last || arcs > 0) arc = out.offsets[row];
+                if (is_last) arcs = u32(out.offsets[row + 1] - arc);
             }
             if (is_thin) {
                 const u32 offset = u32(thread_in_grid()) - lane();
@@ -73,10 +76,11 @@ class StepPush : public StepDevice {
             const StepValue value = values[vertex];
             for (u32 device = 0; device < settings.devices; ++device) {
                 if (device == settings.device) continue;
-                exchange.vertices[device][first + at] = vertex;
-                exchange.values[device][first + at] = value;
+                exchange.vertices[device][told_place(settings.device, at)] = vertex;
+                exchange.values[device][told_place(settings.device, at)] = value;
             }
         }
+        if (threadIdx.x == 0) block.sent += block.here;
         if (thread_in_grid() >= settings.devices || thread_in_grid() == settings.device) return;
         // Relaxed: the barrier's letters say it.
         store_relaxed_gpu(&barrier.sent_to(u32(thread_in_grid())), u64(block.here));
@@ -85,6 +89,11 @@ class StepPush : public StepDevice {
    private:
     // A place of the rows that leave.
     __device__ u32 row_of(u32 vertex) const { return is_alone() ? vertex - first : vertex; }
+
+    // Where a device tells an entry of the list that is read.
+    __device__ u64 told_place(u32 from, u64 at) const {
+        return u64(block.filled) * settings.vertices + settings.boundaries[from] + at;
+    }
 
     // The whole block: vertices in the lists of all devices.
     __device__ u32 count_told() {
@@ -111,7 +120,7 @@ class StepPush : public StepDevice {
             mark_word(block.filled ^ 1, vertex) = 0;
             make_value(key_at(vertex), vertex, &from);
         } else {
-            const u64 place = settings.boundaries[of] + at;
+            const u64 place = told_place(of, at);
             vertex = exchange.vertices[settings.device][place];
             const StepValue value = exchange.values[settings.device][place];
             values[vertex] = value;

@@ -14,7 +14,7 @@ class StepSearch : public StepPull {
     __device__ void run() {
         if (threadIdx.x == 0) {
             block.longs = block.filled = block.mark = block.here = 0;
-            block.settled = block.received = block.listed = 0;
+            block.settled = block.received = block.sent = block.listed = 0;
             block.steps = 1;
             block.nearest = unreached;
             block.begin = 0;
@@ -26,8 +26,7 @@ class StepSearch : public StepPull {
         collect();
         for (;;) {
             flush();
-            const Verdict verdict =
-                barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+            const Verdict verdict = is_alone() ? meet(phase) : tell_and_meet(phase);
             phase = verdict.phase;
             switch (phase) {
                 case collecting:
@@ -43,13 +42,11 @@ class StepSearch : public StepPull {
                 case pushing:
                     push_beyond();
                     break;
-                case telling:
-                    turn_lists(verdict);
-                    tell();
-                    break;
                 case expanding:
-                    if (is_alone()) turn_lists(verdict);
                     expand();
+                    break;
+                case reviewing:
+                    review();
                     break;
                 default:
                     return report(verdict);
@@ -59,18 +56,34 @@ class StepSearch : public StepPull {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { collecting, expanding, telling, pulling, pushing, finished };
+    enum Phase : u32 { collecting, expanding, pulling, pushing, reviewing, finished };
     // Words that leaders keep: totals of the last round, and the next step.
     enum Kept { kept_places, kept_settled, kept_begin, kept_end };
 
+    __device__ Verdict meet(u32 phase) {
+        const Verdict verdict =
+            barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+        if (is_alone()) turn_lists(verdict);
+        return verdict;
+    }
+
+    // The others are told what the blocks of this device have listed together.
+    __device__ Verdict tell_and_meet(u32 phase) {
+        const Verdict here = barrier.meet_here();
+        if (here.phase == GangBarrier::stopped) return here;
+        turn_lists(here);
+        // What is to be reviewed, its owner reviews.
+        if (phase != pulling || block.end != unreached) tell();
+        return meet(phase);
+    }
+
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
-        if (phase == telling) return expanding;
         const u64 settled = is_alone() ? barrier.counted(settled_count) : totals.counts[settled_count];
         const u64 left = settings.arcs - settled;
         if (phase == pushing) return plan(collecting, block.end, left);
         if (totals.places != keep(kept_places, totals.places))
-            return is_alone() ? expanding : telling;
+            return phase == pulling && block.end == unreached ? reviewing : expanding;
         if (phase != expanding) {
             // Nothing in this step: on to the nearest.
             return totals.most == 0 ? finished : plan(collecting, ~u32(totals.most), left);
@@ -127,7 +140,7 @@ class StepSearch : public StepPull {
         store_relaxed_sys(&report[report_listed], block.listed);
         store_relaxed_sys(&report[report_steps], u64(block.steps));
         store_relaxed_sys(&report[report_stopped], u64(verdict.phase == GangBarrier::stopped));
-        store_relaxed_sys(&report[report_told], is_alone() ? 0 : block.listed);
+        store_relaxed_sys(&report[report_told], block.sent);
         store_relaxed_sys(&report[report_received], block.received);
     }
 };
