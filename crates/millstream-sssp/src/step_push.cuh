@@ -31,11 +31,11 @@ class StepPush : public StepDevice {
             if (lane() < rows && at < all) {
                 const u32 vertex = take(at, from);
                 const u32 row = row_of(vertex);
-                const bool is_last = block.end == unreached;
                 // Many rows have no light arcs.
-                if (!is_last) arcs = lists.lights[row];
-                if (is_last || arcs > 0) arc = out.offsets[row];
-                if (is_last) arcs = u32(out.offsets[row + 1] - arc);
+                arcs = block.end == unreached ? unreached : lists.lights[row];
+                if (arcs > 0) arc = out.offsets[row];
+                arcs = arcs == unreached ? u32(out.offsets[row + 1] - arc)
+                                         : arcs_within(arc, arcs, key_of(from));
             }
             if (is_thin) {
                 const u32 offset = u32(thread_in_grid()) - lane();
@@ -127,6 +127,20 @@ class StepPush : public StepDevice {
             make_value(key_of(value), vertex, &from);
         }
         return vertex;
+    }
+
+    // How many of a row's first arcs lead from `key` to keys in the step.
+    __device__ u32 arcs_within(u64 arc, u32 arcs, u32 key) const {
+        u32 low = 0;
+        while (low < arcs) {
+            const u32 middle = (low + arcs) / 2;
+            if (StepRule::extended(key, out.weights[arc + middle]) < block.end) {
+                low = middle + 1;
+            } else {
+                arcs = middle;
+            }
+        }
+        return arcs;
     }
 
     // Leaves a row to the block if it is long. How many of its arcs are still the lane's.
