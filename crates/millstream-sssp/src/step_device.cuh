@@ -174,9 +174,8 @@ class StepDevice {
     // `is_one(vertex)`, spread over the lanes of warps.
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
-        if (low == high) return;
         const u32 grid_warps = gridDim.x * warps;
-        const u32 share = ((high - low + 31) / 32 + grid_warps - 1) / grid_warps;
+        const u32 share = (high - low) / 32 / grid_warps + 1;
         const u32 words = share < 32 ? share : 32;
         const u32 groups = ((high - low + 31) / 32 + words - 1) / words;
         for (u32 group = blockIdx.x * warps + threadIdx.x / 32; group < groups; group += grid_warps) {
