@@ -39,6 +39,8 @@ class GangBarrier {
         stop,
         arrived,
         verdict_word,
+        arrived_here,
+        here_word,
         count_word,                   // Two.
         most_word = count_word + 2,
         leader_word, // `leader_words`.
@@ -89,17 +91,48 @@ class GangBarrier {
     // less than `stopped` and the same on all devices.
     template <class Decide>
     __device__ Verdict meet(const Decide& decide) {
-        return arrive([&](u64 places) { return lead(places, decide); });
+        __shared__ u64 decision;
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            u64 before = 0;
+            if (lane() == 0) {
+                // Releases what the block did; relaxed, because the fence does that.
+                fence_acq_rel_gpu();
+                before = fetch_add_relaxed_gpu(&word(arrived), one_block);
+            }
+            before = __shfl_sync(~0u, before, 0);
+            // Both wrap around alike.
+            const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
+            const u64 word = leads ? lead(before & places_mask, decide) : wait(verdict_word);
+            if (lane() == 0) decision = word;
+        }
+        __syncthreads();
+        const u64 word = decision;
+        ++round;
+        return verdict_of(word);
     }
 
-    // The whole block. As `meet`, but the blocks of this device only, which learn nothing but
-    // its places. All devices meet so in the same rounds, or none.
+    // The whole block, between two rounds once at most: the blocks of this device meet by
+    // themselves. What they did before is visible to them after; all they learn is the
+    // device's places, or that the gang is stopped.
     __device__ Verdict meet_here() {
-        return arrive([&](u64 places) {
-            // Acquires what the other blocks have released, and releases it again.
+        __shared__ u64 decision;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            // Releases what the block did, and acquires what the others have released.
             fence_acq_rel_gpu();
-            return lane() == 0 ? conclude(0, places) : 0;
-        });
+            const bool leads = fetch_add_relaxed_gpu(&word(arrived_here), 1ull) == gridDim.x - 1;
+            fence_acq_rel_gpu();
+            if (leads) {
+                // Nobody arrives again before the next round.
+                store_relaxed_gpu(&word(arrived_here), 0ull);
+                decision = conclude(here_word, 0, load_relaxed_gpu(&word(arrived)) & places_mask);
+            } else {
+                decision = wait(here_word);
+            }
+        }
+        __syncthreads();
+        return verdict_of(decision);
     }
 
     // Ends the gang early, on all devices.
@@ -152,35 +185,14 @@ class GangBarrier {
     u32 devices;
     u32 round = 0;
 
-    // The whole block. One warp of the last block to arrive calls `lead`, with the device's
-    // places, for the verdict.
-    template <class Lead>
-    __device__ Verdict arrive(const Lead& lead) {
-        __shared__ u64 decision;
-        __syncthreads();
-        if (threadIdx.x < 32) {
-            u64 before = 0;
-            if (lane() == 0) {
-                // Releases what the block did; relaxed, because the fence does that.
-                fence_acq_rel_gpu();
-                before = fetch_add_relaxed_gpu(&word(arrived), one_block);
-            }
-            before = __shfl_sync(~0u, before, 0);
-            // Both wrap around alike.
-            const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
-            const u64 word = leads ? lead(before & places_mask) : wait();
-            if (lane() == 0) decision = word;
-        }
-        __syncthreads();
-        const u64 word = decision;
-        ++round;
-        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
-    }
-
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
     __device__ u64* letter(u32 to, u32 from) const {
         return &words[to][letters + (round % 2 * most + from) * letter_words];
+    }
+
+    __device__ static Verdict verdict_of(u64 word) {
+        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
     }
 
     // Rounds wrap around in a verdict.
@@ -206,16 +218,16 @@ class GangBarrier {
             // With the fence, or what was acquired from the others, a release: pairs with
             // the acquire in `wait`.
             if (devices > 1) fence_acq_rel_gpu();
-            word = conclude(phase, places);
+            word = conclude(verdict_word, phase, places);
         }
         return word;
     }
 
-    // One thread, which has released what it knows: tells the device's blocks.
-    __device__ u64 conclude(u32 phase, u64 places) const {
-        const u64 word = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
-        store_relaxed_gpu(&this->word(verdict_word), word);
-        return word;
+    // One thread, after a fence: tells the device's blocks.
+    __device__ u64 conclude(Word place, u32 phase, u64 places) const {
+        const u64 verdict = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
+        store_relaxed_gpu(&word(place), verdict);
+        return verdict;
     }
 
     // One warp: tells all other devices, and hears from all, a lane for each. False if
@@ -267,13 +279,13 @@ class GangBarrier {
         return all;
     }
 
-    // One warp of any other block.
-    __device__ u64 wait() const {
+    // One warp of any other block, or one thread.
+    __device__ u64 wait(Word place) const {
         u64 word = 0;
         if (lane() == 0) {
             Patience looks;
             // Acquire: pairs with the leader's release.
-            while ((word = load_acquire_gpu(&this->word(verdict_word))) >> round_shift !=
+            while ((word = load_acquire_gpu(&this->word(place))) >> round_shift !=
                    round_tag()) {
                 if (gives_up(looks)) return u64(stopped) << phase_shift;
             }
