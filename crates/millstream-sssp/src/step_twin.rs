@@ -41,6 +41,8 @@ const VERTICES_ALONE: u64 = 1 << 18;
 #[derive(Clone, Debug)]
 struct Course {
     pilot: Pilot,
+    /// Whether the devices are to tell each other what they have listed.
+    is_telling: bool,
     /// Which list is filled.
     filled: usize,
     /// Of each device, the places taken before that list, and the vertices in the other.
@@ -48,6 +50,19 @@ struct Course {
 }
 
 impl Course {
+    /// The lists that were filled are read; `word` is a device's.
+    fn turn_lists<E>(
+        &mut self,
+        word: impl Fn(usize, Word) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<(), E> {
+        self.filled ^= 1;
+        for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
+            let listed = word(device, Word::Listed)?;
+            (*mark, *here) = (listed, listed - *mark);
+        }
+        Ok(())
+    }
+
     /// Goes on to the next phase; `word` is a device's.
     fn advance<E>(
         &mut self,
@@ -65,14 +80,6 @@ impl Course {
             }
         }
         self.pilot.advance(totals);
-        let turns = if devices == 1 { Phase::Expand } else { Phase::Tell };
-        if self.pilot.phase == turns {
-            self.filled ^= 1;
-            for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
-                let listed = word(device, Word::Listed)?;
-                (*mark, *here) = (listed, listed - *mark);
-            }
-        }
         Ok(())
     }
 }
@@ -86,7 +93,8 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     let streams = memory.iter().map(|its| its.device.stream());
     let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
     let sets = Sets::new(memory);
-    let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
+    let lists = vec![(0, 0); memory.len()];
+    let course = Course { pilot, is_telling: false, filled: 0, lists };
     let course = Arc::new(Mutex::new(course));
     let shared = Arc::clone(&course);
     let kernel: Kernel<TwinSignature<R::Weight, V>> =
@@ -112,8 +120,13 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
         }
         try_join_all(events).await?;
         let mut course = course.lock();
-        if memory.len() > 1 {
-            course.advance(|device, word| load(&memory[device].words, word))?;
+        let word = |device: usize, word| load(&memory[device].words, word);
+        if memory.len() > 1 && !course.is_telling {
+            course.turn_lists(word)?;
+            course.is_telling = true;
+        } else if memory.len() > 1 {
+            course.advance(word)?;
+            course.is_telling = false;
         }
         if course.pilot.phase == Phase::Finished {
             return Ok(());
@@ -192,9 +205,10 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
 
     fn phase(&self, course: &Course) -> KernelResult {
         match course.pilot.phase {
+            _ if course.is_telling => self.tell(course),
             Phase::Collect => self.collect(course),
             Phase::Expand => self.expand(course),
-            Phase::Tell => self.tell(course),
+            Phase::Review => self.review(course),
             Phase::Pull => self.pull(course),
             Phase::Push => self.push_beyond(course),
             Phase::Finished => Ok(()),
@@ -207,6 +221,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         let enough = load(Word::Listed) + VERTICES_ALONE;
         while course.pilot.phase != Phase::Finished && load(Word::Listed) < enough {
             self.phase(course)?;
+            course.turn_lists(|_, word| Ok::<_, KernelFault>(load(word)))?;
             course.advance(|_, word| Ok::<_, KernelFault>(load(word)))?;
         }
         Ok(())

@@ -26,7 +26,7 @@ class StepSearch : public StepPull {
         collect();
         for (;;) {
             flush();
-            const Verdict verdict = is_alone() ? meet(phase) : tell_and_meet(phase);
+            const Verdict verdict = meet(phase);
             phase = verdict.phase;
             switch (phase) {
                 case collecting:
@@ -45,6 +45,9 @@ class StepSearch : public StepPull {
                 case expanding:
                     expand();
                     break;
+                case telling:
+                    tell();
+                    break;
                 case reviewing:
                     review();
                     break;
@@ -56,39 +59,61 @@ class StepSearch : public StepPull {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { collecting, expanding, pulling, pushing, reviewing, finished };
-    // Words that leaders keep: totals of the last round, and the next step.
-    enum Kept { kept_places, kept_settled, kept_begin, kept_end };
+    enum Phase : u32 { collecting, expanding, telling, pulling, pushing, reviewing, finished };
+    // Words that leaders keep: totals of the last round, the next step, and vertices that are
+    // reviewed.
+    enum Kept { kept_places, kept_settled, kept_begin, kept_end, kept_reviewed };
+    // Vertices are reviewed again if of so many one has come nearer.
+    static constexpr u32 few = 64;
 
+    // What comes next, and the lists for it: the list that was filled is read. Lists that
+    // all devices expand are told before.
     __device__ Verdict meet(u32 phase) {
+        const bool tells = !is_alone() && (phase == collecting || phase == expanding ||
+                                           (phase == pulling && !is_last_step()));
+        if (tells) {
+            const Verdict here = barrier.meet_here();
+            if (here.phase == GangBarrier::stopped) return here;
+            turn_lists(here);
+            tell();
+        }
         const Verdict verdict =
             barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
-        if (is_alone()) turn_lists(verdict);
+        if (tells || phase == telling) return verdict;
+        if (phase == reviewing && verdict.phase == reviewing) {
+            // The same list again.
+            if (threadIdx.x == 0) block.mark = verdict.places;
+            __syncthreads();
+        } else {
+            turn_lists(verdict);
+        }
         return verdict;
     }
 
-    // The others are told what the blocks of this device have listed together.
-    __device__ Verdict tell_and_meet(u32 phase) {
-        const Verdict here = barrier.meet_here();
-        if (here.phase == GangBarrier::stopped) return here;
-        turn_lists(here);
-        // What is to be reviewed, its owner reviews.
-        if (phase != pulling || block.end != unreached) tell();
-        return meet(phase);
-    }
+    __device__ bool is_last_step() const { return block.end == unreached; }
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
+        if (phase == telling) return expanding;
         const u64 settled = is_alone() ? barrier.counted(settled_count) : totals.counts[settled_count];
         const u64 left = settings.arcs - settled;
         if (phase == pushing) return plan(collecting, block.end, left);
-        if (totals.places != keep(kept_places, totals.places))
-            return phase == pulling && block.end == unreached ? reviewing : expanding;
-        if (phase != expanding) {
+        const u64 listed = totals.places - keep(kept_places, totals.places);
+        if (listed > 0) {
+            if (phase == reviewing) {
+                if (listed * few > load_relaxed_gpu(&barrier.leaders(kept_reviewed)))
+                    return reviewing;
+                return is_alone() ? expanding : telling;
+            }
+            if (phase != pulling || !is_last_step()) return expanding;
+            keep(kept_reviewed, listed);
+            return reviewing;
+        }
+        if (phase == collecting || phase == pulling) {
             // Nothing in this step: on to the nearest.
             return totals.most == 0 ? finished : plan(collecting, ~u32(totals.most), left);
         }
-        if (left == 0 || block.end == unreached) return finished;
+        if (left == 0 || is_last_step()) return finished;
         const u64 now = settled - keep(kept_settled, settled);
         return left < now * settings.pull ? plan(pulling, block.end, left) : pushing;
     }
