@@ -10,12 +10,14 @@ pub(crate) enum Phase {
     Collect,
     /// Light arcs of what was listed.
     Expand,
+    /// Give the others what was listed.
+    Tell,
     /// As collect, after vertices have looked at the arcs that enter them.
     Pull,
     /// Arcs of the step's vertices that lead beyond it.
     Push,
-    /// In the last step: vertices that may be nearer look at the arcs that enter them, from
-    /// others that were left.
+    /// In the last step: vertices that may be nearer look again, at the arcs from others that
+    /// were left.
     Review,
     /// Nothing.
     Finished,
@@ -24,6 +26,7 @@ pub(crate) enum Phase {
 /// When to do what.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
+    pub(crate) devices: usize,
     /// All arcs.
     pub(crate) arcs: u64,
     /// The bits of a step's width, and the key at its end.
@@ -60,12 +63,17 @@ pub(crate) struct Pilot {
     pub(crate) begin: u32,
     pub(crate) end: u32,
     kept: Totals,
+    /// Vertices that are reviewed.
+    reviewed: u64,
 }
+
+/// Vertices are reviewed again if of so many one has come nearer.
+const FEW: u64 = 64;
 
 impl Pilot {
     pub(crate) fn new(rules: Rules) -> Pilot {
         let (phase, kept) = (Phase::Collect, Totals::default());
-        Pilot { rules, phase, steps: 1, from: 0, begin: 0, end: rules.first_end, kept }
+        Pilot { rules, phase, steps: 1, from: 0, begin: 0, end: rules.first_end, kept, reviewed: 0 }
     }
 
     /// Goes on to the next phase.
@@ -77,20 +85,20 @@ impl Pilot {
         let left = self.rules.arcs - totals.settled;
         match self.phase {
             Phase::Finished => Phase::Finished,
+            Phase::Tell => Phase::Expand,
             Phase::Push => self.plan(Phase::Collect, self.end, left),
             _ if totals.listed != self.kept.listed => {
+                let listed = totals.listed - self.kept.listed;
                 self.kept.listed = totals.listed;
-                let is_last = self.phase == Phase::Pull && self.end == UNREACHED;
-                if is_last { Phase::Review } else { Phase::Expand }
+                self.go_on(listed)
             }
-            Phase::Review => Phase::Finished,
             Phase::Collect | Phase::Pull => match totals.nearest {
                 None => Phase::Finished,
                 // Nothing in this step: on to the nearest.
                 Some(nearest) => self.plan(Phase::Collect, nearest, left),
             },
-            Phase::Expand if left == 0 || self.end == UNREACHED => Phase::Finished,
-            Phase::Expand => {
+            _ if left == 0 || self.end == UNREACHED => Phase::Finished,
+            Phase::Expand | Phase::Review => {
                 let now = totals.settled - self.kept.settled;
                 self.kept.settled = totals.settled;
                 match left < now * u64::from(self.rules.pull) {
@@ -98,6 +106,19 @@ impl Pilot {
                     false => Phase::Push,
                 }
             }
+        }
+    }
+
+    /// What becomes of vertices that have just been listed.
+    fn go_on(&mut self, listed: u64) -> Phase {
+        match self.phase {
+            Phase::Pull if self.end == UNREACHED => {
+                self.reviewed = listed;
+                Phase::Review
+            }
+            Phase::Review if listed * FEW > self.reviewed => Phase::Review,
+            _ if self.rules.devices == 1 => Phase::Expand,
+            _ => Phase::Tell,
         }
     }
 
@@ -116,15 +137,15 @@ impl Pilot {
 mod tests {
     use super::*;
 
-    fn pilot() -> Pilot {
+    fn pilot(devices: usize) -> Pilot {
         let after = |key: u32, delta: u32| key.saturating_add(delta);
         let (arcs, delta, pull, rest) = (100, 10, 4, 16);
-        Pilot::new(Rules { arcs, delta, after, first_end: 10, pull, rest })
+        Pilot::new(Rules { devices, arcs, delta, after, first_end: 10, pull, rest })
     }
 
     #[test]
     fn lists_are_expanded_until_a_step_is_settled() {
-        let mut pilot = pilot();
+        let mut pilot = pilot(1);
         let totals = |listed, settled| Totals { listed, settled, nearest: None };
         pilot.advance(totals(1, 3));
         assert_eq!(pilot.phase, Phase::Expand);
@@ -141,17 +162,20 @@ mod tests {
         pilot.advance(totals(6, 95));
         pilot.advance(totals(6, 95));
         assert_eq!((pilot.phase, pilot.end, pilot.steps), (Phase::Pull, UNREACHED, 4));
-        pilot.advance(totals(7, 95));
+        // A hundred may be nearer, of which two are, then one, which is few.
+        pilot.advance(totals(106, 95));
         assert_eq!(pilot.phase, Phase::Review);
-        pilot.advance(totals(8, 95));
+        pilot.advance(totals(108, 95));
+        assert_eq!(pilot.phase, Phase::Review);
+        pilot.advance(totals(109, 95));
         assert_eq!(pilot.phase, Phase::Expand);
-        pilot.advance(totals(8, 95));
+        pilot.advance(totals(109, 95));
         assert_eq!(pilot.phase, Phase::Finished);
     }
 
     #[test]
     fn steps_without_vertices_are_left_out() {
-        let mut pilot = pilot();
+        let mut pilot = pilot(1);
         pilot.advance(Totals { nearest: Some(70), ..Totals::default() });
         assert_eq!((pilot.phase, pilot.begin, pilot.end), (Phase::Collect, 70, 80));
         pilot.advance(Totals { nearest: Some(u32::MAX - 3), ..Totals::default() });
@@ -159,5 +183,15 @@ mod tests {
         assert_eq!((pilot.phase, pilot.end), (Phase::Collect, UNREACHED));
         pilot.advance(Totals::default());
         assert_eq!(pilot.phase, Phase::Finished);
+    }
+
+    #[test]
+    fn several_devices_tell_each_other() {
+        let mut pilot = pilot(2);
+        let totals = Totals { listed: 1, settled: 3, nearest: None };
+        pilot.advance(totals);
+        assert_eq!(pilot.phase, Phase::Tell);
+        pilot.advance(totals);
+        assert_eq!(pilot.phase, Phase::Expand);
     }
 }

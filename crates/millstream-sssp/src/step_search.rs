@@ -22,7 +22,7 @@ type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
 /// Two lists of near vertices, two sets of marks, and the light arcs of each row.
 type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
 /// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values, lists, and of all devices what they were told, and the words.
+/// values, lists, and of all devices what they were told, their values, and the words.
 macro_rules! with_common {
     ($weight:ty, $value:ty, $($more:ty),*) => {
         (
@@ -30,7 +30,7 @@ macro_rules! with_common {
             Rows<$weight>,
             Shared<$value>,
             Lists,
-            (SharedSet<u32>, SharedSet<$value>),
+            (SharedSet<u32>, SharedSet<$value>, SharedSet<$value>),
             SharedSet<u64>,
             $($more),*
         )
@@ -186,7 +186,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let mut memory = Vec::new();
         for (place, (device, values)) in context.devices().iter().zip(values).enumerate() {
             let owned = incoming.partition().range(place).len();
-            let told = if context.devices().len() == 1 { 0 } else { vertices };
+            let told = if context.devices().len() == 1 { 0 } else { 2 * vertices };
             let rows = self.graph.outgoing(place).offsets.len() - 1;
             let words = if device.is_gpu() { device } else { context.host() };
             memory.push(Memory {
@@ -277,7 +277,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         RowsOf<'b, R::Weight>,
         &'b SharedBuffer<V>,
         (&'b SharedBuffer<u32>, &'b SharedBuffer<u32>, &'b SharedBuffer<u32>),
-        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>]),
+        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>], &'b [&'b SharedBuffer<V>]),
         &'b [&'b SharedBuffer<u64>],
     ) {
         let its = &memory[place];
@@ -286,7 +286,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             self.incoming(place),
             &its.values,
             (&its.near, &its.marks, &its.lights),
-            (&sets.vertices, &sets.values),
+            (&sets.vertices, &sets.values, &sets.owned),
             &sets.words,
         )
     }
@@ -296,6 +296,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
 pub(crate) struct Sets<'a, V: Value> {
     vertices: Vec<&'a SharedBuffer<u32>>,
     values: Vec<&'a SharedBuffer<V>>,
+    owned: Vec<&'a SharedBuffer<V>>,
     words: Vec<&'a SharedBuffer<u64>>,
 }
 
@@ -304,6 +305,7 @@ impl<'a, V: Value> Sets<'a, V> {
         Sets {
             vertices: memory.iter().map(|its| &its.told_vertices).collect(),
             values: memory.iter().map(|its| &its.told_values).collect(),
+            owned: memory.iter().map(|its| &its.values).collect(),
             words: memory.iter().map(|its| &its.words).collect(),
         }
     }
