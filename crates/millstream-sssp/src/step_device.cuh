@@ -51,7 +51,7 @@ struct StepSettings {
     u32 pull;       // Pull if the arcs left are less than those settled times this.
     u32 rest;       // The last step if the arcs left, times this, are less than all.
     u32 boundaries[SpanSet<u32>::most + 1];
-    u32 padding;
+    u32 lightest;   // The smallest weight.
 };
 static_assert(sizeof(StepSettings) == 120, "as Rust writes it");
 static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
@@ -85,7 +85,7 @@ class StepDevice {
         u32 mark;     // Places taken before it.
         u32 here;     // Vertices in the list that is read, on this device.
         u32 nearest;  // Beyond the step, of those seen since the blocks last met.
-        u64 settled;  // Arcs that enter vertices that have come into the step since.
+        u64 settled[warps];  // Arcs that enter vertices that have come into the step since.
         u64 received;  // Vertices that other devices have told.
         u64 sent;      // Vertices told to each of them.
         u64 listed;    // Vertices of this device's lists.
@@ -141,6 +141,12 @@ class StepDevice {
         return u32(offset[1] - offset[0]);
     }
 
+    // Whether any arc leads from `key` to a key in the step.
+    __device__ bool leads_on(u32 key) const {
+        return block.end == unreached ||
+               StepRule::extended(key, StepRule::weight(settings.lightest)) < block.end;
+    }
+
     __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
 
     // A warp: vertices of its lanes to the list, 32 at a time. `arcs` enter a vertex whose
@@ -151,7 +157,7 @@ class StepDevice {
             // In halves, which cannot overflow.
             const u64 low = __reduce_add_sync(~0u, arcs & 0xffff);
             const u64 high = __reduce_add_sync(~0u, arcs >> 16);
-            if (lane() == 0) atomicAdd(&block.settled, (high << 16) + low);
+            if (lane() == 0) block.settled[threadIdx.x / 32] += (high << 16) + low;
         }
         if (all == 0) return;
         u32* const stage = block.stage[threadIdx.x / 32];
@@ -181,7 +187,10 @@ class StepDevice {
         for (u32 group = blockIdx.x * warps + threadIdx.x / 32; group < groups; group += grid_warps) {
             const u32 base = low + group * words * 32;
             u32 word = 0;
-#pragma unroll 1
+#ifndef UNR
+#define UNR 4
+#endif
+#pragma unroll UNR
             for (u32 each = 0; each < words; ++each) {
                 const u32 place = each * 32 + lane();
                 const u32 bits = __ballot_sync(~0u, place < high - base && is_one(base + place));
@@ -218,10 +227,15 @@ class StepDevice {
             list(block.filled)[block.places[warp] + lane()] = block.stage[warp][lane()];
         __syncwarp();
         if (lane() == 0) block.pending[warp] = 0;
+        u64 settled = 0;
+        if (warp == 0) {
+            settled = block.settled[lane()];
+            for (u32 step = 16; step > 0; step /= 2) settled += __shfl_xor_sync(~0u, settled, step);
+            block.settled[lane()] = 0;
+        }
         if (threadIdx.x != 0) return;
-        if (block.settled != 0) barrier.count(settled_count, block.settled);
+        if (settled != 0) barrier.count(settled_count, settled);
         if (block.nearest != unreached) barrier.offer(u64(~block.nearest));
-        block.settled = 0;
         block.nearest = unreached;
     }
 };

@@ -111,14 +111,11 @@ class StepPull : public StepPush {
     }
 
     // The key through an arc. Pulling, from a settled vertex, else a bound comes in
-    // `rival`; in review, from a vertex that is left.
+    // `rival`; in review, from any vertex.
     template <bool is_review>
     __device__ u32 key_through(u32 source, StepWeight weight, u32& rival) const {
-        u32 key = key_of(values[source]);
-        if (is_review) {
-            key = key < block.begin ? unreached : key_there(source);
-            if (key == unreached) return unreached;
-        }
+        const u32 key = is_review ? key_there(source) : key_of(values[source]);
+        if (is_review && key == unreached) return unreached;
         const bool is_left = !is_review && key >= block.begin;
         u32 through = StepRule::extended(is_left ? block.begin : key, weight);
         if (through > settings.limit) through = unreached;
@@ -127,7 +124,7 @@ class StepPull : public StepPush {
         return unreached;
     }
 
-    // The key of a vertex that is left, from its owner.
+    // The key of any vertex, from its owner.
     __device__ u32 key_there(u32 vertex) const {
         if (vertex >= first && vertex < last) return key_at(vertex);
         u32 owner = 0;

@@ -9,7 +9,10 @@ class StepPush : public StepDevice {
 
    protected:
     // Rows with more arcs are left for the block.
-    static constexpr u32 long_arcs = 256;
+#ifndef LONG
+#define LONG 256
+#endif
+    static constexpr u32 long_arcs = LONG;
     // Arcs of a lane that are under way at once.
     static constexpr u32 at_once = 2;
     // Frontiers of so many vertices are spread over all warps, arc by arc.
@@ -30,12 +33,7 @@ class StepPush : public StepDevice {
             StepValue from{};
             if (lane() < rows && at < all) {
                 const u32 vertex = take(at, from);
-                const u32 row = row_of(vertex);
-                // Many rows have no light arcs.
-                arcs = block.end == unreached ? unreached : lists.lights[row];
-                if (arcs > 0) arc = out.offsets[row];
-                arcs = arcs == unreached ? u32(out.offsets[row + 1] - arc)
-                                         : arcs_within(arc, arcs, key_of(from));
+                if (leads_on(key_of(from))) arcs = arcs_of(row_of(vertex), key_of(from), !is_thin, arc);
             }
             if (is_thin) {
                 const u32 offset = u32(thread_in_grid()) - lane();
@@ -127,6 +125,19 @@ class StepPush : public StepDevice {
             make_value(key_of(value), vertex, &from);
         }
         return vertex;
+    }
+
+    // Arcs of a row that are light, if `is_exact` without those that lead from `key` beyond the
+    // step, and where they are.
+    __device__ u32 arcs_of(u32 row, u32 key, bool is_exact, u64& arc) const {
+        if (block.end == unreached) {
+            arc = out.offsets[row];
+            return u32(out.offsets[row + 1] - arc);
+        }
+        const u32 arcs = lists.lights[row];
+        if (arcs == 0) return 0;
+        arc = out.offsets[row];
+        return is_exact ? arcs_within(arc, arcs, key) : arcs;
     }
 
     // How many of a row's first arcs lead from `key` to keys in the step.
@@ -225,28 +236,29 @@ class StepPush : public StepDevice {
             is_better[each] = is_here && keys[each] <= settings.limit &&
                               keys[each] < key_at(targets[each]);
         }
+        // All of a kind before the next, which waits for it.
+        u32 arcs[at_once];
 #pragma unroll
         for (u32 each = 0; each < at_once; ++each) {
-            bool is_news = false;
-            u32 arcs = 0;
-            if (is_better[each])
-                is_news = improve<is_near>(targets[each], keys[each], from[each], arcs);
-            if (is_near) append(is_news, targets[each], arcs);
+            arcs[each] = 0;
+            if (!is_better[each]) continue;
+            const u32 enter = is_near ? degree(targets[each]) : 0;
+            StepValue value;
+            make_value(keys[each], u32(from[each]), &value);
+            const u32 before = key_of(lower_value(&values[targets[each]], value));
+            is_better[each] = keys[each] < before;
+            if (is_better[each] && before >= block.end) arcs[each] = enter;
         }
-    }
-
-    // Whether a vertex is to come into the list; how many arcs enter it, if its key has
-    // come into the step.
-    template <bool is_near>
-    __device__ bool improve(u32 vertex, u32 key, StepValue from, u32& arcs) {
-        // Before it is known whether it is needed: two accesses at once.
-        const u32 enter = is_near ? degree(vertex) : 0;
-        StepValue value;
-        make_value(key, u32(from), &value);
-        const u32 before = key_of(lower_value(&values[vertex], value));
-        if (!is_near || key >= before) return false;
-        if (before >= block.end) arcs = enter;
-        return set_mark(vertex);
+        if (!is_near) return;
+#pragma unroll
+        for (u32 each = 0; each < at_once; ++each)
+#ifdef SKIP
+            is_better[each] = is_better[each] && (!is_alone() || leads_on(keys[each])) && set_mark(targets[each]);
+#else
+            is_better[each] = is_better[each] && set_mark(targets[each]);
+#endif
+#pragma unroll
+        for (u32 each = 0; each < at_once; ++each) append(is_better[each], targets[each], arcs[each]);
     }
 };
 

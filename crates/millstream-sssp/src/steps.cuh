@@ -14,13 +14,13 @@ class StepSearch : public StepPull {
     __device__ void run() {
         if (threadIdx.x == 0) {
             block.longs = block.filled = block.mark = block.here = 0;
-            block.settled = block.received = block.sent = block.listed = 0;
+            block.received = block.sent = block.listed = 0;
             block.steps = 1;
             block.nearest = unreached;
             block.begin = 0;
             block.end = settings.first_end;
         }
-        if (lane() == 0) block.pending[threadIdx.x / 32] = 0;
+        if (lane() == 0) block.pending[threadIdx.x / 32] = block.settled[threadIdx.x / 32] = 0;
         __syncthreads();
         u32 phase = collecting;
         collect();
@@ -64,7 +64,7 @@ class StepSearch : public StepPull {
     // reviewed.
     enum Kept { kept_places, kept_settled, kept_begin, kept_end, kept_reviewed };
     // Vertices are reviewed again if of so many one has come nearer.
-    static constexpr u32 few = 64;
+    static constexpr u32 few = 4096;
 
     // What comes next, and the lists for it: the list that was filled is read. Lists that
     // all devices expand are told before.
