@@ -29,10 +29,10 @@ class LevelNarrow : public LevelTopDown {
 
     __device__ LevelNarrow(const LevelRows& out, const LevelRows& in, const LevelValues& values,
                            const LevelLists& lists, const LevelExchange& exchange,
-                           const SpanSet<u64>& words, const LevelReports& reports,
+                           const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block, Part& part)
         : LevelTopDown(out, in, values, lists, exchange, words, reports, settings, block),
-          part(part), tally(&words[settings.device][LevelDevice::tally_words], part.tally) {}
+          part(part), tally(&words[settings.device][GangDevice::barrier_words], part.tally) {}
 
    protected:
     // The whole block, once.

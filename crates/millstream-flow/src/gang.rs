@@ -1,9 +1,12 @@
 //! Gangs: kernels, one a device, that wait for each other while they run.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millstream_device::StreamKind;
-use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
+use millstream_device::{
+    CudaSource, Device, Event, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer, Stream,
+    StreamKind,
+};
 
 use crate::{Context, Result};
 
@@ -74,6 +77,37 @@ impl Gang {
             && context.topology().all_peers()
     }
 
+    /// A kernel for gangs: it has no twin, since a twin never waits.
+    pub fn kernel<S: Parameter + 'static>(name: &str, source: CudaSource) -> Kernel<S> {
+        let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
+        Kernel::from_closure(name, no_twin).with_cuda(source)
+    }
+
+    /// Prepares a kernel and runs it as a gang of all devices of a context; `launch` is
+    /// given the host's words too. How long that took, from the first launch to the end of
+    /// the last kernel.
+    ///
+    /// # Errors
+    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
+    ///
+    /// # Cancel safety
+    /// That of [`Gang::run`].
+    ///
+    /// # Device ordering
+    /// That of [`Gang::run`].
+    pub async fn run_kernel<S: Parameter>(
+        context: &Context,
+        kernel: &Kernel<S>,
+        mut launch: impl FnMut(&SharedBuffer<u32>, GangMember<'_>) -> Result<()>,
+    ) -> Result<Duration> {
+        let gang = Gang::new(context)?;
+        gang.prepare(kernel)?;
+        let words = gang.words().clone();
+        let start = Instant::now();
+        gang.run(|member| launch(&words, member)).await?;
+        Ok(start.elapsed())
+    }
+
     /// A gang of all devices of a context.
     ///
     /// # Errors
@@ -115,18 +149,21 @@ impl Gang {
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
-    pub async fn run(self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
+    pub async fn run(&self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
         let permit = Arc::new(self.context.gang_permit().await);
-        let mut events: Vec<Event> = Vec::new();
-        for (place, stream) in self.streams.iter().enumerate() {
-            launch(GangMember { place, stream, sharers: self.sharers(place) })?;
-            let event = stream.record()?;
+        // One after the other and nothing between: none goes on before the last has begun.
+        let launched = self.streams.iter().enumerate().try_for_each(|(place, stream)| {
+            launch(GangMember { place, stream, sharers: self.sharers(place) })
+        });
+        let events: Vec<Event> =
+            self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?;
+        for event in &events {
             // The permit ends with the last of the kernels, whoever waits for them.
             let permit = Arc::clone(&permit);
             event.on_complete(move |_| drop(permit));
-            events.push(event);
         }
         drop(permit);
+        launched?;
         self.words.0.store(OPEN, 1)?;
         for event in &events {
             event.completed().await?;

@@ -19,7 +19,7 @@ class StepPull : public StepPush {
             const u32 key = key_of(values[vertex]);
             return key >= block.begin && key != unreached;
         };
-        for_each(first, last, is_left, [&](bool is, u32 vertex) {
+        for_each(first, end, is_left, [&](bool is, u32 vertex) {
             sort_in(is, vertex, is ? key_of(values[vertex]) : unreached);
         });
     }
@@ -28,7 +28,7 @@ class StepPull : public StepPush {
     // enter it. What the last step settled has keys from `from`, less than `begin`.
     __device__ void pull(u32 from) {
         const auto is_left = [&](u32 vertex) { return key_of(values[vertex]) >= block.begin; };
-        for_each(first, last, is_left, [&](bool is, u32 vertex) {
+        for_each(first, end, is_left, [&](bool is, u32 vertex) {
             // Nobody cares whether they see what is written now: a key that is left stays
             // at `begin` or above.
             const Best best = improve_by_looking<false>(is, vertex, from);
@@ -126,7 +126,7 @@ class StepPull : public StepPush {
 
     // The key of any vertex, from its owner.
     __device__ u32 key_there(u32 vertex) const {
-        if (vertex >= first && vertex < last) return key_at(vertex);
+        if (owns(vertex)) return key_at(vertex);
         u32 owner = 0;
         while (vertex >= settings.boundaries[owner + 1]) ++owner;
         return key_of(load_relaxed_sys(&exchange.owned[owner][vertex]));
