@@ -166,10 +166,7 @@ class StepDevice : public GangDevice {
         for (u32 group = blockIdx.x * warps + threadIdx.x / 32; group < groups; group += grid_warps) {
             const u32 base = low + group * words * 32;
             u32 word = 0;
-#ifndef UNR
-#define UNR 4
-#endif
-#pragma unroll UNR
+#pragma unroll 1
             for (u32 each = 0; each < words; ++each) {
                 const u32 place = each * 32 + lane();
                 const u32 bits = __ballot_sync(~0u, place < high - base && is_one(base + place));

@@ -111,11 +111,14 @@ class StepPull : public StepPush {
     }
 
     // The key through an arc. Pulling, from a settled vertex, else a bound comes in
-    // `rival`; in review, from any vertex.
+    // `rival`; in review, from a vertex that is left.
     template <bool is_review>
     __device__ u32 key_through(u32 source, StepWeight weight, u32& rival) const {
-        const u32 key = is_review ? key_there(source) : key_of(values[source]);
-        if (is_review && key == unreached) return unreached;
+        u32 key = key_of(values[source]);
+        if (is_review) {
+            key = key < block.begin ? unreached : key_there(source);
+            if (key == unreached) return unreached;
+        }
         const bool is_left = !is_review && key >= block.begin;
         u32 through = StepRule::extended(is_left ? block.begin : key, weight);
         if (through > settings.limit) through = unreached;
@@ -124,7 +127,7 @@ class StepPull : public StepPush {
         return unreached;
     }
 
-    // The key of any vertex, from its owner.
+    // The key of a vertex that is left, from its owner.
     __device__ u32 key_there(u32 vertex) const {
         if (owns(vertex)) return key_at(vertex);
         u32 owner = 0;
@@ -145,6 +148,8 @@ class StepPull : public StepPush {
         }
 #pragma unroll
         for (u32 each = 0; each < pulled_at_once; ++each) {
+            // An arc comes twice at the end of a row; to look at a key there takes long.
+            if (is_review && from_arc + each >= arcs) break;
             const u32 key = key_through<is_review>(sources[each], weights[each], best.rival);
             if (key < best.key) {
                 best.key = key;

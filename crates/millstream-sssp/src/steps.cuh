@@ -64,7 +64,7 @@ class StepSearch : public StepPull {
     // reviewed.
     enum Kept { kept_places, kept_settled, kept_begin, kept_end, kept_reviewed };
     // Vertices are reviewed again if of so many one has come nearer.
-    static constexpr u32 few = 4096;
+    static constexpr u32 few = 64;
 
     // What comes next, and the lists for it: the list that was filled is read. Lists that
     // all devices expand are told before.
