@@ -10,7 +10,7 @@ class StepPull : public StepPush {
    protected:
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
-    static constexpr u32 pulled_at_once = 4;
+    static constexpr u32 pulled_at_once = 2;
 
     // All blocks: vertices whose keys are in the step come into the list, and the
     // nearest beyond it is offered.

@@ -19,25 +19,26 @@ class StepPush : public StepDevice {
     __device__ void expand() {
         const u32 all = count_told();
         const u32 grid_warps = gridDim.x * warps;
+        const bool is_thin = all <= thin;
         const u32 share = (all + grid_warps - 1) / grid_warps;
-        const auto has_arcs = [&](u32 at) { return take(at); };
-        const auto visit = [&](bool is, u32 at) {
-            StepValue from{};
+        const u32 rows = is_thin || share > 32 ? 32 : share;
+        const u32 warp = is_thin ? 0 : blockIdx.x * warps + threadIdx.x / 32;
+        for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
+            const u32 at = base + lane();
             u64 arc = 0;
-            const u32 arcs = is ? arcs_within(at, from, arc) : 0;
+            u32 arcs = 0;
+            StepValue from{};
+            if (lane() < rows && at < all) {
+                const u32 vertex = take(at, from);
+                if (leads_on(key_of(from)))
+                    arcs = arcs_of(row_of(vertex), key_of(from), !is_thin, arc);
+            }
+            if (is_thin) {
+                const u32 offset = u32(thread_in_grid()) - lane();
+                relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
+                return;
+            }
             relax_rows<true>(arc, leave_long(arc, arcs, from), from, 0, 32);
-        };
-        if (all <= thin) {
-            StepValue from{};
-            u64 arc = 0;
-            const u32 arcs = lane() < all && take(lane()) ? light_arcs(lane(), from, arc) : 0;
-            const u32 offset = u32(thread_in_grid()) - lane();
-            relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
-        } else if (share < 32) {
-            const u32 at = (blockIdx.x * warps + threadIdx.x / 32) * share + lane();
-            visit(lane() < share && at < all && take(at), at);
-        } else {
-            for_each(0, all, has_arcs, visit);
         }
         relax_long_rows<true>();
     }
@@ -104,56 +105,52 @@ class StepPush : public StepDevice {
     }
 
     // A vertex of the lists of all devices, and what goes along its arcs.
-    __device__ u32 entry(u32 at, StepValue& from) const {
+    __device__ u32 take(u32 at, StepValue& from) const {
         u32 of = settings.device;
         if (!is_alone()) {
             for (of = 0; at >= block.told[of]; ++of) at -= block.told[of];
         }
-        const bool is_own = of == settings.device;
-        const u32 vertex = is_own ? list(block.filled ^ 1)[at]
-                                  : exchange.vertices[settings.device][told_place(of, at)];
-        const u32 key = is_own ? key_at(vertex)
-                               : key_of(exchange.values[settings.device][told_place(of, at)]);
-        make_value(key, vertex, &from);
+        u32 vertex;
+        if (of == settings.device) {
+            vertex = list(block.filled ^ 1)[at];
+            mark_word(block.filled ^ 1, vertex) = 0;
+            make_value(key_at(vertex), vertex, &from);
+        } else {
+            const u64 place = told_place(of, at);
+            vertex = exchange.vertices[settings.device][place];
+            const StepValue value = exchange.values[settings.device][place];
+            values[vertex] = value;
+            make_value(key_of(value), vertex, &from);
+        }
         return vertex;
     }
 
-    // Takes an entry out of the lists, or keeps what is told. Whether it may have light arcs,
-    // as few have.
-    __device__ bool take(u32 at) const {
-        StepValue from;
-        const u32 vertex = entry(at, from);
-        if (owns(vertex)) {
-            mark_word(block.filled ^ 1, vertex) = 0;
-        } else {
-            // Only owners need predecessors.
-            values[vertex] = from;
+    // Arcs of a row that are light, if `is_exact` without those that lead from `key` beyond the
+    // step, and where they are.
+    __device__ u32 arcs_of(u32 row, u32 key, bool is_exact, u64& arc) const {
+        if (block.end == unreached) {
+            arc = out.offsets[row];
+            return u32(out.offsets[row + 1] - arc);
         }
-        if (block.end == unreached) return true;
-        return leads_on(key_of(from)) && lists.lights[row_of(vertex)] > 0;
-    }
-
-    // An entry's light arcs, and where they are.
-    __device__ u32 light_arcs(u32 at, StepValue& from, u64& arc) const {
-        const u32 row = row_of(entry(at, from));
+        const u32 arcs = lists.lights[row];
+        // As of many rows.
+        if (arcs == 0) return 0;
         arc = out.offsets[row];
-        return block.end == unreached ? u32(out.offsets[row + 1] - arc) : lists.lights[row];
+        return is_exact ? arcs_within(arc, arcs, key) : arcs;
     }
 
-    // Those of them that lead to keys in the step.
-    __device__ u32 arcs_within(u32 at, StepValue& from, u64& arc) const {
-        u32 high = light_arcs(at, from, arc);
-        if (block.end == unreached) return high;
+    // How many of a row's first arcs lead from `key` to keys in the step.
+    __device__ u32 arcs_within(u64 arc, u32 arcs, u32 key) const {
         u32 low = 0;
-        while (low < high) {
-            const u32 middle = (low + high) / 2;
-            if (StepRule::extended(key_of(from), out.weights[arc + middle]) < block.end) {
+        while (low < arcs) {
+            const u32 middle = (low + arcs) / 2;
+            if (StepRule::extended(key, out.weights[arc + middle]) < block.end) {
                 low = middle + 1;
             } else {
-                high = middle;
+                arcs = middle;
             }
         }
-        return low;
+        return arcs;
     }
 
     // Leaves a row to the block if it is long. How many of its arcs are still the lane's.
