@@ -50,8 +50,7 @@ class StepPull : public StepPush {
             const bool is = lane() < rows && at < all;
             const u32 vertex = is ? list(block.filled ^ 1)[at] : first;
             const u32 before = is ? key_at(vertex) : 0;
-            const Best best = improve_by_looking<true>(is, vertex, block.begin);
-            append(is && best.key < before, vertex, 0);
+            append(improve_by_looking<true>(is, vertex, block.begin).key < before, vertex, 0);
         }
     }
 

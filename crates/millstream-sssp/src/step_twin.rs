@@ -66,20 +66,18 @@ impl Course {
         }
         let before = self.pilot.phase;
         self.pilot.advance(totals);
-        let is_same_list = before == Phase::Review && self.pilot.phase == Phase::Review;
-        let is_told = before == Phase::Tell;
-        if is_told {
+        if before == Phase::Tell {
             return Ok(());
         }
+        // The list that was filled is read; or that which was reviewed is so again.
+        let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
+        self.filled ^= usize::from(is_turned);
         for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
             let listed = word(device, Word::Listed)?;
-            if !is_same_list {
+            if is_turned {
                 *here = listed - *mark;
             }
             *mark = listed;
-        }
-        if !is_same_list {
-            self.filled ^= 1;
         }
         Ok(())
     }
@@ -281,7 +279,12 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
 
     /// A vertex looks along the arcs that enter it from vertices that have a `key`: the
     /// shortest way before and now. No way through others starts before `from`.
-    fn look(&self, vertex: u32, from: u32, mut key: impl FnMut(usize) -> Option<u32>) -> (u32, u32) {
+    fn look(
+        &self,
+        vertex: u32,
+        from: u32,
+        mut key: impl FnMut(usize) -> Option<u32>,
+    ) -> (u32, u32) {
         let (offsets, sources, weights) = self.incoming;
         let before = self.key(vertex);
         let mut best = (before, UNREACHED);
