@@ -1,28 +1,27 @@
-//! Threads that submit the kernels of a collective side by side: each submission takes
-//! microseconds, and with one thread small collectives take as many times that as there
-//! are ranks.
+//! Threads that submit kernels and record events of all ranks side by side: each call
+//! takes microseconds, and with one thread small collectives take as many times that as
+//! there are ranks.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream_device::BoundKernel;
-
 use crate::{Error, Result};
 
-/// How long a thread looks for the next kernel before it sleeps: waking it takes longer
-/// than most submissions.
+/// How long a thread looks for what comes next before it sleeps: waking it takes longer
+/// than most calls.
 const LOOKS: Duration = Duration::from_micros(100);
 
-/// One thread for each rank but the first, whose kernel the caller submits.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// One thread for each rank but the first, whose calls are the caller's.
 pub(super) struct Submitters {
     others: Vec<Submitter>,
 }
 
 struct Submitter {
     /// `None` ends the thread.
-    kernels: Option<Sender<BoundKernel>>,
-    results: Receiver<millstream_device::Result<()>>,
+    work: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -31,59 +30,56 @@ impl Submitters {
         Submitters { others: (1..ranks).map(|_| Submitter::new()).collect() }
     }
 
-    /// Submits a kernel of each rank, and returns when all are submitted.
+    /// Makes the calls of all ranks, and returns what they return, in the order of the
+    /// ranks.
     ///
     /// # Errors
-    /// The first rank's error; the others' kernels are submitted nevertheless.
-    pub(super) fn submit(&self, kernels: Vec<BoundKernel>) -> Result<()> {
-        let mut kernels = kernels.into_iter();
-        let first = kernels.next();
-        let (mut busy, mut left) = (Vec::new(), Vec::new());
-        for (submitter, kernel) in self.others.iter().zip(kernels) {
-            match submitter.give(kernel) {
-                None => busy.push(submitter),
-                Some(kernel) => left.push(kernel),
-            }
+    /// A call has panicked.
+    pub(super) fn run<R: Send + 'static>(
+        &self,
+        calls: impl IntoIterator<Item = impl FnOnce() -> R + Send + 'static>,
+    ) -> Result<Vec<R>> {
+        let (outgoing, incoming) = channel();
+        let mut calls = calls.into_iter().enumerate().map(|(rank, call)| {
+            let outgoing = outgoing.clone();
+            // Whoever waits for it is there until all have answered or gone.
+            let work = move || drop(outgoing.send((rank, call())));
+            Box::new(work) as Work
+        });
+        let first = calls.next();
+        let left: Vec<Work> =
+            self.others.iter().zip(calls).filter_map(|(other, work)| other.give(work)).collect();
+        drop(outgoing);
+        first.into_iter().chain(left).for_each(|work| work());
+        let mut results: Vec<(usize, R)> = std::iter::from_fn(|| next(&incoming)).collect();
+        results.sort_by_key(|(rank, _)| *rank);
+        match results.len() <= self.others.len() {
+            true => Err(Error::Ended),
+            false => Ok(results.into_iter().map(|(_, result)| result).collect()),
         }
-        let mut result = first.map_or(Ok(()), |kernel| Ok(kernel.submit()?));
-        for submitter in busy {
-            let submitted = next(&submitter.results).map_or(Err(Error::Ended), |done| Ok(done?));
-            result = result.and(submitted);
-        }
-        for kernel in left {
-            result = result.and(kernel.submit().map_err(Error::from));
-        }
-        result
     }
 }
 
 impl Submitter {
     fn new() -> Submitter {
-        let (kernels, incoming) = channel::<BoundKernel>();
-        let (outgoing, results) = channel();
-        let work = move || {
-            while let Some(kernel) = next(&incoming) {
-                if outgoing.send(kernel.submit()).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("collectives".to_string()).spawn(work).ok();
-        Submitter { kernels: Some(kernels), results, thread }
+        let (work, incoming) = channel::<Work>();
+        let run = move || std::iter::from_fn(|| next(&incoming)).for_each(|work| work());
+        let thread = std::thread::Builder::new().name("collectives".to_string()).spawn(run).ok();
+        Submitter { work: Some(work), thread }
     }
 
-    /// Gives the thread a kernel, which comes back if there is none.
-    fn give(&self, kernel: BoundKernel) -> Option<BoundKernel> {
-        match &self.kernels {
-            Some(kernels) => kernels.send(kernel).err().map(|error| error.0),
-            None => Some(kernel),
+    /// Gives the thread work, which comes back if there is none.
+    fn give(&self, work: Work) -> Option<Work> {
+        match &self.work {
+            Some(sender) => sender.send(work).err().map(|error| error.0),
+            None => Some(work),
         }
     }
 }
 
 impl Drop for Submitter {
     fn drop(&mut self) {
-        self.kernels = None;
+        self.work = None;
         if let Some(thread) = self.thread.take() {
             // What it panicked with has been reported.
             let _ = thread.join();
