@@ -73,7 +73,7 @@ class StepDevice : public GangDevice {
         u32 mark;     // Places taken before it.
         u32 here;     // Vertices in the list that is read, on this device.
         u32 nearest;  // Beyond the step, of those seen since the blocks last met.
-        u64 settled[warps];  // Arcs that enter vertices that have come into the step since.
+        u64 settled;  // Arcs that enter vertices that have come into the step since.
         u64 received;  // Vertices that other devices have told.
         u64 sent;      // Vertices told to each of them.
         u64 listed;    // Vertices of this device's lists.
@@ -136,7 +136,7 @@ class StepDevice : public GangDevice {
             // In halves, which cannot overflow.
             const u64 low = __reduce_add_sync(~0u, arcs & 0xffff);
             const u64 high = __reduce_add_sync(~0u, arcs >> 16);
-            if (lane() == 0) block.settled[threadIdx.x / 32] += (high << 16) + low;
+            if (lane() == 0) atomicAdd(&block.settled, (high << 16) + low);
         }
         if (all == 0) return;
         u32* const stage = block.stage[threadIdx.x / 32];
@@ -203,15 +203,10 @@ class StepDevice : public GangDevice {
             list(block.filled)[block.places[warp] + lane()] = block.stage[warp][lane()];
         __syncwarp();
         if (lane() == 0) block.pending[warp] = 0;
-        u64 settled = 0;
-        if (warp == 0) {
-            settled = block.settled[lane()];
-            for (u32 step = 16; step > 0; step /= 2) settled += __shfl_xor_sync(~0u, settled, step);
-            block.settled[lane()] = 0;
-        }
         if (threadIdx.x != 0) return;
-        if (settled != 0) barrier.count(settled_count, settled);
+        if (block.settled != 0) barrier.count(settled_count, block.settled);
         if (block.nearest != unreached) barrier.offer(u64(~block.nearest));
+        block.settled = 0;
         block.nearest = unreached;
     }
 };

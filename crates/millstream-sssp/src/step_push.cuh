@@ -248,13 +248,15 @@ class StepPush : public StepDevice {
             is_better[each] = keys[each] < before;
             if (is_better[each] && before >= block.end) arcs[each] = enter;
         }
-        if (!is_near) return;
+        if (is_near) {
 #pragma unroll
-        for (u32 each = 0; each < at_once; ++each)
-            is_better[each] = is_better[each] && (!is_alone() || leads_on(keys[each])) &&
-                              set_mark(targets[each]);
+            for (u32 each = 0; each < at_once; ++each)
+                is_better[each] = is_better[each] && (!is_alone() || leads_on(keys[each])) &&
+                                  set_mark(targets[each]);
 #pragma unroll
-        for (u32 each = 0; each < at_once; ++each) append(is_better[each], targets[each], arcs[each]);
+            for (u32 each = 0; each < at_once; ++each)
+                append(is_better[each], targets[each], arcs[each]);
+        }
     }
 };
 

@@ -14,13 +14,13 @@ class StepSearch : public StepPull {
     __device__ void run() {
         if (threadIdx.x == 0) {
             block.longs = block.filled = block.mark = block.here = 0;
-            block.received = block.sent = block.listed = 0;
+            block.settled = block.received = block.sent = block.listed = 0;
             block.steps = 1;
             block.nearest = unreached;
             block.begin = 0;
             block.end = settings.first_end;
         }
-        if (lane() == 0) block.pending[threadIdx.x / 32] = block.settled[threadIdx.x / 32] = 0;
+        if (lane() == 0) block.pending[threadIdx.x / 32] = 0;
         __syncthreads();
         u32 phase = collecting;
         collect();
