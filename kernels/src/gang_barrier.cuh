@@ -39,6 +39,8 @@ class GangBarrier {
         stop,
         arrived,
         verdict_word,
+        arrived_here,
+        here_word,
         count_word,                   // Two.
         most_word = count_word + 2,
         leader_word, // `leader_words`.
@@ -101,13 +103,36 @@ class GangBarrier {
             before = __shfl_sync(~0u, before, 0);
             // Both wrap around alike.
             const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
-            const u64 word = leads ? lead(before & places_mask, decide) : wait();
+            const u64 word = leads ? lead(before & places_mask, decide) : wait(verdict_word);
             if (lane() == 0) decision = word;
         }
         __syncthreads();
         const u64 word = decision;
         ++round;
-        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
+        return verdict_of(word);
+    }
+
+    // The whole block, between two rounds once at most: the blocks of this device meet by
+    // themselves. What they did before is visible to them after; all they learn is the
+    // device's places, or that the gang is stopped.
+    __device__ Verdict meet_here() {
+        __shared__ u64 decision;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            // Releases what the block did, and acquires what the others have released.
+            fence_acq_rel_gpu();
+            const bool leads = fetch_add_relaxed_gpu(&word(arrived_here), 1ull) == gridDim.x - 1;
+            fence_acq_rel_gpu();
+            if (leads) {
+                // Nobody arrives again before the next round.
+                store_relaxed_gpu(&word(arrived_here), 0ull);
+                decision = conclude(here_word, 0, load_relaxed_gpu(&word(arrived)) & places_mask);
+            } else {
+                decision = wait(here_word);
+            }
+        }
+        __syncthreads();
+        return verdict_of(decision);
     }
 
     // Ends the gang early, on all devices.
@@ -166,6 +191,10 @@ class GangBarrier {
         return &words[to][letters + (round % 2 * most + from) * letter_words];
     }
 
+    __device__ static Verdict verdict_of(u64 word) {
+        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
+    }
+
     // Rounds wrap around in a verdict.
     __device__ u64 round_tag() const { return u64(round + 1) << round_shift >> round_shift; }
 
@@ -186,13 +215,19 @@ class GangBarrier {
         u64 word = 0;
         if (lane() == 0) {
             const u32 phase = decide(totals);
-            word = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
             // With the fence, or what was acquired from the others, a release: pairs with
             // the acquire in `wait`.
             if (devices > 1) fence_acq_rel_gpu();
-            store_relaxed_gpu(&this->word(verdict_word), word);
+            word = conclude(verdict_word, phase, places);
         }
         return word;
+    }
+
+    // One thread, after a fence: tells the device's blocks.
+    __device__ u64 conclude(Word place, u32 phase, u64 places) const {
+        const u64 verdict = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
+        store_relaxed_gpu(&word(place), verdict);
+        return verdict;
     }
 
     // One warp: tells all other devices, and hears from all, a lane for each. False if
@@ -244,13 +279,13 @@ class GangBarrier {
         return all;
     }
 
-    // One warp of any other block.
-    __device__ u64 wait() const {
+    // One warp of any other block, or one thread.
+    __device__ u64 wait(Word place) const {
         u64 word = 0;
         if (lane() == 0) {
             Patience looks;
             // Acquire: pairs with the leader's release.
-            while ((word = load_acquire_gpu(&this->word(verdict_word))) >> round_shift !=
+            while ((word = load_acquire_gpu(&this->word(place))) >> round_shift !=
                    round_tag()) {
                 if (gives_up(looks)) return u64(stopped) << phase_shift;
             }

@@ -49,7 +49,7 @@ impl Default for SsspOptions {
             delta: Delta::default(),
             // Both measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
             pull: 4,
-            rest: 16,
+            rest: 4,
         }
     }
 }

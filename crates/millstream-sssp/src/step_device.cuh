@@ -26,10 +26,12 @@ struct StepLists {
     Span<const u32> lights;  // Arcs lighter than a step, of each row that leaves.
 };
 
-// What owners have told, from each device where its vertices would be.
+// What owners have told, from each device where its vertices would be, twice: a list is
+// told while others may still read the one before.
 struct StepExchange {
     SpanSet<u32> vertices;
     SpanSet<StepValue> values;
+    SpanSet<StepValue> owned;  // The values of each device, which has its own vertices'.
 };
 
 struct StepSettings : GangPlace {
@@ -39,7 +41,7 @@ struct StepSettings : GangPlace {
     u32 first_end;  // Where the first step ends; `unreached` if there is but one.
     u32 pull;       // Pull if the arcs left are less than those settled times this.
     u32 rest;       // The last step if the arcs left, times this, are less than all.
-    u32 padding;
+    u32 lightest;   // The smallest weight.
 };
 static_assert(sizeof(StepSettings) == 128, "as Rust writes it");
 
@@ -73,6 +75,7 @@ class StepDevice : public GangDevice {
         u32 nearest;  // Beyond the step, of those seen since the blocks last met.
         u64 settled;  // Arcs that enter vertices that have come into the step since.
         u64 received;  // Vertices that other devices have told.
+        u64 sent;      // Vertices told to each of them.
         u64 listed;    // Vertices of this device's lists.
         u32 steps;
     };
@@ -117,6 +120,12 @@ class StepDevice : public GangDevice {
         return u32(offset[1] - offset[0]);
     }
 
+    // Whether any arc leads from `key` to a key in the step.
+    __device__ bool leads_on(u32 key) const {
+        return block.end == unreached ||
+               StepRule::extended(key, StepRule::weight(settings.lightest)) < block.end;
+    }
+
     __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
 
     // A warp: vertices of its lanes to the list, 32 at a time. `arcs` enter a vertex whose
@@ -151,15 +160,16 @@ class StepDevice : public GangDevice {
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
         const u32 grid_warps = gridDim.x * warps;
-        const u32 share = ((high - low + 31) / 32 + grid_warps - 1) / grid_warps;
+        const u32 share = (high - low) / 32 / grid_warps + 1;
         const u32 words = share < 32 ? share : 32;
-        const u64 warp = blockIdx.x * warps + threadIdx.x / 32;
-        for (u64 base = low + warp * words * 32; base < high; base += u64(grid_warps) * words * 32) {
+        const u32 groups = ((high - low + 31) / 32 + words - 1) / words;
+        for (u32 group = blockIdx.x * warps + threadIdx.x / 32; group < groups; group += grid_warps) {
+            const u32 base = low + group * words * 32;
             u32 word = 0;
 #pragma unroll 1
             for (u32 each = 0; each < words; ++each) {
-                const u64 vertex = base + each * 32 + lane();
-                const u32 bits = __ballot_sync(~0u, vertex < high && is_one(u32(vertex)));
+                const u32 place = each * 32 + lane();
+                const u32 bits = __ballot_sync(~0u, place < high - base && is_one(base + place));
                 if (lane() == each) word = bits;
             }
             const u32 sum = prefix_sum(__popc(word));
@@ -169,7 +179,7 @@ class StepDevice : public GangDevice {
                 const u32 whose = owner_of(sum, at);
                 const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
                 const u32 bit = nth_bit(__shfl_sync(~0u, word, whose), at - before);
-                use(at < total, u32(base) + whose * 32 + bit);
+                use(at < total, base + whose * 32 + bit);
             }
         }
     }

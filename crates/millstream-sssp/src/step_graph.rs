@@ -20,6 +20,8 @@ pub(crate) struct StepGraph {
     /// those of `incoming`.
     outgoing: Option<Vec<Part>>,
     pub(crate) arcs: u64,
+    /// The bits of the smallest weight.
+    pub(crate) lightest: u32,
 }
 
 /// Rows that one thread goes through at a time.
@@ -44,13 +46,25 @@ impl StepGraph {
             true => None,
             false => Some(outgoing(&incoming, graph).await?),
         };
-        Ok(StepGraph { incoming, outgoing, arcs: graph.arcs() })
+        Ok(StepGraph { incoming, outgoing, arcs: graph.arcs(), lightest: lightest(graph) })
     }
 
     /// The rows of vertices that a device's arcs leave: of all, or alone, of its own.
     pub(crate) fn outgoing(&self, place: usize) -> &Part {
         &self.outgoing.as_deref().unwrap_or(self.incoming.parts())[place]
     }
+}
+
+/// The bits of the smallest weight.
+fn lightest(graph: &CsrGraph) -> u32 {
+    let least = match graph.weights() {
+        None => None,
+        Some(Weights::Integer(weights)) => weights.par_iter().copied().min(),
+        Some(Weights::Real(weights)) => {
+            weights.par_iter().copied().reduce_with(f32::min).map(f32::to_bits)
+        }
+    };
+    least.unwrap_or(0)
 }
 
 /// Of each device the arcs whose targets it owns, in rows of all vertices.

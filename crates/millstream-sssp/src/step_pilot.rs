@@ -16,6 +16,9 @@ pub(crate) enum Phase {
     Pull,
     /// Arcs of the step's vertices that lead beyond it.
     Push,
+    /// In the last step: vertices that may be nearer look again, at the arcs from others that
+    /// were left.
+    Review,
     /// Nothing.
     Finished,
 }
@@ -60,12 +63,17 @@ pub(crate) struct Pilot {
     pub(crate) begin: u32,
     pub(crate) end: u32,
     kept: Totals,
+    /// Vertices that are reviewed.
+    reviewed: u64,
 }
+
+/// Vertices are reviewed again if of so many one has come nearer.
+const FEW: u64 = 64;
 
 impl Pilot {
     pub(crate) fn new(rules: Rules) -> Pilot {
         let (phase, kept) = (Phase::Collect, Totals::default());
-        Pilot { rules, phase, steps: 1, from: 0, begin: 0, end: rules.first_end, kept }
+        Pilot { rules, phase, steps: 1, from: 0, begin: 0, end: rules.first_end, kept, reviewed: 0 }
     }
 
     /// Goes on to the next phase.
@@ -80,16 +88,17 @@ impl Pilot {
             Phase::Tell => Phase::Expand,
             Phase::Push => self.plan(Phase::Collect, self.end, left),
             _ if totals.listed != self.kept.listed => {
+                let listed = totals.listed - self.kept.listed;
                 self.kept.listed = totals.listed;
-                if self.rules.devices == 1 { Phase::Expand } else { Phase::Tell }
+                self.go_on(listed)
             }
             Phase::Collect | Phase::Pull => match totals.nearest {
                 None => Phase::Finished,
                 // Nothing in this step: on to the nearest.
                 Some(nearest) => self.plan(Phase::Collect, nearest, left),
             },
-            Phase::Expand if left == 0 || self.end == UNREACHED => Phase::Finished,
-            Phase::Expand => {
+            _ if left == 0 || self.end == UNREACHED => Phase::Finished,
+            Phase::Expand | Phase::Review => {
                 let now = totals.settled - self.kept.settled;
                 self.kept.settled = totals.settled;
                 match left < now * u64::from(self.rules.pull) {
@@ -97,6 +106,19 @@ impl Pilot {
                     false => Phase::Push,
                 }
             }
+        }
+    }
+
+    /// What becomes of vertices that have just been listed.
+    fn go_on(&mut self, listed: u64) -> Phase {
+        match self.phase {
+            Phase::Pull if self.end == UNREACHED => {
+                self.reviewed = listed;
+                Phase::Review
+            }
+            Phase::Review if listed * FEW > self.reviewed => Phase::Review,
+            _ if self.rules.devices == 1 => Phase::Expand,
+            _ => Phase::Tell,
         }
     }
 
@@ -140,8 +162,14 @@ mod tests {
         pilot.advance(totals(6, 95));
         pilot.advance(totals(6, 95));
         assert_eq!((pilot.phase, pilot.end, pilot.steps), (Phase::Pull, UNREACHED, 4));
-        pilot.advance(totals(7, 98));
-        pilot.advance(totals(7, 98));
+        // A hundred may be nearer, of which two are, then one, which is few.
+        pilot.advance(totals(106, 95));
+        assert_eq!(pilot.phase, Phase::Review);
+        pilot.advance(totals(108, 95));
+        assert_eq!(pilot.phase, Phase::Review);
+        pilot.advance(totals(109, 95));
+        assert_eq!(pilot.phase, Phase::Expand);
+        pilot.advance(totals(109, 95));
         assert_eq!(pilot.phase, Phase::Finished);
     }
 

@@ -10,7 +10,7 @@ class StepPull : public StepPush {
    protected:
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
-    static constexpr u32 pulled_at_once = 4;
+    static constexpr u32 pulled_at_once = 2;
 
     // All blocks: vertices whose keys are in the step come into the list, and the
     // nearest beyond it is offered.
@@ -29,25 +29,38 @@ class StepPull : public StepPush {
     __device__ void pull(u32 from) {
         const auto is_left = [&](u32 vertex) { return key_of(values[vertex]) >= block.begin; };
         for_each(first, end, is_left, [&](bool is, u32 vertex) {
-            Best best{unreached, unreached};
-            if (is) best.key = key_of(values[vertex]);
-            const u32 before = best.key;
-            look(is, vertex, from, best);
-            if (best.key < before) {
-                StepValue value;
-                make_value(best.key, best.source, &value);
-                // Nobody else writes it now, or cares whether they see it: a key that is
-                // left stays at `begin` or above.
-                values[vertex] = value;
-            }
-            sort_in(is, vertex, best.key);
+            // Nobody cares whether they see what is written now: a key that is left stays
+            // at `begin` or above.
+            const Best best = improve_by_looking<false>(is, vertex, from);
+            if (block.end != unreached) return sort_in(is, vertex, best.key);
+            append(is && best.rival < best.key, vertex, 0);
         });
     }
 
+    // All blocks: vertices that another one that is left may be near to look again, at all
+    // of these. Those whose keys become smaller come into the list.
+    __device__ void review() {
+        const u32 all = block.here;
+        const u32 grid_warps = gridDim.x * warps;
+        const u32 share = (all + grid_warps - 1) / grid_warps;
+        const u32 rows = share < 32 ? share : 32;
+        const u32 warp = blockIdx.x * warps + threadIdx.x / 32;
+        for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
+            const u32 at = base + lane();
+            const bool is = lane() < rows && at < all;
+            const u32 vertex = is ? list(block.filled ^ 1)[at] : first;
+            const u32 before = is ? key_at(vertex) : 0;
+            append(improve_by_looking<true>(is, vertex, block.begin).key < before, vertex, 0);
+        }
+    }
+
    private:
+    // The shortest way to a vertex that is known, and through vertices that are left
+    // none is shorter than the rival.
     struct Best {
         u32 key;
         u32 source;
+        u32 rival;
     };
 
     // A warp.
@@ -57,68 +70,110 @@ class StepPull : public StepPush {
         append(is_near, vertex, is_near ? degree(vertex) : 0);
     }
 
+    // A warp: looks along the arcs that enter each lane's vertex, and keeps the key if it is
+    // smaller. Nobody else writes it now.
+    template <bool is_review>
+    __device__ Best improve_by_looking(bool is, u32 vertex, u32 from) {
+        Best best{unreached, unreached, unreached};
+        if (is) best.key = key_at(vertex);
+        const u32 before = best.key;
+        look<is_review>(is, vertex, from, best);
+        if (best.key < before) {
+            StepValue value;
+            make_value(best.key, best.source, &value);
+            // Relaxed: others may look at it, and do with either.
+            store_relaxed_sys(&values[vertex], value);
+        }
+        return best;
+    }
+
     // A warp: the shortest way through arcs of each lane's vertex. Lanes look alone, and
     // help each other with what is left of long rows. An arc is as heavy as those before
     // it: when one from the nearest vertex would be too long, so are all that follow.
+    template <bool is_review>
     __device__ void look(bool is, u32 vertex, u32 from, Best& best) const {
-        u64 arc = 0;
-        u64 row_end = 0;
-        if (is) {
-            arc = in.offsets[vertex - first];
-            row_end = in.offsets[vertex - first + 1];
-        }
-        bool is_over = arc >= row_end;
-        const u64 alone = arc + alone_arcs < row_end ? arc + alone_arcs : row_end;
+        const u64 row = is ? in.offsets[vertex - first] : 0;
+        const u32 arcs = is ? degree(vertex) : 0;
+        bool is_over = false;
 #pragma unroll 1
-        for (; arc < alone && !is_over; arc += pulled_at_once)
-            is_over = look_at_some(arc, row_end, from, best);
-        for (u32 left = __ballot_sync(~0u, !is_over && arc < row_end); left != 0;
+        for (u32 at = 0; at < alone_arcs && at < arcs && !is_over; at += pulled_at_once)
+            is_over = look_at_some<is_review>(row, arcs, at, from, best);
+        for (u32 left = __ballot_sync(~0u, !is_over && arcs > alone_arcs); left != 0;
              left &= left - 1) {
             const u32 whose = __ffs(left) - 1;
-            Best its{__shfl_sync(~0u, best.key, whose), __shfl_sync(~0u, best.source, whose)};
-            look_together(__shfl_sync(~0u, arc, whose), __shfl_sync(~0u, row_end, whose), from,
-                          its);
+            Best its{__shfl_sync(~0u, best.key, whose), __shfl_sync(~0u, best.source, whose),
+                     __shfl_sync(~0u, best.rival, whose)};
+            look_together<is_review>(__shfl_sync(~0u, row, whose), __shfl_sync(~0u, arcs, whose),
+                                     from, its);
             if (lane() == whose) best = its;
         }
     }
 
-    // The key through an arc from a settled vertex.
-    __device__ u32 key_through(u32 source, StepWeight weight) const {
-        const u32 key = key_of(values[source]);
-        const u32 through = key < block.begin ? StepRule::extended(key, weight) : unreached;
-        return through <= settings.limit ? through : unreached;
+    // The key through an arc. Pulling, from a settled vertex, else a bound comes in
+    // `rival`; in review, from a vertex that is left.
+    template <bool is_review>
+    __device__ u32 key_through(u32 source, StepWeight weight, u32& rival) const {
+        u32 key = key_of(values[source]);
+        if (is_review) {
+            key = key < block.begin ? unreached : key_there(source);
+            if (key == unreached) return unreached;
+        }
+        const bool is_left = !is_review && key >= block.begin;
+        u32 through = StepRule::extended(is_left ? block.begin : key, weight);
+        if (through > settings.limit) through = unreached;
+        if (!is_left) return through;
+        if (through < rival) rival = through;
+        return unreached;
+    }
+
+    // The key of a vertex that is left, from its owner.
+    __device__ u32 key_there(u32 vertex) const {
+        if (owns(vertex)) return key_at(vertex);
+        u32 owner = 0;
+        while (vertex >= settings.boundaries[owner + 1]) ++owner;
+        return key_of(load_relaxed_sys(&exchange.owned[owner][vertex]));
     }
 
     // A lane: some arcs. Whether no other can be better.
-    __device__ bool look_at_some(u64 arc, u64 row_end, u32 from, Best& best) const {
+    template <bool is_review>
+    __device__ bool look_at_some(u64 row, u32 arcs, u32 from_arc, u32 from, Best& best) const {
         u32 sources[pulled_at_once];
         StepWeight weights[pulled_at_once];
 #pragma unroll
         for (u32 each = 0; each < pulled_at_once; ++each) {
-            const u64 at = arc + each < row_end ? arc + each : row_end - 1;
+            const u64 at = row + (from_arc + each < arcs ? from_arc + each : arcs - 1);
             sources[each] = in.targets[at];
             weights[each] = in.weights[at];
         }
 #pragma unroll
         for (u32 each = 0; each < pulled_at_once; ++each) {
-            const u32 key = key_through(sources[each], weights[each]);
-            if (key < best.key) best = {key, sources[each]};
+            // An arc comes twice at the end of a row; to look at a key there takes long.
+            if (is_review && from_arc + each >= arcs) break;
+            const u32 key = key_through<is_review>(sources[each], weights[each], best.rival);
+            if (key < best.key) {
+                best.key = key;
+                best.source = sources[each];
+            }
         }
         return StepRule::extended(from, weights[pulled_at_once - 1]) >= best.key;
     }
 
     // A warp: the rest of a row.
-    __device__ void look_together(u64 arc, u64 row_end, u32 from, Best& best) const {
+    template <bool is_review>
+    __device__ void look_together(u64 row, u32 arcs, u32 from, Best& best) const {
 #pragma unroll 1
-        for (; arc < row_end; arc += 32) {
-            const u64 at = arc + lane() < row_end ? arc + lane() : row_end - 1;
+        for (u32 base = alone_arcs; base < arcs; base += 32) {
+            const u64 at = row + (base + lane() < arcs ? base + lane() : arcs - 1);
             const u32 source = in.targets[at];
             const StepWeight weight = in.weights[at];
-            const u32 key = key_through(source, weight);
+            u32 rival = best.rival;
+            const u32 key = key_through<is_review>(source, weight, rival);
+            best.rival = __reduce_min_sync(~0u, rival);
             const u32 least = __reduce_min_sync(~0u, key);
             if (least < best.key) {
                 const u32 who = __ffs(__ballot_sync(~0u, key == least)) - 1;
-                best = {least, __shfl_sync(~0u, source, who)};
+                best.key = least;
+                best.source = __shfl_sync(~0u, source, who);
             }
             if (StepRule::extended(from, __shfl_sync(~0u, weight, 31)) >= best.key) return;
         }

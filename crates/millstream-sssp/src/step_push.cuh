@@ -9,7 +9,7 @@ class StepPush : public StepDevice {
 
    protected:
     // Rows with more arcs are left for the block.
-    static constexpr u32 long_arcs = 256;
+    static constexpr u32 long_arcs = 32;
     // Arcs of a lane that are under way at once.
     static constexpr u32 at_once = 2;
     // Frontiers of so many vertices are spread over all warps, arc by arc.
@@ -30,9 +30,8 @@ class StepPush : public StepDevice {
             StepValue from{};
             if (lane() < rows && at < all) {
                 const u32 vertex = take(at, from);
-                const u32 row = row_of(vertex);
-                arc = out.offsets[row];
-                arcs = block.end == unreached ? u32(out.offsets[row + 1] - arc) : lists.lights[row];
+                if (leads_on(key_of(from)))
+                    arcs = arcs_of(row_of(vertex), key_of(from), !is_thin, arc);
             }
             if (is_thin) {
                 const u32 offset = u32(thread_in_grid()) - lane();
@@ -73,10 +72,11 @@ class StepPush : public StepDevice {
             const StepValue value = values[vertex];
             for (u32 device = 0; device < settings.devices; ++device) {
                 if (device == settings.device) continue;
-                exchange.vertices[device][first + at] = vertex;
-                exchange.values[device][first + at] = value;
+                exchange.vertices[device][told_place(settings.device, at)] = vertex;
+                exchange.values[device][told_place(settings.device, at)] = value;
             }
         }
+        if (threadIdx.x == 0) block.sent += block.here;
         if (thread_in_grid() >= settings.devices || thread_in_grid() == settings.device) return;
         // Relaxed: the barrier's letters say it.
         store_relaxed_gpu(&barrier.sent_to(u32(thread_in_grid())), u64(block.here));
@@ -85,6 +85,11 @@ class StepPush : public StepDevice {
    private:
     // A place of the rows that leave.
     __device__ u32 row_of(u32 vertex) const { return is_alone() ? vertex - first : vertex; }
+
+    // Where a device tells an entry of the list that is read.
+    __device__ u64 told_place(u32 from, u64 at) const {
+        return u64(block.filled) * settings.vertices + settings.boundaries[from] + at;
+    }
 
     // The whole block: vertices in the lists of all devices.
     __device__ u32 count_told() {
@@ -111,13 +116,41 @@ class StepPush : public StepDevice {
             mark_word(block.filled ^ 1, vertex) = 0;
             make_value(key_at(vertex), vertex, &from);
         } else {
-            const u64 place = settings.boundaries[of] + at;
+            const u64 place = told_place(of, at);
             vertex = exchange.vertices[settings.device][place];
             const StepValue value = exchange.values[settings.device][place];
             values[vertex] = value;
             make_value(key_of(value), vertex, &from);
         }
         return vertex;
+    }
+
+    // Arcs of a row that are light, if `is_exact` without those that lead from `key` beyond the
+    // step, and where they are.
+    __device__ u32 arcs_of(u32 row, u32 key, bool is_exact, u64& arc) const {
+        if (block.end == unreached) {
+            arc = out.offsets[row];
+            return u32(out.offsets[row + 1] - arc);
+        }
+        const u32 arcs = lists.lights[row];
+        // As of many rows.
+        if (arcs == 0) return 0;
+        arc = out.offsets[row];
+        return is_exact ? arcs_within(arc, arcs, key) : arcs;
+    }
+
+    // How many of a row's first arcs lead from `key` to keys in the step.
+    __device__ u32 arcs_within(u64 arc, u32 arcs, u32 key) const {
+        u32 low = 0;
+        while (low < arcs) {
+            const u32 middle = (low + arcs) / 2;
+            if (StepRule::extended(key, out.weights[arc + middle]) < block.end) {
+                low = middle + 1;
+            } else {
+                arcs = middle;
+            }
+        }
+        return arcs;
     }
 
     // Leaves a row to the block if it is long. How many of its arcs are still the lane's.
@@ -202,28 +235,28 @@ class StepPush : public StepDevice {
             is_better[each] = is_here && keys[each] <= settings.limit &&
                               keys[each] < key_at(targets[each]);
         }
+        // All of a kind before the next, which waits for it.
+        u32 arcs[at_once];
 #pragma unroll
         for (u32 each = 0; each < at_once; ++each) {
-            bool is_news = false;
-            u32 arcs = 0;
-            if (is_better[each])
-                is_news = improve<is_near>(targets[each], keys[each], from[each], arcs);
-            if (is_near) append(is_news, targets[each], arcs);
+            arcs[each] = 0;
+            if (!is_better[each]) continue;
+            const u32 enter = is_near ? degree(targets[each]) : 0;
+            StepValue value;
+            make_value(keys[each], u32(from[each]), &value);
+            const u32 before = key_of(lower_value(&values[targets[each]], value));
+            is_better[each] = keys[each] < before;
+            if (is_better[each] && before >= block.end) arcs[each] = enter;
         }
-    }
-
-    // Whether a vertex is to come into the list; how many arcs enter it, if its key has
-    // come into the step.
-    template <bool is_near>
-    __device__ bool improve(u32 vertex, u32 key, StepValue from, u32& arcs) {
-        // Before it is known whether it is needed: two accesses at once.
-        const u32 enter = is_near ? degree(vertex) : 0;
-        StepValue value;
-        make_value(key, u32(from), &value);
-        const u32 before = key_of(lower_value(&values[vertex], value));
-        if (!is_near || key >= before) return false;
-        if (before >= block.end) arcs = enter;
-        return set_mark(vertex);
+        if (is_near) {
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each)
+                is_better[each] = is_better[each] && (!is_alone() || leads_on(keys[each])) &&
+                                  set_mark(targets[each]);
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each)
+                append(is_better[each], targets[each], arcs[each]);
+        }
     }
 };
 

@@ -22,7 +22,7 @@ type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
 /// Two lists of near vertices, two sets of marks, and the light arcs of each row.
 type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
 /// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values, lists, and of all devices what they were told, and the words.
+/// values, lists, and of all devices what they were told, their values, and the words.
 macro_rules! with_common {
     ($weight:ty, $value:ty, $($more:ty),*) => {
         (
@@ -30,7 +30,7 @@ macro_rules! with_common {
             Rows<$weight>,
             Shared<$value>,
             Lists,
-            (SharedSet<u32>, SharedSet<$value>),
+            (SharedSet<u32>, SharedSet<$value>, SharedSet<$value>),
             SharedSet<u64>,
             $($more),*
         )
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     first_end: u32,
     pull: u32,
     rest: u32,
-    padding: u32,
+    lightest: u32,
 }
 
 /// Words of a report, as `StepReport` of `steps.cuh` has them.
@@ -169,7 +169,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         for (place, (gang, values)) in gangs.into_iter().zip(values).enumerate() {
             let device = &context.devices()[place];
             let owned = incoming.partition().range(place).len();
-            let told = if context.devices().len() == 1 { 0 } else { vertices };
+            let told = if context.devices().len() == 1 { 0 } else { 2 * vertices };
             let rows = self.graph.outgoing(place).offsets.len() - 1;
             memory.push(Memory {
                 device: device.clone(),
@@ -197,7 +197,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             first_end: step.map_or(UNREACHED, |step| R::extended(0, &[step], 0)),
             pull,
             rest,
-            padding: 0,
+            lightest: self.graph.lightest,
         }
     }
 
@@ -251,7 +251,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         RowsOf<'b, R::Weight>,
         &'b SharedBuffer<V>,
         (&'b SharedBuffer<u32>, &'b SharedBuffer<u32>, &'b SharedBuffer<u32>),
-        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>]),
+        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>], &'b [&'b SharedBuffer<V>]),
         &'b [&'b SharedBuffer<u64>],
     ) {
         let its = &memory[place];
@@ -260,7 +260,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             self.incoming(place),
             &its.values,
             (&its.near, &its.marks, &its.lights),
-            (&sets.vertices, &sets.values),
+            (&sets.vertices, &sets.values, &sets.owned),
             &sets.words,
         )
     }
@@ -270,6 +270,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
 pub(crate) struct Sets<'a, V: Value> {
     vertices: Vec<&'a SharedBuffer<u32>>,
     values: Vec<&'a SharedBuffer<V>>,
+    owned: Vec<&'a SharedBuffer<V>>,
     words: Vec<&'a SharedBuffer<u64>>,
 }
 
@@ -278,6 +279,7 @@ impl<'a, V: Value> Sets<'a, V> {
         Sets {
             vertices: memory.iter().map(|its| &its.told_vertices).collect(),
             values: memory.iter().map(|its| &its.told_values).collect(),
+            owned: memory.iter().map(|its| &its.values).collect(),
             words: memory.iter().map(|its| &its.gang.words).collect(),
         }
     }

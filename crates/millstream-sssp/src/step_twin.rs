@@ -64,14 +64,20 @@ impl Course {
                 totals.nearest = Some(totals.nearest.map_or(key, |other| key.min(other)));
             }
         }
+        let before = self.pilot.phase;
         self.pilot.advance(totals);
-        let turns = if devices == 1 { Phase::Expand } else { Phase::Tell };
-        if self.pilot.phase == turns {
-            self.filled ^= 1;
-            for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
-                let listed = word(device, Word::Listed)?;
-                (*mark, *here) = (listed, listed - *mark);
+        if before == Phase::Tell {
+            return Ok(());
+        }
+        // The list that was filled is read; or that which was reviewed is so again.
+        let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
+        self.filled ^= usize::from(is_turned);
+        for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
+            let listed = word(device, Word::Listed)?;
+            if is_turned {
+                *here = listed - *mark;
             }
+            *mark = listed;
         }
         Ok(())
     }
@@ -150,6 +156,8 @@ struct Twin<'a, R: DistanceRule, V: Value> {
     marks: &'a [AtomicU32],
     told_vertices: Vec<&'a [AtomicU32]>,
     told_values: Vec<&'a [V::Atomic]>,
+    /// The values of each device.
+    owned: Vec<&'a [V::Atomic]>,
     words: Vec<&'a [AtomicU64]>,
     settings: Settings,
     here: usize,
@@ -169,7 +177,7 @@ struct Found {
 impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
     fn new(view: TwinView<'a, R, V>) -> Twin<'a, R, V> {
         let (out, incoming, values, (near, marks, _), exchange, words, settings) = view;
-        let (told_vertices, told_values) = exchange;
+        let (told_vertices, told_values, owned) = exchange;
         let here = settings.place.device as usize;
         let GangPlace { first, end: last, .. } = settings.place;
         let rule = PhantomData;
@@ -181,6 +189,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             marks,
             told_vertices,
             told_values,
+            owned,
             words,
             settings,
             here,
@@ -195,6 +204,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             Phase::Collect => self.collect(course),
             Phase::Expand => self.expand(course),
             Phase::Tell => self.tell(course),
+            Phase::Review => self.review(course),
             Phase::Pull => self.pull(course),
             Phase::Push => self.push_beyond(course),
             Phase::Finished => Ok(()),
@@ -222,32 +232,76 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
     }
 
     fn pull(&self, course: &Course) -> KernelResult {
-        let Pilot { from, begin, .. } = course.pilot;
+        let Pilot { from, begin, end, .. } = course.pilot;
         let (_, sources, weights) = self.incoming;
         self.each_owned(course, |vertex, found| {
-            let before = self.key(vertex);
-            if before < begin {
+            if self.key(vertex) < begin {
                 return;
             }
-            let mut best = (before, UNREACHED);
-            for arc in row(self.incoming.0, vertex - self.first) {
-                // An arc is as heavy as those before it.
-                if R::extended(from, weights, arc) >= best.0 {
-                    break;
-                }
+            let mut rival = UNREACHED;
+            let (_, key) = self.look(vertex, from, |arc| {
                 let key = self.key(sources[arc]);
-                if key < begin {
-                    let through = R::extended(key, weights, arc);
-                    if through < best.0 && through <= self.settings.limit {
-                        best = (through, sources[arc]);
-                    }
+                if key >= begin {
+                    rival = rival.min(R::extended(begin, weights, arc));
+                }
+                (key < begin).then_some(key)
+            });
+            if end != UNREACHED {
+                self.sort_in(course, vertex, key, found);
+            } else if rival < key && rival <= self.settings.limit {
+                found.listed.push(vertex);
+            }
+        })
+    }
+
+    /// Vertices that another one that is left may be near to look again, at all of these.
+    fn review(&self, course: &Course) -> KernelResult {
+        let begin = course.pilot.begin;
+        let sources = self.incoming.1;
+        let list = &self.list(course.filled ^ 1)[..course.lists[self.here].1 as usize];
+        Grid::of_blocks(list.len(), BLOCK).for_each_block(|block| {
+            let mut found = Found::default();
+            for entry in &list[block.range] {
+                let vertex = entry.load(Ordering::Relaxed);
+                let (before, key) = self.look(vertex, begin, |arc| {
+                    let is_left = self.key(sources[arc]) >= begin;
+                    let key = is_left.then(|| self.key_there(sources[arc]));
+                    key.filter(|&key| key != UNREACHED)
+                });
+                if key < before {
+                    found.listed.push(vertex);
                 }
             }
-            if best.0 < before {
-                V::store(&self.values[vertex as usize], V::new(best.0, best.1));
-            }
-            self.sort_in(course, vertex, best.0, found);
+            self.keep(course, &found);
+            Ok(())
         })
+    }
+
+    /// A vertex looks along the arcs that enter it from vertices that have a `key`: the
+    /// shortest way before and now. No way through others starts before `from`.
+    fn look(
+        &self,
+        vertex: u32,
+        from: u32,
+        mut key: impl FnMut(usize) -> Option<u32>,
+    ) -> (u32, u32) {
+        let (offsets, sources, weights) = self.incoming;
+        let before = self.key(vertex);
+        let mut best = (before, UNREACHED);
+        for arc in row(offsets, vertex - self.first) {
+            // An arc is as heavy as those before it.
+            if R::extended(from, weights, arc) >= best.0 {
+                break;
+            }
+            let through = key(arc).map_or(UNREACHED, |key| R::extended(key, weights, arc));
+            if through < best.0 && through <= self.settings.limit {
+                best = (through, sources[arc]);
+            }
+        }
+        if best.0 < before {
+            V::store(&self.values[vertex as usize], V::new(best.0, best.1));
+        }
+        (before, best.0)
     }
 
     /// Lists an owned vertex if it is in the step.
@@ -392,6 +446,13 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             let word = course.pilot.steps << 32 | u64::from(!nearest);
             words[Word::Nearest as usize].fetch_max(word, Ordering::Relaxed);
         }
+    }
+
+    /// The key of a vertex that is left, from its owner.
+    fn key_there(&self, vertex: u32) -> u32 {
+        let ends = &self.settings.place.boundaries[1..self.settings.place.devices as usize];
+        let owner = ends.partition_point(|&end| end <= vertex);
+        V::get(&self.owned[owner][vertex as usize]).key()
     }
 
     fn key(&self, vertex: u32) -> u32 {

@@ -14,7 +14,7 @@ class StepSearch : public StepPull {
     __device__ void run() {
         if (threadIdx.x == 0) {
             block.longs = block.filled = block.mark = block.here = 0;
-            block.settled = block.received = block.listed = 0;
+            block.settled = block.received = block.sent = block.listed = 0;
             block.steps = 1;
             block.nearest = unreached;
             block.begin = 0;
@@ -26,8 +26,7 @@ class StepSearch : public StepPull {
         collect();
         for (;;) {
             flush();
-            const Verdict verdict =
-                barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+            const Verdict verdict = meet(phase);
             phase = verdict.phase;
             switch (phase) {
                 case collecting:
@@ -43,13 +42,14 @@ class StepSearch : public StepPull {
                 case pushing:
                     push_beyond();
                     break;
+                case expanding:
+                    expand();
+                    break;
                 case telling:
-                    turn_lists(verdict);
                     tell();
                     break;
-                case expanding:
-                    if (is_alone()) turn_lists(verdict);
-                    expand();
+                case reviewing:
+                    review();
                     break;
                 default:
                     return report(verdict);
@@ -59,9 +59,38 @@ class StepSearch : public StepPull {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { collecting, expanding, telling, pulling, pushing, finished };
-    // Words that leaders keep: totals of the last round, and the next step.
-    enum Kept { kept_places, kept_settled, kept_begin, kept_end };
+    enum Phase : u32 { collecting, expanding, telling, pulling, pushing, reviewing, finished };
+    // Words that leaders keep: totals of the last round, the next step, and vertices that are
+    // reviewed.
+    enum Kept { kept_places, kept_settled, kept_begin, kept_end, kept_reviewed };
+    // Vertices are reviewed again if of so many one has come nearer.
+    static constexpr u32 few = 64;
+
+    // What comes next, and the lists for it: the list that was filled is read. Lists that
+    // all devices expand are told before.
+    __device__ Verdict meet(u32 phase) {
+        const bool tells = !is_alone() && (phase == collecting || phase == expanding ||
+                                           (phase == pulling && !is_last_step()));
+        if (tells) {
+            const Verdict here = barrier.meet_here();
+            if (here.phase == GangBarrier::stopped) return here;
+            turn_lists(here);
+            tell();
+        }
+        const Verdict verdict =
+            barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+        if (tells || phase == telling) return verdict;
+        if (phase == reviewing && verdict.phase == reviewing) {
+            // The same list again.
+            if (threadIdx.x == 0) block.mark = verdict.places;
+            __syncthreads();
+        } else {
+            turn_lists(verdict);
+        }
+        return verdict;
+    }
+
+    __device__ bool is_last_step() const { return block.end == unreached; }
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
@@ -69,13 +98,22 @@ class StepSearch : public StepPull {
         const u64 settled = is_alone() ? barrier.counted(settled_count) : totals.counts[settled_count];
         const u64 left = settings.arcs - settled;
         if (phase == pushing) return plan(collecting, block.end, left);
-        if (totals.places != keep(kept_places, totals.places))
-            return is_alone() ? expanding : telling;
-        if (phase != expanding) {
+        const u64 listed = totals.places - keep(kept_places, totals.places);
+        if (listed > 0) {
+            if (phase == reviewing) {
+                if (listed * few > load_relaxed_gpu(&barrier.leaders(kept_reviewed)))
+                    return reviewing;
+                return is_alone() ? expanding : telling;
+            }
+            if (phase != pulling || !is_last_step()) return expanding;
+            keep(kept_reviewed, listed);
+            return reviewing;
+        }
+        if (phase == collecting || phase == pulling) {
             // Nothing in this step: on to the nearest.
             return totals.most == 0 ? finished : plan(collecting, ~u32(totals.most), left);
         }
-        if (left == 0 || block.end == unreached) return finished;
+        if (left == 0 || is_last_step()) return finished;
         const u64 now = settled - keep(kept_settled, settled);
         return left < now * settings.pull ? plan(pulling, block.end, left) : pushing;
     }
@@ -118,7 +156,7 @@ class StepSearch : public StepPull {
         tell_host(report_listed, block.listed);
         tell_host(report_steps, u64(block.steps));
         tell_host(report_stopped, u64(verdict.phase == GangBarrier::stopped));
-        tell_host(report_told, is_alone() ? 0 : block.listed);
+        tell_host(report_told, block.sent);
         tell_host(report_received, block.received);
     }
 };

@@ -1,10 +1,11 @@
 //! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
-//! interleaving: two blocks of one device meet twice, and two devices of one block three
-//! times.
+//! interleaving: two blocks of one device meet twice, also by themselves before, and two
+//! devices of one block three times.
 //!
 //! | here | there |
 //! |---|---|
 //! | `Block::meet`: arrive, lead or wait | `GangBarrier::meet` |
+//! | `Block::meet_here` | `GangBarrier::meet_here` |
 //! | `Block::exchange` | `GangBarrier::exchange` |
 //! | `Block::wait` | `GangBarrier::wait` |
 //!
@@ -25,6 +26,8 @@ enum Fault {
     ArrivalWithoutFence,
     OneLetter,
     MostAfterVerdict,
+    HereWithoutFence,
+    HereStaysArrived,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -45,6 +48,9 @@ struct Letter {
 struct Device {
     arrived: AtomicU64,
     verdict: AtomicU64,
+    /// The same for blocks that meet by themselves.
+    arrived_here: AtomicU64,
+    here: AtomicU64,
     /// The largest that was offered in this round.
     most: AtomicU64,
     /// From the other device, in turns.
@@ -55,6 +61,8 @@ struct Gang {
     devices: [Device; 2],
     /// Of each device.
     blocks: [u64; 2],
+    /// Whether blocks meet by themselves before each round.
+    meets_here: bool,
     /// What each block has written in each round.
     cells: Vec<[UnsafeCell<u64>; MOST_ROUNDS]>,
 }
@@ -84,10 +92,29 @@ impl Block {
         let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
         {
             true => self.lead(before % ONE_BLOCK),
-            false => self.wait(),
+            false => self.wait(&device.verdict),
         };
         self.round += 1;
         verdict
+    }
+
+    /// Meets the blocks of the same device; its places.
+    fn meet_here(&self) -> u64 {
+        let device = &self.gang.devices[self.here];
+        if !seeded(Fault::HereWithoutFence) {
+            fence(Ordering::AcqRel);
+        }
+        let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::AcqRel);
+        if before != self.gang.blocks[self.here] - 1 {
+            return self.wait(&device.here).0;
+        }
+        if !seeded(Fault::HereStaysArrived) {
+            device.arrived_here.store(0, Ordering::Relaxed);
+        }
+        let places = device.arrived.load(Ordering::Relaxed) % ONE_BLOCK;
+        device.here.store((self.round + 1) << 32 | places, Ordering::Relaxed);
+        places
     }
 
     fn lead(&self, places: u64) -> (u64, u64) {
@@ -128,9 +155,9 @@ impl Block {
         (letter.count.load(Ordering::Relaxed), letter.most.load(Ordering::Relaxed))
     }
 
-    fn wait(&self) -> (u64, u64) {
+    fn wait(&self, verdict: &AtomicU64) -> (u64, u64) {
         loop {
-            let word = self.gang.devices[self.here].verdict.load(Ordering::Acquire);
+            let word = verdict.load(Ordering::Acquire);
             if word >> 32 == self.round + 1 {
                 return (word & 0xffff, word >> 16 & 0xffff);
             }
@@ -143,24 +170,35 @@ impl Block {
         for round in 0..rounds {
             // SAFETY: only this block writes its cell, once in a round.
             self.gang.cells[place][round as usize].with_mut(|cell| unsafe { *cell = round + 7 });
+            if self.gang.meets_here {
+                self.gang.devices[self.here].arrived.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(self.meet_here(), (round + 1) * blocks as u64, "a place is missing");
+                self.look(round);
+            }
             // Each round offers less than the one before.
-            let (total, most) = self.meet(1, 10 - 3 * round + place as u64);
+            let count = u64::from(!self.gang.meets_here);
+            let (total, most) = self.meet(count, 10 - 3 * round + place as u64);
             // Every block's places, of all rounds so far.
             assert_eq!(total, (round + 1) * blocks as u64, "a count is missing");
             assert_eq!(most, 9 - 3 * round + blocks as u64, "a maximum of another round");
-            for cells in &self.gang.cells {
-                // SAFETY: nobody writes it any more; loom checks.
-                let cell = cells[round as usize].with(|cell| unsafe { *cell });
-                assert_eq!(cell, round + 7);
-            }
+            self.look(round);
+        }
+    }
+
+    /// Looks at what all blocks have written in a round.
+    fn look(&self, round: u64) {
+        for cells in &self.gang.cells {
+            // SAFETY: nobody writes it any more; loom checks.
+            let cell = cells[round as usize].with(|cell| unsafe { *cell });
+            assert_eq!(cell, round + 7);
         }
     }
 }
 
-fn meet(blocks: [u64; 2], rounds: u64) {
+fn meet(blocks: [u64; 2], rounds: u64, meets_here: bool) {
     let all = blocks[0] + blocks[1];
     let cells = (0..all).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect();
-    let gang = Arc::new(Gang { devices: Default::default(), blocks, cells });
+    let gang = Arc::new(Gang { devices: Default::default(), blocks, meets_here, cells });
     let run = move |place: u64, gang: Arc<Gang>| {
         let here = usize::from(place >= blocks[0]);
         Block { gang, here, round: 0 }.run(place as usize, rounds);
@@ -175,11 +213,15 @@ fn meet(blocks: [u64; 2], rounds: u64) {
 }
 
 fn two_blocks_twice() {
-    meet([2, 0], 2);
+    meet([2, 0], 2, false);
+}
+
+fn two_blocks_by_themselves() {
+    meet([2, 0], 2, true);
 }
 
 fn two_devices_three_times() {
-    meet([1, 1], 3);
+    meet([1, 1], 3, false);
 }
 
 #[test]
@@ -190,6 +232,21 @@ fn everything_before_is_visible_after() {
 #[test]
 fn rounds_do_not_mix() {
     holds(two_devices_three_times);
+}
+
+#[test]
+fn blocks_of_a_device_meet_by_themselves() {
+    holds(two_blocks_by_themselves);
+}
+
+#[test]
+fn an_arrival_by_themselves_without_its_fence_is_caught() {
+    fails_with(Fault::HereWithoutFence as usize, two_blocks_by_themselves);
+}
+
+#[test]
+fn arrivals_by_themselves_that_stay_are_caught() {
+    fails_with(Fault::HereStaysArrived as usize, two_blocks_by_themselves);
 }
 
 #[test]

@@ -376,7 +376,8 @@ extern "C" __global__ void report(millstream::Span<millstream::u32> words,
 }
 
 // The gang's barrier: in each round every block writes a cell on every device, takes
-// places, meets the others, and looks at all cells of its device and at the total.
+// places, meets the others, and looks at all cells of its device and at the total. Before
+// every third round the blocks of a device meet by themselves, and look at their own cells.
 // Cells take turns: those of a round are written again two rounds later.
 struct GangRounds {
     using u32 = millstream::u32;
@@ -403,6 +404,14 @@ extern "C" __global__ void gang_rounds(
         if (threadIdx.x < run.devices)
             cells[threadIdx.x][base + run.here * gridDim.x + blockIdx.x] = round + 1;
         if (threadIdx.x == 0) barrier.take_places(3);
+        if (round % 3 == 0) {
+            const Verdict verdict = barrier.meet_here();
+            if (verdict.phase == GangBarrier::stopped) break;
+            if (verdict.places != (round + 1) * 3 * gridDim.x) ++failures;
+            const u32* const own = &cells[run.here][base + run.here * gridDim.x];
+            for (u32 each = threadIdx.x; each < gridDim.x; each += blockDim.x)
+                if (own[each] != round + 1) ++failures;
+        }
         const Verdict verdict = barrier.meet([&](const Totals& totals) {
             return u32(totals.places == (u64(round) + 1) * 3 * blocks ? 1 : 2);
         });
