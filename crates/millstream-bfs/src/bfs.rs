@@ -186,12 +186,14 @@ impl Bfs {
         let are_gpus = context.devices().iter().all(Device::is_gpu);
         let is_alone = context.devices().len() == 1;
         let is_deep = are_gpus && !is_alone && depth_probe::is_deep(graph);
-        let is_packed = are_gpus && is_alone && PackedRows::suit(graph);
-        let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
-        let packed = match context.devices() {
-            [device] if is_packed => Some(PackedRows::new(device, &graph.parts()[0]).await?),
-            _ => None,
+        let is_packed = are_gpus && can_meet(context) && PackedRows::suit(graph);
+        let columns = Columns::Structure;
+        let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
+        let packed = match is_packed {
+            true => PackedRows::new(graph, &distributed).await?,
+            false => None,
         };
+        let graph = distributed;
         let options = BfsOptions::default();
         Ok(Bfs { graph, incoming, isolated, packed, is_deep, options })
     }

@@ -23,12 +23,11 @@ struct LevelValues {
 struct LevelLists {
     Span<u64> log;            // Rows of frontier vertices, two words each.
     Span<const u64> sources;  // Items, as inboxes have them.
-    Span<const u32> packed;   // The rows in `PackedRow`s, or empty.
 };
 
 struct LevelExchange {
     SpanSet<u32> visited;  // Two copies one behind the other.
-    SpanSet<u64> inboxes;  // From each other device, as many items as vertices are owned.
+    SpanSet<u64> inboxes;  // From each other device, an item for each vertex owned or in the halo.
 };
 
 struct LevelReports {
@@ -46,8 +45,9 @@ struct LevelSettings {
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
     u32 beta;   // Top-down if the frontier times this is less.
     u32 boundaries[SpanSet<u32>::most + 1];
+    u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
-static_assert(sizeof(LevelSettings) == 104, "as Rust writes it");
+static_assert(sizeof(LevelSettings) == 168, "as Rust writes it");
 
 class LevelDevice {
    public:

@@ -16,21 +16,21 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::Result;
 use crate::level_twin;
-use crate::packed_rows::PackedRows;
+use crate::packed_rows::{DeviceRows, HaloShape, PackedRows};
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
 type Rows = (Read<u64>, Read<u32>);
 /// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values (levels and predecessors), lists (log, sources, and on one GPU packed rows), and
-/// of all devices the visited bits and inboxes, and the words.
+/// values (levels and predecessors), lists (log and sources), and of all devices the visited
+/// bits and inboxes, and the words.
 macro_rules! with_common {
     ($($more:ty),*) => {
         (
             Rows,
             Rows,
             (Shared<u32>, Shared<u32>),
-            (Shared<u64>, Read<u64>, Shared<u32>),
+            (Shared<u64>, Read<u64>),
             (SharedSet<u32>, SharedSet<u64>),
             SharedSet<u64>,
             $($more),*
@@ -38,7 +38,9 @@ macro_rules! with_common {
     };
 }
 
-type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>);
+/// Packed rows, long rows' targets, the halo, exports, their bits and shape.
+type Near = (Shared<u32>, Shared<u32>, Read<u32>, Read<u32>, Shared<u32>, Value<HaloShape>);
+type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near);
 pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
 /// Devices at most.
@@ -64,6 +66,7 @@ pub(crate) struct Settings {
     alpha: u32,
     beta: u32,
     pub(crate) boundaries: [u32; MOST_DEVICES + 1],
+    halos: [u32; MOST_DEVICES],
 }
 
 /// Words of a report, as `LevelReport` of `levels.cuh` has them.
@@ -125,7 +128,7 @@ pub(crate) struct LevelSearch<'a> {
     /// The graph with its arcs the other way round; `None` to go top-down only.
     pub(crate) incoming: Option<&'a DistributedGraph>,
     pub(crate) isolated: &'a Isolated,
-    /// For one GPU.
+    /// For GPUs.
     pub(crate) packed: Option<&'a PackedRows>,
     pub(crate) depth_limit: u32,
     pub(crate) predecessors: bool,
@@ -149,8 +152,9 @@ pub(crate) struct Memory {
     pub(crate) device: Device,
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
-    /// Empty if rows are not packed.
-    packed: SharedBuffer<u32>,
+    packed: DeviceRows,
+    /// Of the halo and of exports.
+    near_bits: SharedBuffer<u32>,
     log: SharedBuffer<u64>,
     sources: DeviceBuffer<u64>,
     visited: SharedBuffer<u32>,
@@ -222,27 +226,29 @@ impl LevelSearch<'_> {
             let predecessors = device.shared(kept)?;
             stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
             let packed = match self.packed {
-                Some(packed) => packed.rows.clone(),
-                None => device.shared(0)?,
+                Some(packed) => packed.of(place).clone(),
+                None => DeviceRows::none(device)?,
             };
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * bits.len())?;
             stream.upload_shared(Arc::clone(&bits), &visited, 0..bits.len())?;
-            let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
+            let near = owned + packed.halo.len();
+            let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;
             let words = if device.is_gpu() { device } else { context.host() };
             memory.push(Memory {
                 device: device.clone(),
                 levels,
                 predecessors,
-                packed,
+                near_bits: device.shared(packed.bits_words())?,
                 log: device.shared(2 * rows as usize)?,
                 sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
                 visited,
-                inboxes: device.shared(owned * (context.devices().len() - 1))?,
+                inboxes: device.shared(near * (context.devices().len() - 1))?,
                 words: words.shared(GANG_WORDS)?,
                 report: context.host().shared(REPORT_WORDS)?,
                 settings: self.settings(place, connected),
+                packed,
             });
             stream.record()?.completed().await?;
         }
@@ -253,6 +259,10 @@ impl LevelSearch<'_> {
         let partition = self.graph.partition();
         let mut boundaries = [partition.vertices(); MOST_DEVICES + 1];
         boundaries[..=partition.parts()].copy_from_slice(partition.boundaries());
+        let mut halos = [0; MOST_DEVICES];
+        if let Some(packed) = self.packed {
+            (0..partition.parts()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
+        }
         Settings {
             patience_ns: PATIENCE.as_nanos() as u64,
             device: place as u32,
@@ -263,6 +273,7 @@ impl LevelSearch<'_> {
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
             boundaries,
+            halos,
         }
     }
 
@@ -282,9 +293,12 @@ impl LevelSearch<'_> {
     ) -> millstream_flow::Result<()> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let reports = (host, &memory[place].report);
-        let settings = memory[place].settings;
-        let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
+        let Memory { report, settings, packed, near_bits, .. } = &memory[place];
+        let DeviceRows { rows, long_targets, halo, exports, shape } = packed;
+        let near = (rows, long_targets, &**halo, &**exports, near_bits, *shape);
+        let reports = (host, report);
+        let arguments =
+            (out, incoming, values, lists, exchange, words, reports, *settings, near);
         Ok(kernel.launch(stream, sharers, arguments)?)
     }
 
@@ -299,7 +313,7 @@ impl LevelSearch<'_> {
         (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
         (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
         (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>),
-        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>, &'a SharedBuffer<u32>),
+        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>),
         (&'a [&'a SharedBuffer<u32>], &'a [&'a SharedBuffer<u64>]),
         &'a [&'a SharedBuffer<u64>],
     ) {
@@ -309,7 +323,7 @@ impl LevelSearch<'_> {
             rows(&self.graph.parts()[place]),
             rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
             (&its.levels, &its.predecessors),
-            (&its.log, &its.sources, &its.packed),
+            (&its.log, &its.sources),
             (&sets.visited, &sets.inboxes),
             &sets.words,
         )
@@ -424,6 +438,8 @@ pub(crate) fn cuda_source() -> CudaSource {
         include_str!("level_top_down.cuh"),
         "#line 1 \"level_tally.cuh\"\n",
         include_str!("level_tally.cuh"),
+        "#line 1 \"level_halo.cuh\"\n",
+        include_str!("level_halo.cuh"),
         "#line 1 \"level_narrow.cuh\"\n",
         include_str!("level_narrow.cuh"),
         "#line 1 \"level_bottom_up.cuh\"\n",

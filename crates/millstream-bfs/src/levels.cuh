@@ -26,6 +26,7 @@ class LevelSearch : public LevelBottomUp {
         }
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         clear_part();
+        forget_halo();
         __syncthreads();
         take(lists.sources.items, 0, lists.sources.len);
         u32 phase = seed;
@@ -34,19 +35,26 @@ class LevelSearch : public LevelBottomUp {
             flush();
             const Verdict verdict =
                 barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+            const u32 last = phase;
             phase = verdict.phase;
             switch (phase) {
                 case expand: {
                     const u64 from = mark;
                     mark = verdict.places;
                     ++level;
-                    if (!is_narrow(mark - from)) {
-                        expand_frontier(from, mark);
-                    } else if (!expand_narrowly(from, mark)) {
-                        return report(true);
-                    }
+                    expand_frontier(from, mark);
                     break;
                 }
+                case narrow:
+                    if (last != narrow) enter(verdict.places);
+                    if (!expand_narrowly()) return report(true);
+                    [[fallthrough]];
+                case tell:
+                    share();
+                    break;
+                case widen:
+                    push_part();
+                    break;
                 case absorb:
                     take_all();
                     break;
@@ -73,12 +81,32 @@ class LevelSearch : public LevelBottomUp {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { seed, expand, absorb, publish, sweep, gather, finished };
+    enum Phase : u32 {
+        seed,
+        expand,
+        absorb,
+        tell,
+        narrow,
+        widen,
+        publish,
+        sweep,
+        gather,
+        finished
+    };
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
         const bool alone = settings.devices == 1;
         if (phase == publish) return sweep;
+        if (phase == tell) return narrow;
+        if (phase == narrow) {
+            if (totals.most == 0 || level == settings.depth_limit) return finished;
+            return is_wide(totals) ? widen : narrow;
+        }
+        if (phase == widen && !alone) {
+            keep(kept_places, totals.places);
+            return expand;
+        }
         const u64 visited = alone ? 0 : totals.counts[visited_count];
         if (phase == gather) {
             if (!alone) keep(kept_places, totals.places);
@@ -96,10 +124,11 @@ class LevelSearch : public LevelBottomUp {
         }
         const u64 rows = totals.places - (alone ? mark : keep(kept_places, totals.places));
         if (rows == 0 || level == settings.depth_limit) return finished;
+        const u32 down = !is_narrow(rows) ? expand : alone ? narrow : tell;
         // So few that it does not matter how many are left.
-        if (rows * settings.alpha * 64 < settings.connected) return expand;
+        if (rows * settings.alpha * 64 < settings.connected) return down;
         const u64 now = alone ? barrier.counted(visited_count) : visited;
-        if (rows * settings.alpha <= settings.connected - now) return expand;
+        if (rows * settings.alpha <= settings.connected - now) return down;
         keep(kept_visited, now);
         return alone ? sweep : publish;
     }
@@ -141,10 +170,11 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::LevelExchange exchange,
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
     const __grid_constant__ millstream::LevelReports reports,
-    const __grid_constant__ millstream::LevelSettings settings) {
+    const __grid_constant__ millstream::LevelSettings settings,
+    const __grid_constant__ millstream::NearRows near) {
     __shared__ millstream::LevelSearch::Block block;
     __shared__ millstream::LevelNarrow::Part part;
     millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block,
-                            part)
+                            near, part)
         .run();
 }
