@@ -79,6 +79,8 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const GANG: Source = source!("gang.cuh");
 /// A barrier of all blocks of all devices of a gang.
 pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
+/// A device of a gang that searches a graph.
+pub const GANG_DEVICE: Source = source!("gang_device.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
 /// Packets that are full or empty, and epochs in which they are.
@@ -123,6 +125,7 @@ pub const HEADERS: &[Source] = &[
     FUSED,
     GANG,
     GANG_BARRIER,
+    GANG_DEVICE,
     FULL_EMPTY,
     COLLECTIVE_COMBINE,
     COLLECTIVE_RANKS,

@@ -29,7 +29,7 @@ class LevelBottomUp : public LevelNarrow {
         const bool is_shared = owned(word) != ~0u;
         for (u32 device = 0; device < settings.devices; ++device) {
             u32* const at = bits(device, which) + word;
-            if (is_shared && settings.devices > 1) {
+            if (is_shared && !is_alone()) {
                 // Relaxed, as the stores: the barrier publishes them.
                 fetch_or_relaxed_sys(at, value);
             } else {
@@ -52,7 +52,7 @@ class LevelBottomUp : public LevelNarrow {
 
     __device__ void count_stored(bool is_stored) {
         const u32 all = __ballot_sync(~0u, is_stored);
-        if (settings.devices > 1 && lane() == 0 && all != 0) atomicAdd(&block.stored, __popc(all));
+        if (!is_alone() && lane() == 0 && all != 0) atomicAdd(&block.stored, __popc(all));
     }
 
     // Words that a warp takes at a time.

@@ -5,7 +5,7 @@
 // vertex with an arc to one that is not visited can only be of the last level, so
 // visited bits are the frontier too.
 
-#include "gang_barrier.cuh"
+#include "gang_device.cuh"
 #include "lanes.cuh"
 
 namespace millstream {
@@ -30,26 +30,16 @@ struct LevelExchange {
     SpanSet<u64> inboxes;  // From each other device, an item for each vertex owned or in the halo.
 };
 
-struct LevelReports {
-    Span<u32> host;
-    Span<u64> report;
-};
-
-struct LevelSettings {
-    u64 patience;  // Nanoseconds.
-    u32 device;
-    u32 devices;
-    u32 vertices;
+struct LevelSettings : GangPlace {
     u32 connected;  // Vertices with arcs.
     u32 depth_limit;
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
     u32 beta;   // Top-down if the frontier times this is less.
-    u32 boundaries[SpanSet<u32>::most + 1];
     u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
 static_assert(sizeof(LevelSettings) == 168, "as Rust writes it");
 
-class LevelDevice {
+class LevelDevice : public GangDevice {
    public:
     // A row, or a piece of one, in the log.
     struct alignas(16) Row {
@@ -59,10 +49,6 @@ class LevelDevice {
     };
     static constexpr u32 stage_rows = 256;
     static constexpr u32 block_threads = 1024;
-    static constexpr u32 unreached = ~0u;
-    // Where the words of a tally begin, behind the barrier's.
-    static constexpr u32 tally_words = 512;
-    static_assert(GangBarrier::words_of_device <= tally_words, "as Rust allocates");
 
     // What a block shares.
     struct Block {
@@ -79,13 +65,10 @@ class LevelDevice {
 
     __device__ LevelDevice(const LevelRows& out, const LevelRows& in, const LevelValues& values,
                            const LevelLists& lists, const LevelExchange& exchange,
-                           const SpanSet<u64>& words, const LevelReports& reports,
+                           const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block)
-        : out(out), in(in), values(values), lists(lists), exchange(exchange),
-          reports(reports), settings(settings), block(block),
-          barrier(words, settings.device, settings.devices, reports.host, settings.patience),
-          first(settings.boundaries[settings.device]),
-          end(settings.boundaries[settings.device + 1]),
+        : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
+          exchange(exchange), settings(settings), block(block),
           words((settings.vertices + 31) / 32),
           ample(settings.alpha > 0 ? settings.connected / settings.alpha : ~0u) {}
 
@@ -100,12 +83,8 @@ class LevelDevice {
     const LevelValues& values;
     const LevelLists& lists;
     const LevelExchange& exchange;
-    const LevelReports& reports;
     const LevelSettings& settings;
     Block& block;
-    GangBarrier barrier;
-    const u32 first;
-    const u32 end;
     const u32 words;
     const u32 ample;  // More rows than this are never expanded.
     u32 level = 0;
@@ -115,8 +94,6 @@ class LevelDevice {
     __device__ u32* bits(u32 device, u32 which) const {
         return exchange.visited[device].items + u64(which) * words;
     }
-
-    __device__ bool owns(u32 vertex) const { return vertex >= first && vertex < end; }
 
     __device__ Row row_of(u32 vertex) const {
         const u64* const offset = &out.offsets[vertex - first];

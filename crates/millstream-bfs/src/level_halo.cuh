@@ -28,7 +28,7 @@ class LevelHalo : public LevelTopDown {
    public:
     __device__ LevelHalo(const LevelRows& out, const LevelRows& in, const LevelValues& values,
                          const LevelLists& lists, const LevelExchange& exchange,
-                         const SpanSet<u64>& words, const LevelReports& reports,
+                         const SpanSet<u64>& words, const GangReports& reports,
                          const LevelSettings& settings, Block& block,
                          const NearRows& near)
         : LevelTopDown(out, in, values, lists, exchange, words, reports, settings, block),

@@ -30,11 +30,11 @@ class LevelNarrow : public LevelHalo {
 
     __device__ LevelNarrow(const LevelRows& out, const LevelRows& in, const LevelValues& values,
                            const LevelLists& lists, const LevelExchange& exchange,
-                           const SpanSet<u64>& words, const LevelReports& reports,
+                           const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block, const NearRows& near,
                            Part& part)
         : LevelHalo(out, in, values, lists, exchange, words, reports, settings, block, near),
-          part(part), tally(&words[settings.device][LevelDevice::tally_words], part.tally) {}
+          part(part), tally(&words[settings.device][GangDevice::barrier_words], part.tally) {}
 
    protected:
     // The whole block, once.
@@ -99,8 +99,6 @@ class LevelNarrow : public LevelHalo {
 
     Part& part;
     BlockTally tally;
-
-    __device__ bool is_alone() const { return settings.devices == 1; }
 
     // Threads that take part, as all below.
     __device__ bool go_through() {

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Read, Shared, SharedBuffer, SharedSet,
-    Value,
+    CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Value,
 };
-use millstream_flow::{Gang, GangMember, LinkStatistics};
-use millstream_traversal::{DistributedGraph, Part, UNREACHED};
+use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
+use millstream_traversal::{DistributedGraph, GangPlace, Part, UNREACHED};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::Result;
@@ -43,30 +42,21 @@ type Near = (Shared<u32>, Shared<u32>, Read<u32>, Read<u32>, Shared<u32>, Value<
 type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near);
 pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
-/// Devices at most.
-pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
 /// Arcs of a row in the log at most.
 const PIECE: u64 = 128;
-/// Words of a device's gang memory: what `gang_barrier.cuh` needs, or more, and
-/// `BlockTally::words`.
-const GANG_WORDS: usize = 512 + 32;
-/// How long devices wait for each other.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Words behind the barrier's: `BlockTally::words`.
+const TALLY_WORDS: usize = 32;
 
 /// How a search goes, as kernels take it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Settings {
-    patience_ns: u64,
-    pub(crate) device: u32,
-    pub(crate) devices: u32,
-    pub(crate) vertices: u32,
+    pub(crate) place: GangPlace,
     connected: u32,
     depth_limit: u32,
     alpha: u32,
     beta: u32,
-    pub(crate) boundaries: [u32; MOST_DEVICES + 1],
-    halos: [u32; MOST_DEVICES],
+    halos: [u32; GangPlace::MOST],
 }
 
 /// Words of a report, as `LevelReport` of `levels.cuh` has them.
@@ -81,7 +71,7 @@ enum Reported {
     Sent,
 }
 
-const REPORT_WORDS: usize = Reported::Sent as usize + MOST_DEVICES;
+const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
 
 /// Which vertices a search need not look for.
 #[derive(Debug)]
@@ -159,9 +149,7 @@ pub(crate) struct Memory {
     sources: DeviceBuffer<u64>,
     visited: SharedBuffer<u32>,
     inboxes: SharedBuffer<u64>,
-    /// In the host's memory for host devices, so that the host may look.
-    pub(crate) words: SharedBuffer<u64>,
-    report: SharedBuffer<u64>,
+    pub(crate) gang: GangMemory,
     settings: Settings,
 }
 
@@ -177,31 +165,26 @@ impl LevelSearch<'_> {
         let context = self.graph.context();
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
-        let start;
-        if is_gang {
-            let gang = Gang::new(context)?;
-            let kernel = self.kernel();
-            gang.prepare(&kernel)?;
-            let host = gang.words().clone();
-            start = Instant::now();
-            gang.run(|member| self.launch(&kernel, &memory, &host, member)).await?;
+        let (run_time, statistics) = if is_gang {
+            let kernel = Gang::kernel("levels", cuda_source());
+            let launch =
+                |host: &_, member: GangMember<'_>| self.launch(&kernel, &memory, host, member);
+            let run_time = Gang::run_kernel(context, &kernel, launch).await?;
+            (run_time, statistics(&memory)?)
         } else {
-            start = Instant::now();
+            let start = Instant::now();
             level_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-        }
-        let run_time = start.elapsed();
-        let statistics = match is_gang {
-            true => statistics(&memory)?,
-            false => level_twin::statistics(&memory)?,
+            (start.elapsed(), level_twin::statistics(&memory)?)
         };
+        let start = Instant::now();
         let (levels, predecessors) = self.gather(&memory).await?;
-        let gather_time = start.elapsed() - run_time;
+        let gather_time = start.elapsed();
         Ok(Found { levels, predecessors, statistics, run_time, gather_time })
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
         Rules {
-            devices: settings.devices as usize,
+            devices: settings.place.devices as usize,
             connected: u64::from(settings.connected),
             depth_limit: self.depth_limit,
             alpha: settings.alpha,
@@ -214,9 +197,10 @@ impl LevelSearch<'_> {
         let context = self.graph.context();
         let (bits, connected) = self.isolated.without(sources);
         let bits: Arc<[u32]> = bits.into();
+        let gangs = GangMemory::of_all(context, TALLY_WORDS, REPORT_WORDS)?;
         let mut memory = Vec::new();
-        for (place, (device, part)) in context.devices().iter().zip(self.graph.parts()).enumerate()
-        {
+        for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
+            let device = &context.devices()[place];
             let range = partition.range(place);
             let owned = range.len();
             let stream = device.stream()?;
@@ -235,7 +219,6 @@ impl LevelSearch<'_> {
             stream.upload_shared(Arc::clone(&bits), &visited, 0..bits.len())?;
             let near = owned + packed.halo.len();
             let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;
-            let words = if device.is_gpu() { device } else { context.host() };
             memory.push(Memory {
                 device: device.clone(),
                 levels,
@@ -245,8 +228,7 @@ impl LevelSearch<'_> {
                 sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
                 visited,
                 inboxes: device.shared(near * (context.devices().len() - 1))?,
-                words: words.shared(GANG_WORDS)?,
-                report: context.host().shared(REPORT_WORDS)?,
+                gang,
                 settings: self.settings(place, connected),
                 packed,
             });
@@ -256,32 +238,18 @@ impl LevelSearch<'_> {
     }
 
     fn settings(&self, place: usize, connected: u32) -> Settings {
-        let partition = self.graph.partition();
-        let mut boundaries = [partition.vertices(); MOST_DEVICES + 1];
-        boundaries[..=partition.parts()].copy_from_slice(partition.boundaries());
-        let mut halos = [0; MOST_DEVICES];
+        let mut halos = [0; GangPlace::MOST];
         if let Some(packed) = self.packed {
-            (0..partition.parts()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
+            (0..self.graph.parts().len()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
         }
         Settings {
-            patience_ns: PATIENCE.as_nanos() as u64,
-            device: place as u32,
-            devices: partition.parts() as u32,
-            vertices: partition.vertices(),
+            place: GangPlace::new(self.graph.partition(), place),
             connected,
             depth_limit: self.depth_limit,
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
-            boundaries,
             halos,
         }
-    }
-
-    fn kernel(&self) -> Kernel<GangSignature> {
-        let no_twin = |_: &_, _: <GangSignature as millstream_device::Parameter>::View<'_>| {
-            Err(KernelFault::new("a gang runs on GPUs only"))
-        };
-        Kernel::from_closure("levels", no_twin).with_cuda(cuda_source())
     }
 
     fn launch(
@@ -293,10 +261,10 @@ impl LevelSearch<'_> {
     ) -> millstream_flow::Result<()> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let Memory { report, settings, packed, near_bits, .. } = &memory[place];
+        let Memory { gang, settings, packed, near_bits, .. } = &memory[place];
         let DeviceRows { rows, long_targets, halo, exports, shape } = packed;
         let near = (rows, long_targets, &**halo, &**exports, near_bits, *shape);
-        let reports = (host, report);
+        let reports = (host, &gang.report);
         let arguments =
             (out, incoming, values, lists, exchange, words, reports, *settings, near);
         Ok(kernel.launch(stream, sharers, arguments)?)
@@ -353,7 +321,7 @@ impl<'a> Sets<'a> {
         Sets {
             visited: memory.iter().map(|its| &its.visited).collect(),
             inboxes: memory.iter().map(|its| &its.inboxes).collect(),
-            words: memory.iter().map(|its| &its.words).collect(),
+            words: memory.iter().map(|its| &its.gang.words).collect(),
         }
     }
 }
@@ -398,12 +366,13 @@ impl Done {
 fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
     let mut run = WorklistStatistics::default();
     for (place, its) in memory.iter().enumerate() {
-        let word = |word: Reported| its.report.load(word as usize);
+        let word = |word: Reported| its.gang.report.load(word as usize);
         if word(Reported::Stopped)? != 0 {
-            return Err(stopped(its, word(Reported::Levels)?).into());
+            let level = word(Reported::Levels)?;
+            return Err(its.gang.not_met("levels", &format!("level {level}")).into());
         }
         let sent = 0..memory.len();
-        let sent = sent.map(|to| its.report.load(Reported::Sent as usize + to));
+        let sent = sent.map(|to| its.gang.report.load(Reported::Sent as usize + to));
         let done = Done {
             found: word(Reported::Found)?,
             received: word(Reported::Received)?,
@@ -414,15 +383,6 @@ fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
         done.add_to(&mut run, place, memory);
     }
     Ok(run)
-}
-
-fn stopped(its: &Memory, level: u64) -> millstream_device::Error {
-    let message = format!("the devices have not met for {PATIENCE:?}, in level {level}");
-    millstream_device::Error::KernelFailed {
-        kernel: "levels".into(),
-        device: its.device.name(),
-        message: message.into(),
-    }
 }
 
 /// The gang's kernel: each file goes on where the one before ends.

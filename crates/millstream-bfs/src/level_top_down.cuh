@@ -108,7 +108,7 @@ class LevelTopDown : public LevelLog {
         }
         count_found(is_found);
         push(row);
-        if (settings.devices > 1) send(is_new && !is_own, vertex, target);
+        if (!is_alone()) send(is_new && !is_own, vertex, target);
     }
 
     __device__ static void prefetch(const void* address) {

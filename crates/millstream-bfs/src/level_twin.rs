@@ -103,7 +103,7 @@ pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilo
         try_join_all(events).await?;
         let mut course = course.lock();
         if memory.len() > 1 {
-            course.advance(|device, word| memory[device].words.load(word))?;
+            course.advance(|device, word| memory[device].gang.words.load(word))?;
         }
         if course.pilot.phase == Phase::Finished {
             return Ok(());
@@ -134,12 +134,12 @@ fn launch(
 pub(crate) fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
     let mut run = WorklistStatistics::default();
     for (place, its) in memory.iter().enumerate() {
-        let sent = (0..memory.len()).map(|to| its.words.load(Word::Sent as usize + to));
+        let sent = (0..memory.len()).map(|to| its.gang.words.load(Word::Sent as usize + to));
         let done = Done {
-            found: load(&its.words, Word::Visited)?,
-            received: load(&its.words, Word::Received)?,
-            kept: load(&its.words, Word::Kept)?,
-            words: load(&its.words, Word::Stored)?,
+            found: load(&its.gang.words, Word::Visited)?,
+            received: load(&its.gang.words, Word::Received)?,
+            kept: load(&its.gang.words, Word::Kept)?,
+            words: load(&its.gang.words, Word::Stored)?,
             sent: sent.collect::<millstream_device::Result<_>>()?,
         };
         done.add_to(&mut run, place, memory);
@@ -174,8 +174,8 @@ impl<'a> Twin<'a> {
         let (out, incoming, (levels, predecessors), (log, sources), exchange, words, settings) =
             view;
         let (visited, inboxes) = exchange;
-        let here = settings.device as usize;
-        let [first, end] = [here, here + 1].map(|place| settings.boundaries[place]);
+        let here = settings.place.device as usize;
+        let [first, end] = [here, here + 1].map(|place| settings.place.boundaries[place]);
         let (level, copy, frontier) = (0, 0, (0, 0));
         Twin {
             out,
@@ -258,8 +258,8 @@ impl<'a> Twin<'a> {
             found.push(target);
             return;
         }
-        let owner = (0..self.settings.devices as usize)
-            .find(|&device| target < self.settings.boundaries[device + 1])
+        let owner = (0..self.settings.place.devices as usize)
+            .find(|&device| target < self.settings.place.boundaries[device + 1])
             .unwrap_or(self.here);
         let sent = &self.words[self.here][Word::Sent as usize + owner];
         let place = sent.fetch_add(1, Ordering::Relaxed) as usize;
@@ -272,7 +272,7 @@ impl<'a> Twin<'a> {
         // Everything that has come is looked at once more: what was taken before is
         // no news.
         let (mut taken, mut found) = (0, Vec::new());
-        for from in (0..self.settings.devices as usize).filter(|&from| from != self.here) {
+        for from in (0..self.settings.place.devices as usize).filter(|&from| from != self.here) {
             let sent = self.words[from][Word::Sent as usize + self.here].load(Ordering::Relaxed);
             let seen = &own[self.seen_word(from)];
             for item in &self.inbox(self.here, from)
@@ -291,7 +291,7 @@ impl<'a> Twin<'a> {
 
     /// How much of the inbox from another device has been taken.
     fn seen_word(&self, from: usize) -> usize {
-        Word::Sent as usize + self.settings.devices as usize + from
+        Word::Sent as usize + self.settings.place.devices as usize + from
     }
 
     fn publish(&self) -> KernelResult {
@@ -357,19 +357,20 @@ impl<'a> Twin<'a> {
 
     /// Adds bits to all devices' copies: those of a word shared with others stay.
     fn store(&self, copy: u32, word: usize, bits: u32) {
-        for device in 0..self.settings.devices as usize {
+        for device in 0..self.settings.place.devices as usize {
             self.bits(device, copy)[word].fetch_or(bits, Ordering::Relaxed);
         }
         self.count(Word::Stored, 1);
     }
 
     fn bits(&self, device: usize, copy: u32) -> &[AtomicU32] {
-        let words = self.settings.vertices.div_ceil(32) as usize;
+        let words = self.settings.place.vertices.div_ceil(32) as usize;
         &self.visited[device][copy as usize * words..][..words]
     }
 
     fn inbox(&self, to: usize, from: usize) -> &[AtomicU64] {
-        let owned = (self.settings.boundaries[to + 1] - self.settings.boundaries[to]) as usize;
+        let owned =
+            (self.settings.place.boundaries[to + 1] - self.settings.place.boundaries[to]) as usize;
         let place = from - usize::from(from > to);
         &self.inboxes[to][place * owned..][..owned]
     }

@@ -96,67 +96,56 @@ class LevelSearch : public LevelBottomUp {
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
-        const bool alone = settings.devices == 1;
         if (phase == publish) return sweep;
         if (phase == tell) return narrow;
         if (phase == narrow) {
             if (totals.most == 0 || level == settings.depth_limit) return finished;
             return is_wide(totals) ? widen : narrow;
         }
-        if (phase == widen && !alone) {
+        if (phase == widen && !is_alone()) {
             keep(kept_places, totals.places);
             return expand;
         }
-        const u64 visited = alone ? 0 : totals.counts[visited_count];
+        const u64 visited = is_alone() ? 0 : totals.counts[visited_count];
         if (phase == gather) {
-            if (!alone) keep(kept_places, totals.places);
+            if (!is_alone()) keep(kept_places, totals.places);
             return expand;
         }
         if (phase == sweep) {
-            const u64 now = alone ? barrier.counted(visited_count) : visited;
+            const u64 now = is_alone() ? barrier.counted(visited_count) : visited;
             const u64 found = now - keep(kept_visited, now);
             if (found == 0 || level == settings.depth_limit) return finished;
             return found * settings.beta < settings.connected - now ? gather : sweep;
         }
-        if (phase == expand && !alone) {
+        if (phase == expand && !is_alone()) {
             const u64 sent = totals.counts[sent_count];
             if (keep(kept_sent, sent) != sent) return absorb;
         }
-        const u64 rows = totals.places - (alone ? mark : keep(kept_places, totals.places));
+        const u64 rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
         if (rows == 0 || level == settings.depth_limit) return finished;
-        const u32 down = !is_narrow(rows) ? expand : alone ? narrow : tell;
+        const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
         // So few that it does not matter how many are left.
         if (rows * settings.alpha * 64 < settings.connected) return down;
-        const u64 now = alone ? barrier.counted(visited_count) : visited;
+        const u64 now = is_alone() ? barrier.counted(visited_count) : visited;
         if (rows * settings.alpha <= settings.connected - now) return down;
         keep(kept_visited, now);
-        return alone ? sweep : publish;
-    }
-
-    // A leader's word: the value before.
-    __device__ u64 keep(Kept place, u64 value) const {
-        const u64 before = load_relaxed_gpu(&barrier.leaders(place));
-        if (before != value) store_relaxed_gpu(&barrier.leaders(place), value);
-        return before;
+        return is_alone() ? sweep : publish;
     }
 
     // The whole grid, at the end.
     __device__ void report(bool is_stopped) const {
         if (blockIdx.x != 0 || threadIdx.x != 0) return;
-        // Relaxed: the kernel's end publishes it.
-        const auto& report = reports.report;
-        store_relaxed_sys(&report[report_found], barrier.counted(visited_count));
-        store_relaxed_sys(&report[report_levels], u64(level));
-        store_relaxed_sys(&report[report_stopped], u64(is_stopped));
-        store_relaxed_sys(&report[report_words], load_relaxed_gpu(&barrier.leaders(published)));
+        tell_host(report_found, barrier.counted(visited_count));
+        tell_host(report_levels, level);
+        tell_host(report_stopped, is_stopped);
+        tell_host(report_words, load_relaxed_gpu(&barrier.leaders(published)));
         u64 received = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
             received += block.seen[other];
-            store_relaxed_sys(&report[report_sent + other],
-                              load_relaxed_gpu(&barrier.sent_to(other)));
+            tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
         }
-        store_relaxed_sys(&report[report_received], received);
-        store_relaxed_sys(&report[report_kept], load_relaxed_gpu(&barrier.leaders(kept_items)));
+        tell_host(report_received, received);
+        tell_host(report_kept, load_relaxed_gpu(&barrier.leaders(kept_items)));
     }
 };
 
@@ -169,7 +158,7 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::LevelLists lists,
     const __grid_constant__ millstream::LevelExchange exchange,
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
-    const __grid_constant__ millstream::LevelReports reports,
+    const __grid_constant__ millstream::GangReports reports,
     const __grid_constant__ millstream::LevelSettings settings,
     const __grid_constant__ millstream::NearRows near) {
     __shared__ millstream::LevelSearch::Block block;

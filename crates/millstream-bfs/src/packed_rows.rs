@@ -11,13 +11,12 @@ use millstream_device::{
     CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Value,
 };
 use millstream_graph::{CsrGraph, Partition};
-use millstream_traversal::{DistributedGraph, Part};
+use millstream_traversal::{DistributedGraph, GangPlace, Part};
 use rayon::prelude::*;
 
 use crate::Result;
 use crate::bfs::Layout;
 use crate::halo::{Halos, neighbours};
-use crate::level_search::MOST_DEVICES;
 
 /// Targets that a packed row has room for: `PackedRow::most` in `packed_rows.cuh`.
 const MOST: usize = 4;
@@ -61,8 +60,8 @@ pub(crate) struct DeviceRows {
 #[repr(C)]
 pub(crate) struct HaloShape {
     depth: u32,
-    exports: [u32; MOST_DEVICES + 1],
-    places: [u32; MOST_DEVICES],
+    exports: [u32; GangPlace::MOST + 1],
+    places: [u32; GangPlace::MOST],
 }
 
 /// `PackSettings` of `packed_rows.cuh`.

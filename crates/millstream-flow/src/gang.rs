@@ -1,9 +1,12 @@
 //! Gangs: kernels, one a device, that wait for each other while they run.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use millstream_device::StreamKind;
-use millstream_device::{Device, Event, Kernel, LinkKind, Parameter, SharedBuffer, Stream};
+use millstream_device::{
+    CudaSource, Device, Event, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer, Stream,
+    StreamKind,
+};
 
 use crate::{Context, Result};
 
@@ -72,6 +75,37 @@ impl Gang {
         devices.iter().all(Device::is_gpu)
             && (1..=Gang::MOST).contains(&devices.len())
             && context.topology().all_peers()
+    }
+
+    /// A kernel for gangs: it has no twin, since a twin never waits.
+    pub fn kernel<S: Parameter + 'static>(name: &str, source: CudaSource) -> Kernel<S> {
+        let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
+        Kernel::from_closure(name, no_twin).with_cuda(source)
+    }
+
+    /// Prepares a kernel and runs it as a gang of all devices of a context; `launch` is
+    /// given the host's words too. How long that took, from the first launch to the end of
+    /// the last kernel.
+    ///
+    /// # Errors
+    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
+    ///
+    /// # Cancel safety
+    /// That of [`Gang::run`].
+    ///
+    /// # Device ordering
+    /// That of [`Gang::run`].
+    pub async fn run_kernel<S: Parameter>(
+        context: &Context,
+        kernel: &Kernel<S>,
+        mut launch: impl FnMut(&SharedBuffer<u32>, GangMember<'_>) -> Result<()>,
+    ) -> Result<Duration> {
+        let gang = Gang::new(context)?;
+        gang.prepare(kernel)?;
+        let words = gang.words().clone();
+        let start = Instant::now();
+        gang.run(|member| launch(&words, member)).await?;
+        Ok(start.elapsed())
     }
 
     /// A gang of all devices of a context.

@@ -12,6 +12,7 @@ mod error;
 mod failure;
 mod full_empty;
 mod gang;
+mod gang_memory;
 mod graph;
 mod message;
 mod multiplexer;
@@ -41,6 +42,7 @@ pub use full_empty::{
     Action, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, PacketsView, Trigger,
 };
 pub use gang::{Gang, GangMember};
+pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,

@@ -2,13 +2,12 @@
 //! what its vertices give into the memory of the devices that ask. The kernels' side is
 //! `sweeps.cuh`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millstream_device::{
-    CudaSource, DeviceBuffer, Error as DeviceError, Kernel, KernelFault, Parameter, Pod, Read,
-    Shared, SharedBuffer, SharedSet, Value, Zeroable,
+    CudaSource, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer, SharedSet, Value, Zeroable,
 };
-use millstream_flow::{Gang, GangMember, LinkStatistics};
+use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
@@ -17,10 +16,6 @@ use crate::share::teleport;
 use crate::sweep::{Settings, rank};
 use crate::{PageRankOptions, Result};
 
-/// How long a kernel waits for the others.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Words of the barrier on each device, at least.
-const BARRIER_WORDS: usize = 512;
 /// Words of the host, one set for each device: `SweepReport` of `sweeps.cuh`.
 const REPORT_SWEEPS: usize = 0;
 const REPORT_CHANGE: usize = 1;
@@ -64,30 +59,21 @@ struct Memory<R: Real> {
     even: Vec<SharedBuffer<R::Bits>>,
     odd: Vec<SharedBuffer<R::Bits>>,
     teleport: Vec<DeviceBuffer<R>>,
-    words: Vec<SharedBuffer<u64>>,
-    reports: Vec<SharedBuffer<u64>>,
+    gang: Vec<GangMemory>,
 }
 
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
     let memory = memory(pull, options).await?;
-    let gang = Gang::new(&pull.context)?;
-    gang.prepare(&kernel)?;
-    let words = gang.words().clone();
+    let launch =
+        |words: &_, member: GangMember<'_>| launch(pull, options, &memory, words, &kernel, member);
+    let run_time = Gang::run_kernel(&pull.context, &kernel, launch).await?;
     let start = Instant::now();
-    gang.run(|member| launch(pull, options, &memory, &words, &kernel, member)).await?;
-    let run_time = start.elapsed();
-    let report = &memory.reports[0];
+    let report = &memory.gang[0].report;
     let iterations = report.load(REPORT_SWEEPS)? as u32;
     if iterations == 0 {
-        let message = format!("a device did not come to a sweep's end within {PATIENCE:?}");
-        return Err(DeviceError::KernelFailed {
-            kernel: "sweeps".into(),
-            device: pull.context.devices()[0].name(),
-            message: message.into(),
-        }
-        .into());
+        return Err(memory.gang[0].not_met("sweeps", "a sweep").into());
     }
     let delta = f64::from_bits(report.load(REPORT_CHANGE)?);
     let ranks =
@@ -100,7 +86,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         links: links(pull, iterations),
         devices: Vec::new(),
         run_time,
-        gather_time: start.elapsed() - run_time,
+        gather_time: start.elapsed(),
     })
 }
 
@@ -108,8 +94,8 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
     let shares: Vec<R::Bits> = pull.even_shares().into_iter().map(R::to_bits).collect();
     let chances = teleport(&pull.partition, options);
-    let (even, odd, teleport, words, reports) = (vec![], vec![], vec![], vec![], vec![]);
-    let mut memory = Memory { even, odd, teleport, words, reports };
+    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS)?;
+    let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
     for (place, device) in pull.context.devices().iter().enumerate() {
         let stream = device.stream()?;
         let own = chances.get(pull.own(place)).unwrap_or_default();
@@ -119,8 +105,6 @@ async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Resu
         stream.upload_shared(shares.clone(), &even, 0..shares.len())?;
         memory.even.push(even);
         memory.odd.push(device.shared(shares.len())?);
-        memory.words.push(device.shared(BARRIER_WORDS)?);
-        memory.reports.push(pull.context.host().shared(REPORT_WORDS)?);
         stream.record()?.completed().await?;
     }
     Ok(memory)
@@ -141,7 +125,7 @@ fn launch<R: Real>(
         tolerance: options.tolerance,
         nowhere: pull.settings(place, options, 0.0).base,
         vertices: f64::from(pull.partition.vertices()),
-        patience_ns: PATIENCE.as_nanos() as u64,
+        patience_ns: GangMemory::PATIENCE.as_nanos() as u64,
         here: place as u32,
         devices: pull.parts.len() as u32,
         most_sweeps: options.max_iterations,
@@ -149,14 +133,14 @@ fn launch<R: Real>(
     };
     let even: Vec<_> = memory.even.iter().collect();
     let odd: Vec<_> = memory.odd.iter().collect();
-    let words: Vec<_> = memory.words.iter().collect();
+    let words: Vec<_> = memory.gang.iter().map(|its| &its.words).collect();
     let arguments = (
         (&*part.offsets, &*part.sources, &*part.weights),
         (&*part.row_weights, &memory.teleport[place]),
         (&*part.askers, &even[..], &odd[..]),
         &words[..],
         host_words,
-        &memory.reports[place],
+        &memory.gang[place].report,
         settings,
     );
     Ok(kernel.launch(stream, sharers, arguments)?)
@@ -205,8 +189,5 @@ pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
 
 /// The kernel. It has no twin: host devices are driven by the host.
 fn kernel<R: Real>(is_plain: bool) -> Kernel<Signature<R>> {
-    let no_twin = |_: &_, _: <Signature<R> as Parameter>::View<'_>| {
-        Err(KernelFault::new("gangs run on GPUs only"))
-    };
-    Kernel::from_closure("sweeps", no_twin).with_cuda(source(is_plain, R::IS_DOUBLE))
+    Gang::kernel("sweeps", source(is_plain, R::IS_DOUBLE))
 }

@@ -4,7 +4,7 @@
 // `StepRule` is how distances grow, `StepValue` what a vertex holds: 32 bits, or 64 with
 // its predecessor.
 
-#include "gang_barrier.cuh"
+#include "gang_device.cuh"
 #include "keyed_values.cuh"
 #include "lanes.cuh"
 #include "spread_arcs.cuh"
@@ -32,33 +32,21 @@ struct StepExchange {
     SpanSet<StepValue> values;
 };
 
-struct StepReports {
-    Span<u32> host;
-    Span<u64> report;
-};
-
-struct StepSettings {
-    u64 patience;  // Nanoseconds.
-    u64 arcs;      // That enter vertices, of all devices.
-    u32 device;
-    u32 devices;
-    u32 vertices;
+struct StepSettings : GangPlace {
+    u64 arcs;       // That enter vertices, of all devices.
     u32 limit;      // Larger keys are left out.
     u32 delta;      // The width of a step, a weight.
     u32 first_end;  // Where the first step ends; `unreached` if there is but one.
     u32 pull;       // Pull if the arcs left are less than those settled times this.
     u32 rest;       // The last step if the arcs left, times this, are less than all.
-    u32 boundaries[SpanSet<u32>::most + 1];
     u32 padding;
 };
 static_assert(sizeof(StepSettings) == 120, "as Rust writes it");
-static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
 
 // Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
 // registers, of which the fixed ones leave few.
-class StepDevice {
+class StepDevice : public GangDevice {
    public:
-    static constexpr u32 unreached = ~0u;
     static constexpr u32 threads = 1024;
     static constexpr u32 warps = threads / 32;
 
@@ -92,13 +80,10 @@ class StepDevice {
 
     __device__ StepDevice(const StepRows& out, const StepRows& in, const Span<StepValue>& values,
                           const StepLists& lists, const StepExchange& exchange,
-                          const SpanSet<u64>& words, const StepReports& reports,
+                          const SpanSet<u64>& words, const GangReports& reports,
                           const StepSettings& settings, Block& block)
-        : out(out), in(in), values(values), lists(lists), exchange(exchange),
-          reports(reports), settings(settings), block(block),
-          barrier(words, settings.device, settings.devices, reports.host, settings.patience),
-          first(settings.boundaries[settings.device]),
-          last(settings.boundaries[settings.device + 1]) {}
+        : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
+          exchange(exchange), settings(settings), block(block) {}
 
    protected:
     static constexpr GangBarrier::Counter settled_count = GangBarrier::first_count;
@@ -110,19 +95,13 @@ class StepDevice {
     const Span<StepValue>& values;
     const StepLists& lists;
     const StepExchange& exchange;
-    const StepReports& reports;
     const StepSettings& settings;
     Block& block;
-    GangBarrier barrier;
-    const u32 first;
-    const u32 last;
 
-    __device__ bool is_alone() const { return settings.devices == 1; }
-
-    __device__ u32* list(u32 which) const { return lists.near.items + u64(which) * (last - first); }
+    __device__ u32* list(u32 which) const { return lists.near.items + u64(which) * (end - first); }
 
     __device__ u32& mark_word(u32 which, u32 vertex) const {
-        return lists.marks[u64(which) * ((last - first + 31) / 32) + (vertex - first) / 32];
+        return lists.marks[u64(which) * ((end - first + 31) / 32) + (vertex - first) / 32];
     }
 
     // Whether an owned vertex was not marked for the list that is filled.

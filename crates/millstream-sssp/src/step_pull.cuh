@@ -19,7 +19,7 @@ class StepPull : public StepPush {
             const u32 key = key_of(values[vertex]);
             return key >= block.begin && key != unreached;
         };
-        for_each(first, last, is_left, [&](bool is, u32 vertex) {
+        for_each(first, end, is_left, [&](bool is, u32 vertex) {
             sort_in(is, vertex, is ? key_of(values[vertex]) : unreached);
         });
     }
@@ -28,7 +28,7 @@ class StepPull : public StepPush {
     // enter it. What the last step settled has keys from `from`, less than `begin`.
     __device__ void pull(u32 from) {
         const auto is_left = [&](u32 vertex) { return key_of(values[vertex]) >= block.begin; };
-        for_each(first, last, is_left, [&](bool is, u32 vertex) {
+        for_each(first, end, is_left, [&](bool is, u32 vertex) {
             Best best{unreached, unreached};
             if (is) best.key = key_of(values[vertex]);
             const u32 before = best.key;

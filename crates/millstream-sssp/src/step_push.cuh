@@ -52,7 +52,7 @@ class StepPush : public StepDevice {
         };
         // Values of others' vertices are here since they were told.
         const u32 low = is_alone() ? first : 0;
-        for_each(low, is_alone() ? last : settings.vertices, is_settled, [&](bool is, u32 vertex) {
+        for_each(low, is_alone() ? end : settings.vertices, is_settled, [&](bool is, u32 vertex) {
             u64 arc = 0;
             u32 arcs = 0;
             StepValue from{};

@@ -1,15 +1,15 @@
 //! Shortest paths in steps: the memory of a run, and the run. The phases are in
 //! `STEPS.md`, the GPUs' side in `steps.cuh`, the host devices' in `step_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer,
     SharedSet, Value as Plain,
 };
-use millstream_flow::{Gang, GangMember, LinkStatistics};
-use millstream_traversal::{Outcome, Part, UNREACHED, Value};
+use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
+use millstream_traversal::{GangPlace, Outcome, Part, UNREACHED, Value};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::step_graph::StepGraph;
@@ -41,28 +41,17 @@ type GangSignature<W, V> = with_common!(W, V, (Shared<u32>, Shared<u64>), Plain<
 pub(crate) type TwinSignature<W, V> = with_common!(W, V, Plain<Settings>);
 type LightsSignature<W> = (Read<u64>, Read<W>, Shared<u32>, Plain<u32>);
 
-/// Devices at most.
-pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
-/// Words of a device's gang memory, as many as `gang_barrier.cuh` needs or more.
-const GANG_WORDS: usize = 512;
-/// How long devices wait for each other.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// How a search goes, as kernels take it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Settings {
-    patience_ns: u64,
+    pub(crate) place: GangPlace,
     pub(crate) arcs: u64,
-    pub(crate) device: u32,
-    pub(crate) devices: u32,
-    pub(crate) vertices: u32,
     pub(crate) limit: u32,
     delta: u32,
     first_end: u32,
     pull: u32,
     rest: u32,
-    pub(crate) boundaries: [u32; MOST_DEVICES + 1],
     padding: u32,
 }
 
@@ -99,9 +88,7 @@ pub(crate) struct Memory<V: Value> {
     lights: SharedBuffer<u32>,
     told_vertices: SharedBuffer<u32>,
     told_values: SharedBuffer<V>,
-    /// In the host's memory for host devices, so that the host may look.
-    pub(crate) words: SharedBuffer<u64>,
-    report: SharedBuffer<u64>,
+    pub(crate) gang: GangMemory,
     pub(crate) settings: Settings,
 }
 
@@ -136,24 +123,19 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let context = incoming.context();
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
-        let start;
-        if is_gang {
+        let (run_time, statistics) = if is_gang {
             self.count_lights(&memory).await?;
-            let gang = Gang::new(context)?;
-            let kernel = kernel::<R, V>();
-            gang.prepare(&kernel)?;
-            let host = gang.words().clone();
-            start = Instant::now();
-            gang.run(|member| self.launch(&kernel, &memory, &host, member)).await?;
+            let kernel = Gang::kernel("steps", cuda_source::<R, V>());
+            let launch =
+                |host: &_, member: GangMember<'_>| self.launch(&kernel, &memory, host, member);
+            let run_time = Gang::run_kernel(context, &kernel, launch).await?;
+            (run_time, statistics(&memory)?)
         } else {
-            start = Instant::now();
+            let start = Instant::now();
             step_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-        }
-        let run_time = start.elapsed();
-        let statistics = match is_gang {
-            true => statistics(&memory)?,
-            false => step_twin::statistics(&memory)?,
+            (start.elapsed(), step_twin::statistics(&memory)?)
         };
+        let start = Instant::now();
         let values = incoming.gather(memory.iter().map(|its| its.values.clone())).await?;
         let partition = incoming.partition();
         let keys = partition.restore(values.iter().map(|value| value.key()).collect());
@@ -164,14 +146,14 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             };
             partition.restore(values.iter().map(original).collect())
         });
-        let gather_time = start.elapsed() - run_time;
+        let gather_time = start.elapsed();
         Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
         let Settings { arcs, delta, first_end, pull, rest, .. } = *settings;
         let after = |key, delta| R::extended(key, &[bytemuck::cast(delta)], 0);
-        let devices = settings.devices as usize;
+        let devices = settings.place.devices as usize;
         Rules { devices, arcs, delta, after, first_end, pull, rest }
     }
 
@@ -183,12 +165,13 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             initial[source as usize] = V::new(0, UNREACHED);
         }
         let values = incoming.shared(initial).await?;
+        let gangs = GangMemory::of_all(context, 0, REPORT_WORDS)?;
         let mut memory = Vec::new();
-        for (place, (device, values)) in context.devices().iter().zip(values).enumerate() {
+        for (place, (gang, values)) in gangs.into_iter().zip(values).enumerate() {
+            let device = &context.devices()[place];
             let owned = incoming.partition().range(place).len();
             let told = if context.devices().len() == 1 { 0 } else { vertices };
             let rows = self.graph.outgoing(place).offsets.len() - 1;
-            let words = if device.is_gpu() { device } else { context.host() };
             memory.push(Memory {
                 device: device.clone(),
                 values,
@@ -197,8 +180,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
                 lights: device.shared(if device.is_gpu() { rows } else { 0 })?,
                 told_vertices: device.shared(told)?,
                 told_values: device.shared(told)?,
-                words: words.shared(GANG_WORDS)?,
-                report: context.host().shared(REPORT_WORDS)?,
+                gang,
                 settings: self.settings(place),
             });
         }
@@ -206,23 +188,16 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 
     fn settings(&self, place: usize) -> Settings {
-        let partition = self.graph.incoming.partition();
         let Manner { limit, delta, pull, rest } = self.manner;
         let step = delta.map(R::step);
-        let mut boundaries = [partition.vertices(); MOST_DEVICES + 1];
-        boundaries[..=partition.parts()].copy_from_slice(partition.boundaries());
         Settings {
-            patience_ns: PATIENCE.as_nanos() as u64,
+            place: GangPlace::new(self.graph.incoming.partition(), place),
             arcs: self.graph.arcs,
-            device: place as u32,
-            devices: partition.parts() as u32,
-            vertices: partition.vertices(),
             limit,
             delta: step.map_or(0, R::bits),
             first_end: step.map_or(UNREACHED, |step| R::extended(0, &[step], 0)),
             pull,
             rest,
-            boundaries,
             padding: 0,
         }
     }
@@ -249,7 +224,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     ) -> millstream_flow::Result<()> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let reports = (host, &memory[place].report);
+        let reports = (host, &memory[place].gang.report);
         let settings = memory[place].settings;
         let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
         Ok(kernel.launch(stream, sharers, arguments)?)
@@ -304,7 +279,7 @@ impl<'a, V: Value> Sets<'a, V> {
         Sets {
             vertices: memory.iter().map(|its| &its.told_vertices).collect(),
             values: memory.iter().map(|its| &its.told_values).collect(),
-            words: memory.iter().map(|its| &its.words).collect(),
+            words: memory.iter().map(|its| &its.gang.words).collect(),
         }
     }
 }
@@ -345,32 +320,16 @@ impl Done {
 fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
     let mut run = WorklistStatistics::default();
     for (place, its) in memory.iter().enumerate() {
-        let word = |word: Reported| its.report.load(word as usize);
+        let word = |word: Reported| its.gang.report.load(word as usize);
         if word(Reported::Stopped)? != 0 {
-            return Err(stopped(its, word(Reported::Steps)?).into());
+            let step = word(Reported::Steps)?;
+            return Err(its.gang.not_met("steps", &format!("step {step}")).into());
         }
         let [listed, told, received] =
             [word(Reported::Listed)?, word(Reported::Told)?, word(Reported::Received)?];
         Done { listed, told, received }.add_to(&mut run, place, memory);
     }
     Ok(run)
-}
-
-fn stopped<V: Value>(its: &Memory<V>, step: u64) -> millstream_device::Error {
-    let message = format!("the devices have not met for {PATIENCE:?}, in step {step}");
-    millstream_device::Error::KernelFailed {
-        kernel: "steps".into(),
-        device: its.device.name(),
-        message: message.into(),
-    }
-}
-
-/// The gang's kernel. Host devices have twins of its phases.
-fn kernel<R: DistanceRule, V: Value>() -> Kernel<GangSignature<R::Weight, V>> {
-    let no_twin = |_: &_, _: <GangSignature<R::Weight, V> as Parameter>::View<'_>| {
-        Err(KernelFault::new("a gang runs on GPUs only"))
-    };
-    Kernel::from_closure("steps", no_twin).with_cuda(cuda_source::<R, V>())
 }
 
 fn lights_kernel<R: DistanceRule>() -> Kernel<LightsSignature<R::Weight>> {

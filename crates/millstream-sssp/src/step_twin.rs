@@ -113,7 +113,7 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
         try_join_all(events).await?;
         let mut course = course.lock();
         if memory.len() > 1 {
-            course.advance(|device, word| load(&memory[device].words, word))?;
+            course.advance(|device, word| load(&memory[device].gang.words, word))?;
         }
         if course.pilot.phase == Phase::Finished {
             return Ok(());
@@ -130,7 +130,7 @@ pub(crate) fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStati
     let mut run = WorklistStatistics::default();
     for (place, its) in memory.iter().enumerate() {
         let [listed, told, received] =
-            [Word::Listed, Word::Told, Word::Received].map(|word| load(&its.words, word));
+            [Word::Listed, Word::Told, Word::Received].map(|word| load(&its.gang.words, word));
         Done { listed: listed?, told: told?, received: received? }.add_to(&mut run, place, memory);
     }
     Ok(run)
@@ -170,8 +170,8 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
     fn new(view: TwinView<'a, R, V>) -> Twin<'a, R, V> {
         let (out, incoming, values, (near, marks, _), exchange, words, settings) = view;
         let (told_vertices, told_values) = exchange;
-        let here = settings.device as usize;
-        let [first, last] = [here, here + 1].map(|place| settings.boundaries[place]);
+        let here = settings.place.device as usize;
+        let [first, last] = [here, here + 1].map(|place| settings.place.boundaries[place]);
         let rule = PhantomData;
         Twin {
             out,
@@ -262,7 +262,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
 
     /// Light arcs of what all devices have listed.
     fn expand(&self, course: &Course) -> KernelResult {
-        let devices = self.settings.devices as usize;
+        let devices = self.settings.place.devices as usize;
         let lists: Vec<u64> = course.lists.iter().map(|(_, here)| *here).collect();
         let all: u64 = lists.iter().sum();
         let received = all - lists[self.here];
@@ -291,7 +291,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             word.fetch_and(!bit, Ordering::Relaxed);
             return (vertex, self.key(vertex));
         }
-        let place = self.settings.boundaries[of] as usize + at;
+        let place = self.settings.place.boundaries[of] as usize + at;
         let vertex = self.told_vertices[self.here][place].load(Ordering::Relaxed);
         let value = V::get(&self.told_values[self.here][place]);
         V::store(&self.values[vertex as usize], value);
@@ -330,7 +330,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         for (at, vertex) in self.list(course.filled ^ 1)[..here].iter().enumerate() {
             let vertex = vertex.load(Ordering::Relaxed);
             let value = V::get(&self.values[vertex as usize]);
-            for device in (0..self.settings.devices as usize).filter(|&to| to != self.here) {
+            for device in (0..self.settings.place.devices as usize).filter(|&to| to != self.here) {
                 self.told_vertices[device][first + at].store(vertex, Ordering::Relaxed);
                 V::store(&self.told_values[device][first + at], value);
             }
@@ -343,7 +343,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
     fn push_beyond(&self, course: &Course) -> KernelResult {
         let Pilot { begin, end, .. } = course.pilot;
         let (offsets, targets, weights) = self.out;
-        let first = if self.settings.devices == 1 { self.first } else { 0 };
+        let first = if self.settings.place.devices == 1 { self.first } else { 0 };
         Grid::of_blocks(offsets.len() - 1, BLOCK).for_each_block(|block| {
             for vertex in block.range.map(|row| first + row as u32) {
                 let key = self.key(vertex);
@@ -405,7 +405,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
 
     /// A place of the rows that leave.
     fn out_row(&self, vertex: u32) -> u32 {
-        if self.settings.devices == 1 { vertex - self.first } else { vertex }
+        if self.settings.place.devices == 1 { vertex - self.first } else { vertex }
     }
 
     fn list(&self, which: usize) -> &[AtomicU32] {

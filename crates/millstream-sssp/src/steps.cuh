@@ -89,13 +89,6 @@ class StepSearch : public StepPull {
         return phase;
     }
 
-    // A leader's word: the value before.
-    __device__ u64 keep(Kept place, u64 value) const {
-        const u64 before = load_relaxed_gpu(&barrier.leaders(place));
-        if (before != value) store_relaxed_gpu(&barrier.leaders(place), value);
-        return before;
-    }
-
     __device__ void next_step() {
         // Everybody has read where the step before began.
         __syncthreads();
@@ -122,13 +115,11 @@ class StepSearch : public StepPull {
     // The whole grid, at the end.
     __device__ void report(const Verdict& verdict) const {
         if (thread_in_grid() != 0) return;
-        // Relaxed: the kernel's end publishes it.
-        const auto& report = reports.report;
-        store_relaxed_sys(&report[report_listed], block.listed);
-        store_relaxed_sys(&report[report_steps], u64(block.steps));
-        store_relaxed_sys(&report[report_stopped], u64(verdict.phase == GangBarrier::stopped));
-        store_relaxed_sys(&report[report_told], is_alone() ? 0 : block.listed);
-        store_relaxed_sys(&report[report_received], block.received);
+        tell_host(report_listed, block.listed);
+        tell_host(report_steps, u64(block.steps));
+        tell_host(report_stopped, u64(verdict.phase == GangBarrier::stopped));
+        tell_host(report_told, is_alone() ? 0 : block.listed);
+        tell_host(report_received, block.received);
     }
 };
 
@@ -141,7 +132,7 @@ extern "C" __global__ __launch_bounds__(millstream::StepDevice::threads, 1) void
     const __grid_constant__ millstream::StepLists lists,
     const __grid_constant__ millstream::StepExchange exchange,
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
-    const __grid_constant__ millstream::StepReports reports,
+    const __grid_constant__ millstream::GangReports reports,
     const __grid_constant__ millstream::StepSettings settings) {
     __shared__ millstream::StepSearch::Block block;
     millstream::StepSearch(out, in, values, lists, exchange, words, reports, settings, block)

@@ -4,6 +4,7 @@
 //! and shortest paths are cases of.
 
 mod error;
+mod gang_place;
 mod graph;
 mod meeting;
 mod nearest;
@@ -14,6 +15,7 @@ mod run;
 mod value;
 
 pub use error::{Error, Result};
+pub use gang_place::GangPlace;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use meeting::can_meet;
 pub use nearest::sort_rows;

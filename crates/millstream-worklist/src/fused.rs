@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Value};
+use millstream_device::{Kernel, Shared, SharedBuffer, SharedSet, Value};
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
@@ -239,8 +239,5 @@ fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
     let Some(cuda) = P::cuda() else {
         return Err(Error::NotFused { reason: "the program has no CUDA C++" });
     };
-    let no_twin = |_: &_, _: <Signature<P> as millstream_device::Parameter>::View<'_>| {
-        Err(KernelFault::new("the fused worker runs on GPUs only"))
-    };
-    Ok(Kernel::from_closure("fused", no_twin).with_cuda(cuda.fused::<P>()))
+    Ok(Gang::kernel("fused", cuda.fused::<P>()))
 }

@@ -1,0 +1,41 @@
+//! A device's place among those of a gang that search a graph together.
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::SharedSet;
+use millstream_flow::GangMemory;
+use millstream_graph::Partition;
+
+/// Which device this is, and who owns which vertices: `GangPlace` of `gang_device.cuh`,
+/// with which the settings of a search begin.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct GangPlace {
+    patience_ns: u64,
+    /// This device's number.
+    pub device: u32,
+    /// Devices of the gang.
+    pub devices: u32,
+    /// Vertices of the graph.
+    pub vertices: u32,
+    /// The first vertex of each device, and the number of vertices behind the last.
+    pub boundaries: [u32; GangPlace::MOST + 1],
+}
+
+impl GangPlace {
+    /// Devices at most.
+    pub const MOST: usize = SharedSet::<u32>::MOST;
+
+    /// Of the device with the part `device` of a graph, which has no more than
+    /// [`GangPlace::MOST`].
+    pub fn new(partition: &Partition, device: usize) -> GangPlace {
+        let mut boundaries = [partition.vertices(); GangPlace::MOST + 1];
+        boundaries.iter_mut().zip(partition.boundaries()).for_each(|(to, &from)| *to = from);
+        GangPlace {
+            patience_ns: GangMemory::PATIENCE.as_nanos() as u64,
+            device: device as u32,
+            devices: partition.parts() as u32,
+            vertices: partition.vertices(),
+            boundaries,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// A device of a gang that searches a graph: which vertices it owns, how its blocks meet
+// the others', and what it tells the host.
+#pragma once
+
+#include "gang_barrier.cuh"
+
+namespace millstream {
+
+struct GangReports {
+    Span<u32> host;    // The host's words.
+    Span<u64> report;  // In the host's memory, written at the end.
+};
+
+// With this the settings of a search begin.
+struct GangPlace {
+    u64 patience;  // Nanoseconds.
+    u32 device;
+    u32 devices;
+    u32 vertices;
+    u32 boundaries[SpanSet<u32>::most + 1];
+};
+static_assert(sizeof(GangPlace) == 88, "as Rust writes it");
+
+class GangDevice {
+   public:
+    static constexpr u32 unreached = ~0u;
+    // Words of the barrier, behind which a search has its own.
+    static constexpr u32 barrier_words = 512;
+    static_assert(GangBarrier::words_of_device <= barrier_words, "as Rust allocates");
+
+    __device__ GangDevice(const GangPlace& place, const SpanSet<u64>& words,
+                          const GangReports& reports)
+        : reports(reports),
+          barrier(words, place.device, place.devices, reports.host, place.patience),
+          first(place.boundaries[place.device]), end(place.boundaries[place.device + 1]),
+          place(place) {}
+
+   protected:
+    const GangReports& reports;
+    GangBarrier barrier;
+    // Owned vertices.
+    const u32 first;
+    const u32 end;
+
+    __device__ bool is_alone() const { return place.devices == 1; }
+
+    __device__ bool owns(u32 vertex) const { return vertex >= first && vertex < end; }
+
+    // A leader's word: the value before.
+    __device__ u64 keep(u32 word, u64 value) const {
+        const u64 before = load_relaxed_gpu(&barrier.leaders(word));
+        if (before != value) store_relaxed_gpu(&barrier.leaders(word), value);
+        return before;
+    }
+
+    // One thread, at the end.
+    __device__ void tell_host(u32 word, u64 value) const {
+        // Relaxed: the kernel's end publishes it.
+        store_relaxed_sys(&reports.report[word], value);
+    }
+
+   private:
+    const GangPlace& place;
+};
+
+}  // namespace millstream
