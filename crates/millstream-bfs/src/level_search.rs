@@ -240,7 +240,8 @@ impl LevelSearch<'_> {
     fn settings(&self, place: usize, connected: u32) -> Settings {
         let mut halos = [0; GangPlace::MOST];
         if let Some(packed) = self.packed {
-            (0..self.graph.parts().len()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
+            (0..self.graph.parts().len())
+                .for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
         }
         Settings {
             place: GangPlace::new(self.graph.partition(), place),
@@ -265,8 +266,7 @@ impl LevelSearch<'_> {
         let DeviceRows { rows, long_targets, halo, exports, shape } = packed;
         let near = (rows, long_targets, &**halo, &**exports, near_bits, *shape);
         let reports = (host, &gang.report);
-        let arguments =
-            (out, incoming, values, lists, exchange, words, reports, *settings, near);
+        let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, near);
         Ok(kernel.launch(stream, sharers, arguments)?)
     }
 

@@ -28,6 +28,8 @@ const IS_LONG: u32 = u32::MAX - 1;
 const ROWS_FOR_LONG: usize = 32;
 /// and none longer than this: four threads read such a row.
 const LONGEST: u64 = 32;
+/// Levels between meetings from which on the meetings take less time than the levels.
+const MANY_LEVELS: u32 = 8;
 /// Vertices told of that a warp looks at together.
 const WARP: usize = 32;
 
@@ -36,7 +38,7 @@ const WARP: usize = 32;
 pub(crate) struct PackedRows {
     devices: Vec<DeviceRows>,
     /// Levels that devices search by themselves.
-    pub(crate) depth: u32,
+    depth: u32,
     /// How long packing has taken.
     time: Duration,
 }
@@ -107,6 +109,11 @@ impl PackedRows {
     /// The rows of the device at `place`.
     pub(crate) fn of(&self, place: usize) -> &DeviceRows {
         &self.devices[place]
+    }
+
+    /// Whether devices meet so seldom that thin levels take less time than without order.
+    pub(crate) fn is_for_many_levels(&self) -> bool {
+        self.depth >= MANY_LEVELS
     }
 
     /// What it has cost.
@@ -194,13 +201,8 @@ fn exports(halos: &Halos, partition: &Partition, place: usize) -> (Vec<u32>, Hal
     (exports, shape)
 }
 
-type PackSignature = (
-    Read<u64>,
-    Read<u32>,
-    Read<u32>,
-    (Shared<u32>, Shared<u32>, Shared<u32>),
-    Value<PackSettings>,
-);
+type PackSignature =
+    (Read<u64>, Read<u32>, Read<u32>, (Shared<u32>, Shared<u32>, Shared<u32>), Value<PackSettings>);
 
 static PACK_ROWS: Kernel<PackSignature> = Kernel::with_source(
     "pack_rows",
@@ -267,7 +269,7 @@ mod tests {
                 };
                 let rows = download(&its.rows).await.unwrap();
                 let long_targets = download(&its.long_targets).await.unwrap();
-                let halo = stream.download(&its.halo).unwrap().await.unwrap();
+                let halo = stream.download(&*its.halo).unwrap().await.unwrap();
                 let vertex = |id: u32| match id.checked_sub(partition.vertices()) {
                     Some(place) => halo[place as usize],
                     None => id,
