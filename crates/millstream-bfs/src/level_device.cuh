@@ -89,7 +89,7 @@ class LevelDevice : public GangDevice {
     const u32 ample;  // More rows than this are never expanded.
     u32 level = 0;
     u32 copy = 0;
-    u64 mark = 0;
+    u32 mark = 0;
 
     __device__ u32* bits(u32 device, u32 which) const {
         return exchange.visited[device].items + u64(which) * words;

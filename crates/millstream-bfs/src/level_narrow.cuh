@@ -23,7 +23,7 @@ class LevelNarrow : public LevelHalo {
         u32 now;      // Which list is the frontier's.
         u32 surplus;  // Rows of the frontier in the device's log, from `mark` on.
         // Of the last level: for threads that took no part.
-        u64 mark;
+        u32 mark;
         u32 level;
         bool is_stopped;
     };
@@ -80,8 +80,13 @@ class LevelNarrow : public LevelHalo {
         return true;
     }
 
-    // The whole block: its part into the log. Owners have what is of the halo.
-    __device__ void push_part() {
+    // All blocks: the frontier into the log, as others have it there. Owners have what is of
+    // the halo.
+    __device__ void widen_frontier() {
+        for (u64 row = thread_in_grid(); row < part.surplus; row += threads_in_grid()) {
+            Row& its = reinterpret_cast<Row*>(lists.log.items)[mark + row];
+            its = near_row_of(its.vertex);
+        }
         const u32 now = part.now;
         const u32 listed = part.listed[now];
         for (u32 place = threadIdx.x; place - lane() < listed; place += blockDim.x) {
@@ -262,7 +267,8 @@ class LevelNarrow : public LevelHalo {
             part.vertices[which][place] = id;
             part.rows[which][place] = row;
         } else {
-            put(barrier.take_places(1), near_row_of(id));
+            // Without its arcs: here nobody needs them.
+            put(barrier.take_places(1), Row{0, id, 0});
         }
     }
 };

@@ -30,7 +30,6 @@ class LevelSearch : public LevelBottomUp {
         __syncthreads();
         take(lists.sources.items, 0, lists.sources.len);
         u32 phase = seed;
-        bool fresh = false;  // Whether the other copy may lack what peers know.
         for (;;) {
             flush();
             const Verdict verdict =
@@ -53,20 +52,19 @@ class LevelSearch : public LevelBottomUp {
                     share();
                     break;
                 case widen:
-                    push_part();
+                    widen_frontier();
                     break;
                 case absorb:
                     take_all();
                     break;
                 case publish:
                     publish_words();
-                    fresh = true;
                     break;
                 case sweep:
                     mark = verdict.places;
                     ++level;
-                    sweep_words(fresh);
-                    fresh = false;
+                    // After a publish the other copy may lack what peers know.
+                    sweep_words(last == publish);
                     copy ^= 1;
                     break;
                 case gather:
@@ -141,7 +139,7 @@ class LevelSearch : public LevelBottomUp {
         tell_host(report_words, load_relaxed_gpu(&barrier.leaders(published)));
         u64 received = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
-            received += block.seen[other];
+            received += barrier.received_from(other);
             tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
         }
         tell_host(report_received, received);
