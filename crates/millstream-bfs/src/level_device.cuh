@@ -68,9 +68,7 @@ class LevelDevice : public GangDevice {
                            const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block)
         : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
-          exchange(exchange), settings(settings), block(block),
-          words((settings.vertices + 31) / 32),
-          ample(settings.alpha > 0 ? settings.connected / settings.alpha : ~0u) {}
+          exchange(exchange), settings(settings), block(block) {}
 
    protected:
     // Words that leaders keep: totals of the last frontier, and what reports say.
@@ -85,14 +83,12 @@ class LevelDevice : public GangDevice {
     const LevelExchange& exchange;
     const LevelSettings& settings;
     Block& block;
-    const u32 words;
-    const u32 ample;  // More rows than this are never expanded.
     u32 level = 0;
     u32 copy = 0;
     u32 mark = 0;
 
     __device__ u32* bits(u32 device, u32 which) const {
-        return exchange.visited[device].items + u64(which) * words;
+        return exchange.visited[device].items + u64(which) * ((settings.vertices + 31) / 32);
     }
 
     __device__ Row row_of(u32 vertex) const {

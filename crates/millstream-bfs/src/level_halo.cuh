@@ -47,8 +47,9 @@ class LevelHalo : public LevelTopDown {
     __device__ u32 place_in_halo(u32 id) const { return id - settings.vertices; }
 
     __device__ const PackedRow& packed(u32 id) const {
-        const u32 place = is_own(id) ? id - first : end - first + place_in_halo(id);
-        return reinterpret_cast<const PackedRow*>(near.packed.items)[place];
+        // The halo's come after the owned ones.
+        const u32 skipped = is_own(id) ? first : settings.vertices - (end - first);
+        return reinterpret_cast<const PackedRow*>(near.packed.items)[id - skipped];
     }
 
     // As `claim`, of the halo too.

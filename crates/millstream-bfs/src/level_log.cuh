@@ -34,6 +34,11 @@ class LevelLog : public LevelDevice {
         reinterpret_cast<Row*>(lists.log.items)[place] = row;
     }
 
+    // More rows than this are never expanded.
+    __device__ u32 ample() const {
+        return settings.alpha > 0 ? settings.connected / settings.alpha : ~0u;
+    }
+
     // Other warps may be about to say so.
     __device__ bool is_ample() const { return *const_cast<volatile bool*>(&block.is_ample); }
 
@@ -51,7 +56,7 @@ class LevelLog : public LevelDevice {
             const u32 room = staged < stage_rows ? stage_rows - staged : 0;
             if (pieces > room) {
                 place = barrier.take_places(pieces - room) - room;
-                if (place + pieces - mark > ample) block.is_ample = true;
+                if (place + pieces - mark > ample()) block.is_ample = true;
             }
         }
         staged = __shfl_sync(~0u, staged, 0);

@@ -55,8 +55,8 @@ class LevelNarrow : public LevelHalo {
 
     // The whole block, before `expand_narrowly`: the frontier is the rows of the log from
     // `mark` up to here, no part has any.
-    __device__ void enter(u64 places) {
-        if (threadIdx.x == 0) part.surplus = u32(places - mark);
+    __device__ void enter(u32 places) {
+        if (threadIdx.x == 0) part.surplus = places - mark;
         __syncthreads();
     }
 
@@ -152,9 +152,6 @@ class LevelNarrow : public LevelHalo {
         add_found(found);
         // All that was claimed counts, so that no claim of the next level comes before.
         tally.meet(barrier, false, [&](u32& all, u32& surplus) {
-            for (u32 other = 0; other < settings.devices; ++other)
-                if (other != settings.device)
-                    block.seen[other] = u32(barrier.received_from(other));
             if (part.found > 0)
                 fetch_add_relaxed_gpu(&barrier.leaders(kept_items), u64(part.found));
             surplus = cut(part.now, most_kept);
@@ -164,6 +161,8 @@ class LevelNarrow : public LevelHalo {
             surplus += part.surplus;
             all += part.surplus;
         });
+        const u32 other = threadIdx.x;
+        if (other < settings.devices) block.seen[other] = u32(barrier.received_from(other));
     }
 
     __device__ void add_found(u32 found) {
@@ -212,8 +211,16 @@ class LevelNarrow : public LevelHalo {
             const u32 listed = part.listed[now];
             if (left == surplus) kept = listed > 2 * average + 32 ? average : most_kept;
             for (u32 place = threadIdx.x; place < listed * PackedRow::most;
-                 place += BlockTally::threads)
-                found += visit_place(now, place, kept);
+                 place += BlockTally::threads) {
+                const u32 arc = place % PackedRow::most;
+                const PackedRow& row = part.rows[now][place / PackedRow::most];
+                const u32 vertex = part.vertices[now][place / PackedRow::most];
+                if (row.targets[0] == PackedRow::is_long) {
+                    found += visit_long(now ^ 1, vertex, row, arc, kept);
+                } else if (row.targets[arc] != PackedRow::none) {
+                    found += visit_near(now ^ 1, vertex, row.targets[arc], kept);
+                }
+            }
             left -= rows;
             if (left == 0) break;
             BlockTally::meet_in_block();
@@ -230,29 +237,24 @@ class LevelNarrow : public LevelHalo {
         });
     }
 
-    // An arc of a row that is packed, or every fourth of one that is not; how many of them
-    // led to a new vertex.
-    __device__ u32 visit_place(u32 now, u32 place, u32 kept) {
+    // Every fourth arc of a row that is not packed; how many of them led to a new vertex.
+    __device__ u32 visit_long(u32 next, u32 vertex, const PackedRow& row, u32 arc, u32 kept) {
+        const u32* const targets = &near.long_targets[row.targets[PackedRow::long_begin]];
         u32 found = 0;
-        const u32 arc = place % PackedRow::most;
-        const PackedRow& row = part.rows[now][place / PackedRow::most];
-        const u32 vertex = part.vertices[now][place / PackedRow::most];
-        const bool is_long = row.targets[0] == PackedRow::is_long;
-        const u32 arcs = is_long ? row.targets[PackedRow::long_arcs] : PackedRow::most;
-        for (u32 at = arc; at < arcs; at += PackedRow::most) {
-            const u32 target =
-                is_long ? near.long_targets[row.targets[PackedRow::long_begin] + at]
-                        : row.targets[at];
-            if (target == PackedRow::none) break;
-            // Before it is known whether it is needed: two accesses at once.
-            const PackedRow its = packed(target);
-            if (!claim_near(target)) continue;
-            ++found;
-            // Its owner counts what is of the halo.
-            if (!reach_near(target, vertex)) atomicSub(&block.found, 1);
-            list(now ^ 1, target, its, kept);
-        }
+        for (; arc < row.targets[PackedRow::long_arcs]; arc += PackedRow::most)
+            found += visit_near(next, vertex, targets[arc], kept);
         return found;
+    }
+
+    // 1 if the target is new.
+    __device__ u32 visit_near(u32 next, u32 vertex, u32 target, u32 kept) {
+        // Before it is known whether it is needed: two accesses at once.
+        const PackedRow row = packed(target);
+        if (!claim_near(target)) return 0;
+        // Its owner counts what is of the halo.
+        if (!reach_near(target, vertex)) atomicSub(&block.found, 1);
+        list(next, target, row, kept);
+        return 1;
     }
 
     // Of the next frontier, or of this one: here if there is room, else in the log.

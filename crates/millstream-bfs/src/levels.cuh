@@ -38,7 +38,7 @@ class LevelSearch : public LevelBottomUp {
             phase = verdict.phase;
             switch (phase) {
                 case expand: {
-                    const u64 from = mark;
+                    const u32 from = mark;
                     mark = verdict.places;
                     ++level;
                     expand_frontier(from, mark);
