@@ -17,9 +17,11 @@ struct GangPlace {
     u32 device;
     u32 devices;
     u32 vertices;
-    u32 boundaries[SpanSet<u32>::most + 1];
+    u32 first;  // Owned: from here
+    u32 end;    // to there.
+    u32 boundaries[SpanSet<u32>::most + 1];  // Of all devices.
 };
-static_assert(sizeof(GangPlace) == 88, "as Rust writes it");
+static_assert(sizeof(GangPlace) == 96, "as Rust writes it");
 
 class GangDevice {
    public:
@@ -32,15 +34,14 @@ class GangDevice {
                           const GangReports& reports)
         : reports(reports),
           barrier(words, place.device, place.devices, reports.host, place.patience),
-          first(place.boundaries[place.device]), end(place.boundaries[place.device + 1]),
-          place(place) {}
+          first(place.first), end(place.end), place(place) {}
 
    protected:
     const GangReports& reports;
     GangBarrier barrier;
-    // Owned vertices.
-    const u32 first;
-    const u32 end;
+    // Owned vertices: of the kernel's parameters, and so in no register.
+    const u32& first;
+    const u32& end;
 
     __device__ bool is_alone() const { return place.devices == 1; }
 

@@ -139,7 +139,7 @@ class LevelBottomUp : public LevelNarrow {
         return from != unreached;
     }
 
-    // All blocks: the vertices of the last sweep into the log.
+    // All blocks: the vertices of the last level into the log.
     __device__ void gather_frontier() {
         const u32 step = words_of_warp();
         const u32* const now = bits(settings.device, copy);
@@ -155,8 +155,10 @@ class LevelBottomUp : public LevelNarrow {
                 const u32 whose = owner_of(last, at);
                 const u32 earlier = __shfl_sync(~0u, last - __popc(fresh), whose);
                 const u32 bit = nth_bit(__shfl_sync(~0u, fresh, whose), at - earlier);
+                const u32 vertex = (base + whose) * 32 + bit;
                 Row row{0, 0, 0};
-                if (at < total) row = row_of((base + whose) * 32 + bit);
+                // The other copy may be older than the level before.
+                if (at < total && values.levels[vertex - first] == level) row = row_of(vertex);
                 push(row);
             }
         }

@@ -35,9 +35,11 @@ struct LevelSettings : GangPlace {
     u32 depth_limit;
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
     u32 beta;   // Top-down if the frontier times this is less.
+    u32 degree; // Arcs of a vertex, on average.
+    u32 padding;
     u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
-static_assert(sizeof(LevelSettings) == 168, "as Rust writes it");
+static_assert(sizeof(LevelSettings) == 184, "as Rust writes it");
 
 class LevelDevice : public GangDevice {
    public:
@@ -60,7 +62,6 @@ class LevelDevice : public GangDevice {
         u32 sent;    // Items for other devices.
         u32 seen[SpanSet<u64>::most];  // Items taken from others.
         u64 place;
-        bool is_ample;  // Whether so much is found that the next level is bottom-up.
     };
 
     __device__ LevelDevice(const LevelRows& out, const LevelRows& in, const LevelValues& values,
@@ -85,7 +86,7 @@ class LevelDevice : public GangDevice {
     Block& block;
     u32 level = 0;
     u32 copy = 0;
-    u32 mark = 0;
+    u64 mark = 0;
 
     __device__ u32* bits(u32 device, u32 which) const {
         return exchange.visited[device].items + u64(which) * ((settings.vertices + 31) / 32);

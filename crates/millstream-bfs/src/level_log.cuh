@@ -24,7 +24,6 @@ class LevelLog : public LevelDevice {
         __syncthreads();
         if (threadIdx.x == 0) {
             block.staged = block.found = block.sent = block.stored = 0;
-            block.is_ample = false;
         }
         for (u32 row = threadIdx.x; row < rows; row += blockDim.x)
             put(block.place + row, block.stage[row]);
@@ -33,14 +32,6 @@ class LevelLog : public LevelDevice {
     __device__ void put(u64 place, const Row& row) const {
         reinterpret_cast<Row*>(lists.log.items)[place] = row;
     }
-
-    // More rows than this are never expanded.
-    __device__ u32 ample() const {
-        return settings.alpha > 0 ? settings.connected / settings.alpha : ~0u;
-    }
-
-    // Other warps may be about to say so.
-    __device__ bool is_ample() const { return *const_cast<volatile bool*>(&block.is_ample); }
 
     // A warp: rows of found vertices into the log, in pieces; of lanes without one,
     // `arcs` is 0.
@@ -54,10 +45,7 @@ class LevelLog : public LevelDevice {
             staged = atomicAdd(&block.staged, pieces);
             // Whatever the block has no room for goes straight there.
             const u32 room = staged < stage_rows ? stage_rows - staged : 0;
-            if (pieces > room) {
-                place = barrier.take_places(pieces - room) - room;
-                if (place + pieces - mark > ample()) block.is_ample = true;
-            }
+            if (pieces > room) place = barrier.take_places(pieces - room) - room;
         }
         staged = __shfl_sync(~0u, staged, 0);
         place = __shfl_sync(~0u, place, 0);

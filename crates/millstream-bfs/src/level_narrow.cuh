@@ -19,6 +19,7 @@ class LevelNarrow : public LevelHalo {
         u32 vertices[2][most_listed];
         u32 listed[2];
         u32 found;
+        u32 joined;  // Of the halo.
         BlockTally::Shared tally;
         u32 now;      // Which list is the frontier's.
         u32 surplus;  // Rows of the frontier in the device's log, from `mark` on.
@@ -39,7 +40,7 @@ class LevelNarrow : public LevelHalo {
    protected:
     // The whole block, once.
     __device__ void clear_part() {
-        if (threadIdx.x == 0) part.found = part.now = part.tally.round = 0;
+        if (threadIdx.x == 0) part.found = part.joined = part.now = part.tally.round = 0;
         if (threadIdx.x < 2) part.listed[threadIdx.x] = part.tally.before[threadIdx.x] = 0;
     }
 
@@ -131,8 +132,8 @@ class LevelNarrow : public LevelHalo {
     // As much as parts have room for.
     __device__ static u32 most_found() { return gridDim.x * most_average; }
 
-    // What owners have found in the halo: it is visited, and that of the last level belongs
-    // to the frontier.
+    // What owners have found in the halo: it is visited, and that of the last level goes to
+    // the rows of the frontier in the log.
     __device__ void absorb_news() {
         u32 found = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
@@ -143,10 +144,11 @@ class LevelNarrow : public LevelHalo {
                  at < there; at += gridDim.x * BlockTally::threads) {
                 const u64 item = items[at];
                 const u32 id = settings.vertices + u32(item);
-                const PackedRow row = packed(id);
                 if (!claim_near(id)) continue;
                 ++found;
-                if (item >> 32) list(part.now, id, row, most_kept);
+                if (!(item >> 32)) continue;
+                atomicAdd(&part.joined, 1);
+                put_id(id);
             }
         }
         add_found(found);
@@ -154,9 +156,9 @@ class LevelNarrow : public LevelHalo {
         tally.meet(barrier, false, [&](u32& all, u32& surplus) {
             if (part.found > 0)
                 fetch_add_relaxed_gpu(&barrier.leaders(kept_items), u64(part.found));
-            surplus = cut(part.now, most_kept);
+            surplus = part.joined;
             all = part.found + part.listed[part.now];
-            part.found = 0;
+            part.found = part.joined = 0;
             if (blockIdx.x != 0) return;
             surplus += part.surplus;
             all += part.surplus;
@@ -168,14 +170,6 @@ class LevelNarrow : public LevelHalo {
     __device__ void add_found(u32 found) {
         found = __reduce_add_sync(~0u, found);
         if (lane() == 0) atomicAdd(&part.found, found);
-    }
-
-    // One thread: the end of a list that there is no room for; how much that is.
-    __device__ u32 cut(u32 which, u32 kept) {
-        u32& listed = part.listed[which];
-        const u32 surplus = listed > kept ? listed - kept : 0;
-        listed -= surplus;
-        return surplus;
     }
 
     // Blocks take equal shares of the next `rows` of the log.
@@ -199,17 +193,17 @@ class LevelNarrow : public LevelHalo {
     // average goes to others.
     __device__ void expand_part(bool orders) {
         const u32 now = part.now;
-        const u32 surplus = tally.sums().surplus;
         const u32 average = tally.sums().found / gridDim.x + 1;
         u32 kept = 0;
         u32 found = 0;
         // At a time as much as parts have room for: it is more among several devices only,
         // that go on until they meet.
-        for (u32 left = surplus;;) {
+        for (u32 left = tally.sums().surplus;;) {
             const u32 rows = left < most_found() ? left : most_found();
             if (rows > 0) take_share(now, rows);
             const u32 listed = part.listed[now];
-            if (left == surplus) kept = listed > 2 * average + 32 ? average : most_kept;
+            // The same each time: if there is more than one, the average is large.
+            kept = average <= most_average && listed > 2 * average + 32 ? average : most_kept;
             for (u32 place = threadIdx.x; place < listed * PackedRow::most;
                  place += BlockTally::threads) {
                 const u32 arc = place % PackedRow::most;
@@ -230,7 +224,9 @@ class LevelNarrow : public LevelHalo {
         add_found(found);
         tally.meet(barrier, orders, [&](u32& all, u32& surplus) {
             part.now = now ^ 1;
-            surplus = cut(now ^ 1, kept);
+            u32& next = part.listed[now ^ 1];
+            surplus = next > kept ? next - kept : 0;
+            next -= surplus;
             all = part.found;
             block.found += all;
             part.listed[now] = part.found = 0;
@@ -257,20 +253,22 @@ class LevelNarrow : public LevelHalo {
         return 1;
     }
 
-    // Of the next frontier, or of this one: here if there is room, else in the log.
-    __device__ void list(u32 which, u32 id, const PackedRow& row, u32 kept) {
+    // A row of the log without its arcs: here nobody needs them.
+    __device__ void put_id(u32 id) { put(barrier.take_places(1), Row{0, id, 0}); }
+
+    // Of the next frontier: here if there is room, else in the log.
+    __device__ void list(u32 next, u32 id, const PackedRow& row, u32 kept) {
         if (row.targets[0] != PackedRow::is_long) {
             // They come while the blocks meet.
             for (const u32 further : row.targets)
                 if (further != PackedRow::none) prefetch(&packed(further));
         }
-        const u32 place = atomicAdd(&part.listed[which], 1);
+        const u32 place = atomicAdd(&part.listed[next], 1);
         if (place < kept) {
-            part.vertices[which][place] = id;
-            part.rows[which][place] = row;
+            part.vertices[next][place] = id;
+            part.rows[next][place] = row;
         } else {
-            // Without its arcs: here nobody needs them.
-            put(barrier.take_places(1), Row{0, id, 0});
+            put_id(id);
         }
     }
 };

@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     depth_limit: u32,
     alpha: u32,
     beta: u32,
+    degree: u32,
+    padding: u32,
     halos: [u32; GangPlace::MOST],
 }
 
@@ -238,17 +240,20 @@ impl LevelSearch<'_> {
     }
 
     fn settings(&self, place: usize, connected: u32) -> Settings {
+        let partition = self.graph.partition();
+        let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
         let mut halos = [0; GangPlace::MOST];
         if let Some(packed) = self.packed {
-            (0..self.graph.parts().len())
-                .for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
+            (0..partition.parts()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
         }
         Settings {
-            place: GangPlace::new(self.graph.partition(), place),
+            place: GangPlace::new(partition, place),
             connected,
             depth_limit: self.depth_limit,
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
+            degree: (arcs / partition.vertices().max(1) as usize) as u32,
+            padding: 0,
             halos,
         }
     }

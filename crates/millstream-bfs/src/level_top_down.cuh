@@ -7,9 +7,8 @@ class LevelTopDown : public LevelLog {
    protected:
     using LevelLog::LevelLog;
 
-    // Frontiers up to this many rows are worth no test before a claim, and are
-    // loaded ahead.
-    static constexpr u32 thin = 1 << 14;
+    // So many rows are spread over all warps whatever their lengths.
+    static constexpr u32 few = 32;
 
     // Where packets of `from` lie in the memory of `to`.
     __device__ u64* inbox(u32 to, u32 from) const {
@@ -18,9 +17,30 @@ class LevelTopDown : public LevelLog {
         return exchange.inboxes[to].items + (from - (from > to)) * room;
     }
 
+    // All blocks: claims the sources. Rows of few are not cut.
+    __device__ void claim_sources() {
+        const u64 sources = lists.sources.len;
+        for (u64 at = thread_in_grid(); at - lane() < sources; at += threads_in_grid()) {
+            const u32 source = at < sources ? u32(lists.sources[at]) : first;
+            const bool is_found = at < sources && claim(source);
+            count_found(is_found);
+            if (!is_found) continue;
+            const Row row = row_of(source);
+            const u32 most = sources <= few ? row.arcs + 1 : piece;
+            const u64 place = barrier.take_places((row.arcs + most - 1) / most);
+#pragma unroll 1
+            for (u32 begin = 0; begin < row.arcs; begin += most) {
+                const u32 left = row.arcs - begin;
+                put(place + begin / most, Row{row.begin + begin, source, left < most ? left : most});
+            }
+            barrier.offer(row.arcs);
+            reach(source, unreached);
+        }
+    }
+
     // All blocks: claims what others have found here: vertices below, predecessors
     // above.
-    __device__ void take(const u64* items, u64 from, u64 to) {
+    __device__ void take(const u64* items, u64 from, u64 to, bool is_listed) {
         const u64 step = threads_in_grid();
         for (u64 base = from + thread_in_grid() - lane(); base < to; base += step) {
             const u64 at = base + lane();
@@ -31,7 +51,7 @@ class LevelTopDown : public LevelLog {
                 const u32 vertex = u32(item);
                 is_found = claim(vertex);
                 if (is_found) {
-                    if (!is_ample()) row = row_of(vertex);
+                    if (is_listed) row = row_of(vertex);
                     reach(vertex, u32(item >> 32));
                 }
             }
@@ -41,11 +61,11 @@ class LevelTopDown : public LevelLog {
     }
 
     // All blocks: what has come into the inboxes.
-    __device__ void take_all() {
+    __device__ void take_all(bool is_listed) {
         for (u32 other = 0; other < settings.devices; ++other) {
             if (other == settings.device) continue;
             const u32 there = u32(barrier.received_from(other));
-            take(inbox(settings.device, other), block.seen[other], there);
+            take(inbox(settings.device, other), block.seen[other], there, is_listed);
             __syncthreads();
             if (threadIdx.x == 0) block.seen[other] = there;
         }
@@ -54,25 +74,51 @@ class LevelTopDown : public LevelLog {
             fetch_add_relaxed_gpu(&barrier.leaders(kept_items), u64(block.found));
     }
 
-    // Top-down, all blocks: each warp takes some rows of the log.
-    __device__ void expand_frontier(u64 from, u64 to) {
-        const u64 warps = threads_in_grid() / 32;
-        const u64 share = (to - from + warps - 1) / warps;
-        const u32 rows = share < 32 ? u32(share) : 32;
-        const bool is_thin = to - from <= thin;
-        for (u64 base = from + thread_in_grid() / 32 * rows; base < to; base += warps * rows) {
-            const u64 at = base + lane();
-            Row row{0, 0, 0};
-            if (lane() < rows && at < to) row = reinterpret_cast<Row*>(lists.log.items)[at];
-            if (is_thin) visit_rows<true>(row); else visit_rows<false>(row);
-        }
+    // Top-down, all blocks: the rows of the log from `from` to `to`. Each warp takes some
+    // of them; if they are few, some of the arcs of any.
+    template <bool is_listed>
+    __device__ void expand_frontier(u32 from, u32 to) {
+        const u32 warps = u32(threads_in_grid() / 32);
+        const u32 share = (to - from + warps - 1) / warps;
+        const u32 step = share < 32 ? share : 32;
+        const bool are_few = to - from <= few;
+        const u32 end = are_few ? stretches(from, to) : to - from;
+#pragma unroll 1
+        for (u32 base = u32(thread_in_grid() / 32) * step; base < end; base += warps * step)
+            visit_rows<is_listed>(are_few ? stretch(from, to, base) : row_in(from + base, step, to));
+    }
+
+    // A warp: up to `step` rows of the log.
+    __device__ Row row_in(u32 from, u32 step, u32 to) const {
+        if (lane() >= step || from + lane() >= to) return Row{0, 0, 0};
+        return reinterpret_cast<const Row*>(lists.log.items)[from + lane()];
+    }
+
+    // Times 32 arcs that few rows have.
+    __device__ u32 stretches(u32 from, u32 to) const {
+        const Row row = row_in(from, 32, to);
+        return __shfl_sync(~0u, prefix_sum((row.arcs + 31) / 32), 31);
+    }
+
+    // A warp: 32 arcs of few rows, the first lane's.
+    __device__ Row stretch(u32 from, u32 to, u32 at) const {
+        const Row row = row_in(from, 32, to);
+        const u32 last = prefix_sum((row.arcs + 31) / 32);
+        const u32 whose = owner_of(last, at);
+        const u32 arcs = __shfl_sync(~0u, row.arcs, whose);
+        const u32 skipped = (at - (__shfl_sync(~0u, last, whose) - (arcs + 31) / 32)) * 32;
+        const u64 begin = __shfl_sync(~0u, row.begin, whose) + skipped;
+        const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
+        const u32 left = arcs - skipped < 32 ? arcs - skipped : 32;
+        return Row{begin, vertex, lane() == 0 ? left : 0};
     }
 
     // A warp: the arcs of its lanes' rows.
-    template <bool is_thin>
+    template <bool is_listed>
     __device__ void visit_rows(const Row& row) {
         const u32 last = prefix_sum(row.arcs);
         const u32 total = __shfl_sync(~0u, last, 31);
+#pragma unroll 1
         for (u32 base = 0; base < total; base += 32) {
             const u32 at = base + lane();
             const u32 whose = owner_of(last, at);
@@ -80,17 +126,17 @@ class LevelTopDown : public LevelLog {
             const u64 begin = __shfl_sync(~0u, row.begin, whose);
             const u32 vertex = __shfl_sync(~0u, row.vertex, whose);
             const bool is_arc = at < total;
-            visit<is_thin>(is_arc, vertex, is_arc ? out.targets[begin + (at - before)] : first);
+            visit<is_listed>(is_arc, vertex, is_arc ? out.targets[begin + (at - before)] : first);
         }
     }
 
     // A warp: an arc of each lane.
-    template <bool is_thin>
+    template <bool is_listed>
     __device__ void visit(bool is_arc, u32 vertex, u32 target) {
         const bool is_own = owns(target);
         Row row{0, 0, 0};
         bool is_new = is_arc;
-        if (is_thin) {
+        if (is_listed) {
             // Before it is known whether it is needed: two accesses at once.
             if (is_arc && is_own) row = row_of(target);
         } else {
@@ -100,14 +146,13 @@ class LevelTopDown : public LevelLog {
         if (is_new) is_new = claim(target);
         const bool is_found = is_new && is_own;
         if (is_found) {
-            if (!is_thin && !is_ample()) row = row_of(target);
-            if (is_thin) prefetch(&out.targets[row.begin]);
+            if (is_listed) prefetch(&out.targets[row.begin]);
             reach(target, vertex);
         } else {
             row.arcs = 0;
         }
         count_found(is_found);
-        push(row);
+        if (is_listed) push(row);
         if (!is_alone()) send(is_new && !is_own, vertex, target);
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer, Stream};
+use millstream_traversal::GangPlace;
 use millstream_worklist::WorklistStatistics;
 use parking_lot::Mutex;
 
@@ -175,7 +176,7 @@ impl<'a> Twin<'a> {
             view;
         let (visited, inboxes) = exchange;
         let here = settings.place.device as usize;
-        let [first, end] = [here, here + 1].map(|place| settings.place.boundaries[place]);
+        let GangPlace { first, end, .. } = settings.place;
         let (level, copy, frontier) = (0, 0, (0, 0));
         Twin {
             out,

@@ -20,15 +20,12 @@ class LevelSearch : public LevelBottomUp {
     using LevelBottomUp::LevelBottomUp;
 
     __device__ void run() {
-        if (threadIdx.x == 0) {
-            block.staged = block.found = block.stored = block.sent = 0;
-            block.is_ample = false;
-        }
+        if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         clear_part();
         forget_halo();
         __syncthreads();
-        take(lists.sources.items, 0, lists.sources.len);
+        claim_sources();
         u32 phase = seed;
         for (;;) {
             flush();
@@ -37,11 +34,16 @@ class LevelSearch : public LevelBottomUp {
             const u32 last = phase;
             phase = verdict.phase;
             switch (phase) {
-                case expand: {
+                case expand:
+                case rush: {
                     const u32 from = mark;
                     mark = verdict.places;
                     ++level;
-                    expand_frontier(from, mark);
+                    if (phase == rush) {
+                        expand_frontier<false>(from, mark);
+                    } else {
+                        expand_frontier<true>(from, mark);
+                    }
                     break;
                 }
                 case narrow:
@@ -55,7 +57,8 @@ class LevelSearch : public LevelBottomUp {
                     widen_frontier();
                     break;
                 case absorb:
-                    take_all();
+                case absorb_rush:
+                    take_all(phase == absorb);
                     break;
                 case publish:
                     publish_words();
@@ -83,6 +86,8 @@ class LevelSearch : public LevelBottomUp {
         seed,
         expand,
         absorb,
+        rush,
+        absorb_rush,
         tell,
         narrow,
         widen,
@@ -115,19 +120,29 @@ class LevelSearch : public LevelBottomUp {
             if (found == 0 || level == settings.depth_limit) return finished;
             return found * settings.beta < settings.connected - now ? gather : sweep;
         }
-        if (phase == expand && !is_alone()) {
+        if ((phase == expand || phase == rush) && !is_alone()) {
             const u64 sent = totals.counts[sent_count];
-            if (keep(kept_sent, sent) != sent) return absorb;
+            if (keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
-        const u64 rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
+        const bool is_listed = phase != rush && phase != absorb_rush;
+        const auto seen = [&] { return is_alone() ? barrier.counted(visited_count) : visited; };
+        u64 rows;
+        if (is_listed) {
+            rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
+        } else {
+            rows = seen() - load_relaxed_gpu(&barrier.leaders(kept_visited));
+        }
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
+        const u64 arcs = phase == seed ? totals.most : rows * settings.degree;
+        const bool is_rich = arcs * settings.alpha > settings.connected;
         // So few that it does not matter how many are left.
-        if (rows * settings.alpha * 64 < settings.connected) return down;
-        const u64 now = is_alone() ? barrier.counted(visited_count) : visited;
-        if (rows * settings.alpha <= settings.connected - now) return down;
+        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
+        const u64 now = seen();
         keep(kept_visited, now);
-        return is_alone() ? sweep : publish;
+        if (rows * settings.alpha > settings.connected - now) return is_alone() ? sweep : publish;
+        if (!is_listed) return gather;
+        return is_rich ? rush : down;
     }
 
     // The whole grid, at the end.

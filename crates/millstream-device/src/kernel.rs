@@ -154,45 +154,24 @@ pub struct Kernel<S: Parameter> {
 #[derive(Default)]
 struct Loaded {
     #[cfg(feature = "cuda")]
-    functions: parking_lot::Mutex<Vec<OnGpu>>,
-}
-
-/// A kernel that a GPU has loaded.
-#[cfg(feature = "cuda")]
-struct OnGpu {
-    gpu: u64,
-    function: crate::cuda::Function,
-    /// Whether its parameters are known to be those of the signature.
-    is_checked: bool,
+    functions: parking_lot::Mutex<Vec<(u64, crate::cuda::Function)>>,
 }
 
 #[cfg(feature = "cuda")]
 impl Loaded {
-    /// The kernel on a GPU; `load` is called if it has never been there, and `check`
-    /// unless that was done.
+    /// The kernel on a GPU; `load` is called if it has never been there.
     fn function(
         &self,
         gpu: u64,
         load: impl FnOnce() -> Result<crate::cuda::Function>,
-        check: Option<impl FnOnce(&crate::cuda::Function) -> Result<()>>,
     ) -> Result<crate::cuda::Function> {
         let mut functions = self.functions.lock();
-        let known = functions.iter().position(|loaded| loaded.gpu == gpu);
-        let place = match known {
-            Some(place) => place,
-            None => {
-                functions.push(OnGpu { gpu, function: load()?, is_checked: false });
-                functions.len() - 1
-            }
-        };
-        let loaded = &mut functions[place];
-        if let Some(check) = check
-            && !loaded.is_checked
-        {
-            check(&loaded.function)?;
-            loaded.is_checked = true;
+        if let Some((_, function)) = functions.iter().find(|(known, _)| *known == gpu) {
+            return Ok(function.clone());
         }
-        Ok(loaded.function)
+        let function = load()?;
+        functions.push((gpu, function.clone()));
+        Ok(function)
     }
 }
 
@@ -294,9 +273,8 @@ impl<S: Parameter> Kernel<S> {
                     return Err(Error::NoDeviceCode { kernel, device });
                 };
                 let load = || gpu.load(self.name(), source);
-                let unchecked = None::<fn(&crate::cuda::Function) -> Result<()>>;
                 let loaded = self.loaded.get_or_init(Arc::default);
-                Ok(loaded.function(gpu.id(), load, unchecked)?.blocks(source, size))
+                Ok(loaded.function(gpu.id(), load)?.blocks(source, size))
             }
         }
     }
@@ -473,9 +451,8 @@ impl<S: Parameter> BoundLaunch<S> {
         let mut arguments = ArgumentWriter::default();
         S::write(&self.bound, &mut arguments);
         let load = || lane.load(&self.kernel, source);
-        let check =
-            |function: &crate::cuda::Function| function.check(&self.kernel, arguments.parameters());
-        let function = self.loaded.function(lane.gpu(), load, Some(check))?;
+        let function = self.loaded.function(lane.gpu(), load)?;
+        function.check(&self.kernel, arguments.parameters())?;
         Ok((function, source, arguments))
     }
 }

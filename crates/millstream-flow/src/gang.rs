@@ -149,18 +149,21 @@ impl Gang {
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
-    pub async fn run(self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
+    pub async fn run(&self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
         let permit = Arc::new(self.context.gang_permit().await);
-        let mut events: Vec<Event> = Vec::new();
-        for (place, stream) in self.streams.iter().enumerate() {
-            launch(GangMember { place, stream, sharers: self.sharers(place) })?;
-            let event = stream.record()?;
+        // One after the other and nothing between: none goes on before the last has begun.
+        let launched = self.streams.iter().enumerate().try_for_each(|(place, stream)| {
+            launch(GangMember { place, stream, sharers: self.sharers(place) })
+        });
+        let events: Vec<Event> =
+            self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?;
+        for event in &events {
             // The permit ends with the last of the kernels, whoever waits for them.
             let permit = Arc::clone(&permit);
             event.on_complete(move |_| drop(permit));
-            events.push(event);
         }
         drop(permit);
+        launched?;
         self.words.0.store(OPEN, 1)?;
         for event in &events {
             event.completed().await?;

@@ -41,7 +41,7 @@ struct StepSettings : GangPlace {
     u32 rest;       // The last step if the arcs left, times this, are less than all.
     u32 padding;
 };
-static_assert(sizeof(StepSettings) == 120, "as Rust writes it");
+static_assert(sizeof(StepSettings) == 128, "as Rust writes it");
 
 // Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
 // registers, of which the fixed ones leave few.

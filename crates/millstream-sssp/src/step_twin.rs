@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer};
-use millstream_traversal::{UNREACHED, Value};
+use millstream_traversal::{GangPlace, UNREACHED, Value};
 use millstream_worklist::WorklistStatistics;
 use parking_lot::Mutex;
 
@@ -171,7 +171,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         let (out, incoming, values, (near, marks, _), exchange, words, settings) = view;
         let (told_vertices, told_values) = exchange;
         let here = settings.place.device as usize;
-        let [first, last] = [here, here + 1].map(|place| settings.place.boundaries[place]);
+        let GangPlace { first, end: last, .. } = settings.place;
         let rule = PhantomData;
         Twin {
             out,

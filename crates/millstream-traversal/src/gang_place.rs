@@ -17,6 +17,10 @@ pub struct GangPlace {
     pub devices: u32,
     /// Vertices of the graph.
     pub vertices: u32,
+    /// The first that this device owns.
+    pub first: u32,
+    /// One behind the last that it owns.
+    pub end: u32,
     /// The first vertex of each device, and the number of vertices behind the last.
     pub boundaries: [u32; GangPlace::MOST + 1],
 }
@@ -35,6 +39,8 @@ impl GangPlace {
             device: device as u32,
             devices: partition.parts() as u32,
             vertices: partition.vertices(),
+            first: boundaries[device],
+            end: boundaries[device + 1],
             boundaries,
         }
     }

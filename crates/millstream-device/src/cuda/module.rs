@@ -36,10 +36,12 @@ impl Modules {
 }
 
 /// A kernel of a loaded module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Function {
     function: CUfunction,
     capacity: Capacity,
+    /// The parameters' sizes in bytes.
+    parameters: Arc<[usize]>,
 }
 
 // SAFETY: driver handles may be used from any thread.
@@ -72,7 +74,7 @@ impl GpuContext {
         self.check(answer, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
         let blocks = u32::try_from(blocks).unwrap_or(1).max(1);
         let capacity = Capacity { full: blocks * self.multiprocessors, spare: blocks * 2 };
-        Ok(Function { function, capacity })
+        Ok(Function { function, capacity, parameters: parameters(function) })
     }
 
     fn module(&self, source: &CudaSource) -> Result<CUmodule> {
@@ -145,37 +147,34 @@ impl Function {
 
     /// Checks the sizes of the kernel's parameters.
     pub(crate) fn check(&self, kernel: &str, arguments: &[(usize, usize)]) -> Result<()> {
-        let kernel = kernel.to_string();
-        check_parameters(self.function, arguments)
-            .map_err(|reason| Error::Signature { kernel, reason })
+        let sizes = arguments.iter().map(|(_, size)| size);
+        if self.parameters.iter().eq(sizes.clone()) {
+            return Ok(());
+        }
+        let differs = |(parameter, size): (&usize, &usize)| parameter != size;
+        let place = self.parameters.iter().zip(sizes).position(differs);
+        let reason = match place {
+            Some(place) => format!(
+                "parameter {place} of its CUDA source has {} bytes, not {}",
+                self.parameters[place], arguments[place].1
+            ),
+            None => format!(
+                "its CUDA source takes {} parameters, not {}",
+                self.parameters.len(),
+                arguments.len()
+            ),
+        };
+        Err(Error::Signature { kernel: kernel.to_string(), reason })
     }
 }
 
-fn check_parameters(
-    function: CUfunction,
-    arguments: &[(usize, usize)],
-) -> std::result::Result<(), String> {
+/// The sizes of a kernel's parameters.
+fn parameters(function: CUfunction) -> Arc<[usize]> {
     let (mut offset, mut size) = (0, 0);
-    for (place, &(_, expected)) in arguments.iter().enumerate() {
-        // SAFETY: the function is loaded; the driver refuses what is not there.
+    let parameter = |place| {
+        // SAFETY: the function is loaded; the driver refuses a place behind the last.
         let answer = unsafe { sys::cuFuncGetParamInfo(function, place, &mut offset, &mut size) };
-        if answer != CUresult::CUDA_SUCCESS {
-            let count = arguments.len();
-            return Err(format!("its CUDA source takes {place} parameters, not {count}"));
-        }
-        if size != expected {
-            return Err(format!(
-                "parameter {place} of its CUDA source has {size} bytes, not {expected}"
-            ));
-        }
-    }
-    // SAFETY: as above.
-    let more =
-        unsafe { sys::cuFuncGetParamInfo(function, arguments.len(), &mut offset, &mut size) };
-    match more {
-        CUresult::CUDA_SUCCESS => {
-            Err(format!("its CUDA source takes more than {} parameters", arguments.len()))
-        }
-        _ => Ok(()),
-    }
+        (answer == CUresult::CUDA_SUCCESS).then_some(size)
+    };
+    (0..).map_while(parameter).collect()
 }

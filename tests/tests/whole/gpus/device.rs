@@ -128,7 +128,7 @@ fn kernels_and_their_mistakes() {
         for (entry, text, expected) in [
             ("wrong_size", SCALE_SOURCE, "parameter 2 of its CUDA source has 8 bytes, not 4"),
             ("too_few", SCALE_SOURCE, "takes 2 parameters, not 3"),
-            ("too_many", SCALE_SOURCE, "takes more than 3 parameters"),
+            ("too_many", SCALE_SOURCE, "takes 4 parameters, not 3"),
             ("missing", SCALE_SOURCE, "scale.cu has no kernel extern \"C\" missing"),
             ("scale", "\nthis is no CUDA", "scale.cu(2)"),
         ] {
