@@ -88,6 +88,9 @@ class LevelDevice : public GangDevice {
     u32 copy = 0;
     u64 mark = 0;
 
+    // Known when the kernel is compiled: one for a device alone, one for several.
+    __device__ static constexpr bool is_alone() { return MILLSTREAM_IS_ALONE; }
+
     __device__ u32* bits(u32 device, u32 which) const {
         return exchange.visited[device].items + u64(which) * ((settings.vertices + 31) / 32);
     }

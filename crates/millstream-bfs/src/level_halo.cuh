@@ -43,7 +43,8 @@ class LevelHalo : public LevelTopDown {
             near.bits[word] = 0;
     }
 
-    __device__ bool is_own(u32 id) const { return id < settings.vertices; }
+    // Alone, a device has no halo.
+    __device__ bool is_own(u32 id) const { return is_alone() || id < settings.vertices; }
     __device__ u32 place_in_halo(u32 id) const { return id - settings.vertices; }
 
     __device__ const PackedRow& packed(u32 id) const {

@@ -84,6 +84,9 @@ class LevelNarrow : public LevelHalo {
     // All blocks: the frontier into the log, as others have it there. Owners have what is of
     // the halo.
     __device__ void widen_frontier() {
+        if (threadIdx.x < BlockTally::threads) take_news(false);
+        __syncthreads();
+        forget_news();
         for (u64 row = thread_in_grid(); row < part.surplus; row += threads_in_grid()) {
             Row& its = reinterpret_cast<Row*>(lists.log.items)[mark + row];
             its = near_row_of(its.vertex);
@@ -133,8 +136,8 @@ class LevelNarrow : public LevelHalo {
     __device__ static u32 most_found() { return gridDim.x * most_average; }
 
     // What owners have found in the halo: it is visited, and that of the last level goes to
-    // the rows of the frontier in the log.
-    __device__ void absorb_news() {
+    // the rows of the frontier in the log, if these are to be searched here.
+    __device__ u32 take_news(bool joins) {
         u32 found = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
             if (other == settings.device) continue;
@@ -146,12 +149,22 @@ class LevelNarrow : public LevelHalo {
                 const u32 id = settings.vertices + u32(item);
                 if (!claim_near(id)) continue;
                 ++found;
-                if (!(item >> 32)) continue;
+                if (!joins || !(item >> 32)) continue;
                 atomicAdd(&part.joined, 1);
                 put_id(id);
             }
         }
-        add_found(found);
+        return found;
+    }
+
+    // After all of the block have taken news.
+    __device__ void forget_news() {
+        const u32 other = threadIdx.x;
+        if (other < settings.devices) block.seen[other] = u32(barrier.received_from(other));
+    }
+
+    __device__ void absorb_news() {
+        add_found(take_news(true));
         // All that was claimed counts, so that no claim of the next level comes before.
         tally.meet(barrier, false, [&](u32& all, u32& surplus) {
             if (part.found > 0)
@@ -163,8 +176,7 @@ class LevelNarrow : public LevelHalo {
             surplus += part.surplus;
             all += part.surplus;
         });
-        const u32 other = threadIdx.x;
-        if (other < settings.devices) block.seen[other] = u32(barrier.received_from(other));
+        forget_news();
     }
 
     __device__ void add_found(u32 found) {

@@ -168,7 +168,7 @@ impl LevelSearch<'_> {
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
         let (run_time, statistics) = if is_gang {
-            let kernel = Gang::kernel("levels", cuda_source());
+            let kernel = Gang::kernel("levels", cuda_source(memory.len() == 1));
             let launch =
                 |host: &_, member: GangMember<'_>| self.launch(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, launch).await?;
@@ -390,27 +390,37 @@ fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
     Ok(run)
 }
 
-/// The gang's kernel: each file goes on where the one before ends.
-pub(crate) fn cuda_source() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"packed_rows.cuh\"\n",
-        include_str!("packed_rows.cuh"),
-        "#line 1 \"level_device.cuh\"\n",
-        include_str!("level_device.cuh"),
-        "#line 1 \"level_log.cuh\"\n",
-        include_str!("level_log.cuh"),
-        "#line 1 \"level_top_down.cuh\"\n",
-        include_str!("level_top_down.cuh"),
-        "#line 1 \"level_tally.cuh\"\n",
-        include_str!("level_tally.cuh"),
-        "#line 1 \"level_halo.cuh\"\n",
-        include_str!("level_halo.cuh"),
-        "#line 1 \"level_narrow.cuh\"\n",
-        include_str!("level_narrow.cuh"),
-        "#line 1 \"level_bottom_up.cuh\"\n",
-        include_str!("level_bottom_up.cuh"),
-        "#line 1 \"levels.cuh\"\n",
-        include_str!("levels.cuh"),
-    );
-    CudaSource::new("levels.cuh", "levels", TEXT).threads(1024).resident()
+/// The text of the gang's kernel: each file goes on where the one before ends.
+macro_rules! text {
+    ($is_alone:literal) => {
+        concat!(
+            "#define MILLSTREAM_IS_ALONE ",
+            $is_alone,
+            "\n",
+            "#line 1 \"packed_rows.cuh\"\n",
+            include_str!("packed_rows.cuh"),
+            "#line 1 \"level_device.cuh\"\n",
+            include_str!("level_device.cuh"),
+            "#line 1 \"level_log.cuh\"\n",
+            include_str!("level_log.cuh"),
+            "#line 1 \"level_top_down.cuh\"\n",
+            include_str!("level_top_down.cuh"),
+            "#line 1 \"level_tally.cuh\"\n",
+            include_str!("level_tally.cuh"),
+            "#line 1 \"level_halo.cuh\"\n",
+            include_str!("level_halo.cuh"),
+            "#line 1 \"level_narrow.cuh\"\n",
+            include_str!("level_narrow.cuh"),
+            "#line 1 \"level_bottom_up.cuh\"\n",
+            include_str!("level_bottom_up.cuh"),
+            "#line 1 \"levels.cuh\"\n",
+            include_str!("levels.cuh"),
+        )
+    };
+}
+
+/// The gang's kernel, for one device or for several.
+pub(crate) fn cuda_source(is_alone: bool) -> CudaSource {
+    let text = if is_alone { text!("true") } else { text!("false") };
+    CudaSource::new("levels.cuh", "levels", text).threads(1024).resident()
 }
