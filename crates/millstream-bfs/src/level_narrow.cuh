@@ -61,13 +61,13 @@ class LevelNarrow : public LevelHalo {
         __syncthreads();
     }
 
-    // All blocks: level after level, until the depth limit is reached, or, alone, nothing is
-    // found or more than is thin; with others, as many as the halo is deep.
-    // Leaves the last frontier in parts and the log, and offers its vertices a block.
-    // False if the gang is stopped.
-    __device__ bool expand_narrowly() {
+    // All blocks: takes what others have told, and goes through `levels` levels, or until the
+    // depth limit is reached, or, alone, nothing is found or more than is thin. Leaves the last
+    // frontier in parts and the log, and offers its vertices a block. False if the gang
+    // is stopped.
+    __device__ bool expand_narrowly(u32 levels) {
         if (threadIdx.x < BlockTally::threads) {
-            const bool is_stopped = !go_through();
+            const bool is_stopped = !go_through(levels);
             if (threadIdx.x == 0) {
                 part.mark = mark;
                 part.level = level;
@@ -84,9 +84,6 @@ class LevelNarrow : public LevelHalo {
     // All blocks: the frontier into the log, as others have it there. Owners have what is of
     // the halo.
     __device__ void widen_frontier() {
-        if (threadIdx.x < BlockTally::threads) take_news(false);
-        __syncthreads();
-        forget_news();
         for (u64 row = thread_in_grid(); row < part.surplus; row += threads_in_grid()) {
             Row& its = reinterpret_cast<Row*>(lists.log.items)[mark + row];
             its = near_row_of(its.vertex);
@@ -110,9 +107,9 @@ class LevelNarrow : public LevelHalo {
     BlockTally tally;
 
     // Threads that take part, as all below.
-    __device__ bool go_through() {
+    __device__ bool go_through(u32 levels) {
         u32 last = settings.depth_limit;
-        if (!is_alone() && last - level > near.shape.depth) last = level + near.shape.depth;
+        if (last - level > levels) last = level + levels;
         absorb_news();
         while (level != last && goes_on()) {
             ++level;
@@ -136,8 +133,8 @@ class LevelNarrow : public LevelHalo {
     __device__ static u32 most_found() { return gridDim.x * most_average; }
 
     // What owners have found in the halo: it is visited, and that of the last level goes to
-    // the rows of the frontier in the log, if these are to be searched here.
-    __device__ u32 take_news(bool joins) {
+    // the rows of the frontier in the log.
+    __device__ void absorb_news() {
         u32 found = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
             if (other == settings.device) continue;
@@ -149,22 +146,12 @@ class LevelNarrow : public LevelHalo {
                 const u32 id = settings.vertices + u32(item);
                 if (!claim_near(id)) continue;
                 ++found;
-                if (!joins || !(item >> 32)) continue;
+                if (!(item >> 32)) continue;
                 atomicAdd(&part.joined, 1);
                 put_id(id);
             }
         }
-        return found;
-    }
-
-    // After all of the block have taken news.
-    __device__ void forget_news() {
-        const u32 other = threadIdx.x;
-        if (other < settings.devices) block.seen[other] = u32(barrier.received_from(other));
-    }
-
-    __device__ void absorb_news() {
-        add_found(take_news(true));
+        add_found(found);
         // All that was claimed counts, so that no claim of the next level comes before.
         tally.meet(barrier, false, [&](u32& all, u32& surplus) {
             if (part.found > 0)
@@ -176,7 +163,8 @@ class LevelNarrow : public LevelHalo {
             surplus += part.surplus;
             all += part.surplus;
         });
-        forget_news();
+        const u32 other = threadIdx.x;
+        if (other < settings.devices) block.seen[other] = u32(barrier.received_from(other));
     }
 
     __device__ void add_found(u32 found) {

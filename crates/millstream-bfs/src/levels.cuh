@@ -47,14 +47,17 @@ class LevelSearch : public LevelBottomUp {
                     break;
                 }
                 case narrow:
-                    if (last != narrow) enter(verdict.places);
-                    if (!expand_narrowly()) return report(true);
+                case widen:
+                    if (phase == narrow && last != narrow) enter(verdict.places);
+                    if (!expand_narrowly(phase == narrow ? near.shape.depth : 0))
+                        return report(true);
+                    if (phase == widen) {
+                        widen_frontier();
+                        break;
+                    }
                     [[fallthrough]];
                 case tell:
                     share();
-                    break;
-                case widen:
-                    widen_frontier();
                     break;
                 case absorb:
                 case absorb_rush:
