@@ -16,7 +16,6 @@ struct HaloShape {
 struct NearRows {
     Span<const u32> packed;        // `PackedRow`s of owned vertices, then of the halo.
     Span<const u32> long_targets;  // Of rows for which they have no room.
-    Span<const u32> halo;          // The vertices of the halo, in ascending order.
     // Owned vertices in the halos of others, a device after the other, each as they come
     // there; padded with `PackedRow::none` to whole warps.
     Span<const u32> exports;
@@ -62,10 +61,9 @@ class LevelHalo : public LevelTopDown {
     }
 
     // As `reach`; levels of the halo are for its owners to say. True if it is not in it.
+    // The host knows what vertex of the halo a predecessor is.
     __device__ bool reach_near(u32 id, u32 predecessor) const {
         if (!is_own(id)) return false;
-        if (values.predecessors.len > 0 && !is_own(predecessor))
-            predecessor = near.halo[place_in_halo(predecessor)];
         reach(id, predecessor);
         return true;
     }
@@ -79,7 +77,7 @@ class LevelHalo : public LevelTopDown {
     // for it, since it comes once.
     __device__ void share() const {
         const u32* const visited = bits(settings.device, copy);
-        u32* const told = near.bits.items + (near.halo.len + 31) / 32;
+        u32* const told = near.bits.items + (settings.halos[settings.device] + 31) / 32;
         for (u32 base = u32(thread_in_grid()) - lane(); base < near.exports.len;
              base += u32(threads_in_grid())) {
             const u32 known = told[base / 32];

@@ -37,8 +37,8 @@ macro_rules! with_common {
     };
 }
 
-/// Packed rows, long rows' targets, the halo, exports, their bits and shape.
-type Near = (Shared<u32>, Shared<u32>, Read<u32>, Read<u32>, Shared<u32>, Value<HaloShape>);
+/// Packed rows, long rows' targets, exports, bits of these and of the halo, and its shape.
+type Near = (Shared<u32>, Shared<u32>, Read<u32>, Shared<u32>, Value<HaloShape>);
 type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near);
 pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
@@ -268,8 +268,8 @@ impl LevelSearch<'_> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
         let Memory { gang, settings, packed, near_bits, .. } = &memory[place];
-        let DeviceRows { rows, long_targets, halo, exports, shape } = packed;
-        let near = (rows, long_targets, &**halo, &**exports, near_bits, *shape);
+        let DeviceRows { rows, long_targets, exports, shape, .. } = packed;
+        let near = (rows, long_targets, &**exports, near_bits, *shape);
         let reports = (host, &gang.report);
         let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, near);
         Ok(kernel.launch(stream, sharers, arguments)?)
@@ -302,13 +302,23 @@ impl LevelSearch<'_> {
         )
     }
 
+    /// The vertex with an id that device `its` has for it: those of its halo come after all
+    /// vertices.
+    fn vertex(&self, its: &Memory, id: u32) -> u32 {
+        match id.checked_sub(self.graph.vertices()) {
+            Some(place) if id != UNREACHED => its.packed.halo[place as usize],
+            _ => id,
+        }
+    }
+
     async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
         let (mut levels, mut predecessors) = (Vec::new(), Vec::new());
         for its in memory {
             let stream = its.device.stream()?;
             levels.extend(stream.download_shared(&its.levels, 0..its.levels.len())?.await?);
             let kept = 0..its.predecessors.len();
-            predecessors.extend(stream.download_shared(&its.predecessors, kept)?.await?);
+            let found = stream.download_shared(&its.predecessors, kept)?.await?;
+            predecessors.extend(found.into_iter().map(|id| self.vertex(its, id)));
         }
         Ok((levels, self.predecessors.then_some(predecessors)))
     }

@@ -51,7 +51,7 @@ pub(crate) struct DeviceRows {
     /// Targets of rows that are long.
     pub(crate) long_targets: SharedBuffer<u32>,
     /// The halo's vertices, in ascending order.
-    pub(crate) halo: Arc<DeviceBuffer<u32>>,
+    pub(crate) halo: Arc<[u32]>,
     /// Owned vertices that lie in the halos of others, as `NearRows` has them.
     pub(crate) exports: Arc<DeviceBuffer<u32>>,
     pub(crate) shape: HaloShape,
@@ -118,9 +118,10 @@ impl PackedRows {
 
     /// What it has cost.
     pub(crate) fn layout(&self) -> Layout {
-        let words = self.devices.iter().map(|its| {
-            its.rows.len() + its.long_targets.len() + its.halo.len() + its.exports.len()
-        });
+        let words = self
+            .devices
+            .iter()
+            .map(|its| its.rows.len() + its.long_targets.len() + its.exports.len());
         Layout { bytes: (words.sum::<usize>() * size_of::<u32>()) as u64, time: self.time }
     }
 }
@@ -131,7 +132,7 @@ impl DeviceRows {
         Ok(DeviceRows {
             rows: device.shared(0)?,
             long_targets: device.shared(0)?,
-            halo: Arc::new(device.buffer(0)?),
+            halo: Arc::default(),
             exports: Arc::new(device.buffer(0)?),
             shape: HaloShape::default(),
         })
@@ -165,17 +166,22 @@ impl DeviceRows {
         let rows = device.shared(MOST * (own.len() + halo.len()))?;
         let long_arcs = device.shared(1)?;
         let (exports, shape) = exports(halos, partition, place);
-        let halo = Arc::new(stream.uploaded(halo.clone())?);
+        let halo: Arc<[u32]> = halo.as_slice().into();
+        let on_device = stream.uploaded(halo.to_vec())?;
         let exports = Arc::new(stream.uploaded(exports)?);
         let packed = (&rows, &long_targets, &long_arcs);
         let (first, end, vertices) = (own.start, own.end, partition.vertices());
         let Part { offsets: own_offsets, targets: own_targets, .. } = &distributed.parts()[place];
         let settings = PackSettings { first, end, vertices, place: 0 };
-        let arguments = (&**own_offsets, &**own_targets, &*halo, packed, settings);
+        let arguments = (&**own_offsets, &**own_targets, &on_device, packed, settings);
         PACK_ROWS.launch(&stream, own.len(), arguments)?;
         let (offsets, targets) = (stream.uploaded(offsets)?, stream.uploaded(targets)?);
         let settings = PackSettings { place: own.len() as u32, ..settings };
-        PACK_ROWS.launch(&stream, halo.len(), (&offsets, &targets, &*halo, packed, settings))?;
+        PACK_ROWS.launch(
+            &stream,
+            halo.len(),
+            (&offsets, &targets, &on_device, packed, settings),
+        )?;
         stream.record()?.completed().await?;
         Ok(DeviceRows { rows, long_targets, halo, exports, shape })
     }
@@ -269,7 +275,7 @@ mod tests {
                 };
                 let rows = download(&its.rows).await.unwrap();
                 let long_targets = download(&its.long_targets).await.unwrap();
-                let halo = stream.download(&*its.halo).unwrap().await.unwrap();
+                let halo = &its.halo;
                 let vertex = |id: u32| match id.checked_sub(partition.vertices()) {
                     Some(place) => halo[place as usize],
                     None => id,
