@@ -207,11 +207,10 @@ mod tests {
         }
 
         fn absorb(&mut self, vertex: u32, is_current: bool, level: u32) {
-            if !self.levels.contains_key(&vertex) {
-                self.levels.insert(vertex, level);
-                if is_current {
-                    self.frontier.push(vertex);
-                }
+            let is_new = !self.levels.contains_key(&vertex);
+            self.levels.entry(vertex).or_insert(level);
+            if is_new && is_current {
+                self.frontier.push(vertex);
             }
         }
     }
