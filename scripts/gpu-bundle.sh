@@ -38,7 +38,7 @@ cp datasets/*.mtx datasets/*.el datasets/*.gz "$stage/datasets/"
 if [ -d "${MILLSTREAM_DATASETS:-}" ]; then
     cp -r "$MILLSTREAM_DATASETS" "$stage/real"
 fi
-cp scripts/run-tests.sh scripts/run-examples.sh scripts/sanitize.sh scripts/nccl-collectives.py "$stage/"
+cp scripts/run-{tests,at-once,large,examples}.sh scripts/sanitize.sh scripts/nccl-collectives.py "$stage/"
 tar -C "$stage" -cf - . | gzip -9 > "$folder/millstream-gpu.tar.gz"
 size=$(stat -c %s "$folder/millstream-gpu.tar.gz")
 echo "$folder/millstream-gpu.tar.gz: $((size >> 10)) KiB"

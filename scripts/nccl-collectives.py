@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """NCCL's collectives through PyTorch, in the table of the bench `collectives`.
 
-    scripts/nccl-collectives.py [--gpus N] [--least BYTES] [--most BYTES] [--step K]
+    scripts/nccl-collectives.py [--gpus N] [--least BYTES] [--most BYTES] [--step K] [--awaited]
 
-One process a GPU; operations back to back on f32, microseconds of one and bus
-bandwidth in GB/s. NVLink's multicast stays off (NCCL_NVLS_ENABLE=0), as Millstream
-does not use it.
+One process a GPU; operations on f32, back to back or each awaited before the next,
+microseconds of one and bus bandwidth in GB/s. NVLink's multicast stays off
+(NCCL_NVLS_ENABLE=0), as Millstream does not use it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def operations(buffer, ranks, rank):
     ]
 
 
-def seconds(call, size):
+def seconds(call, size, awaited):
     """Of one operation, among as many as take a while; the best of three times."""
     rounds = min(200, max(20, (256 << 20) // size))
     best = float("inf")
@@ -44,6 +44,8 @@ def seconds(call, size):
         start = time.perf_counter()
         for _ in range(rounds):
             call()
+            if awaited:
+                torch.cuda.synchronize()
         torch.cuda.synchronize()
         best = min(best, (time.perf_counter() - start) / rounds)
     return best
@@ -60,7 +62,7 @@ def run(rank, arguments):
         row = [f"{size:>10}"]
         calls = operations(buffer, ranks, rank)
         for _, share, call in calls:
-            time_of_one = torch.tensor([seconds(call, items * 4)], device="cuda")
+            time_of_one = torch.tensor([seconds(call, items * 4, arguments.awaited)], device="cuda")
             dist.all_reduce(time_of_one, op=dist.ReduceOp.MAX)
             time_of_one = time_of_one.item()
             row.append(f"{time_of_one * 1e6:9.1f} {share * items * 4 / time_of_one / 1e9:6.1f}")
@@ -81,6 +83,7 @@ def main():
     parser.add_argument("--least", type=int, default=1 << 10)
     parser.add_argument("--most", type=int, default=1 << 30)
     parser.add_argument("--step", type=int, default=4)
+    parser.add_argument("--awaited", action="store_true")
     arguments = parser.parse_args()
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")

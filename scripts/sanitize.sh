@@ -6,8 +6,8 @@
 #
 # Every buffer is an allocation of its own (MILLSTREAM_EXACT_ALLOCATIONS=1), so that
 # an access beside it is seen. Kernels that wait for each other may hang under the
-# sanitizer: the litmus and fault cases are left out. TOOLS selects tools,
-# CASE_SECONDS (240) limits one case under one tool.
+# sanitizer: cases of litmus, faults and gangs are left out. TOOLS selects tools; each has
+# a GPU of its own as far as there are. CASE_SECONDS (240) limits one case under one tool.
 set -uo pipefail
 cd "$(dirname "$0")"
 [ $# -gt 0 ] || { echo "usage: $0 LIST..." >&2; exit 2; }
@@ -22,13 +22,22 @@ CASES="
     gpus::filtering_over_two_routers
     gpus::a_message_larger_than_all_buffers
     gpus::bfs_of_small_graphs
+    gpus::twins::breadth_first_search
+    gpus::twins::shortest_paths
+    gpus::twins::items_that_go_everywhere
+    gpus::algorithms::components_of_awkward_graphs
 "
 export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER MILLSTREAM_EXACT_ALLOCATIONS=1
 # initcheck remembers every byte of every copy.
 export MILLSTREAM_LARGEST_COPY=${MILLSTREAM_LARGEST_COPY:-20003}
-failed=0
-for list in "$@"; do
-    for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
+gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
+[ "$gpus" -gt 0 ] || { echo "no GPU here" >&2; exit 2; }
+
+# All cases on these lists under one tool.
+check() {
+    local tool=$1 failed=0 list case start output code result
+    shift
+    for list in "$@"; do
         for case in $CASES; do
             start=$(date +%s)
             # Errors of calls are the cases' own business: some ask for them.
@@ -39,12 +48,29 @@ for list in "$@"; do
             result=ok
             if [ "$code" -ne 0 ] || ! grep -q '^test result: ok. 1 passed' <<< "$output"; then
                 result="FAILED ($code)"
-                failed=$((failed + 1))
+                failed=1
                 tail -40 <<< "$output"
             fi
             printf '%-10s %-10s %-45s %-12s %4d s\n' "$list" "$tool" "$case" "$result" \
                 $(($(date +%s) - start))
         done
     done
+    return $failed
+}
+
+failed=0 started=0
+running=()
+for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
+    # The one that was on this GPU before.
+    if [ $started -ge "$gpus" ]; then
+        wait "${running[started - gpus]}" || failed=1
+        unset "running[started - gpus]"
+    fi
+    CUDA_VISIBLE_DEVICES=$((started % gpus)) check "$tool" "$@" &
+    running+=($!)
+    started=$((started + 1))
 done
-exit $((failed > 0))
+for process in "${running[@]}"; do
+    wait "$process" || failed=1
+done
+exit $failed

@@ -108,7 +108,8 @@ async fn measure(
     for _ in 0..4 {
         let mut collectives = communicator.begin().await?;
         operation(&mut collectives, vectors, &sum)?;
-        collectives.barrier()?;
+        collectives.completed().await?;
+        collectives = communicator.begin().await?;
         let start = Instant::now();
         for round in 0..rounds {
             operation(&mut collectives, vectors, &sum)?;

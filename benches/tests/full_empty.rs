@@ -18,9 +18,11 @@ fn every_mode_gives_the_answer() {
         Mode::Baseline,
         Mode::EarlyLaunch(Moved::Copied),
         Mode::EarlyLaunch(Moved::Mapped),
+        Mode::EarlyLaunch(Moved::Pulled),
         Mode::ProactiveReturn,
         Mode::FullOverlap(Moved::Copied),
         Mode::FullOverlap(Moved::Mapped),
+        Mode::FullOverlap(Moved::Pulled),
     ];
     for work in workloads(Sizes::Small) {
         let mut bed = Bed::new(&context, &context.devices()[0], &work, 4096).unwrap();
@@ -48,7 +50,7 @@ fn kernels_compile_without_spills() {
                 }
                 Err(error) => panic!("{error}"),
             };
-            for mode in ["plain", "return", "early", "full"] {
+            for mode in ["plain", "return", "early", "full", "early_pulled", "full_pulled"] {
                 let entry = format!("Compiling entry function '{}_{mode}'", work.name);
                 assert!(log.contains(&entry), "{entry}");
             }

@@ -93,19 +93,6 @@ MILLSTREAM_SCOPE(sys)
 // For words that may as well be old: a multiprocessor's own cache may answer.
 MILLSTREAM_LOAD(relaxed, cta, u32, u32, "r")
 
-// Four words at an address that is a multiple of 16 bytes, each as if by itself.
-__device__ __forceinline__ void load_four_relaxed_gpu(const u32* address, u32 words[4]) {
-    asm volatile("ld.relaxed.gpu.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "l"(address) : "memory");
-}
-
-__device__ __forceinline__ void store_four_relaxed_gpu(u32* address, const u32 words[4]) {
-    asm volatile("st.relaxed.gpu.v4.u32 [%0], {%1, %2, %3, %4};"
-                 : : "l"(address), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                 : "memory");
-}
-
 #undef MILLSTREAM_SCOPE
 #undef MILLSTREAM_READ_MODIFY_WRITE
 #undef MILLSTREAM_COMPARE_EXCHANGE

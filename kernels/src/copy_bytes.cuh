@@ -3,21 +3,33 @@
 // section 2.1). Whoever launches the kernel orders it; its end publishes the copy.
 #pragma once
 
+#include "atomics.cuh"
 #include "span.cuh"
 
 namespace millstream {
 
+// Where a kernel says that it is over, and what, as Rust writes it.
+struct Tell {
+    u32* word;  // In the host's memory, or null.
+    u64 value;
+};
+
 // Of a thread, to have that many loads under way before the first store.
 constexpr u32 copies_in_flight = 4;
 
+// Who copies: one of so many threads, at least 16.
+struct Copier {
+    u64 thread, threads;
+};
+
 template <class Word>
-__device__ __forceinline__ void copy_words(const unsigned char* from, unsigned char* to,
-                                           u64 bytes) {
+__device__ __forceinline__ void copy_words(Copier by, const unsigned char* from,
+                                           unsigned char* to, u64 bytes) {
     const Word* source = reinterpret_cast<const Word*>(from);
     Word* target = reinterpret_cast<Word*>(to);
     const u64 words = bytes / sizeof(Word);
-    const u64 step = threads_in_grid();
-    u64 at = thread_in_grid();
+    const u64 step = by.threads;
+    u64 at = by.thread;
     for (; at + (copies_in_flight - 1) * step < words; at += copies_in_flight * step) {
         Word loaded[copies_in_flight];
 #pragma unroll
@@ -27,21 +39,35 @@ __device__ __forceinline__ void copy_words(const unsigned char* from, unsigned c
     }
     for (; at < words; at += step) target[at] = source[at];
     // What is less than a word, at the end.
-    const u64 copied = words * sizeof(Word);
-    const u64 place = copied + thread_in_grid();
+    const u64 place = words * sizeof(Word) + by.thread;
     if (place < bytes) to[place] = from[place];
 }
 
-// All threads of the grid, in the widest words that both addresses allow. The grid
-// has at least 16 threads.
+// In the widest words that both addresses allow.
+__device__ __forceinline__ void copy_bytes(Copier by, const unsigned char* from,
+                                           unsigned char* to, u64 bytes) {
+    const u64 unaligned = reinterpret_cast<u64>(from) | reinterpret_cast<u64>(to);
+    if (unaligned % 16 == 0) return copy_words<uint4>(by, from, to, bytes);
+    if (unaligned % 8 == 0) return copy_words<u64>(by, from, to, bytes);
+    if (unaligned % 4 == 0) return copy_words<u32>(by, from, to, bytes);
+    copy_words<unsigned char>(by, from, to, bytes);
+}
+
+// All threads of the grid.
 __device__ __forceinline__ void copy_bytes(Span<const unsigned char> from,
                                            Span<unsigned char> to) {
-    const u64 bytes = to.len;
-    const u64 unaligned = reinterpret_cast<u64>(from.items) | reinterpret_cast<u64>(to.items);
-    if (unaligned % 16 == 0) return copy_words<uint4>(from.items, to.items, bytes);
-    if (unaligned % 8 == 0) return copy_words<u64>(from.items, to.items, bytes);
-    if (unaligned % 4 == 0) return copy_words<u32>(from.items, to.items, bytes);
-    copy_words<unsigned char>(from.items, to.items, bytes);
+    copy_bytes({thread_in_grid(), threads_in_grid()}, from.items, to.items, to.len);
+}
+
+// The same, and then says so. If there is a word to say it in, the grid is one block.
+__device__ __forceinline__ void copy_bytes_and_tell(Span<const unsigned char> from,
+                                                    Span<unsigned char> to, Tell tell) {
+    copy_bytes(from, to);
+    if (tell.word == nullptr) return;
+    // The block's stores come before the leader's release, which pairs with the host's
+    // acquire of the word.
+    __syncthreads();
+    if (threadIdx.x == 0) store_release_sys(tell.word, u32(tell.value));
 }
 
 }  // namespace millstream

@@ -6,6 +6,7 @@
 // ld.global.nc or const __restrict__.
 #pragma once
 
+#include "copy_bytes.cuh"
 #include "gang.cuh"
 
 namespace millstream {
@@ -124,6 +125,19 @@ struct FullEmptySegment {
         // The block's loads come before the leader's release.
         __syncthreads();
         if (threadIdx.x == 0) write(packet, 0);
+    }
+
+    // The whole block: waits for a packet of another segment with the same packets,
+    // copies its items here, and makes the packet full here. For items of the host's
+    // memory that are read more than once. False when waiting has ended.
+    __device__ bool pull(const FullEmptySegment& from, u32 packet) const {
+        if (!from.wait_full(packet)) return false;
+        const u64 first = begin(packet), bytes = (end(packet) - first) * sizeof(T);
+        copy_bytes({threadIdx.x, blockDim.x},
+                   reinterpret_cast<const unsigned char*>(&from.items.items[first]),
+                   reinterpret_cast<unsigned char*>(&items.items[first]), bytes);
+        publish(packet);
+        return true;
     }
 
 private:

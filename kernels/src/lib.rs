@@ -83,6 +83,8 @@ pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
 pub const GANG_DEVICE: Source = source!("gang_device.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
 pub const PEER_RING: Source = source!("peer_ring.cuh");
+/// Links between kernels that stay on their devices.
+pub const DEVICE_LINK: Source = source!("device_link.cuh");
 /// Packets that are full or empty, and epochs in which they are.
 pub const FULL_EMPTY: Source = source!("full_empty.cuh");
 /// Combining packets of a collective with what is there.
@@ -117,6 +119,7 @@ pub const HEADERS: &[Source] = &[
     RELAXATION,
     FILTER,
     PEER_RING,
+    DEVICE_LINK,
     EMISSIONS,
     LOCAL_QUEUE,
     OPEN_QUEUE,

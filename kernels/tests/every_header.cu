@@ -4,6 +4,7 @@
 #include "collective_lines.cuh"
 #include "collective_pass.cuh"
 #include "copy_bytes.cuh"
+#include "device_link.cuh"
 #include "filter.cuh"
 #include "full_empty.cuh"
 #include "grid.cuh"
@@ -85,6 +86,15 @@ struct Countdown {
 };
 
 MILLSTREAM_WORKLIST(Countdown)
+
+extern "C" __global__ void link_send(DeviceLink<u64> link, const u64* items, u32 count) {
+    DeviceSender<u64>(link).send(items, count);
+}
+
+extern "C" __global__ void link_receive(DeviceLink<u64> link, u64* items, u32* count) {
+    DeviceReceiver<u64> in(link);
+    while (in.receive(items, count)) items += *count;
+}
 
 extern "C" __global__ void ring_send(PeerRing<u64> ring, const u64* items, u32 count,
                                      u32* sent) {

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    Device, DeviceBuffer, Event, GuardedBuffer, Kernel, SharedBuffer, Stream, StreamKind,
+    Argument, Device, DeviceBuffer, Event, GuardedBuffer, Kernel, Parameter, SharedBuffer, Stream,
+    StreamKind,
 };
 use millstream::flow::{Context, FullEmpty, FullEmptySegment, PacketShape, Result};
 
-use super::twin::{Early, Full, Plain, Return, kernel};
+use super::twin::{AtEnd, Coming, Leaving, Present, Pulled, Signature, kernel};
 use super::workload::Workload;
 
 /// A way to run.
@@ -30,6 +31,21 @@ pub enum Moved {
     Copied,
     /// They stay in the host's memory, where the kernel reads them.
     Mapped,
+    /// Blocks of the kernel fetch them from the host's memory for each other.
+    Pulled,
+}
+
+/// How long before the data is there a kernel is launched early.
+const HEAD_START: Duration = Duration::from_micros(30);
+
+/// Bytes of a packet that a block fetches: four words of 16 bytes for each thread.
+const PULLED_BYTES: usize = 16 << 10;
+
+/// Kernels with one kind of output: by copies or mapped, and pulled.
+#[derive(Debug)]
+struct Waiting<Out: Parameter> {
+    coming: Kernel<Signature<Coming, Out>>,
+    pulled: Kernel<Signature<Pulled, Out>>,
 }
 
 /// Everything that one benchmark needs.
@@ -44,9 +60,12 @@ pub struct Bed<'a> {
     /// Of the device, without readiness.
     inputs: Vec<DeviceBuffer<u32>>,
     output: GuardedBuffer<u32>,
-    /// Of the device, and of the host.
+    /// Of the device.
     copied: Vec<FullEmptySegment<u32>>,
+    /// Of the host.
     mapped: Vec<FullEmptySegment<u32>>,
+    /// Of the device, with the same packets as those of the host.
+    pulled: Vec<FullEmptySegment<u32>>,
     /// Of the host.
     leaving: FullEmptySegment<u32>,
     table: SharedBuffer<u32>,
@@ -55,10 +74,10 @@ pub struct Bed<'a> {
     ends: u32,
     compute: Stream,
     copy: Stream,
-    plain: Kernel<Plain>,
-    returning: Kernel<Return>,
-    early: Kernel<Early>,
-    full: Kernel<Full>,
+    plain: Kernel<Signature<Present, AtEnd>>,
+    returning: Kernel<Signature<Present, Leaving>>,
+    early: Waiting<AtEnd>,
+    full: Waiting<Leaving>,
 }
 
 impl<'a> Bed<'a> {
@@ -74,12 +93,14 @@ impl<'a> Bed<'a> {
     ) -> Result<Bed<'a>> {
         let (host, group) = (context.host(), FullEmpty::new(context, Duration::from_secs(5))?);
         let parameters = work.parameters;
-        let shapes =
-            work.inputs.each_ref().map(|items| PacketShape::new(items.len(), packet_bytes / 4));
-        let segments = |on: &Device| -> Result<Vec<_>> {
-            let shapes = shapes.iter().map(|shape| shape.clone().read_by(device).unseen_by_host());
+        let segments = |on: &Device, packet_bytes: usize| -> Result<Vec<_>> {
+            let shapes = work.inputs.iter().map(|items| {
+                PacketShape::new(items.len(), packet_bytes / 4).read_by(device).unseen_by_host()
+            });
             shapes.map(|shape| group.segment(on, shape)).collect()
         };
+        // What is read in place is there all at once.
+        let near_bytes = if work.is_read_once { work.input_bytes() } else { PULLED_BYTES };
         let leaving = match work.summed {
             Some(len) => PacketShape::new(len, len).written_by(device, parameters.tiles as usize),
             None => PacketShape::new(work.output_len(), parameters.tile as usize * work.words),
@@ -100,16 +121,17 @@ impl<'a> Bed<'a> {
             inputs: inputs.collect::<Result<_>>()?,
             output: device.guarded(work.output_len())?,
             result: host.buffer(work.output_len())?,
-            copied: segments(device)?,
-            mapped: segments(host)?,
+            copied: segments(device, packet_bytes)?,
+            mapped: segments(host, near_bytes)?,
+            pulled: segments(device, near_bytes)?,
             leaving: group.segment(host, leaving)?,
             ended: host.shared(1)?,
             ends: 0,
             copy: device.stream_of(StreamKind::Copy)?,
             plain: kernel(work, "plain"),
             returning: kernel(work, "return"),
-            early: kernel(work, "early"),
-            full: kernel(work, "full"),
+            early: Waiting { coming: kernel(work, "early"), pulled: kernel(work, "early_pulled") },
+            full: Waiting { coming: kernel(work, "full"), pulled: kernel(work, "full_pulled") },
             context: context.clone(),
             work,
             group,
@@ -120,8 +142,10 @@ impl<'a> Bed<'a> {
         // None is loaded while another waits.
         bed.plain.prepare(device, tiles)?;
         bed.returning.prepare(device, tiles)?;
-        bed.early.prepare(device, tiles)?;
-        bed.full.prepare(device, tiles)?;
+        bed.early.coming.prepare(device, tiles)?;
+        bed.early.pulled.prepare(device, tiles)?;
+        bed.full.coming.prepare(device, tiles)?;
+        bed.full.pulled.prepare(device, tiles)?;
         Ok(bed)
     }
 
@@ -155,6 +179,11 @@ impl<'a> Bed<'a> {
 
     fn tiles(&self) -> usize {
         self.work.parameters.tiles as usize
+    }
+
+    /// Packets that blocks fetch, three inputs of as many.
+    fn pulls(&self) -> usize {
+        3 * self.pulled.iter().map(|input| input.shape().packets()).max().unwrap_or(0)
     }
 
     fn copy_in(&mut self) -> Result<()> {
@@ -218,14 +247,11 @@ impl<'a> Bed<'a> {
     }
 
     fn early_launch(&mut self, moved: Moved) -> Result<Duration> {
-        self.prepare(moved)?;
-        let inputs = self.segments(moved);
-        let inputs = (&inputs[0], &inputs[1], &inputs[2]);
-        let arguments = (inputs, &self.output, &self.table, self.work.parameters);
-        let launched = self.group.launch_early(&self.compute, &self.early, self.tiles(), arguments);
-        self.context.block_on(launched)??;
+        self.begin_epoch(moved)?;
+        self.launch_early(moved, &self.early, &self.output)?;
         self.copy_out()?;
         self.say_when_ended()?;
+        self.await_data();
         let start = Instant::now();
         self.fill(moved)?;
         self.wait_until_ended()?;
@@ -236,13 +262,10 @@ impl<'a> Bed<'a> {
     }
 
     fn full_overlap(&mut self, moved: Moved) -> Result<Duration> {
-        self.prepare(moved)?;
+        self.begin_epoch(moved)?;
         self.leaving.next_epoch()?;
-        let inputs = self.segments(moved);
-        let inputs = (&inputs[0], &inputs[1], &inputs[2]);
-        let arguments = (inputs, &self.leaving, &self.table, self.work.parameters);
-        let launched = self.group.launch_early(&self.compute, &self.full, self.tiles(), arguments);
-        let kernel: Event = self.context.block_on(launched)??;
+        let kernel = self.launch_early(moved, &self.full, &self.leaving)?;
+        self.await_data();
         let start = Instant::now();
         self.fill(moved)?;
         self.leaving.wait_full(0..self.leaving.shape().packets())?;
@@ -252,35 +275,65 @@ impl<'a> Bed<'a> {
         Ok(time)
     }
 
-    fn segments(&self, moved: Moved) -> &[FullEmptySegment<u32>] {
-        match moved {
-            Moved::Copied => &self.copied,
-            Moved::Mapped => &self.mapped,
+    fn launch_early<Out: Parameter + 'static>(
+        &self,
+        moved: Moved,
+        kernels: &Waiting<Out>,
+        output: impl Argument<Out>,
+    ) -> Result<Event> {
+        fn coming(of: &[FullEmptySegment<u32>]) -> impl Argument<Coming> {
+            (&of[0], &of[1], &of[2])
+        }
+        let (table, parameters) = (&self.table, self.work.parameters);
+        let (stream, tiles) = (&self.compute, self.tiles());
+        Ok(match moved {
+            Moved::Copied => {
+                let arguments = (coming(&self.copied), output, table, parameters);
+                let early = self.group.launch_early(stream, &kernels.coming, tiles, arguments);
+                self.context.block_on(early)??
+            }
+            Moved::Mapped => {
+                let arguments = (coming(&self.mapped), output, table, parameters);
+                let early = self.group.launch_early(stream, &kernels.coming, tiles, arguments);
+                self.context.block_on(early)??
+            }
+            Moved::Pulled => {
+                let inputs = (coming(&self.mapped), coming(&self.pulled));
+                let arguments = (inputs, output, table, parameters);
+                let blocks = tiles.max(self.pulls());
+                let early = self.group.launch_early(stream, &kernels.pulled, blocks, arguments);
+                self.context.block_on(early)??
+            }
+        })
+    }
+
+    /// Something else goes on, while the kernel is launched and waits.
+    fn await_data(&self) {
+        let start = Instant::now();
+        while start.elapsed() < HEAD_START {
+            std::hint::spin_loop();
         }
     }
 
     /// All packets are empty; what is mapped is where it will be read.
-    fn prepare(&mut self, moved: Moved) -> Result<()> {
-        let segments = match moved {
-            Moved::Copied => &mut self.copied,
-            Moved::Mapped => &mut self.mapped,
-        };
-        for (segment, items) in segments.iter_mut().zip(&self.work.inputs) {
-            segment.next_epoch()?;
-            if moved == Moved::Mapped && segment.epoch() == 2 {
+    fn begin_epoch(&mut self, moved: Moved) -> Result<()> {
+        if moved == Moved::Copied {
+            return self.copied.iter_mut().try_for_each(FullEmptySegment::next_epoch);
+        }
+        if self.mapped[0].epoch() == 1 {
+            for (segment, items) in self.mapped.iter().zip(&self.work.inputs) {
                 for packet in 0..segment.shape().packets() {
                     let part = &items[segment.shape().range(packet)];
                     segment.fill(packet, |to| to.copy_from_slice(part))?;
                 }
-                segment.next_epoch()?;
             }
         }
-        Ok(())
+        self.mapped.iter_mut().chain(&mut self.pulled).try_for_each(FullEmptySegment::next_epoch)
     }
 
     /// The data is there: packets of all inputs in turn.
     fn fill(&self, moved: Moved) -> Result<()> {
-        let segments = self.segments(moved);
+        let segments = if moved == Moved::Copied { &self.copied } else { &self.mapped };
         let most = segments.iter().map(|segment| segment.shape().packets()).max().unwrap_or(0);
         for packet in 0..most {
             for (segment, data) in segments.iter().zip(&self.data) {
@@ -288,7 +341,7 @@ impl<'a> Bed<'a> {
                 match moved {
                     _ if range.is_empty() => {}
                     Moved::Copied => segment.fill_from(&self.copy, packet, data.part(range)?)?,
-                    Moved::Mapped => segment.fill(packet, |_| ())?,
+                    Moved::Mapped | Moved::Pulled => segment.fill(packet, |_| ())?,
                 }
             }
         }

@@ -11,21 +11,25 @@ use millstream::flow::{FullEmptyPackets, PacketsView};
 use super::workload::{Parameters, Workload};
 
 type Packets = FullEmptyPackets<u32>;
-type Inputs = (Read<u32>, Read<u32>, Read<u32>);
-type Coming = (Packets, Packets, Packets);
-type Signature<In, Out> = (In, Out, Shared<u32>, Value<Parameters>);
-
-/// Inputs are there, the output is copied at the end.
-pub(super) type Plain = Signature<Inputs, Guarded<u32>>;
-/// Inputs are there, tiles of the output leave when they are done.
-pub(super) type Return = Signature<Inputs, Packets>;
+/// Inputs are there.
+pub(super) type Present = (Read<u32>, Read<u32>, Read<u32>);
 /// Inputs come packet by packet.
-pub(super) type Early = Signature<Coming, Guarded<u32>>;
-/// Both.
-pub(super) type Full = Signature<Coming, Packets>;
+pub(super) type Coming = (Packets, Packets, Packets);
+/// From the host's memory into the device's.
+pub(super) type Pulled = (Coming, Coming);
+pub(super) type Signature<In, Out> = (In, Out, Shared<u32>, Value<Parameters>);
+
+/// The output is copied at the end.
+pub(super) type AtEnd = Guarded<u32>;
+/// Tiles of the output leave when they are done.
+pub(super) type Leaving = Packets;
 
 /// Where a tile's inputs come from.
 pub(super) trait Source {
+    /// What a block does before its tile; whether it must wait.
+    fn begin(&self, _block: usize) -> Result<Step, KernelFault> {
+        Ok(Step::Done)
+    }
     /// Some items of an input; `None` if they are not there yet.
     fn read(&self, input: usize, range: Range<usize>) -> Result<Option<Vec<u32>>, KernelFault>;
 }
@@ -37,7 +41,9 @@ impl Source for (&[u32], &[u32], &[u32]) {
     }
 }
 
-impl Source for (PacketsView<'_, u32>, PacketsView<'_, u32>, PacketsView<'_, u32>) {
+type ComingView<'a> = (PacketsView<'a, u32>, PacketsView<'a, u32>, PacketsView<'a, u32>);
+
+impl Source for ComingView<'_> {
     fn read(&self, input: usize, range: Range<usize>) -> Result<Option<Vec<u32>>, KernelFault> {
         if range.is_empty() {
             return Ok(Some(Vec::new()));
@@ -51,6 +57,25 @@ impl Source for (PacketsView<'_, u32>, PacketsView<'_, u32>, PacketsView<'_, u32
         }
         let skipped = range.start - first * size;
         Ok(Some(items[skipped..skipped + range.len()].to_vec()))
+    }
+}
+
+impl Source for (ComingView<'_>, ComingView<'_>) {
+    fn begin(&self, block: usize) -> Result<Step, KernelFault> {
+        let (from, to) = self;
+        let pairs = [(&from.0, &to.0), (&from.1, &to.1), (&from.2, &to.2)];
+        let most = pairs.iter().map(|(_, to)| to.packets()).max().unwrap_or(1);
+        let (input, packet) = (block / most, block % most);
+        match pairs.get(input) {
+            Some((from, to)) if !to.range(packet).is_empty() && !to.pull(from, packet)? => {
+                Ok(Step::Waits)
+            }
+            _ => Ok(Step::Done),
+        }
+    }
+
+    fn read(&self, input: usize, range: Range<usize>) -> Result<Option<Vec<u32>>, KernelFault> {
+        self.1.read(input, range)
     }
 }
 
@@ -93,7 +118,8 @@ impl Sink for PacketsView<'_, u32> {
     }
 }
 
-/// What GPUs run of a benchmark in one mode: `plain`, `return`, `early` or `full`.
+/// What GPUs run of a benchmark by the name of a kernel of
+/// `WORKLOAD`.
 pub fn source(name: &str, mode: &str) -> CudaSource {
     let text = format!("{}\nWORKLOAD({name})\n", include_str!("workloads.cuh"));
     let threads = if name == "BFS" { 1024 } else { 256 };
@@ -115,6 +141,10 @@ where
     Kernel::of_step_closure(
         name,
         move |tile, (from, to, table, parameters): &<Signature<In, Out> as Parameter>::View<'_>| {
+            let begun = from.begin(tile)?;
+            if begun == Step::Waits || tile >= parameters.tiles as usize {
+                return Ok(begun);
+            }
             let mut inputs = [const { (0, Vec::new()) }; 3];
             for (input, part) in inputs.iter_mut().enumerate() {
                 let range = needs(parameters, input, tile);

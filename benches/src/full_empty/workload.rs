@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
+use super::bed::Moved;
+
 /// `Parameters` of `workloads.cuh`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -45,6 +47,9 @@ pub struct Workload {
     /// Whether results are floats, which differ a little.
     is_float: bool,
 }
+
+/// Bytes of inputs, at most, that are read in place.
+const SMALL_BYTES: usize = 4 << 20;
 
 /// How large the benchmarks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,6 +355,36 @@ impl Workload {
     /// Bytes of all inputs.
     pub fn input_bytes(&self) -> usize {
         4 * self.inputs.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// How data that stays in the host's memory is read.
+    pub fn in_place(&self) -> Moved {
+        if self.is_read_once { Moved::Mapped } else { Moved::Pulled }
+    }
+
+    /// How the data of an early launch moves, chosen by what the benchmark is. Reading in
+    /// place saves calls, copy engines are faster with what is large; `None`: launched
+    /// like the baseline, since a large kernel that needs all of its data gains nothing.
+    pub fn early(&self) -> Option<Moved> {
+        match self.input_bytes() <= SMALL_BYTES {
+            true => Some(self.in_place()),
+            false => (!self.needs_everything()).then_some(Moved::Copied),
+        }
+    }
+
+    /// The same for full overlap. Where results leave all the time, blocks that read and
+    /// write in the host's memory share its bus better than engines and blocks do.
+    pub fn overlapped(&self) -> Option<Moved> {
+        let leaves_by_tiles = self.summed.is_none() && self.is_read_once;
+        if leaves_by_tiles { Some(self.in_place()) } else { self.early() }
+    }
+
+    /// Whether a tile reads all of an input.
+    fn needs_everything(&self) -> bool {
+        let mut inputs = self.inputs.iter().enumerate();
+        inputs.any(|(input, items)| {
+            !items.is_empty() && (self.needs)(&self.parameters, input, 0) == (0..items.len())
+        })
     }
 
     /// The answer, computed on one thread.

@@ -13,6 +13,7 @@ struct Parameters {
 // All of the inputs are there.
 struct Present {
     Span<const u32> one, two, three;
+    __device__ bool begin() const { return true; }
     __device__ bool wait(u32, u64, u64) const { return true; }
     __device__ const u32* input(u32 at) const {
         return at == 0 ? one.items : at == 1 ? two.items : three.items;
@@ -22,15 +23,36 @@ struct Present {
 // Inputs come packet by packet.
 struct Coming {
     FullEmptySegment<u32> one, two, three;
+    __device__ bool begin() const { return true; }
+    __device__ const FullEmptySegment<u32>& segment(u32 at) const {
+        return at == 0 ? one : at == 1 ? two : three;
+    }
     __device__ bool wait(u32 at, u64 begin, u64 end) const {
-        const FullEmptySegment<u32>& segment = at == 0 ? one : at == 1 ? two : three;
+        const FullEmptySegment<u32>& segment = this->segment(at);
         const u32 first = u32(begin / segment.settings.packet_items);
         const u32 last = u32((end - 1) / segment.settings.packet_items);
         return segment.wait_full(first, last - first + 1);
     }
-    __device__ const u32* input(u32 at) const {
-        return at == 0 ? one.items.items : at == 1 ? two.items.items : three.items.items;
+    __device__ const u32* input(u32 at) const { return segment(at).items.items; }
+};
+
+// Inputs come packet by packet in the host's memory, from where blocks fetch them for
+// each other.
+struct Pulled {
+    Coming from, to;
+    __device__ bool begin() const {
+        // Each packet has a block, if there are as many.
+        const u32 most = max(max(to.one.packets(), to.two.packets()), to.three.packets());
+        for (u32 turn = blockIdx.x; turn < 3 * most; turn += gridDim.x) {
+            const FullEmptySegment<u32>& segment = to.segment(turn / most);
+            const u32 packet = turn % most;
+            if (segment.begin(packet) == segment.end(packet)) continue;
+            if (!segment.pull(from.segment(turn / most), packet)) return false;
+        }
+        return true;
     }
+    __device__ bool wait(u32 at, u64 begin, u64 end) const { return to.wait(at, begin, end); }
+    __device__ const u32* input(u32 at) const { return to.input(at); }
 };
 
 // The host copies the output when the kernel has ended.
@@ -239,28 +261,31 @@ __device__ bool FIBLookup(const Source& from, const Sink& to, Span<u32> table, P
 }
 
 #define TILES(name)                                                                        \
+    if (!from.begin()) return;                                                             \
     for (u32 tile = blockIdx.x; tile < p.tiles; tile += gridDim.x)                         \
         if (!name(from, to, table, p, tile)) return;
 
-// Called with the inputs, the output, a table or room for results, and the parameters.
-#define WORKLOAD(name)                                                                     \
-    extern "C" __global__ void name##_plain(Present from, Span<u32> output,                \
-                                            Span<u32> table, Parameters p) {               \
+// The output is copied when the kernel has ended.
+#define AT_END(name, mode, Source)                                                         \
+    extern "C" __global__ void name##_##mode(Source from, Span<u32> output,                \
+                                             Span<u32> table, Parameters p) {              \
         const AtEnd to{output, table};                                                     \
         TILES(name)                                                                        \
-    }                                                                                      \
-    extern "C" __global__ void name##_return(Present from, FullEmptySegment<u32> output,   \
+    }
+
+// Tiles of the output leave when they are done.
+#define LEAVING(name, mode, Source)                                                        \
+    extern "C" __global__ void name##_##mode(Source from, FullEmptySegment<u32> output,    \
                                              Span<u32> table, Parameters p) {              \
         const Leaving to{output};                                                          \
         TILES(name)                                                                        \
-    }                                                                                      \
-    extern "C" __global__ void name##_early(Coming from, Span<u32> output,                 \
-                                            Span<u32> table, Parameters p) {               \
-        const AtEnd to{output, table};                                                     \
-        TILES(name)                                                                        \
-    }                                                                                      \
-    extern "C" __global__ void name##_full(Coming from, FullEmptySegment<u32> output,      \
-                                           Span<u32> table, Parameters p) {                \
-        const Leaving to{output};                                                          \
-        TILES(name)                                                                        \
     }
+
+// Called with the inputs, the output, a table or room for results, and the parameters.
+#define WORKLOAD(name)                                                                     \
+    AT_END(name, plain, Present)                                                           \
+    LEAVING(name, return, Present)                                                         \
+    AT_END(name, early, Coming)                                                            \
+    LEAVING(name, full, Coming)                                                            \
+    AT_END(name, early_pulled, Pulled)                                                     \
+    LEAVING(name, full_pulled, Pulled)

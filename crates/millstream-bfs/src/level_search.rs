@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Value,
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_traversal::{DistributedGraph, GangPlace, Part, UNREACHED};
@@ -169,9 +170,8 @@ impl LevelSearch<'_> {
         let memory = self.memory(sources).await?;
         let (run_time, statistics) = if is_gang {
             let kernel = Gang::kernel("levels", cuda_source(memory.len() == 1));
-            let launch =
-                |host: &_, member: GangMember<'_>| self.launch(&kernel, &memory, host, member);
-            let run_time = Gang::run_kernel(context, &kernel, launch).await?;
+            let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
+            let run_time = Gang::run_kernel(context, &kernel, bind).await?;
             (run_time, statistics(&memory)?)
         } else {
             let start = Instant::now();
@@ -258,13 +258,13 @@ impl LevelSearch<'_> {
         }
     }
 
-    fn launch(
+    fn bind(
         &self,
         kernel: &Kernel<GangSignature>,
         memory: &[Memory],
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
-    ) -> millstream_flow::Result<()> {
+    ) -> millstream_flow::Result<BoundKernel> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
         let Memory { gang, settings, packed, near_bits, .. } = &memory[place];
@@ -272,7 +272,7 @@ impl LevelSearch<'_> {
         let near = (rows, long_targets, &**exports, near_bits, *shape);
         let reports = (host, &gang.report);
         let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, near);
-        Ok(kernel.launch(stream, sharers, arguments)?)
+        Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
     /// The arguments that all of a search's kernels take.

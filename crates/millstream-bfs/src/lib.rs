@@ -18,4 +18,4 @@ pub use algorithm::Algorithm;
 pub use bfs::{Bfs, BfsOptions, BfsResult, Layout};
 pub use error::{Error, Result};
 pub use millstream_traversal::UNREACHED;
-pub use rule::cuda_sources;
+pub use rule::{Levels, cuda_sources};

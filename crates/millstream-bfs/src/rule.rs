@@ -7,9 +7,10 @@ use millstream_device::{CudaSource, DeviceBuffer};
 use millstream_traversal::{Part, Relaxation, Rule, Settings, Value};
 use millstream_worklist::{CudaProgram, Program};
 
-/// Every arc is one level more.
+/// Every arc is one level more. With [`Relaxation`] this is the program that an
+/// asynchronous search runs.
 #[derive(Debug)]
-pub(crate) struct Levels;
+pub struct Levels;
 
 impl Rule for Levels {
     type Weight = u32;

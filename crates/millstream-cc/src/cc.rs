@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use futures_util::try_join;
-use millstream_device::{Device, SharedBuffer};
+use millstream_device::{Device, Error as DeviceError};
 use millstream_flow::{
-    Buffers, Context, Error as FlowError, Graph, LinkStatistics, Sender, first_available,
+    Buffers, Context, Error as FlowError, Gang, Graph, LinkStatistics, Sender, first_available,
     tree_reduce,
 };
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph};
 
 use crate::kernels::Edge;
-use crate::merge::{covered, merge};
+use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, merge};
 use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
 use crate::survey::Survey;
-use crate::{Error, Method, Result};
+use crate::{Error, Method, Result, gang};
 
 /// How a search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct CcResult {
     pub devices: Vec<DeviceStatistics>,
     /// What went from one device to another.
     pub links: Vec<LinkStatistics>,
-    /// From the first arc to the last merge, labels left on the first device.
+    /// From the first arc to the last label, left on the devices.
     pub run_time: Duration,
     /// Bringing the labels to the host.
     pub gather_time: Duration,
@@ -114,7 +114,7 @@ impl Cc {
         let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
         if method == Method::OutsideHub {
             // Every device asks for its tree.
-            survey.name(hub);
+            survey.name(hub, graph.vertices());
         }
         Ok(Cc { graph, survey, method, hub, options: CcOptions::default() })
     }
@@ -133,15 +133,22 @@ impl Cc {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self) -> Result<CcResult> {
-        let partition = self.graph.partition();
-        let search = Search::new(self.graph.context(), partition.vertices(), self.options)?;
-        let parts = self.graph.parts().iter().zip(partition.boundaries());
+        let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
-        let arcs = parts.map(|(part, &first_vertex)| {
-            Arcs::Resident(Resident { part, first_vertex, method, hub })
-        });
-        let named = &self.survey.named;
-        let mut result = search.run(arcs.collect(), named, async { Ok(()) }).await?;
+        let search = Search::new(context, partition.vertices(), self.options)?;
+        let parts = self.graph.parts().iter().zip(partition.boundaries());
+        let residents =
+            parts.map(|(part, &first_vertex)| Resident { part, first_vertex, method, hub });
+        let is_gang = Gang::is_possible(context);
+        let mut result = if is_gang || are_peers(context) {
+            let spread = Spread {
+                covered: self.survey.named.clone(),
+                own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
+            };
+            search.run_together(&residents.collect::<Vec<_>>(), &spread, is_gang).await?
+        } else {
+            search.run(residents.map(Arcs::Resident).collect(), async { Ok(()) }).await?
+        };
         result.method = Some(method);
         if partition.is_renumbered() {
             result.labels = original_labels(partition, &result.labels);
@@ -188,8 +195,7 @@ impl Cc {
         let mut fault = None;
         let edges = checked(edges.into_iter(), vertices, &mut fault);
         let feeding = send_edges(feed, edges, search.message_items());
-        let named = vec![0..vertices; arcs.len()];
-        let result = search.run(arcs, &named, feeding).await?;
+        let result = search.run(arcs, feeding).await?;
         match fault {
             Some(fault) => Err(fault),
             None => Ok(result),
@@ -228,11 +234,19 @@ async fn send_edges(
     }
 }
 
-/// A dataflow graph for one search, and the parents on every device.
+/// Whether these are host devices that reach each other's memory.
+fn are_peers(context: &Context) -> bool {
+    let devices = context.devices();
+    context.topology().all_peers()
+        && devices.len() <= MOST_DEVICES
+        && !devices.iter().any(Device::is_gpu)
+}
+
+/// A dataflow graph for one search.
 struct Search {
     context: Context,
     graph: Graph,
-    parents: Vec<SharedBuffer<u32>>,
+    vertices: u32,
     buffers: Buffers,
     options: CcOptions,
 }
@@ -248,102 +262,162 @@ impl Search {
             return Err(FlowError::NoBuffers.into());
         }
         let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
-        let devices = context.devices().iter();
-        let parents = devices.map(|device| device.shared(vertices as usize));
-        let parents = parents.collect::<Result<_, millstream_device::Error>>()?;
         let (context, graph) = (context.clone(), Graph::new(context));
-        Ok(Search { context, graph, parents, buffers, options })
+        Ok(Search { context, graph, vertices, buffers, options })
     }
 
     fn message_items(&self) -> usize {
         self.options.packet_bytes / size_of::<Edge>()
     }
 
-    /// Runs all devices, whose arcs and the vertices these name are given, and
-    /// whoever feeds them.
+    /// Memory of all devices, which have so many resident arcs each; which of them have
+    /// what, if they reach each other's.
+    fn solvers(
+        &self,
+        arcs: impl Iterator<Item = usize>,
+        spread: Option<&Spread>,
+        members: usize,
+    ) -> Result<Vec<Solver>> {
+        let Search { context, vertices, .. } = self;
+        let devices = context.devices().iter().zip(arcs).enumerate();
+        let solvers = devices.map(|(place, (device, arcs))| {
+            let range = |ranges: fn(&Spread) -> &Vec<Range<u32>>| {
+                spread.map_or(0..*vertices, |spread| ranges(spread)[place].clone())
+            };
+            let told = spread.map_or([[0; 2]; MOST_DEVICES], |spread| spread.told(place));
+            let most_pairs: usize = told.iter().map(|[start, end]| (end - start) as usize).sum();
+            Ok(Solver {
+                host: context.host().clone(),
+                stream: device.stream()?,
+                parents: device.shared(*vertices as usize)?,
+                covered: range(|spread| &spread.covered),
+                own: range(|spread| &spread.own),
+                told,
+                members: device.shared(members)?,
+                // Also their number.
+                pairs: device.shared(1 + most_pairs)?,
+                shared_arcs: device.shared(shared_arcs_words(arcs))?,
+                message_items: self.message_items(),
+            })
+        });
+        Ok(solvers.collect::<Result<_, DeviceError>>()?)
+    }
+
+    /// Runs all devices, whose arcs are given, and whoever feeds them. What all have found
+    /// comes over links to the first device of an order.
     async fn run(
         self,
         arcs: Vec<Arcs<'_>>,
-        named: &[Range<u32>],
         feeding: impl Future<Output = Result<(), FlowError>>,
     ) -> Result<CcResult> {
-        let message_items = self.message_items();
-        let Search { context, graph, parents, buffers, .. } = self;
+        let resident = arcs.iter().map(|arcs| match arcs {
+            Arcs::Resident(resident) => resident.part.targets.len(),
+            Arcs::Streamed(_) => 0,
+        });
+        let solvers = self.solvers(resident, None, 0)?;
+        let Search { context, graph, buffers, .. } = self;
         let statistics = graph.statistics();
-        let (devices, topology) = (context.devices(), context.topology());
-        let order: Vec<usize> = topology.ring_order().to_vec();
-        let vertices = parents.first().map_or(0, |parents| parents.len() as u32);
-        let (covered, links) = if topology.all_peers() {
-            (covered(named, &order, vertices), devices.iter().map(|_| None).collect())
-        } else {
-            (vec![0..vertices; devices.len()], links(&graph, devices, &order, buffers)?)
-        };
-        let mut solvers = Vec::new();
-        for ((parents, device), (arcs, covered)) in
-            parents.into_iter().zip(devices).zip(arcs.iter().zip(covered))
-        {
-            solvers.push(Solver {
-                host: context.host().clone(),
-                stream: device.stream()?,
-                parents,
-                covered,
-                shared_arcs: device.shared(shared_arcs_words(arcs))?,
-                merged: device.shared(1)?,
-                message_items,
-            });
-        }
+        let order = context.topology().ring_order();
+        let links = links(&graph, context.devices(), &order, buffers)?;
+        let first = order.first().copied().unwrap_or(0);
+        let first = &solvers[first..=first];
         let start = Instant::now();
         let tasks = solvers.iter().zip(arcs).zip(links);
         let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));
-        let first = &solvers[order.first().copied().unwrap_or(0)];
         let search = async {
             let (_, statistics) = try_join!(feeding, try_join_all(tasks))?;
-            if topology.all_peers() {
-                merge(&solvers, &order)?;
-            }
-            first.compress()?;
-            first.stream.record()?.completed().await?;
+            completed(first).await?;
             Ok::<_, FlowError>(statistics)
         };
-        let mut devices = graph.run(search).await?;
+        let devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let all = 0..first.parents.len();
-        let labels = first.stream.download_shared(&first.parents, all)?.await?;
-        for (device, solver) in devices.iter_mut().zip(&solvers) {
-            let merged = solver.stream.download_shared(&solver.merged, 0..1)?.await?;
-            device.merged += merged.iter().map(|&merged| u64::from(merged)).sum::<u64>();
+        let mut result = gathered(first, devices, run_time).await?;
+        result.links = statistics.links();
+        Ok(result)
+    }
+
+    /// Runs resident rows of devices that reach each other's memory, GPUs as a gang.
+    async fn run_together(
+        self,
+        residents: &[Resident<'_>],
+        spread: &Spread,
+        is_gang: bool,
+    ) -> Result<CcResult> {
+        let arcs = residents.iter().map(|resident| resident.part.targets.len());
+        let is_outside_hub = residents.iter().any(|its| its.method == Method::OutsideHub);
+        let members = if is_outside_hub { self.vertices.div_ceil(32) as usize } else { 0 };
+        let solvers = self.solvers(arcs.clone(), Some(spread), members)?;
+        let run_time = if is_gang {
+            gang::run(&self.context, &solvers, residents).await?
+        } else {
+            let start = Instant::now();
+            if is_outside_hub {
+                hook_outside_hub(&solvers, residents).await?;
+            } else {
+                let mut all = solvers.iter().zip(residents);
+                all.try_for_each(|(solver, its)| solver.hook_rows(&solver.stream, its))?;
+            }
+            merge(&solvers, residents.first().map_or(0, |resident| resident.hub))?;
+            completed(&solvers).await?;
+            start.elapsed()
+        };
+        let mut told = Vec::new();
+        for Solver { stream, pairs, .. } in &solvers {
+            told.extend(stream.download_shared(pairs, 0..1)?.await?);
         }
-        let gather_time = start.elapsed() - run_time;
-        let links = statistics.links();
-        Ok(CcResult { labels, method: None, devices, links, run_time, gather_time })
+        let all: u64 = told.iter().sum();
+        let devices = arcs.zip(told);
+        let devices =
+            devices.map(|(arcs, own)| DeviceStatistics { hooked: arcs as u64, merged: all - own });
+        gathered(&solvers, devices.collect(), run_time).await
     }
 }
 
-/// Links along a tree of devices, where not all reach each other's memory.
+async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
+    for solver in solvers {
+        solver.stream.record()?.completed().await?;
+    }
+    Ok(())
+}
+
+/// The labels that devices have left.
+async fn gathered(
+    labelling: &[Solver],
+    devices: Vec<DeviceStatistics>,
+    run_time: Duration,
+) -> Result<CcResult> {
+    let start = Instant::now();
+    let mut labels = Vec::new();
+    for Solver { stream, parents, own, .. } in labelling {
+        let own = own.start as usize..own.end as usize;
+        labels.extend(stream.download_shared(parents, own)?.await?);
+    }
+    let gather_time = start.elapsed();
+    Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
+}
+
+/// Links along a tree of devices.
 fn links(
     graph: &Graph,
     devices: &[Device],
     order: &[usize],
     buffers: Buffers,
-) -> Result<Vec<Option<Links>>> {
+) -> Result<Vec<Links>> {
     let tree = order.iter().map(|&place| devices[place].clone());
     let router = graph.router::<Edge>(tree_reduce(tree.collect::<Vec<_>>()))?;
     let link = |(place, device): (usize, &Device)| {
         let is_first = order.first() == Some(&place);
         let above = (!is_first).then(|| router.sender(device)).transpose()?;
-        Ok(Some(Links { below: router.receiver(device, buffers)?, above }))
+        Ok(Links { below: router.receiver(device, buffers)?, above })
     };
     devices.iter().enumerate().map(link).collect()
 }
 
 /// Room for all rows that are worth sharing: `SharedArcs` in `shared_arcs.cuh`.
-fn shared_arcs_words(arcs: &Arcs<'_>) -> usize {
+fn shared_arcs_words(arcs: usize) -> usize {
     const MANY: usize = 1024;
     const ENTRY_WORDS: usize = 3;
-    match arcs {
-        Arcs::Resident(resident) => 1 + resident.part.targets.len() / MANY * ENTRY_WORDS,
-        Arcs::Streamed(_) => 0,
-    }
+    1 + arcs / MANY * ENTRY_WORDS
 }
 
 /// Labels by original id from roots by new id.

@@ -1,5 +1,5 @@
 //! Trees of vertices that any number of threads hook together: see `README.md`.
-//! The twin of `find_root` and `hook` in `cc.cuh`.
+//! The twin of `hooking.cuh`.
 
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 
@@ -48,22 +48,20 @@ pub(crate) fn are_together(parents: &[AtomicU32], one: u32, other: u32) -> bool 
     find_root(parents, one) == find_root(parents, other)
 }
 
-/// Makes the root of a vertex's tree its parent, when nobody hooks any more. Only
-/// looks on its way: a path halved beside this could put an ancestor that is no
-/// root in place of a root written before.
-pub(crate) fn compress(parents: &[AtomicU32], vertex: u32) {
-    let mut root = vertex;
-    if seeded(Fault::CompressByHalving) {
-        root = find_root(parents, vertex);
+/// The root of a vertex's tree, when nobody hooks. Only looks on its way: a path
+/// halved beside labelling could put an ancestor that is no root in place of a root
+/// written before.
+pub(crate) fn look_for_root(parents: &[AtomicU32], mut vertex: u32) -> u32 {
+    if seeded(Fault::LookByHalving) {
+        return find_root(parents, vertex);
     }
     loop {
         // Relaxed: as above; both the old and the new parent of a vertex lead to
         // its root.
-        let parent = parents[root as usize].load(Ordering::Relaxed);
-        if parent == root {
-            break;
+        let parent = parents[vertex as usize].load(Ordering::Relaxed);
+        if parent == vertex {
+            return vertex;
         }
-        root = parent;
+        vertex = parent;
     }
-    parents[vertex as usize].store(root, Ordering::Relaxed);
 }

@@ -2,16 +2,39 @@
 
 use std::sync::atomic::Ordering;
 
-use millstream_device::{CudaSource, Grid, Kernel, Read, Shared, Value, Write};
+use millstream_device::{CudaSource, Grid, Kernel, KernelFault, Read, Shared, Value, Write};
 
 use crate::Method;
-use crate::hooking::{are_together, compress, hook};
+use crate::hooking::{are_together, hook, look_for_root};
 
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
 
+/// Every file goes on where the one before ends.
+macro_rules! cuda_text {
+    ($file:literal) => {
+        concat!(
+            "#line 1 \"hooking.cuh\"\n",
+            include_str!("hooking.cuh"),
+            "#line 1 \"rows.cuh\"\n",
+            include_str!("rows.cuh"),
+            "#line 1 \"flood.cuh\"\n",
+            include_str!("flood.cuh"),
+            "#line 1 \"hook_rows.cuh\"\n",
+            include_str!("hook_rows.cuh"),
+            "#line 1 \"merge.cuh\"\n",
+            include_str!("merge.cuh"),
+            "#line 1 \"",
+            $file,
+            "\"\n",
+            include_str!($file)
+        )
+    };
+}
+pub(crate) use cuda_text;
+
 const fn source(entry: &'static str) -> CudaSource {
-    CudaSource::new("cc.cuh", entry, include_str!("cc.cuh"))
+    CudaSource::new("cc.cuh", entry, cuda_text!("cc.cuh"))
 }
 
 /// The start of every vertex's tree: the target of its first arc, where that is
@@ -50,28 +73,11 @@ pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
     },
 );
 
-/// Vertices of a tile: `tile_vertices` in `cc.cuh`.
-pub(crate) const TILE: usize = 12288;
+/// Vertices of a tile: `tile_vertices` in `rows.cuh`.
+pub(crate) const TILE: usize = 12256;
 
 /// Threads that work on a tile.
 pub(crate) const TILE_THREADS: usize = 1024;
-
-/// Hooks along the second arcs of a range of rows.
-pub(crate) static SAMPLE: Kernel<Start> = Kernel::with_source(
-    "sample",
-    source("sample"),
-    |grid, (offsets, targets, first, parents, range)| {
-        let rows = Rows { offsets, targets, first };
-        grid.for_each_block(|block| {
-            for vertex in block.range.map(|at| first + range[0] + at as u32) {
-                if let Some(&second) = rows.of(vertex).get(1) {
-                    hook(parents, vertex, second);
-                }
-            }
-            Ok(())
-        })
-    },
-);
 
 /// Hooks along rows of arcs, as far as the method wants them.
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
@@ -81,28 +87,39 @@ pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     |_, (offsets, targets, first, parents, _, method, hub, _)| {
         let is_sampled = method == Method::OutsideHub as u32;
         let is_smaller = method == Method::TowardsSmaller as u32;
-        // Arcs in blocks: a hub's row may be most of them.
-        Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-            let mut row = offsets.partition_point(|&offset| offset <= block.range.start as u64) - 1;
-            let mut arc = block.range.start;
-            while arc < block.range.end {
-                let vertex = first + row as u32;
-                let end = block.range.end.min(offsets[row + 1] as usize);
-                let below = if is_smaller { vertex } else { u32::MAX };
-                for &target in &targets[arc..end] {
-                    if is_sampled && are_together(parents, vertex, hub) {
-                        break;
-                    }
-                    if target < below {
-                        hook(parents, vertex, target);
-                    }
+        for_each_row(offsets, targets, |row, targets| {
+            let vertex = first + row as u32;
+            let below = if is_smaller { vertex } else { u32::MAX };
+            for &target in targets {
+                if is_sampled && are_together(parents, vertex, hub) {
+                    break;
                 }
-                (row, arc) = (row + 1, end);
+                if target < below {
+                    hook(parents, vertex, target);
+                }
             }
-            Ok(())
         })
     },
 );
+
+/// Calls `visit(row, targets)` for all rows, long ones in pieces: a hub's row may be most
+/// arcs.
+pub(crate) fn for_each_row(
+    offsets: &[u64],
+    targets: &[u32],
+    visit: impl Fn(usize, &[u32]) + Sync,
+) -> Result<(), KernelFault> {
+    Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
+        let mut row = offsets.partition_point(|&offset| offset <= block.range.start as u64) - 1;
+        let mut arc = block.range.start;
+        while arc < block.range.end {
+            let end = block.range.end.min(offsets[row + 1] as usize);
+            visit(row, &targets[arc..end]);
+            (row, arc) = (row + 1, end);
+        }
+        Ok(())
+    })
+}
 
 /// Rows of arcs and whose is the first; parents; the range of vertices that were
 /// started; [`Method`]; the hub; words in which the warps of a GPU share hubs' arcs,
@@ -150,11 +167,14 @@ pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> =
         })
     });
 
-/// Makes every vertex's parent the root of its tree.
+/// Makes every vertex's parent the root of its tree, when all hooks are over.
 pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> =
     Kernel::with_source("compress", source("compress"), |grid, (parents,)| {
         grid.for_each_block(|block| {
-            block.range.for_each(|vertex| compress(parents, vertex as u32));
+            for vertex in block.range {
+                let root = look_for_root(parents, vertex as u32);
+                parents[vertex].store(root, Ordering::Relaxed);
+            }
             Ok(())
         })
     });
@@ -177,24 +197,6 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
         // Release: the host reads it when the kernel is over.
         count[0].store(found as u32, Ordering::Release);
         Ok(())
-    });
-
-/// Hooks along the pairs of a vertex in a range and its parent on another device,
-/// where that is another vertex; adds the number of pairs to a word.
-pub(crate) static MERGE: Kernel<(Shared<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>)> =
-    Kernel::with_source("merge", source("merge"), |grid, (parents, others, [start, _], merged)| {
-        grid.for_each_block(|block| {
-            let mut pairs = 0;
-            for vertex in block.range.map(|at| start + at as u32) {
-                let parent = others[vertex as usize].load(Ordering::Relaxed);
-                if parent != vertex {
-                    hook(parents, vertex, parent);
-                    pairs += 1;
-                }
-            }
-            merged[0].fetch_add(pairs, Ordering::Relaxed);
-            Ok(())
-        })
     });
 
 /// Tells about rows of arcs in three words that are 0 before: the sum of the
@@ -236,17 +238,6 @@ const ARCS: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    [
-        "start",
-        "start_tiles",
-        "sample",
-        "hook_rows",
-        "hook_edges",
-        "compress",
-        "pairs",
-        "merge",
-        "survey",
-    ]
-    .map(source)
-    .into()
+    let steps = ["start", "start_tiles", "hook_rows", "hook_edges", "compress", "pairs", "survey"];
+    steps.map(source).into_iter().chain(crate::gang::sources()).collect()
 }

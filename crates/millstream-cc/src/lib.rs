@@ -2,14 +2,17 @@
 //! section 5.1.4): topology-driven, without a worklist. Every device hooks trees
 //! of vertices together along its arcs, as many as the graph's shape asks for, jumping
 //! over parents on the way; then the devices merge their trees, reading each other's
-//! memory where they can and through a reduction router elsewhere. Directions of arcs
+//! memory where they can and through a reduction router elsewhere. GPUs that reach each
+//! other do all of it in one kernel each. Directions of arcs
 //! do not count.
 
 mod cc;
 mod error;
+mod gang;
 mod hooking;
 mod kernels;
 mod merge;
+mod merging;
 mod method;
 mod solver;
 mod survey;

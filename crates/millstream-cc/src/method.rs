@@ -14,22 +14,21 @@ pub enum Method {
     /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs. First those within
     /// tiles of consecutive vertices.
     TowardsSmaller,
-    /// First a sample: an arc of every vertex, and another of some. Then the arcs of
-    /// each vertex until it is in the tree of the hub, the vertex of most arcs: what
-    /// is in it meets the others on their side, since every arc has its reverse
-    /// (Sutton, Ben-Nun and Barak, Afforest, IPDPS 2018). For graphs of many arcs, whose hub is
-    /// in the largest component as a rule.
+    /// First a search from the hub, the vertex of most arcs (Slota, Rajamanickam and
+    /// Madduri, Multistep, IPDPS 2014). Then the arcs of each vertex that it has not found:
+    /// what it has found meets the others on their side, since every arc has its reverse. For
+    /// graphs of many arcs, whose hub is in the largest component as a rule.
     OutsideHub,
 }
 
-/// From how many arcs a vertex on a sample leaves most arcs out.
-const ARCS_WORTH_A_SAMPLE: u64 = 4;
+/// From how many arcs a vertex on a search leaves most arcs out.
+const ARCS_WORTH_A_SEARCH: u64 = 4;
 
 impl Method {
     pub(crate) fn of(is_symmetric: bool, vertices: u32, arcs: u64) -> Method {
         match is_symmetric {
             false => Method::EveryArc,
-            true if arcs < ARCS_WORTH_A_SAMPLE * u64::from(vertices) => Method::TowardsSmaller,
+            true if arcs < ARCS_WORTH_A_SEARCH * u64::from(vertices) => Method::TowardsSmaller,
             true => Method::OutsideHub,
         }
     }
@@ -40,7 +39,7 @@ impl fmt::Display for Method {
         formatter.write_str(match self {
             Method::EveryArc => "every arc",
             Method::TowardsSmaller => "arcs towards smaller vertices",
-            Method::OutsideHub => "a sample, then arcs outside the hub's tree",
+            Method::OutsideHub => "a search from the hub, then arcs outside",
         })
     }
 }

@@ -8,8 +8,9 @@ use millstream_traversal::Part;
 
 use crate::Method;
 use crate::kernels::{
-    COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, SAMPLE, START, START_TILES, TILE, TILE_THREADS,
+    COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, START, START_TILES, TILE, TILE_THREADS,
 };
+use crate::merge::Ranges;
 
 /// What one device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,57 +55,61 @@ pub(crate) struct Solver {
     pub(crate) parents: SharedBuffer<u32>,
     /// The vertices whose trees begin here.
     pub(crate) covered: Range<u32>,
+    /// The vertices that are labelled here, once the devices have merged their trees.
+    pub(crate) own: Range<u32>,
+    /// The vertices of whose trees the device tells.
+    pub(crate) told: Ranges,
+    /// What it tells: see `Told` in `merging.rs`.
+    pub(crate) members: SharedBuffer<u32>,
+    pub(crate) pairs: SharedBuffer<u64>,
     /// Where the warps of a GPU share hubs' arcs.
     pub(crate) shared_arcs: SharedBuffer<u64>,
-    /// One word: pairs read from other devices.
-    pub(crate) merged: SharedBuffer<u32>,
     /// Vertices whose pairs go into a message.
     pub(crate) message_items: usize,
 }
 
 impl Solver {
-    /// Hooks along all arcs; if there are links, merges what the devices below
-    /// found and passes what is not trivial on to the one above. Resident arcs
-    /// without links: resolves when all is submitted.
-    pub(crate) async fn run(
-        &self,
-        arcs: Arcs<'_>,
-        links: Option<Links>,
-    ) -> Result<DeviceStatistics> {
+    /// Hooks along all arcs, merges what the devices below found, and passes what is not
+    /// trivial on to the one above.
+    pub(crate) async fn run(&self, arcs: Arcs<'_>, links: Links) -> Result<DeviceStatistics> {
         let hooked = match arcs {
-            Arcs::Resident(resident) => self.hook_rows(&resident)?,
+            Arcs::Resident(resident) => {
+                self.hook_rows(&self.stream, &resident)?;
+                resident.part.targets.len() as u64
+            }
             Arcs::Streamed(edges) => {
-                // No row begins a tree.
-                let device = self.stream.device();
-                let (offsets, targets) = (device.buffer(1)?, device.buffer(0)?);
-                let covered = [self.covered.start, self.covered.end];
-                let arguments = (&offsets, &targets, 0, &self.parents, covered);
-                START.launch(&self.stream, self.covered.len(), arguments)?;
+                self.start_alone()?;
                 self.hook_all(edges).await?
             }
         };
-        let mut merged = 0;
-        if let Some(Links { below, above }) = links {
-            merged = self.hook_all(below).await?;
-            if let Some(above) = above {
-                self.compress()?;
-                self.pass_on(above).await?;
-            }
+        let merged = self.hook_all(links.below).await?;
+        self.compress()?;
+        if let Some(above) = links.above {
+            self.pass_on(above).await?;
         }
         Ok(DeviceStatistics { hooked, merged })
     }
 
-    /// Makes all parents roots, when all is hooked and merged: those of the first
-    /// device are the labels.
-    pub(crate) fn compress(&self) -> Result<()> {
+    /// Makes all parents roots: those of the first device are the labels.
+    fn compress(&self) -> Result<()> {
         Ok(COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?)
     }
 
-    /// Hooks along the device's own arcs; how many it has.
-    fn hook_rows(&self, resident: &Resident<'_>) -> Result<u64> {
+    /// Every vertex covered becomes a tree.
+    pub(crate) fn start_alone(&self) -> Result<()> {
+        // No row begins one.
+        let device = self.stream.device();
+        let (offsets, targets) = (device.buffer(1)?, device.buffer(0)?);
+        let covered = [self.covered.start, self.covered.end];
+        let arguments = (&offsets, &targets, 0, &self.parents, covered);
+        Ok(START.launch(&self.stream, self.covered.len(), arguments)?)
+    }
+
+    /// Hooks along the device's own arcs.
+    pub(crate) fn hook_rows(&self, stream: &Stream, resident: &Resident<'_>) -> Result<()> {
         let Resident { part, first_vertex, method, hub } = *resident;
         let (offsets, targets) = (&*part.offsets, &*part.targets);
-        let (stream, parents, rows) = (&self.stream, &self.parents, offsets.len() - 1);
+        let (parents, rows) = (&self.parents, offsets.len() - 1);
         let covered = [self.covered.start, self.covered.end];
         let arguments = (offsets, targets, first_vertex, parents, covered);
         match method {
@@ -114,17 +119,9 @@ impl Solver {
             }
             _ => START.launch(stream, self.covered.len(), arguments)?,
         }
-        if method == Method::OutsideHub {
-            for range in stages(rows as u32) {
-                let bounds = [range.start, range.end];
-                let arguments = (offsets, targets, first_vertex, parents, bounds);
-                SAMPLE.launch(stream, range.len(), arguments)?;
-            }
-        }
         let (method, shared) = (method as u32, &self.shared_arcs);
         let arguments = (offsets, targets, first_vertex, parents, covered, method, hub, shared);
-        HOOK_ROWS.launch(stream, rows, arguments)?;
-        Ok(targets.len() as u64)
+        Ok(HOOK_ROWS.launch(stream, rows, arguments)?)
     }
 
     /// Hooks along all edges that arrive; how many there were.
@@ -151,39 +148,5 @@ impl Solver {
             above.send_counted(pairs, count, &self.stream)?;
         }
         above.shutdown()
-    }
-}
-
-/// The rows of the sample, in stages, each as large as all before by a factor: where
-/// all begin at once they get in each other's way at the same few roots.
-fn stages(rows: u32) -> impl Iterator<Item = Range<u32>> {
-    const FIRST: u32 = 2048;
-    const FACTOR: u32 = 4;
-    let sampled = rows / SAMPLED;
-    let ends = std::iter::successors(Some(FIRST), |end| end.checked_mul(FACTOR));
-    let ends = ends
-        .map(move |end| end.min(sampled))
-        .scan(0, |start, end| Some(std::mem::replace(start, end)..end));
-    ends.take_while(|stage| !stage.is_empty())
-}
-
-/// One row of so many is in the sample.
-const SAMPLED: u32 = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stages_follow_each_other() {
-        for rows in [0, 1, 4, 8191, 8196, 1 << 20, u32::MAX] {
-            let mut end = 0;
-            for stage in stages(rows) {
-                assert!(stage.start == end && !stage.is_empty());
-                end = stage.end;
-            }
-            assert_eq!(end, rows / SAMPLED);
-        }
-        assert_eq!(stages(1 << 20).count(), 4);
     }
 }

@@ -12,8 +12,8 @@ use crate::kernels::SURVEY;
 pub(crate) struct Survey {
     /// Whether every arc has its reverse, by fingerprints.
     pub(crate) is_symmetric: bool,
-    /// For each device the vertices that its rows belong to or name, and those
-    /// between.
+    /// For each device the vertices that its rows belong to or name, those between, and
+    /// some more, so that it begins and ends at multiples of 32, or with the last vertex.
     pub(crate) named: Vec<Range<u32>>,
 }
 
@@ -22,6 +22,7 @@ impl Survey {
         let (mut asymmetry, mut named) = (0u64, Vec::new());
         let devices = graph.context().devices().iter();
         let ranges = graph.partition().boundaries().windows(2);
+        let vertices = graph.vertices();
         for ((device, part), range) in devices.zip(graph.parts()).zip(ranges) {
             let (stream, words) = (device.stream()?, device.shared(WORDS)?);
             let arguments = (&*part.offsets, &*part.targets, range[0], &words);
@@ -30,22 +31,29 @@ impl Survey {
             let &[sum, lowest, end] = &*words else { continue };
             asymmetry = asymmetry.wrapping_add(sum);
             let targets = u32::MAX - lowest as u32..end as u32;
-            named.push(union(&(range[0]..range[1]), &targets));
+            named.push(rounded(union(&(range[0]..range[1]), &targets), vertices));
         }
         Ok(Survey { is_symmetric: asymmetry == 0, named })
     }
 
     /// Adds a vertex to those that every device names.
-    pub(crate) fn name(&mut self, vertex: u32) {
-        self.named.iter_mut().for_each(|named| *named = union(named, &(vertex..vertex + 1)));
+    pub(crate) fn name(&mut self, vertex: u32, vertices: u32) {
+        for named in &mut self.named {
+            *named = rounded(union(named, &(vertex..vertex + 1)), vertices);
+        }
     }
 }
 
 /// Of the device's answer: see [`SURVEY`].
 const WORDS: usize = 3;
 
+fn rounded(range: Range<u32>, vertices: u32) -> Range<u32> {
+    let end = range.end.checked_next_multiple_of(32).unwrap_or(u32::MAX);
+    range.start / 32 * 32..end.min(vertices)
+}
+
 /// The vertices in two ranges, and those between.
-pub(crate) fn union(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
+fn union(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
     match (one.is_empty(), other.is_empty()) {
         (true, true) => 0..0,
         (true, false) => other.clone(),

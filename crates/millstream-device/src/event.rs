@@ -114,7 +114,7 @@ struct EventCore {
     changed: Condvar,
     /// The driver's event, for streams of GPUs.
     #[cfg(feature = "cuda")]
-    native: std::sync::OnceLock<crate::cuda::NativeEvent>,
+    native: std::sync::OnceLock<Arc<crate::cuda::NativeEvent>>,
 }
 
 struct State {
@@ -164,12 +164,12 @@ impl Event {
 
     /// The driver's event: on a GPU's stream only, set before anybody sees this.
     #[cfg(feature = "cuda")]
-    pub(crate) fn set_native(&self, native: crate::cuda::NativeEvent) {
+    pub(crate) fn set_native(&self, native: Arc<crate::cuda::NativeEvent>) {
         let _ = self.core.native.set(native);
     }
 
     #[cfg(feature = "cuda")]
-    pub(crate) fn native(&self) -> Option<&crate::cuda::NativeEvent> {
+    pub(crate) fn native(&self) -> Option<&Arc<crate::cuda::NativeEvent>> {
         self.core.native.get()
     }
 

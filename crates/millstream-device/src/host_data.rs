@@ -7,10 +7,9 @@ use std::sync::Arc;
 use crate::{Error, Result};
 
 /// Items on the host for an upload: owned or shared, never borrowed, because
-/// the copy happens later.
-#[derive(Clone)]
+/// the copy happens later. Making one moves the items, whatever holds them.
 pub struct HostData<T> {
-    items: Arc<[T]>,
+    items: Arc<dyn AsRef<[T]> + Send + Sync>,
     range: Range<usize>,
 }
 
@@ -32,7 +31,7 @@ impl<T> HostData<T> {
     }
 
     pub(crate) fn items(&self) -> &[T] {
-        &self.items[self.range.clone()]
+        &(*self.items).as_ref()[self.range.clone()]
     }
 
     /// Some of the items; no copy is made.
@@ -51,15 +50,22 @@ impl<T> HostData<T> {
     }
 }
 
-impl<T> From<Vec<T>> for HostData<T> {
-    fn from(items: Vec<T>) -> HostData<T> {
-        Arc::<[T]>::from(items).into()
+impl<T> Clone for HostData<T> {
+    fn clone(&self) -> HostData<T> {
+        HostData { items: Arc::clone(&self.items), range: self.range.clone() }
     }
 }
 
-impl<T> From<Arc<[T]>> for HostData<T> {
+impl<T: Send + Sync + 'static> From<Vec<T>> for HostData<T> {
+    fn from(items: Vec<T>) -> HostData<T> {
+        let range = 0..items.len();
+        HostData { items: Arc::new(items), range }
+    }
+}
+
+impl<T: Send + Sync + 'static> From<Arc<[T]>> for HostData<T> {
     fn from(items: Arc<[T]>) -> HostData<T> {
         let range = 0..items.len();
-        HostData { items, range }
+        HostData { items: Arc::new(items), range }
     }
 }

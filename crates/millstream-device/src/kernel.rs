@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::cuda_source::CudaSource;
 use crate::device::{Device, DevicePlace};
+use crate::event::Event;
 use crate::grid::Grid;
 #[cfg(feature = "cuda")]
 use crate::layout::ArgumentWriter;
@@ -370,6 +371,11 @@ impl BoundKernel {
     pub fn submit(self) -> Result<()> {
         self.stream.submit(self.name, &self.accesses.list, self.task)
     }
+
+    /// Submits a kernel that [tells](ArgumentWriter::tell), and records an event.
+    pub(crate) fn submit_and_record(self) -> Result<Event> {
+        self.stream.submit_and_record(self.name, &self.accesses.list, self.task)
+    }
 }
 
 /// A kernel with its arguments.
@@ -448,7 +454,7 @@ impl<S: Parameter> BoundLaunch<S> {
             let (kernel, device) = (self.kernel.to_string(), self.device.to_string());
             return Err(Error::NoDeviceCode { kernel, device });
         };
-        let mut arguments = ArgumentWriter::default();
+        let mut arguments = ArgumentWriter::telling(lane.tell);
         S::write(&self.bound, &mut arguments);
         let load = || lane.load(&self.kernel, source);
         let function = self.loaded.function(lane.gpu(), load)?;

@@ -7,8 +7,10 @@ use bytemuck::Pod;
 
 use crate::cuda_source::CudaSource;
 use crate::device::Device;
-use crate::kernel::Kernel;
-use crate::parameter::{Read, Write};
+use crate::event::Event;
+use crate::kernel::{BoundKernel, Kernel};
+use crate::layout::ArgumentWriter;
+use crate::parameter::{Accesses, Argument, Parameter, Read, Write};
 use crate::part::{Part, PartMut};
 use crate::stream::{Stream, same_length};
 use crate::{Error, Result};
@@ -23,15 +25,36 @@ const BYTES_OF_A_THREAD: usize = 64;
 const SOURCE: &str = r#"
 #include "copy_bytes.cuh"
 extern "C" __global__ void copy_bytes(millstream::Span<const unsigned char> from,
-                                      millstream::Span<unsigned char> to) {
-    millstream::copy_bytes(from, to);
+                                      millstream::Span<unsigned char> to,
+                                      millstream::Tell tell) {
+    millstream::copy_bytes_and_tell(from, to, tell);
 }
 "#;
 
-static COPY_BYTES: Kernel<(Read<u8>, Write<u8>)> = Kernel::with_source(
+/// Where a kernel says that it is over, if its launch has been asked for that.
+struct Tell;
+
+impl Parameter for Tell {
+    type Bound = ();
+    type View<'a> = ();
+
+    fn write((): &(), to: &mut ArgumentWriter) {
+        to.tell();
+    }
+
+    unsafe fn view((): &()) {}
+}
+
+impl Argument<Tell> for Tell {
+    fn bind(self, _: &mut Accesses) -> Result<()> {
+        Ok(())
+    }
+}
+
+static COPY_BYTES: Kernel<(Read<u8>, Write<u8>, Tell)> = Kernel::with_source(
     "copy by kernel",
     CudaSource::new("copy_bytes.cu", "copy_bytes", SOURCE).threads(THREADS),
-    |_, (from, to)| {
+    |_, (from, to, ())| {
         to.copy_from_slice(from);
         Ok(())
     },
@@ -68,11 +91,37 @@ impl Stream {
         source: impl Into<Part<'a, T>>,
         destination: impl Into<PartMut<'b, T>>,
     ) -> Result<()> {
-        let (source, destination) = (source.into(), destination.into());
+        self.bind_copy(source.into(), destination.into())?.0.submit()
+    }
+
+    /// As [`Stream::copy_by_kernel`] and then [`Stream::record`], which cost less
+    /// together: a small copy says itself that it is over.
+    ///
+    /// # Errors
+    /// As [`Stream::copy_by_kernel`].
+    pub fn copy_by_kernel_and_record<'a, 'b, T: Pod>(
+        &self,
+        source: impl Into<Part<'a, T>>,
+        destination: impl Into<PartMut<'b, T>>,
+    ) -> Result<Event> {
+        let (copy, size) = self.bind_copy(source.into(), destination.into())?;
+        // One block knows when all of it is done.
+        if size <= THREADS as usize {
+            return copy.submit_and_record();
+        }
+        copy.submit()?;
+        self.record()
+    }
+
+    fn bind_copy<T: Pod>(
+        &self,
+        source: Part<'_, T>,
+        destination: PartMut<'_, T>,
+    ) -> Result<(BoundKernel, usize)> {
         same_length(source.len(), destination.len())?;
         let (source, destination) = (bytes_of(source), bytes_of_mut(destination));
         let size = size(destination.len());
-        COPY_BYTES.launch(self, size, (source, destination))
+        Ok((COPY_BYTES.bind(self, size, (source, destination, Tell))?, size))
     }
 }
 

@@ -21,9 +21,23 @@ pub struct ArgumentWriter {
     /// Parameters of the kernel: where they start, and their sizes.
     parameters: Vec<(usize, usize)>,
     depth: usize,
+    /// Where the kernel says that it is over, and what.
+    tell: (u64, u32),
 }
 
 impl ArgumentWriter {
+    /// For a kernel that stores a value in a word at its end, if it can.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn telling(tell: (u64, u32)) -> ArgumentWriter {
+        ArgumentWriter { tell, ..ArgumentWriter::default() }
+    }
+
+    /// That word, 0 if there is none, and the value.
+    pub(crate) fn tell(&mut self) {
+        let (word, value) = self.tell;
+        self.part(8, bytemuck::cast_slice(&[word, u64::from(value)]));
+    }
+
     /// A pointer and a length.
     pub(crate) fn span(&mut self, address: *mut u8, len: usize) {
         let (address, len) = (address as u64, len as u64);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::device::{Device, DevicePlace};
 use crate::download::Download;
@@ -167,9 +167,7 @@ impl Stream {
         let device = &self.core.device.core;
         let _one = self.core.submission.lock();
         self.core.backend.check()?;
-        let (clock, number) = device.ledger.record(self.core.index);
-        let (ledger, runner) = (Arc::clone(&device.ledger), Arc::clone(&device.runner));
-        let event = Event::new(number, Arc::clone(&self.core.place), clock, ledger, runner);
+        let event = self.new_event();
         match &self.core.backend {
             Backend::Host(queue) => {
                 let work = Work::Record(event.clone());
@@ -179,6 +177,14 @@ impl Stream {
             Backend::Cuda(stream) => stream.record(&event)?,
         }
         Ok(event)
+    }
+
+    /// An event after what is in the ledger; nobody completes it yet.
+    fn new_event(&self) -> Event {
+        let device = &self.core.device.core;
+        let (clock, number) = device.ledger.record(self.core.index);
+        let (ledger, runner) = (Arc::clone(&device.ledger), Arc::clone(&device.runner));
+        Event::new(number, Arc::clone(&self.core.place), clock, ledger, runner)
     }
 
     /// Makes what is submitted next come after an event, on whatever stream
@@ -390,13 +396,7 @@ impl Stream {
     ) -> Result<()> {
         let device = &self.core.device.core;
         let name = name.into();
-        for (allocation, _) in accesses {
-            self.check_set(&name, &allocation.device.ledger)?;
-            device.check_reach(&task, allocation)?;
-        }
-        let _one = self.core.submission.lock();
-        self.core.backend.check()?;
-        device.ledger.submit(self.core.index, &self.core.place, &name, accesses)?;
+        let _one = self.enter(&name, accesses, &task)?;
         match &self.core.backend {
             Backend::Host(queue) => {
                 let (faults, place) = (Arc::clone(&device.faults), Arc::clone(device.name()));
@@ -422,6 +422,53 @@ impl Stream {
                 }
             },
         }
+    }
+}
+
+impl Stream {
+    /// As [`Stream::submit`] and [`Stream::record`], of a kernel that tells a GPU's lane
+    /// itself that it is over.
+    pub(crate) fn submit_and_record(
+        &self,
+        name: impl Into<Arc<str>>,
+        accesses: &[(Arc<Allocation>, AccessKind)],
+        task: Task,
+    ) -> Result<Event> {
+        let name = name.into();
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(stream) = &self.core.backend {
+            let device = &self.core.device.core;
+            let _one = self.enter(&name, accesses, &task)?;
+            let event = self.new_event();
+            match device.faults.check(&name, device.name()) {
+                Ok(()) => stream.submit_and_record(task, &event)?,
+                Err(fault) => {
+                    stream.fail(fault);
+                    stream.record(&event)?;
+                }
+            }
+            return Ok(event);
+        }
+        self.submit(name, accesses, task)?;
+        self.record()
+    }
+
+    /// Enters an operation in the ledger; nothing else is submitted meanwhile.
+    fn enter(
+        &self,
+        name: &Arc<str>,
+        accesses: &[(Arc<Allocation>, AccessKind)],
+        task: &Task,
+    ) -> Result<MutexGuard<'_, ()>> {
+        let device = &self.core.device.core;
+        for (allocation, _) in accesses {
+            self.check_set(name, &allocation.device.ledger)?;
+            device.check_reach(task, allocation)?;
+        }
+        let one = self.core.submission.lock();
+        self.core.backend.check()?;
+        device.ledger.submit(self.core.index, &self.core.place, name, accesses)?;
+        Ok(one)
     }
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    CudaSource, Device, Event, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer, Stream,
-    StreamKind,
+    BoundKernel, CudaSource, Device, Event, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer,
+    Stream, StreamKind,
 };
 
-use crate::{Context, Result};
+use crate::submitters::Submitters;
+use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
@@ -83,9 +85,10 @@ impl Gang {
         Kernel::from_closure(name, no_twin).with_cuda(source)
     }
 
-    /// Prepares a kernel and runs it as a gang of all devices of a context; `launch` is
-    /// given the host's words too. How long that took, from the first launch to the end of
-    /// the last kernel.
+    /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
+    /// the host's words too. A thread for each device submits what it has bound, since no
+    /// kernel goes on before the last has begun. How long that took, from the first `bind`
+    /// to the end of the last kernel.
     ///
     /// # Errors
     /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
@@ -98,13 +101,21 @@ impl Gang {
     pub async fn run_kernel<S: Parameter>(
         context: &Context,
         kernel: &Kernel<S>,
-        mut launch: impl FnMut(&SharedBuffer<u32>, GangMember<'_>) -> Result<()>,
+        mut bind: impl FnMut(&SharedBuffer<u32>, GangMember<'_>) -> Result<BoundKernel>,
     ) -> Result<Duration> {
         let gang = Gang::new(context)?;
         gang.prepare(kernel)?;
-        let words = gang.words().clone();
+        let permit = gang.context.gang_permit().await;
+        let submitters = Submitters::new(gang.streams.len());
         let start = Instant::now();
-        gang.run(|member| launch(&words, member)).await?;
+        let kernels = gang.members().map(|member| bind(gang.words(), member));
+        let kernels: Vec<BoundKernel> = kernels.collect::<Result<_>>()?;
+        let calls = kernels.into_iter().zip(gang.streams.clone());
+        let launches = submitters
+            .run(calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record())))?;
+        let (launched, events): (Vec<_>, Vec<_>) = launches.into_iter().unzip();
+        let launched = launched.into_iter().collect::<Result<(), _>>();
+        gang.finish(permit, launched.map_err(Error::from), events).await?;
         Ok(start.elapsed())
     }
 
@@ -150,13 +161,26 @@ impl Gang {
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
     pub async fn run(&self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
-        let permit = Arc::new(self.context.gang_permit().await);
+        let permit = self.context.gang_permit().await;
         // One after the other and nothing between: none goes on before the last has begun.
-        let launched = self.streams.iter().enumerate().try_for_each(|(place, stream)| {
-            launch(GangMember { place, stream, sharers: self.sharers(place) })
-        });
-        let events: Vec<Event> =
-            self.streams.iter().map(Stream::record).collect::<Result<_, _>>()?;
+        let launched = self.members().try_for_each(&mut launch);
+        self.finish(permit, launched, self.streams.iter().map(Stream::record)).await
+    }
+
+    fn members(&self) -> impl Iterator<Item = GangMember<'_>> {
+        let member = |(place, stream)| GangMember { place, stream, sharers: self.sharers(place) };
+        self.streams.iter().enumerate().map(member)
+    }
+
+    /// Waits for what was launched, up to `events`.
+    async fn finish(
+        &self,
+        permit: OwnedMutexGuard<()>,
+        launched: Result<()>,
+        events: impl IntoIterator<Item = millstream_device::Result<Event>>,
+    ) -> Result<()> {
+        let permit = Arc::new(permit);
+        let events: Vec<Event> = events.into_iter().collect::<Result<_, _>>()?;
         for event in &events {
             // The permit ends with the last of the kernels, whoever waits for them.
             let permit = Arc::clone(&permit);

@@ -16,6 +16,7 @@ mod gang_memory;
 mod graph;
 mod message;
 mod multiplexer;
+mod peer_ring;
 mod policy;
 mod port;
 mod receiver;
@@ -25,6 +26,7 @@ mod segmenter;
 mod sender;
 mod staging;
 mod statistics;
+mod submitters;
 mod sync;
 mod ways;
 
@@ -44,6 +46,7 @@ pub use full_empty::{
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
+pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,
     ring, round_robin, scatter, tree_reduce,

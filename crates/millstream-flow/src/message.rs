@@ -35,28 +35,33 @@ impl<T: Item> Payload<T> {
         range: Range<usize>,
         into: PartMut<'_, T>,
         lane: &Stream,
-    ) -> Result<()> {
+    ) -> Result<Event> {
         let items = match self {
             Payload::Pooled(buffer) => buffer.part(range)?,
             Payload::Shared(buffer) => buffer.part(range)?,
-            Payload::Host(data) => return Ok(lane.upload(data.slice(range)?, into)?),
+            Payload::Host(data) => {
+                lane.upload(data.slice(range)?, into)?;
+                return Ok(lane.record()?);
+            }
         };
         copy(way, items, into, lane)
     }
 }
 
-/// Copies on a lane of the device that a way begins or ends at.
+/// Copies on a lane of the device that a way begins or ends at, up to the event.
 fn copy<T: Item>(
     way: TransferWay,
     items: Part<'_, T>,
     into: PartMut<'_, T>,
     lane: &Stream,
-) -> Result<()> {
-    let submitted = match way {
-        TransferWay::Copy => lane.copy(items, into),
-        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel(items, into),
-    };
-    Ok(submitted?)
+) -> Result<Event> {
+    Ok(match way {
+        TransferWay::Copy => {
+            lane.copy(items, into)?;
+            lane.record()?
+        }
+        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel_and_record(items, into)?,
+    })
 }
 
 fn wait_all<'a>(lane: &Stream, events: impl IntoIterator<Item = &'a Event>) -> Result<()> {
@@ -197,15 +202,13 @@ impl<T: Item> Message<T> {
         let event = match staging {
             None => {
                 wait_all(lane, free_after.iter())?;
-                payload.copy(way, range, into, lane)?;
-                lane.record()?
+                payload.copy(way, range, into, lane)?
             }
             Some(staging) => {
                 let (staged, (buffer, second)) = (0..range.len(), staging.second_way(is_small));
-                payload.copy(way, range, buffer.part_mut(staged.clone())?, lane)?;
-                wait_all(second, [&lane.record()?].into_iter().chain(free_after.iter()))?;
-                copy(way, buffer.part(staged)?, into, second)?;
-                second.record()?
+                let first = payload.copy(way, range, buffer.part_mut(staged.clone())?, lane)?;
+                wait_all(second, [&first].into_iter().chain(free_after.iter()))?;
+                copy(way, buffer.part(staged)?, into, second)?
             }
         };
         if let Some(completion) = &self.completion {

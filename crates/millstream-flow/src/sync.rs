@@ -25,6 +25,14 @@ pub(crate) enum Fault {
     FillWithoutRelease,
     /// A packet is empty before its items are read.
     EmptyWithoutRelease,
+    /// Two blocks may claim the same slot of a peer ring.
+    ClaimByStore,
+    /// A slot is full before its payload is there.
+    EpochBeforePayload,
+    /// The same, by the orders of its words.
+    EpochWithoutRelease,
+    /// A slot is free before its payload is read.
+    CreditWithoutRelease,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

@@ -8,6 +8,8 @@
 use std::mem::size_of_val;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use bytemuck::Zeroable;
+use bytemuck::allocation::try_zeroed_vec;
 use rayon::prelude::*;
 
 use crate::rows::{remove_duplicates, sort_rows};
@@ -242,15 +244,13 @@ fn first_fault<S: ArcSource>(source: &S, vertices: u32) -> GraphError {
     fault.unwrap_or(GraphError::ArcsChanged)
 }
 
-/// The length may be absurd: the caller hears of it instead of the process ending.
-fn zeroed<T: Clone + Default>(length: u64) -> Result<Vec<T>, GraphError> {
-    let mut values = Vec::new();
+/// The length may be absurd: the caller hears of it instead of the process ending. Pages
+/// come zeroed from the system, to whoever touches them first: to all threads.
+fn zeroed<T: Zeroable>(length: u64) -> Result<Vec<T>, GraphError> {
     let out_of_memory =
-        |_| GraphError::OutOfMemory { bytes: length.saturating_mul(size_of::<T>() as u64) };
+        |()| GraphError::OutOfMemory { bytes: length.saturating_mul(size_of::<T>() as u64) };
     let count = usize::try_from(length).unwrap_or(usize::MAX);
-    values.try_reserve_exact(count).map_err(out_of_memory)?;
-    values.resize(count, T::default());
-    Ok(values)
+    try_zeroed_vec(count).map_err(out_of_memory)
 }
 
 /// Integers that can be viewed as atomics.

@@ -59,12 +59,39 @@ fn sort_row(targets: &mut [u32], keys: &mut [u32], scratch: &mut Vec<u64>) {
 /// Keeps the first arc to each target in rows that are sorted, and gives back
 /// the memory of the others.
 pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, keys: &mut Vec<u32>) {
-    let (mut start, mut kept) = (0, 0);
-    for offset in &mut offsets[1..] {
-        let row = start..*offset as usize;
-        start = row.end;
+    let blocks = row_blocks(offsets, targets).into_par_iter().zip(row_blocks(offsets, keys));
+    let blocks = blocks.map(|((rows, targets), (_, keys))| {
+        remove_duplicates_in_block(&offsets[rows.start..=rows.end], targets, keys)
+    });
+    let lengths: Vec<Vec<u64>> = blocks.collect();
+    // Close the gaps between blocks.
+    let (mut start, mut kept, mut row) = (0, 0, 0);
+    for lengths in lengths {
+        let end = offsets[row + lengths.len()] as usize;
+        let block = start..start + lengths.iter().sum::<u64>() as usize;
+        targets.copy_within(block.clone(), kept);
+        if !keys.is_empty() {
+            keys.copy_within(block, kept);
+        }
+        for length in lengths {
+            kept += length as usize;
+            row += 1;
+            offsets[row] = kept as u64;
+        }
+        start = end;
+    }
+    targets.truncate(kept);
+    targets.shrink_to_fit();
+    keys.truncate(kept);
+    keys.shrink_to_fit();
+}
+
+/// Moves what stays of a block of rows to the block's begin; the rows' new lengths.
+fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) -> Vec<u64> {
+    let mut kept = 0;
+    let row = |pair: &[u64]| {
         let first = kept;
-        for arc in row {
+        for arc in (pair[0] - offsets[0]) as usize..(pair[1] - offsets[0]) as usize {
             if kept == first || targets[kept - 1] != targets[arc] {
                 targets[kept] = targets[arc];
                 if !keys.is_empty() {
@@ -73,12 +100,9 @@ pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, key
                 kept += 1;
             }
         }
-        *offset = kept as u64;
-    }
-    targets.truncate(kept);
-    targets.shrink_to_fit();
-    keys.truncate(kept);
-    keys.shrink_to_fit();
+        (kept - first) as u64
+    };
+    offsets.windows(2).map(row).collect()
 }
 
 /// Row index from the length of each row.
@@ -93,8 +117,8 @@ pub(crate) fn offsets(vertices: u32, lengths: impl Iterator<Item = u64>) -> Vec<
     offsets
 }
 
-/// Cuts `values`, one for each arc, into blocks of whole rows that can be worked
-/// on in parallel.
+/// Cuts `values`, one for each arc or none, into blocks of whole rows that can be
+/// worked on in parallel.
 pub(crate) fn row_blocks<'a, T>(
     offsets: &[u64],
     mut values: &'a mut [T],
@@ -105,7 +129,7 @@ pub(crate) fn row_blocks<'a, T>(
     for row in 1..offsets.len() {
         let arcs = offsets[row] - offsets[first];
         if arcs >= ARCS || row - first >= ROWS || row + 1 == offsets.len() {
-            let (block, rest) = values.split_at_mut(arcs as usize);
+            let (block, rest) = values.split_at_mut((arcs as usize).min(values.len()));
             blocks.push((first..row, block));
             (values, first) = (rest, row);
         }

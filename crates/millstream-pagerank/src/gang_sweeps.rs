@@ -5,7 +5,8 @@
 use std::time::Instant;
 
 use millstream_device::{
-    CudaSource, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer, SharedSet, Value, Zeroable,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer, SharedSet,
+    Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 
@@ -66,9 +67,9 @@ struct Memory<R: Real> {
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
     let memory = memory(pull, options).await?;
-    let launch =
-        |words: &_, member: GangMember<'_>| launch(pull, options, &memory, words, &kernel, member);
-    let run_time = Gang::run_kernel(&pull.context, &kernel, launch).await?;
+    let bind =
+        |words: &_, member: GangMember<'_>| bind(pull, options, &memory, words, &kernel, member);
+    let run_time = Gang::run_kernel(&pull.context, &kernel, bind).await?;
     let start = Instant::now();
     let report = &memory.gang[0].report;
     let iterations = report.load(REPORT_SWEEPS)? as u32;
@@ -110,14 +111,14 @@ async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Resu
     Ok(memory)
 }
 
-fn launch<R: Real>(
+fn bind<R: Real>(
     pull: &PullGraph<R>,
     options: &PageRankOptions,
     memory: &Memory<R>,
     host_words: &SharedBuffer<u32>,
     kernel: &Kernel<Signature<R>>,
     member: GangMember<'_>,
-) -> millstream_flow::Result<()> {
+) -> millstream_flow::Result<BoundKernel> {
     let GangMember { place, stream, sharers } = member;
     let part = &pull.parts[place];
     let settings = GangSettings {
@@ -143,7 +144,7 @@ fn launch<R: Real>(
         &memory.gang[place].report,
         settings,
     );
-    Ok(kernel.launch(stream, sharers, arguments)?)
+    Ok(kernel.bind(stream, sharers, arguments)?)
 }
 
 /// Of all vertices, as their owners' shares say.

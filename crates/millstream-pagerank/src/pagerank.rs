@@ -1,5 +1,6 @@
 //! The public algorithm: a graph on the devices, and ranks of it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use millstream_flow::{Context, LinkStatistics};
@@ -123,11 +124,11 @@ impl PageRank {
         let uploaded = match (options.algorithm, options.is_double()) {
             _ if graph.vertices() == 0 => Uploaded::Nothing,
             (Algorithm::Pull, is_double) => {
-                let transposed = graph.transposed()?;
+                let transposed = transposed(graph, weighted)?;
                 let parts = context.devices().len();
                 let balanced = || partition::edge_balanced_blocks(&transposed, parts);
                 let partition = partition.unwrap_or_else(balanced);
-                let (context, sources) = (context, &transposed);
+                let (context, sources) = (context, &*transposed);
                 match is_double {
                     false => Uploaded::Pull32(
                         PullGraph::new(context, graph, sources, &partition, weighted).await?,
@@ -215,6 +216,17 @@ impl PageRank {
             gather_time,
         })
     }
+}
+
+/// The arcs the other way round, their weights only if they count. Of a symmetric graph
+/// these are the same.
+fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> {
+    Ok(match is_weighted {
+        true if graph.is_symmetric_with_weights() => Cow::Borrowed(graph),
+        true => Cow::Owned(graph.transposed()?),
+        false if graph.is_symmetric() => Cow::Borrowed(graph),
+        false => Cow::Owned(graph.transposed_structure()?),
+    })
 }
 
 fn of_nothing() -> PageRankResult {

@@ -143,14 +143,17 @@ impl Rows<'_> {
     fn fill_item<T>(&self, item: usize, slots: &mut [T], value: &impl Fn(usize) -> T) {
         let step = if item < self.long_rows { 1 } else { SLICE };
         let rows = rows_of(item, self.long_rows, self.originals.len());
-        let mut arcs: Vec<usize> = Vec::new();
+        // By new id: then threads side by side ask for what lies together.
+        let mut arcs: Vec<(u32, usize)> = Vec::new();
         for (lane, &original) in self.originals[rows].iter().enumerate() {
             arcs.clear();
-            arcs.extend(self.transposed.row(original));
-            // By new id: then threads side by side ask for what lies together.
-            arcs.sort_unstable_by_key(|&arc| self.partition.to_new(self.transposed.targets()[arc]));
+            let row = self.transposed.row(original);
+            arcs.extend(
+                row.map(|arc| (self.partition.to_new(self.transposed.targets()[arc]), arc)),
+            );
+            arcs.sort_unstable();
             let slots = slots.iter_mut().skip(lane).step_by(step);
-            for (slot, &arc) in slots.zip(&arcs) {
+            for (slot, &(_, arc)) in slots.zip(&arcs) {
                 *slot = value(arc);
             }
         }

@@ -1,6 +1,7 @@
 //! Steps of the priority threshold \[G §4.4\].
 
 use millstream_graph::{CsrGraph, Weights};
+use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -51,7 +52,9 @@ impl Means {
     /// `None` for a graph without arcs.
     pub(crate) fn of(graph: &CsrGraph) -> Option<Means> {
         let sum: f64 = match graph.weights()? {
-            Weights::Integer(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
+            Weights::Integer(weights) => {
+                weights.par_iter().map(|&weight| u64::from(weight)).sum::<u64>() as f64
+            }
             Weights::Real(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
         };
         let arcs = graph.arcs() as f64;

@@ -18,5 +18,5 @@ pub use delta::Delta;
 pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;
 pub use millstream_traversal::{UNREACHED, WorklistOptions};
-pub use rule::cuda_sources;
+pub use rule::{IntegerDistances, RealDistances, cuda_sources};
 pub use sssp::{Sssp, SsspOptions, SsspResult};

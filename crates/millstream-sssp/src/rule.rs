@@ -30,9 +30,10 @@ pub(crate) trait DistanceRule: Rule {
     const CLASS: &str;
 }
 
-/// Sums of unsigned integers; those that are too long are all the same.
+/// Sums of unsigned integers; those that are too long are all the same. With
+/// [`Relaxation`] this is the program that an asynchronous search runs.
 #[derive(Debug)]
-pub(crate) struct IntegerDistances;
+pub struct IntegerDistances;
 
 impl DistanceRule for IntegerDistances {
     const TOO_FAR: u32 = u32::MAX - 1;
@@ -88,9 +89,10 @@ impl Rule for IntegerDistances {
     }
 }
 
-/// Sums of reals that are not negative, whose bits are in the same order.
+/// Sums of reals that are not negative, whose bits are in the same order; as
+/// [`IntegerDistances`].
 #[derive(Debug)]
-pub(crate) struct RealDistances;
+pub struct RealDistances;
 
 impl DistanceRule for RealDistances {
     const TOO_FAR: u32 = f32::INFINITY.to_bits();

@@ -84,7 +84,7 @@ async fn outgoing(incoming: &DistributedGraph, graph: &CsrGraph) -> Result<Vec<P
 }
 
 /// Offsets, targets and weights of the arcs whose targets are in `range`.
-fn arcs_into<W: Copy + PartialOrd + Send + Sync>(
+fn arcs_into<W: Copy + Default + PartialOrd + Send + Sync>(
     graph: &CsrGraph,
     weights: &[W],
     range: Range<u32>,
@@ -104,16 +104,23 @@ fn arcs_into<W: Copy + PartialOrd + Send + Sync>(
     let chunks: Vec<(Vec<u64>, Vec<(u32, W)>)> =
         (0..vertices.div_ceil(CHUNK)).into_par_iter().map(chunk).collect();
     let mut offsets = vec![0];
-    let (mut targets, mut kept) = (Vec::new(), Vec::new());
-    for (degrees, arcs) in chunks {
-        let mut end = targets.len() as u64;
-        offsets.extend(degrees.into_iter().map(|degree| {
-            end += degree;
-            end
-        }));
-        targets.extend(arcs.iter().map(|&(target, _)| target));
-        kept.extend(arcs.iter().map(|&(_, weight)| weight));
-    }
+    offsets.extend(chunks.iter().flat_map(|(degrees, _)| degrees).scan(0, |end, degree| {
+        *end += degree;
+        Some(*end)
+    }));
+    let arcs = chunks.iter().map(|(_, arcs)| arcs.len()).sum();
+    let (mut targets, mut kept) = (vec![0; arcs], vec![W::default(); arcs]);
+    let (mut targets_left, mut kept_left) = (&mut targets[..], &mut kept[..]);
+    let places = chunks.iter().map(|(_, arcs)| {
+        let targets = targets_left.split_off_mut(..arcs.len()).unwrap_or_default();
+        (targets, kept_left.split_off_mut(..arcs.len()).unwrap_or_default())
+    });
+    let places: Vec<_> = places.collect();
+    chunks.par_iter().zip(places).for_each(|((_, arcs), (targets, kept))| {
+        for ((&arc, target), weight) in arcs.iter().zip(targets).zip(kept) {
+            (*target, *weight) = arc;
+        }
+    });
     sort_rows(&offsets, &mut targets, &mut kept);
     (offsets, targets, kept)
 }

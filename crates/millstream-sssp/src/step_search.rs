@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer,
-    SharedSet, Value as Plain,
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Parameter, Read, Shared,
+    SharedBuffer, SharedSet, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_traversal::{GangPlace, Outcome, Part, UNREACHED, Value};
@@ -126,9 +126,8 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let (run_time, statistics) = if is_gang {
             self.count_lights(&memory).await?;
             let kernel = Gang::kernel("steps", cuda_source::<R, V>());
-            let launch =
-                |host: &_, member: GangMember<'_>| self.launch(&kernel, &memory, host, member);
-            let run_time = Gang::run_kernel(context, &kernel, launch).await?;
+            let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
+            let run_time = Gang::run_kernel(context, &kernel, bind).await?;
             (run_time, statistics(&memory)?)
         } else {
             let start = Instant::now();
@@ -215,19 +214,19 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         Ok(())
     }
 
-    fn launch<V: Value>(
+    fn bind<V: Value>(
         &self,
         kernel: &Kernel<GangSignature<R::Weight, V>>,
         memory: &[Memory<V>],
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
-    ) -> millstream_flow::Result<()> {
+    ) -> millstream_flow::Result<BoundKernel> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
         let reports = (host, &memory[place].gang.report);
         let settings = memory[place].settings;
         let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
-        Ok(kernel.launch(stream, sharers, arguments)?)
+        Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
     fn outgoing(&self, place: usize) -> RowsOf<'_, R::Weight> {

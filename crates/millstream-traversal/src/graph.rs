@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
+use rayon::prelude::*;
 
 use crate::nearest::sort_rows;
 use crate::owners::Owners;
@@ -101,19 +102,19 @@ impl DistributedGraph {
             let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
             let offsets: Vec<u64> = rows.iter().map(|offset| offset - rows[0]).collect();
             let stream = device.stream()?;
-            let mut targets = rows_of.targets()[arcs.clone()].to_vec();
+            let mut targets = copied(&rows_of.targets()[arcs.clone()]);
             let is_sorted = columns == Columns::Nearest;
             let weights = match weights {
                 None => PartWeights::None,
                 Some(Weights::Integer(all)) => {
-                    let mut weights = all[arcs].to_vec();
+                    let mut weights = copied(&all[arcs]);
                     if is_sorted {
                         sort_rows(&offsets, &mut targets, &mut weights);
                     }
                     PartWeights::Integer(Arc::new(stream.uploaded(weights)?))
                 }
                 Some(Weights::Real(all)) => {
-                    let mut weights = all[arcs].to_vec();
+                    let mut weights = copied(&all[arcs]);
                     if is_sorted {
                         sort_rows(&offsets, &mut targets, &mut weights);
                     }
@@ -206,4 +207,9 @@ impl DistributedGraph {
         }
         Ok(values)
     }
+}
+
+/// By all threads: pages that nobody has touched cost more than the copy.
+fn copied<T: Copy + Send + Sync>(items: &[T]) -> Vec<T> {
+    items.par_iter().copied().collect()
 }

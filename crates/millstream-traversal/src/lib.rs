@@ -21,6 +21,6 @@ pub use meeting::can_meet;
 pub use nearest::sort_rows;
 pub use options::WorklistOptions;
 pub use owners::Owners;
-pub use relaxation::{Relaxation, Rule, Settings};
+pub use relaxation::{Problem, ProblemView, Relaxation, Rule, Settings};
 pub use run::{Outcome, run};
 pub use value::{Packet, UNREACHED, Value};

@@ -14,7 +14,8 @@ pub struct Owners {
 }
 
 impl Owners {
-    pub(crate) fn new(boundaries: &[u32]) -> Owners {
+    /// From the first vertex of each device, and the number of vertices at the end.
+    pub fn new(boundaries: &[u32]) -> Owners {
         Owners { boundaries: boundaries.into() }
     }
 

@@ -54,12 +54,18 @@ unsafe impl Pod for Settings {}
 problem! {
     /// One device's part of the graph and its values for all vertices \[G §4.6.1\].
     pub struct Problem<R: Rule, V: Value>, ProblemView {
-        pub(crate) offsets: Read<u64>,
-        pub(crate) targets: Read<u32>,
-        pub(crate) weights: Read<R::Weight>,
-        pub(crate) values: Shared<V>,
-        pub(crate) owners: Read<u32>,
-        pub(crate) settings: millstream_device::Value<Settings>,
+        /// As [`Part`] has them.
+        pub offsets: Read<u64>,
+        /// As [`Part`] has them.
+        pub targets: Read<u32>,
+        /// What [`Rule::weights`] says; empty if the rule needs none.
+        pub weights: Read<R::Weight>,
+        /// Of all vertices.
+        pub values: Shared<V>,
+        /// As [`Part`] has them.
+        pub owners: Read<u32>,
+        /// As the program's.
+        pub settings: millstream_device::Value<Settings>,
     }
 }
 
@@ -73,7 +79,8 @@ pub struct Relaxation<R, V> {
 }
 
 impl<R, V> Relaxation<R, V> {
-    pub(crate) fn new(owners: Owners, settings: Settings) -> Relaxation<R, V> {
+    /// The program of a graph whose vertices have these owners.
+    pub fn new(owners: Owners, settings: Settings) -> Relaxation<R, V> {
         Relaxation { owners, settings, kind: PhantomData }
     }
 }

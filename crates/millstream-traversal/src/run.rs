@@ -48,6 +48,7 @@ pub async fn run<R: Rule, V: Value>(
         sources.iter().map(|&source| (partition.owner(source), source)).collect();
     let items = graph.vertices() as usize;
     let worklist = options.worklist(graph.context(), program, problems.clone(), items).delta(delta);
+    worklist.prepare()?;
     let start = Instant::now();
     let statistics = worklist.run(&initial).await?;
     let run_time = start.elapsed();

@@ -57,6 +57,15 @@ pub(crate) fn is_possible<P: Program>(context: &Context) -> bool {
     P::cuda().is_some() && Gang::is_possible(context)
 }
 
+/// Compiles and loads the kernel on all devices.
+pub(crate) fn prepare<P: Program>(context: &Context) -> Result<()> {
+    let kernel = kernel::<P>()?;
+    for device in context.devices() {
+        kernel.prepare(device, 1)?;
+    }
+    Ok(())
+}
+
 /// A run whose initial items are queued.
 pub(crate) struct FusedRun<P: Program> {
     pub(crate) context: Context,

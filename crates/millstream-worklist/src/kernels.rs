@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_device::{CudaSource, Grid, Kernel, KernelResult, Parameter, Read, Value, Write};
+use millstream_device::{
+    CudaSource, Device, Grid, Kernel, KernelResult, Parameter, Read, Value, Write,
+};
 
 use crate::common::{Common, CommonView, DEFERRED, READY};
 use crate::device_view::DeviceView;
@@ -73,6 +75,18 @@ impl<P: Program> Kernels<P> {
             undefer: cuda.add(kernel!(program, here, undefer(threshold: u32))),
             late_count: kernel!(program, here, late_count(count: u32)),
         }
+    }
+}
+
+impl<P: Program> Kernels<P> {
+    /// Compiles and loads what a run launches on a device.
+    pub(crate) fn prepare(&self, device: &Device) -> millstream_device::Result<()> {
+        self.insert.prepare(device, 1)?;
+        self.process.prepare(device, 1)?;
+        self.pack.prepare(device, 1)?;
+        self.split_receive.prepare(device, 1)?;
+        self.undefer.prepare(device, 1)?;
+        Ok(())
     }
 }
 

@@ -21,6 +21,7 @@ mod queue;
 mod solver;
 mod statistics;
 mod status;
+mod steps;
 mod sync;
 mod termination;
 mod watch;
@@ -32,6 +33,7 @@ pub use millstream_device as device;
 pub use problem::{Member, MemberLayout, Problem};
 pub use program::{CudaProgram, Flags, Here, Program, Routing, View, Worker};
 pub use statistics::{DeviceStatistics, WorklistStatistics};
+pub use steps::{Queued, Steps};
 #[cfg(feature = "seeded-faults")]
 pub use sync::seed_count_after_publish;
 pub use worklist::DistributedWorklist;

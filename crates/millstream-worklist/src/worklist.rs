@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::SharedBuffer;
+use millstream_device::{Device, SharedBuffer};
 use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::common::{OUTBOXES, QueueBuffers};
@@ -69,12 +69,46 @@ impl<P: Program> std::fmt::Debug for DistributedWorklist<P> {
 
 /// One device of a run.
 pub(crate) struct WorklistDevice<P: Program> {
-    pub(crate) device: millstream_device::Device,
+    pub(crate) device: Device,
     pub(crate) problem: Arc<P::Problem>,
     pub(crate) kernels: Kernels<P>,
     pub(crate) here: Here,
     pub(crate) queues: QueueBuffers,
     pub(crate) status: SharedBuffer<u64>,
+}
+
+impl<P: Program> WorklistDevice<P> {
+    /// With empty queues of so many entries, rounded up to a power of two.
+    pub(crate) fn new(
+        device: &Device,
+        program: &Arc<P>,
+        problem: Arc<P::Problem>,
+        here: Here,
+        outboxes: usize,
+        items: usize,
+        entries: usize,
+    ) -> Result<WorklistDevice<P>> {
+        let (queues, entries) = (OUTBOXES + outboxes, entries.max(1).next_power_of_two());
+        let queue_buffers = QueueBuffers {
+            bits: device.shared(queues * bit_words(items))?,
+            entries: device.shared(queues * entries)?,
+            control: device.shared(queues * CONTROL_WORDS)?,
+        };
+        Ok(WorklistDevice {
+            device: device.clone(),
+            problem,
+            kernels: Kernels::new(program, here),
+            here,
+            queues: queue_buffers,
+            status: device.shared(status::words(outboxes))?,
+        })
+    }
+}
+
+impl<P: Program> std::fmt::Debug for WorklistDevice<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "WorklistDevice({} {:?})", self.device, self.here)
+    }
 }
 
 /// The ends of a device's links: one input from each device that sends to it,
@@ -159,6 +193,23 @@ impl<P: Program> DistributedWorklist<P> {
     #[must_use]
     pub fn patience(self, patience: Duration) -> DistributedWorklist<P> {
         DistributedWorklist { patience, ..self }
+    }
+
+    /// Compiles and loads the kernels of a run, which otherwise is part of the first run
+    /// of a process: that takes seconds where they are not in the cache.
+    ///
+    /// # Errors
+    /// Settings that do not fit together; CUDA C++ that does not compile.
+    pub fn prepare(&self) -> Result<()> {
+        if self.is_fused()? {
+            fused::prepare::<P>(&self.context)?;
+        }
+        let devices = self.context.devices();
+        let prepare = |(place, device)| {
+            let here = Here { device: place, devices: devices.len(), next: None };
+            Kernels::new(&self.program, here).prepare(device)
+        };
+        Ok(devices.iter().enumerate().try_for_each(prepare)?)
     }
 
     /// Runs to the end: from the initial items `(device, item)`, whose values
@@ -293,7 +344,6 @@ impl<P: Program> DistributedWorklist<P> {
         let count = self.context.devices().len();
         let share = self.items / count.max(1);
         let outboxes = self.outboxes(is_ring);
-        let queues = OUTBOXES + outboxes;
         let devices = self.context.devices().iter().zip(&self.problems).enumerate();
         devices
             .map(|(place, (device, problem))| {
@@ -307,21 +357,11 @@ impl<P: Program> DistributedWorklist<P> {
                     (_, false) => share.max(1024),
                 };
                 let entries = if is_fused { None } else { self.queue_entries };
-                let entries = entries.unwrap_or(least).max(1).next_power_of_two();
-                let queue_buffers = QueueBuffers {
-                    bits: device.shared(queues * bit_words(self.items))?,
-                    entries: device.shared(queues * entries)?,
-                    control: device.shared(queues * CONTROL_WORDS)?,
-                };
+                let entries = entries.unwrap_or(least);
                 let here = Here { device: place, devices: count, next };
-                Ok(Arc::new(WorklistDevice {
-                    device: device.clone(),
-                    problem: Arc::clone(problem),
-                    kernels: Kernels::new(&self.program, here),
-                    here,
-                    queues: queue_buffers,
-                    status: device.shared(status::words(outboxes))?,
-                }))
+                let (program, problem, items) = (&self.program, Arc::clone(problem), self.items);
+                WorklistDevice::new(device, program, problem, here, outboxes, items, entries)
+                    .map(Arc::new)
             })
             .collect()
     }

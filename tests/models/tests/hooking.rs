@@ -1,19 +1,22 @@
-//! Trees of vertices hooked together by several threads: the production file under
-//! every interleaving.
+//! Trees of vertices hooked together by several threads, and merged by several devices:
+//! the production files under every interleaving.
 
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../../crates/millstream-cc/src/hooking.rs"]
 mod hooking;
+#[path = "../../../crates/millstream-cc/src/merging.rs"]
+mod merging;
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    /// The faults of the production file.
+    /// The faults of the production files.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         HookByStore,
-        CompressByHalving,
+        LookByHalving,
         SkipAnyTree,
+        MembersAlone,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -21,11 +24,12 @@ mod sync {
     }
 }
 
-use hooking::{are_together, compress, find_root, hook};
+use hooking::{are_together, find_root, hook, look_for_root};
 use loom::sync::Arc;
 use loom::thread;
+use merging::{Members, Told, join, label, plant, tell};
 use millstream_models::{fails_with, holds};
-use sync::{AtomicU32, Fault};
+use sync::{AtomicU32, AtomicU64, Fault, Ordering};
 
 /// Two threads hook along edges of their own; then every vertex has the root that
 /// is expected.
@@ -69,30 +73,87 @@ fn hooking_without_a_look_loses_a_tree() {
     fails_with(Fault::HookByStore as usize, hooked(&[(2, 0)], &[(2, 1)], &[0, 0, 0]));
 }
 
-/// Two threads compress vertices of the chain 5, 4, 3, 2, 1, 0, one of which lies on
-/// the other's way; then their parents are the root.
-fn compressed() {
+/// Two threads label vertices of the chain 5, 4, 3, 2, 1, 0, one of which lies on the
+/// other's way; then their parents are the root.
+fn labelled() {
     let parents: Vec<_> = [0, 0, 1, 2, 3, 4].into_iter().map(AtomicU32::new).collect();
     let parents = Arc::new(parents);
+    let name = |parents: &[AtomicU32], vertex: u32| {
+        label(&Members { of: vec![&[]], here: 0 }, parents, vertex, 0);
+    };
     let beside = {
         let parents = Arc::clone(&parents);
-        thread::spawn(move || compress(&parents, 3))
+        thread::spawn(move || name(&parents, 3))
     };
-    compress(&parents, 5);
+    name(&parents, 5);
     beside.join().unwrap();
     for vertex in [3, 5] {
-        assert_eq!(parents[vertex].load(sync::Ordering::Relaxed), 0, "vertex {vertex}");
+        assert_eq!(parents[vertex].load(Ordering::Relaxed), 0, "vertex {vertex}");
     }
 }
 
 #[test]
-fn compression_leaves_roots_alone() {
-    holds(compressed);
+fn labels_are_roots() {
+    holds(labelled);
 }
 
 #[test]
-fn halving_beside_compression_leaves_ancestors() {
-    fails_with(Fault::CompressByHalving as usize, compressed);
+fn halving_beside_labelling_leaves_ancestors() {
+    fails_with(Fault::LookByHalving as usize, labelled);
+}
+
+/// Two devices, the first with the rows of 0 to 2, the other with those of 3 to 6. Edges
+/// 1-4 and 1-5 make 1, 4 and 5 members of the hub 1's tree, with which each device has
+/// hooked 1 itself. The first has hooked 2 with 3 and the other 0 with 3, and 6 with the
+/// hub. Both tell of all; two threads of each device join what they tell.
+fn merged() {
+    const HUB: u32 = 1;
+    let trees = |parents: [u32; 7]| Arc::new(parents.map(AtomicU32::new));
+    let devices = [trees([0, 1, 2, 2, 4, 5, 6]), trees([0, 1, 2, 0, 4, 5, 1])];
+    let words = [0, 1].map(|_| [AtomicU32::new(0)]);
+    let members = |here| Members { of: words.iter().map(|words| &words[..]).collect(), here };
+    for vertex in [1, 4, 5] {
+        members(0).add(vertex);
+    }
+    let lists = Arc::new([0, 1].map(|_| [0; 9].map(AtomicU64::new)));
+    let told = |here| Told { pairs: lists.iter().map(|list| &list[..]).collect(), here };
+    for (here, parents) in devices.iter().enumerate() {
+        hook(&parents[..], members(here).smallest().unwrap(), HUB);
+        tell(&told(here), &parents[..], 0..7);
+    }
+    let join_list = |lists: &[[AtomicU64; 9]; 2], parents: &[AtomicU32], device: usize| {
+        let told = Told { pairs: lists.iter().map(|list| &list[..]).collect(), here: 0 };
+        for at in 0..told.count_of(device) {
+            join(parents, told.pair(device, at));
+        }
+    };
+    // The first device does not cover 6.
+    plant(&devices[0][..], told(0).pair(1, 1), &(0..6));
+    assert_eq!(look_for_root(&devices[0][..], 6), 6);
+    let own = [0..3, 3..7];
+    for ((here, parents), own) in devices.iter().enumerate().zip(own) {
+        let beside = {
+            let (lists, parents) = (Arc::clone(&lists), Arc::clone(parents));
+            thread::spawn(move || join_list(&lists, &parents[..], 0))
+        };
+        join_list(&lists, &parents[..], 1);
+        beside.join().unwrap();
+        for vertex in own {
+            label(&members(here), &parents[..], vertex, HUB);
+            let expected = [0, 1, 0, 0, 1, 1, 1][vertex as usize];
+            assert_eq!(parents[vertex as usize].load(Ordering::Relaxed), expected, "{vertex}");
+        }
+    }
+}
+
+#[test]
+fn devices_label_alike() {
+    holds(merged);
+}
+
+#[test]
+fn members_without_their_hub_have_labels_of_their_own() {
+    fails_with(Fault::MembersAlone as usize, merged);
 }
 
 /// Edges 1-2, 2-3 and 0-3, with reverses. A sample has joined 1 (the hub) with 2 and

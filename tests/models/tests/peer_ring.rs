@@ -23,16 +23,18 @@ mod sync {
     }
 }
 
-use core::{PeerRing, RingReceiver};
+use core::{PeerRing, RingReceiver, SENDER_WORDS, SLOT_WORDS};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicU32;
 use loom::thread;
 use millstream_models::{fails_with, holds};
 use sync::Fault;
 
 /// A ring and its payloads, of which loom reports any unordered accesses.
 struct Inbox {
-    ring: PeerRing,
+    sender: Vec<AtomicU32>,
+    slots: Vec<AtomicU32>,
     payloads: Vec<UnsafeCell<u32>>,
 }
 
@@ -43,25 +45,41 @@ unsafe impl Sync for Inbox {}
 unsafe impl Send for Inbox {}
 
 impl Inbox {
+    /// An empty ring whose first packet has position `first`: with 0 that is memory of
+    /// zeros, and with less than that positions soon wrap around. No position of the
+    /// first lap publishes the epoch `first`.
+    fn new(capacity: u32, first: u32) -> Inbox {
+        let words = |count| (0..count).map(|_| AtomicU32::new(first)).collect();
+        Inbox {
+            sender: words(SENDER_WORDS),
+            slots: words(capacity as usize * SLOT_WORDS),
+            payloads: (0..capacity).map(|_| UnsafeCell::new(0)).collect(),
+        }
+    }
+
+    fn ring(&self) -> PeerRing<'_> {
+        PeerRing::new(&self.sender, &self.slots).unwrap()
+    }
+
     /// Sends what there is credit for; the rest stays with the sender.
     fn send(&self, values: &[u32]) -> Vec<u32> {
         let mut sent = Vec::new();
         for value in values {
-            let Some(claim) = self.ring.try_claim() else { continue };
+            let Some(claim) = self.ring().try_claim() else { continue };
             // SAFETY: the slot is ours until it is published.
             self.payloads[claim.slot].with_mut(|payload| unsafe { *payload = *value });
-            self.ring.publish(claim, *value);
+            self.ring().publish(claim, *value);
             sent.push(*value);
         }
         sent
     }
 
     fn receive(&self, receiver: &mut RingReceiver) -> Option<u32> {
-        let packet = receiver.take(&self.ring)?;
+        let packet = receiver.take(self.ring())?;
         // SAFETY: the slot is ours until it is given back.
         let value = self.payloads[packet.slot].with(|payload| unsafe { *payload });
         assert_eq!(packet.count, value);
-        receiver.give_back(&self.ring);
+        receiver.give_back(self.ring());
         Some(value)
     }
 }
@@ -75,10 +93,7 @@ fn scenario<const SENDERS: usize>(
     senders: [&'static [u32]; SENDERS],
 ) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let inbox = Arc::new(Inbox {
-            ring: PeerRing::new(capacity, first),
-            payloads: (0..capacity).map(|_| UnsafeCell::new(0)).collect(),
-        });
+        let inbox = Arc::new(Inbox::new(capacity, first));
         let threads = senders.map(|values| {
             let inbox = Arc::clone(&inbox);
             thread::spawn(move || inbox.send(values))

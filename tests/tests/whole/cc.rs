@@ -99,14 +99,15 @@ fn every_graph_and_device_count_agrees_with_union_find() {
 
 #[test]
 fn only_pairs_that_say_something_are_merged() {
-    // Two devices; the second has one arc.
-    let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 500)]).unwrap();
+    // Two devices; the second names vertices of the first.
+    let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 450), (999, 400)]).unwrap();
     let parts = partition::contiguous_blocks(&graph, 2);
-    for (context, bytes) in [(host(2), 0), (strangers(2), 8)] {
+    for (context, pairs, bytes) in [(host(2), 1, 0), (strangers(2), 2, 16)] {
         let result = run(&context, &graph, parts.clone(), CcOptions::default());
-        assert_eq!(result.devices.iter().map(|device| device.merged).sum::<u64>(), 1);
+        let merged: u64 = result.devices.iter().map(|device| device.merged).sum();
+        assert_eq!(merged, pairs);
         assert_eq!(result.links.iter().map(|link| link.bytes).sum::<u64>(), bytes);
-        assert_eq!(result.sizes().len(), 998);
+        assert_eq!(result.sizes().len(), 997);
     }
 }
 
@@ -118,10 +119,13 @@ pub(crate) fn directed() -> Vec<(&'static str, CsrGraph)> {
     let dense = (0..60u32).flat_map(|from| (0..6).map(move |by| (from, (from * 7 + by) % 61)));
     let path = (0..30_000u32).map(|from| (from, from + 1));
     let back = (0..30_000u32).map(|from| (from + 1, from));
+    // A row that warps share, of arcs without reverses; the next one is elsewhere.
+    let long = (1..5000).map(|to| (0, to * 2)).chain([(1, 3)]);
     let graph = |vertices, edges: Vec<_>| CsrGraph::from_edges(vertices, &edges).unwrap();
     vec![
         ("directed hub", graph(61, away.collect())),
         ("directed dense", graph(61, dense.collect())),
+        ("directed long row", graph(10_000, long.collect())),
         ("directed path", graph(30_001, path.collect())),
         ("reversed path", graph(30_001, back.collect())),
     ]

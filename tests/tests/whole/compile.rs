@@ -67,9 +67,11 @@ fn pagerank_without_spills() {
 #[test]
 fn components_without_spills() {
     let sources = cc::cuda_sources();
-    // All in one file.
-    let entries: Vec<_> = sources.iter().map(|source| source.entry()).collect();
-    compile(&sources[0], &entries);
+    // All in two texts: what the host launches step by step, and a gang's kernels.
+    for same in sources.chunk_by(|one, other| one.text() == other.text()) {
+        let entries: Vec<_> = same.iter().map(|source| source.entry()).collect();
+        compile(&same[0], &entries);
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod mixed;
 mod steps;
 mod topology;
 mod transfers;
+mod twins;
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {

@@ -285,6 +285,15 @@ impl NativeEvent {
     pub(super) fn handle(&self) -> CUevent {
         self.handle.0
     }
+
+    /// Whether the stream has come here. A fault is remembered.
+    pub(super) fn is_over(&self) -> bool {
+        // SAFETY: a recorded event of the context, whose thread need not be current.
+        match unsafe { sys::cuEventQuery(self.handle.0) } {
+            CUresult::CUDA_ERROR_NOT_READY => false,
+            answer => self.context.check(answer, "a kernel or a copy").is_ok(),
+        }
+    }
 }
 
 impl Drop for NativeEvent {

@@ -44,6 +44,12 @@ impl<S, T> InOrder<S, T> {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
+    /// What the target is like, unless an operation waits.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&S) -> R) -> Option<R> {
+        let state = self.state.lock();
+        state.waiting.is_empty().then(|| look(&state.target))
+    }
+
     /// Performs `operation`, or lets it wait. If it is the first to wait, what it
     /// waits for comes back: [`InOrder::resume`] must be called once that is over.
     /// `perform` must not call back.

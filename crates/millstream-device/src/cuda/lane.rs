@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys::{self, CUstream};
 
@@ -28,6 +29,8 @@ pub(super) type Held = Box<dyn Any + Send>;
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {
     event: Option<Event>,
+    /// The driver's event, which is asked for on a lane without a word.
+    native: Option<Arc<NativeEvent>>,
     cause: Arc<FirstCause>,
     /// Events that streams of this lane have waited for since the point before.
     after: Vec<(Event, Arc<FirstCause>)>,
@@ -66,6 +69,8 @@ struct Operation {
 
 enum Work {
     Run(Task),
+    /// A kernel that says itself that the driver's stream has come to here.
+    Tell(Task, Event),
     /// Makes the driver's stream say when it has come to here.
     Point(Option<Event>, Option<Held>),
     Wait(Event),
@@ -76,10 +81,13 @@ pub(crate) struct Lane {
     pub(super) context: Arc<GpuContext>,
     number: usize,
     stream: Handle,
-    /// Shows the last point that the stream has come to.
-    word: Word,
+    /// Shows the last point that the stream has come to; `None` for copies, whose
+    /// events are asked: the barrier before a word would hold up the next copy.
+    word: Option<Word>,
     submission: InOrder<Submission, Operation>,
     waiting: Waiting<Pending>,
+    /// The last point that is finished: written by the reactor.
+    finished: AtomicU32,
     reactor: ReactorHandle,
 }
 
@@ -103,6 +111,11 @@ struct Submission {
 }
 
 impl Submission {
+    /// Whether nothing has been submitted after this point.
+    fn is_over(&self, finished: u32) -> bool {
+        self.point == finished && self.held.is_empty() && self.after.is_empty()
+    }
+
     /// Whether the lane comes after a point of another; it does from now on.
     fn passes(&mut self, lane: usize, point: u32) -> bool {
         match self.passed.entry(lane) {
@@ -141,7 +154,10 @@ impl Lane {
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };
         context.check(answer, "cuStreamCreateWithPriority")?;
-        let word = words.take()?.ok_or_else(|| no_pinned_memory(context))?;
+        let word = match kind {
+            StreamKind::Copy => None,
+            _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
+        };
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
@@ -149,18 +165,46 @@ impl Lane {
             word,
             submission: InOrder::new(Submission::default()),
             waiting: Waiting::new(),
+            finished: AtomicU32::new(0),
             reactor,
         }))
     }
 
-    /// Takes out the points that the stream has come to.
-    pub(super) fn take_done(&self) -> Vec<Pending> {
-        self.waiting.take_done(self.word.load(), Pending::is_ready)
+    /// Finishes the points that the stream has come to, after a fault all of them;
+    /// whether there was one. Called by the reactor.
+    pub(super) fn finish(&self, poison: Option<&Error>) -> bool {
+        let points = match (poison, &self.word) {
+            (Some(_), _) => self.waiting.take_all(),
+            (None, Some(word)) => self.waiting.take_done(word.load(), Pending::is_ready),
+            (None, None) => self.take_asked(),
+        };
+        let found = !points.is_empty();
+        for point in points {
+            point.finish(poison);
+            // Release: pairs with the acquire in `is_over`, so that whoever finds
+            // nothing under way sees what has become of it.
+            self.finished.fetch_add(1, Ordering::Release);
+        }
+        found
     }
 
-    /// Takes out every point, after a fault.
-    pub(super) fn take_all(&self) -> Vec<Pending> {
-        self.waiting.take_all()
+    /// Takes out the points whose events the driver says are over. It is asked without
+    /// the queue's lock, which whoever submits needs.
+    fn take_asked(&self) -> Vec<Pending> {
+        let first =
+            || self.waiting.first(|point| point.native.clone().filter(|_| point.is_ready()));
+        let mut done = Vec::new();
+        while first().flatten().is_some_and(|native| native.is_over()) {
+            done.extend(self.waiting.take_first());
+        }
+        done
+    }
+
+    /// Whether everything submitted so far is over, and all of it known.
+    fn is_over(&self) -> bool {
+        // Acquire: see `finish`.
+        let over = |known: &Submission| known.is_over(self.finished.load(Ordering::Acquire));
+        self.submission.look(over).unwrap_or(false)
     }
 
     /// Whether nothing is submitted that is not over, nor will be.
@@ -204,6 +248,26 @@ impl Lane {
             self.driver_stream().prepare(&task)?;
         }
         self.enter(Operation { work: Work::Run(task), cause: Arc::clone(cause) })
+    }
+
+    /// Runs a kernel that tells, and records an event after it.
+    pub(super) fn submit_and_record(
+        self: &Arc<Self>,
+        task: Task,
+        event: Event,
+        cause: &Arc<FirstCause>,
+    ) -> Result<()> {
+        self.enter(Operation { work: Work::Tell(task, event), cause: Arc::clone(cause) })
+    }
+
+    /// Records an event, which is complete at once if there is nothing to come after:
+    /// that costs no call of the driver.
+    pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Result<()> {
+        if self.is_over() {
+            event.complete(cause.get().map_or(Ok(()), Err));
+            return Ok(());
+        }
+        self.point(Some(event), None, cause)
     }
 
     /// Makes the stream say when it has come to here, and let go of `last` then.
@@ -274,6 +338,10 @@ impl Lane {
     ) -> (Step<Operation, Event>, std::result::Result<(), (Error, Option<Event>)>) {
         let result = match work {
             Work::Run(task) => self.run(submission, task, &cause).map_err(|error| (error, None)),
+            Work::Tell(task, event) => {
+                let submitted = self.submit_telling(submission, task, &event, &cause);
+                submitted.map_err(|error| (error, Some(event)))
+            }
             Work::Point(event, last) => {
                 submission.held.extend(last);
                 let submitted = self.submit_point(submission, event.as_ref(), &cause);
@@ -301,7 +369,7 @@ impl Lane {
     }
 
     fn driver_stream(&self) -> LaneStream<'_> {
-        LaneStream { context: &self.context, stream: self.stream.0 }
+        LaneStream { context: &self.context, stream: self.stream.0, tell: (0, 0) }
     }
 
     fn run(&self, submission: &mut Submission, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
@@ -327,24 +395,71 @@ impl Lane {
     ) -> Result<()> {
         self.context.bind()?;
         let point = submission.point.wrapping_add(1);
-        if let Some(event) = event {
-            let place = (self.number, point);
-            // SAFETY: a live stream of the context.
-            let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
-            event.set_native(native);
+        let is_placed = event.is_some() || self.word.is_none();
+        let native = is_placed.then(|| self.place(event, point)).transpose()?;
+        if let Some(word) = &self.word {
+            // SAFETY: the word lives as long as the lane; without the flag that omits
+            // it, the write comes after everything before and makes that visible.
+            let answer =
+                unsafe { sys::cuStreamWriteValue32_v2(self.stream.0, word.address(), point, 0) };
+            self.context.check(answer, "cuStreamWriteValue32")?;
         }
-        // SAFETY: the word lives as long as the lane; without the flag that omits
-        // it, the write comes after everything before and makes that visible.
-        let answer =
-            unsafe { sys::cuStreamWriteValue32_v2(self.stream.0, self.word.address(), point, 0) };
-        self.context.check(answer, "cuStreamWriteValue32")?;
         submission.point = point;
+        self.expect(submission, event, native, cause);
+        Ok(())
+    }
+
+    /// As running `task` and then submitting a point, but the kernel writes the word: its
+    /// release makes what it did visible, and it began after everything before.
+    fn submit_telling(
+        &self,
+        submission: &mut Submission,
+        task: Task,
+        event: &Event,
+        cause: &Arc<FirstCause>,
+    ) -> Result<()> {
+        let Some(word) = self.word.as_ref().filter(|_| cause.get().is_none()) else {
+            self.run(submission, task, cause)?;
+            return self.submit_point(submission, Some(event), cause);
+        };
+        let point = submission.point.wrapping_add(1);
+        let telling = LaneStream { tell: (word.address(), point), ..self.driver_stream() };
+        let submitted = self.context.bind().and_then(|()| telling.submit(&task));
+        // Held even if the call fails: it may have begun.
+        submission.held.push(Box::new(task));
+        submitted?;
+        // Whatever fails from here on, the word will show it.
+        submission.point = point;
+        let native = self.place(Some(event), point)?;
+        self.expect(submission, Some(event), Some(native), cause);
+        Ok(())
+    }
+
+    /// Records the driver's event where the driver's stream is now.
+    fn place(&self, event: Option<&Event>, point: u32) -> Result<Arc<NativeEvent>> {
+        let place = (self.number, point);
+        // SAFETY: a live stream of the context.
+        let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
+        let native = Arc::new(native);
+        if let Some(event) = event {
+            event.set_native(Arc::clone(&native));
+        }
+        Ok(native)
+    }
+
+    /// What happens when the stream has come to the last point.
+    fn expect(
+        &self,
+        submission: &mut Submission,
+        event: Option<&Event>,
+        native: Option<Arc<NativeEvent>>,
+        cause: &Arc<FirstCause>,
+    ) {
         let held = std::mem::take(&mut submission.held);
         let after = std::mem::take(&mut submission.after);
         let (event, cause) = (event.cloned(), Arc::clone(cause));
-        self.waiting.push(point, Pending { event, cause, after, held });
+        self.waiting.push(submission.point, Pending { event, native, cause, after, held });
         self.reactor.notify();
-        Ok(())
     }
 
     fn submit_wait(

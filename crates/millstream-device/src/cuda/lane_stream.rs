@@ -12,6 +12,8 @@ use crate::task::{Place, Task};
 pub(crate) struct LaneStream<'a> {
     pub(super) context: &'a Arc<GpuContext>,
     pub(super) stream: CUstream,
+    /// Where a kernel may say that it is over (0: nowhere), and what.
+    pub(crate) tell: (u64, u32),
 }
 
 impl LaneStream<'_> {

@@ -122,6 +122,10 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             if shared.stop.load(Ordering::Acquire) {
                 return;
             }
+            // More often comes soon, and waking takes as long as many a run.
+            if stay_awake(progress.elapsed()) {
+                continue;
+            }
             shared.parking.park_unless(|| {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });
@@ -147,14 +151,6 @@ fn probe(lanes: &[Arc<Lane>], turn: usize) {
 /// Finishes the points that are reached; whether there was one.
 fn sweep(shared: &Shared, lanes: &[Arc<Lane>]) -> bool {
     let poison = shared.poison.get();
-    let mut found = false;
-    for lane in lanes {
-        let points = match poison {
-            None => lane.take_done(),
-            Some(_) => lane.take_all(),
-        };
-        found |= !points.is_empty();
-        points.into_iter().for_each(|point| point.finish(poison));
-    }
-    found
+    // Every lane, whatever was found before.
+    lanes.iter().fold(false, |found, lane| lane.finish(poison) | found)
 }

@@ -52,8 +52,14 @@ impl CudaStream {
         self.lane.submit(task, &self.cause).inspect_err(|cause| self.fail(cause.clone()))
     }
 
+    /// A kernel that tells, and an event after it.
+    pub(crate) fn submit_and_record(&self, task: Task, event: &Event) -> Result<()> {
+        let submitted = self.lane.submit_and_record(task, event.clone(), &self.cause);
+        submitted.inspect_err(|cause| self.fail(cause.clone()))
+    }
+
     pub(crate) fn record(&self, event: &Event) -> Result<()> {
-        self.lane.point(Some(event.clone()), None, &self.cause)
+        self.lane.record(event.clone(), &self.cause)
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {

@@ -45,6 +45,16 @@ impl<T> Waiting<T> {
         done
     }
 
+    /// Looks at the first.
+    pub(crate) fn first<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        self.queue.lock().front().map(|(_, item)| look(item))
+    }
+
+    /// Takes out the first.
+    pub(crate) fn take_first(&self) -> Option<T> {
+        self.queue.lock().pop_front().map(|(_, item)| item)
+    }
+
     /// Takes out everything.
     pub(crate) fn take_all(&self) -> Vec<T> {
         self.queue.lock().drain(..).map(|(_, item)| item).collect()

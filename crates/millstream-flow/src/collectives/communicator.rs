@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::{Stream, StreamKind};
+use millstream_device::{Event, Stream, StreamKind};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
@@ -181,6 +181,14 @@ impl Communicator {
         let Some(peers) = &mut self.peers else { return Ok(false) };
         peers.barrier(&self.streams)?;
         Ok(true)
+    }
+
+    /// An event of each rank, complete when what is submitted so far is over there.
+    pub(super) fn record(&self) -> Result<Vec<millstream_device::Result<Event>>> {
+        match &self.peers {
+            Some(peers) => peers.record(&self.streams),
+            None => Ok(self.streams.iter().map(Stream::record).collect()),
+        }
     }
 
     fn in_packets<T: Item>(

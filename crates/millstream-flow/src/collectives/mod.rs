@@ -20,7 +20,6 @@ mod rank_settings;
 mod resident;
 mod ring;
 mod series;
-mod submitters;
 mod tree;
 
 pub use algorithm::Algorithm;

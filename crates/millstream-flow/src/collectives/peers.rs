@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_device::{
-    CudaSource, GangRead, GangWrite, Kernel, KernelFault, LinkKind, Parameter, Pod, Shared,
+    CudaSource, Event, GangRead, GangWrite, Kernel, KernelFault, LinkKind, Parameter, Pod, Shared,
     SharedBuffer, SharedSet, Stream, Value,
 };
 
@@ -19,8 +19,8 @@ use super::pass_settings::{PassSettings, jobs, swaps};
 use super::plan::Pattern;
 use super::programs;
 use super::rank_settings::{MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
-use super::submitters::Submitters;
 use crate::context::Context;
+use crate::submitters::Submitters;
 use crate::{Error, Item, Result};
 
 /// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor.
@@ -233,7 +233,17 @@ impl Peers {
             let arguments = (inputs, outputs, &memory[..], &self.host, settings);
             bound.push(kernel.bind(stream, size, arguments)?);
         }
-        self.submitters.submit(bound)
+        let submitted = self.submitters.run(bound.into_iter().map(|kernel| || kernel.submit()))?;
+        Ok(submitted.into_iter().collect::<millstream_device::Result<()>>()?)
+    }
+
+    /// Records an event of each rank.
+    pub(super) fn record(
+        &self,
+        streams: &[Stream],
+    ) -> Result<Vec<millstream_device::Result<Event>>> {
+        let streams = streams.iter().cloned();
+        self.submitters.run(streams.map(|stream| move || stream.record()))
     }
 }
 

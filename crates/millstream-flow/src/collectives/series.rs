@@ -81,8 +81,8 @@ impl<'a> Collectives<'a> {
     /// # Errors
     /// The first cause, on a failed stream.
     pub fn record(&mut self) -> Result<Vec<Event>> {
-        let events = self.communicator.streams.iter().map(Stream::record);
-        Ok(events.collect::<millstream_device::Result<_>>()?)
+        let events = self.communicator.record()?;
+        Ok(events.into_iter().collect::<millstream_device::Result<_>>()?)
     }
 
     /// Everyone gets the items of rank `root`. All buffers are of one length; out of
@@ -247,16 +247,13 @@ impl<'a> Collectives<'a> {
     /// Ends the series: the permit goes when the last operation is over.
     fn close(&mut self) -> Result<Vec<Event>> {
         self.is_closed = true;
-        let mut events = Vec::new();
-        for stream in &self.communicator.streams {
-            let recorded = stream.record();
-            if let (Ok(event), Some(permit)) = (&recorded, &self.permit) {
-                let permit = Arc::clone(permit);
-                event.on_complete(move |_| drop(permit));
-            }
-            events.push(recorded);
+        let permit = self.permit.take();
+        let recorded = self.communicator.record();
+        let events = self.noted(recorded)?;
+        for event in events.iter().flatten() {
+            let permit = permit.clone();
+            event.on_complete(move |_| drop(permit));
         }
-        self.permit = None;
         let events: millstream_device::Result<_> = events.into_iter().collect();
         events.map_err(|cause| {
             self.communicator.fail(cause.clone().into());

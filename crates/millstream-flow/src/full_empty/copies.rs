@@ -106,7 +106,7 @@ impl<T: Item> FullEmptySegment<T> {
         Pending::begin(wanted, move |met| {
             let copied = met.and_then(|()| submit(&stream, &source, &target));
             keep(promise, copied);
-        })?;
+        });
         Ok(event)
     }
 

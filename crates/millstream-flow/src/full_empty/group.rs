@@ -84,8 +84,9 @@ impl FullEmpty {
     /// A group without segments. Nobody waits longer than `patience` for a packet.
     ///
     /// # Errors
-    /// No memory.
+    /// No memory; no thread for those who wait.
     pub fn new(context: &Context, patience: Duration) -> Result<FullEmpty> {
+        context.watcher().prepare(context.device_set())?;
         let control = context.host().shared(1)?.with_label("control of full/empty segments");
         let core = GroupCore {
             context: context.clone(),
@@ -232,9 +233,8 @@ impl FullEmpty {
     }
 
     /// Lets somebody look at words that ring nothing, and at the time.
-    pub(super) fn attend(&self) -> Result<Attention> {
-        let context = &self.core.context;
-        context.watcher().attend(context.device_set())
+    pub(super) fn attend(&self) -> Attention {
+        self.core.context.watcher().attend()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What kernels take for a segment: `FullEmptySegment` of `full_empty.cuh`.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use millstream_device::{
 };
 
 use super::core::PacketWords;
-use super::group::timed_out;
+use super::group::{FullEmpty, timed_out};
 use super::segment::FullEmptySegment;
 use super::watcher::Attention;
 use crate::Item;
@@ -42,7 +43,9 @@ pub struct Settings {
 pub struct HeldPackets<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     deadline: Option<Instant>,
-    _attention: Attention,
+    group: FullEmpty,
+    /// While a twin waits; GPUs look at the time themselves.
+    attention: OnceLock<Attention>,
 }
 
 impl<T: Item> Parameter for FullEmptyPackets<T> {
@@ -57,6 +60,7 @@ impl<T: Item> Parameter for FullEmptyPackets<T> {
         // SAFETY: the caller's promise covers every part.
         let (items, words, mirror, arrivals, control, _, settings) =
             unsafe { Parts::<T>::view(&bound.parts) };
+        bound.attention.get_or_init(|| bound.group.attend());
         let deadline = bound.deadline;
         PacketsView { items, words, mirror, arrivals, control, settings, deadline }
     }
@@ -82,14 +86,11 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
             &core.local,
             settings,
         );
-        let attention = core.group.attend().map_err(|error| match error {
-            crate::Error::Device(error) => error,
-            other => millstream_device::Error::Start { reason: other.to_string() },
-        })?;
         Ok(HeldPackets {
             parts: Argument::<Parts<T>>::bind(parts, accesses)?,
             deadline: core.group.deadline(),
-            _attention: attention,
+            group: core.group.clone(),
+            attention: OnceLock::new(),
         })
     }
 }
@@ -193,6 +194,27 @@ impl<T: Item> PacketsView<'_, T> {
     /// wait, because others are at it.
     pub fn write<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Option<R> {
         self.items.try_write(self.range(packet), write)
+    }
+
+    /// Copies a packet of another segment with the same packets here, and makes it full
+    /// here, unless it is; false if the block must wait for it. Kernels do that with
+    /// items of the host's memory that they read more than once.
+    ///
+    /// # Errors
+    /// As [`PacketsView::is_full`].
+    pub fn pull(&self, from: &PacketsView<'_, T>, packet: usize) -> Result<bool, KernelFault> {
+        if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
+            return Ok(true);
+        }
+        if from.range(packet) != self.range(packet) {
+            return Err(KernelFault::new("it pulls from a segment with other packets"));
+        }
+        let Some(items) = from.items(packet)? else { return Ok(false) };
+        let copied = self.write(packet, |to| to.copy_from_slice(&items)).is_some();
+        if copied {
+            self.publish(packet);
+        }
+        Ok(copied)
     }
 
     /// A writer's items are there: whether it is the last of the packet's writers, who

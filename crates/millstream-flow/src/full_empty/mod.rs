@@ -27,4 +27,4 @@ pub use group::FullEmpty;
 pub use kernel_packets::{FullEmptyPackets, PacketsView};
 pub use segment::FullEmptySegment;
 pub use shape::PacketShape;
-pub(crate) use watcher::Watcher;
+pub(crate) use watcher::{Attention, Watcher};

@@ -219,7 +219,7 @@ impl<T: Item> FullEmptySegment<T> {
                 reason: error.to_string(),
             });
             promise.complete(reason);
-        })?;
+        });
         Ok(event)
     }
 

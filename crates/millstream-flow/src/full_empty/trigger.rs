@@ -63,17 +63,12 @@ pub(super) struct Pending<T: Item, F> {
 impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Pending<T, F> {
     /// Calls `then` when everything is as wanted, or with the reason why it will not
     /// be, on whatever thread finds that; now, if it is.
-    ///
-    /// # Errors
-    /// No thread to look.
-    pub(super) fn begin(wanted: Vec<Wanted<T>>, then: F) -> Result<()> {
+    pub(super) fn begin(wanted: Vec<Wanted<T>>, then: F) {
         let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
-            then(Ok(()));
-            return Ok(());
+            return then(Ok(()));
         };
-        let (deadline, attention) = (group.deadline(), group.attend()?);
+        let (deadline, attention) = (group.deadline(), group.attend());
         Pending { wanted, deadline, then, _attention: attention }.go_on();
-        Ok(())
     }
 
     fn go_on(self) {

@@ -40,7 +40,7 @@ impl fmt::Debug for Watcher {
 }
 
 /// Somebody waits, until this is dropped.
-pub(super) struct Attention(Arc<Shared>);
+pub(crate) struct Attention(Arc<Shared>);
 
 impl fmt::Debug for Attention {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,21 +66,27 @@ impl Watcher {
         Watcher { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
-    /// Rings from now on, until the answer is dropped.
+    /// Starts the thread, unless there is one: before anybody waits.
     ///
     /// # Errors
     /// The operating system has no thread.
-    pub(super) fn attend(&self, set: &DeviceSet) -> crate::Result<Attention> {
+    pub(crate) fn prepare(&self, set: &DeviceSet) -> crate::Result<()> {
+        if set.simulation().is_none() {
+            let thread = self.thread.get_or_init(|| self.start(set));
+            thread.as_ref().map_err(Clone::clone)?;
+        }
+        Ok(())
+    }
+
+    /// Rings from now on, until the answer is dropped.
+    pub(crate) fn attend(&self) -> Attention {
         self.shared.waiting.fetch_add(1, Ordering::Release);
         // Release: the thread that finds this finds the count, too.
         self.shared.begun.fetch_add(1, Ordering::Release);
-        let attention = Attention(Arc::clone(&self.shared));
-        if set.simulation().is_some() {
-            return Ok(attention);
+        if let Some(Ok(thread)) = self.thread.get() {
+            thread.unpark();
         }
-        let thread = self.thread.get_or_init(|| self.start(set));
-        thread.as_ref().map_err(Clone::clone)?.unpark();
-        Ok(attention)
+        Attention(Arc::clone(&self.shared))
     }
 
     fn start(&self, set: &DeviceSet) -> millstream_device::Result<Thread> {

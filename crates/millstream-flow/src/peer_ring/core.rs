@@ -3,32 +3,24 @@
 
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 
-/// Words in the sender's memory.
-#[derive(Debug)]
-struct SenderWords {
-    /// Slots claimed so far. Written by the sender's blocks.
-    tail: AtomicU32,
-    /// Slots given back so far. Written by the receiver.
-    head: AtomicU32,
-}
+/// Words in the sender's memory: slots claimed so far, written by the sender's blocks,
+/// and slots given back so far, written by the receiver.
+pub(crate) const SENDER_WORDS: usize = 2;
+const TAIL: usize = 0;
+const HEAD: usize = 1;
 
-/// Words of one slot, in the receiver's memory. Written by the block that
-/// claimed the slot.
-#[derive(Debug)]
-struct SlotWords {
-    /// Position of the packet that the slot holds, plus one.
-    epoch: AtomicU32,
-    /// Items in the packet.
-    count: AtomicU32,
-}
+/// Words of one slot, in the receiver's memory, written by the block that claimed the
+/// slot: the position of the packet that the slot holds, plus one, and its items.
+pub(crate) const SLOT_WORDS: usize = 2;
+const EPOCH: usize = 0;
+const COUNT: usize = 1;
 
-/// The words of a ring from one sender to one receiver. Payloads are the
-/// caller's: slot `s` of `capacity` belongs to whoever holds its [`Claim`] or its
-/// [`Packet`].
-#[derive(Debug)]
-pub(crate) struct PeerRing {
-    sender: SenderWords,
-    slots: Box<[SlotWords]>,
+/// The words of a ring from one sender to one receiver, all 0 at the start. Payloads are
+/// the caller's: a slot belongs to whoever holds its [`Claim`] or its [`Packet`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerRing<'a> {
+    sender: &'a [AtomicU32],
+    slots: &'a [AtomicU32],
 }
 
 /// A slot that its holder alone may fill.
@@ -49,39 +41,45 @@ pub(crate) struct Packet {
     pub(crate) count: u32,
 }
 
-impl PeerRing {
-    /// An empty ring whose first packet has position `first` (0 but for the
-    /// models, which start just before positions wrap around).
-    ///
-    /// # Panics
-    /// If `capacity` is not a power of two: slots would move when positions wrap
-    /// around.
-    pub(crate) fn new(capacity: u32, first: u32) -> PeerRing {
-        assert!(capacity.is_power_of_two(), "{capacity} slots: not a power of two");
-        // An epoch that no position of the first lap publishes.
-        let slot = |_| SlotWords { epoch: AtomicU32::new(first), count: AtomicU32::new(0) };
-        PeerRing {
-            sender: SenderWords { tail: AtomicU32::new(first), head: AtomicU32::new(first) },
-            slots: (0..capacity).map(slot).collect(),
-        }
+impl<'a> PeerRing<'a> {
+    /// A ring in [`SENDER_WORDS`], and [`SLOT_WORDS`] for each of its slots, of which
+    /// there is a power of two: else they would move when positions wrap around. `None`
+    /// if that is not so.
+    pub(crate) fn new(sender: &'a [AtomicU32], slots: &'a [AtomicU32]) -> Option<PeerRing<'a>> {
+        let capacity = slots.len() / SLOT_WORDS;
+        let fits = sender.len() == SENDER_WORDS && slots.len().is_multiple_of(SLOT_WORDS);
+        (fits && capacity.is_power_of_two()).then_some(PeerRing { sender, slots })
+    }
+
+    /// Packets claimed so far.
+    pub(crate) fn claimed(&self) -> u32 {
+        // Relaxed: only a sender's own claims are sure to be among them.
+        self.sender[TAIL].load(Ordering::Relaxed)
+    }
+
+    fn capacity(&self) -> u32 {
+        (self.slots.len() / SLOT_WORDS) as u32
     }
 
     fn slot_of(&self, position: u32) -> usize {
-        position as usize & (self.slots.len() - 1)
+        (position & (self.capacity() - 1)) as usize
+    }
+
+    fn word(&self, slot: usize, word: usize) -> &AtomicU32 {
+        &self.slots[slot * SLOT_WORDS + word]
     }
 
     /// Claims the next slot if the receiver has given it back, whose payload the
     /// caller has ready: a claimed slot holds up all later ones.
     pub(crate) fn try_claim(&self) -> Option<Claim> {
-        let capacity = self.slots.len() as u32;
-        let mut tail = self.sender.tail.load(Ordering::Relaxed);
+        let mut tail = self.sender[TAIL].load(Ordering::Relaxed);
         loop {
             // Pairs with `give_back`: the receiver's reads come before our writes.
-            let head = self.sender.head.load(Ordering::Acquire);
+            let head = self.sender[HEAD].load(Ordering::Acquire);
             let outstanding = tail.wrapping_sub(head);
             // More than capacity: `tail` is older than `head`, and the exchange
             // fails and reads it again.
-            if outstanding == capacity {
+            if outstanding == self.capacity() {
                 return None;
             }
             // Orders nothing: the slot's own epoch publishes the payload.
@@ -95,27 +93,27 @@ impl PeerRing {
 
     fn exchange_tail(&self, tail: u32, next: u32) -> Result<u32, u32> {
         if seeded(Fault::ClaimByStore) {
-            self.sender.tail.store(next, Ordering::Relaxed);
+            self.sender[TAIL].store(next, Ordering::Relaxed);
             return Ok(tail);
         }
-        self.sender.tail.compare_exchange(tail, next, Ordering::Relaxed, Ordering::Relaxed)
+        self.sender[TAIL].compare_exchange(tail, next, Ordering::Relaxed, Ordering::Relaxed)
     }
 
     /// Makes the filled slot visible to the receiver.
     pub(crate) fn publish(&self, claim: Claim, count: u32) {
-        let words = &self.slots[claim.slot];
+        let (epoch_word, count_word) = (self.word(claim.slot, EPOCH), self.word(claim.slot, COUNT));
         let epoch = claim.position.wrapping_add(1);
         if seeded(Fault::EpochBeforePayload) {
-            words.epoch.store(epoch, Ordering::Release);
-            return words.count.store(count, Ordering::Relaxed);
+            epoch_word.store(epoch, Ordering::Release);
+            return count_word.store(count, Ordering::Relaxed);
         }
-        words.count.store(count, Ordering::Relaxed);
+        count_word.store(count, Ordering::Relaxed);
         // Pairs with `take`: payload and count come before the epoch.
         let order = match seeded(Fault::EpochWithoutRelease) {
             true => Ordering::Relaxed,
             false => Ordering::Release,
         };
-        words.epoch.store(epoch, order);
+        epoch_word.store(epoch, order);
     }
 }
 
@@ -127,32 +125,36 @@ pub(crate) struct RingReceiver {
 }
 
 impl RingReceiver {
-    /// The receiver of a ring made with the same `first`.
-    pub(crate) fn new(first: u32) -> RingReceiver {
-        RingReceiver { next: first }
+    /// The receiver that has taken so many packets.
+    pub(crate) fn new(taken: u32) -> RingReceiver {
+        RingReceiver { next: taken }
+    }
+
+    /// Packets taken so far.
+    pub(crate) fn taken(&self) -> u32 {
+        self.next
     }
 
     /// The next packet in order of position, if it is there: a later one that is
     /// does not overtake it.
-    pub(crate) fn take(&mut self, ring: &PeerRing) -> Option<Packet> {
+    pub(crate) fn take(&mut self, ring: PeerRing<'_>) -> Option<Packet> {
         let slot = ring.slot_of(self.next);
-        let words = &ring.slots[slot];
         let expected = self.next.wrapping_add(1);
         // Pairs with `publish`.
-        if words.epoch.load(Ordering::Acquire) != expected {
+        if ring.word(slot, EPOCH).load(Ordering::Acquire) != expected {
             return None;
         }
         self.next = expected;
-        Some(Packet { slot, count: words.count.load(Ordering::Relaxed) })
+        Some(Packet { slot, count: ring.word(slot, COUNT).load(Ordering::Relaxed) })
     }
 
     /// Gives back every slot taken so far, whose payloads are read.
-    pub(crate) fn give_back(&self, ring: &PeerRing) {
+    pub(crate) fn give_back(&self, ring: PeerRing<'_>) {
         // Pairs with `try_claim`: our reads come before the sender's next writes.
         let order = match seeded(Fault::CreditWithoutRelease) {
             true => Ordering::Relaxed,
             false => Ordering::Release,
         };
-        ring.sender.head.store(self.next, order);
+        ring.sender[HEAD].store(self.next, order);
     }
 }

@@ -9,7 +9,7 @@ use millstream_flow::{
 };
 
 use crate::common::everywhere;
-use crate::full_empty_cases::{SCALE, chain, counted, rounds, withheld};
+use crate::full_empty_cases::{SCALE, chain, counted, pulled, rounds, withheld};
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
@@ -37,6 +37,15 @@ fn what_is_there_is_worked_on_while_the_rest_is_withheld() {
 fn many_writers_publish_by_count() {
     for result in everywhere(1, |context| async move {
         counted(&context, &context.devices()[0], host_rounds()).await
+    }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn blocks_fetch_packets_for_each_other() {
+    for result in everywhere(1, |context| async move {
+        pulled(&context, &context.devices()[0], host_rounds(), 7).await
     }) {
         result.unwrap();
     }

@@ -25,6 +25,21 @@ extern "C" __global__ void scale_packets(FullEmptySegment<u32> input,
     }
 }
 
+// Packets come from the host's memory once, and are read by other blocks than those
+// that fetch them.
+extern "C" __global__ void scale_pulled(FullEmptySegment<u32> from, FullEmptySegment<u32> input,
+                                        FullEmptySegment<u32> output, u32 factor) {
+    const u32 packets = output.packets();
+    for (u32 packet = blockIdx.x; packet < packets; packet += gridDim.x)
+        if (!input.pull(from, packet)) return;
+    for (u32 packet = blockIdx.x; packet < packets; packet += gridDim.x) {
+        if (!input.wait_full(0, packets)) return;
+        for (u64 at = output.begin(packet) + threadIdx.x; at < output.end(packet); at += blockDim.x)
+            output.items[at] = input.items[input.items.len - 1 - at] * factor;
+        output.publish(packet);
+    }
+}
+
 // Each block counts one packet of the input; the last writes the one packet of the
 // output.
 extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
@@ -57,6 +72,31 @@ pub static SCALE: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
     |packet, (input, output, factor)| {
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
         let scaled = items.iter().map(|item| item.wrapping_mul(*factor));
+        let write = |to: &mut [u32]| to.iter_mut().zip(scaled).for_each(|(to, item)| *to = item);
+        if output.write(packet, write).is_none() {
+            return Ok(Step::Waits);
+        }
+        output.publish(packet);
+        Ok(Step::Done)
+    },
+);
+
+/// Multiplies all items, in reverse order, each packet fetched by one block.
+static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kernel::of_steps(
+    "scale_pulled",
+    CudaSource::new("packets.cu", "scale_pulled", SOURCE).block_each(),
+    |packet, (from, input, output, factor)| {
+        if !input.pull(from, packet)? {
+            return Ok(Step::Waits);
+        }
+        let mut items = Vec::new();
+        for packet in 0..input.packets() {
+            let Some(more) = input.items(packet)? else { return Ok(Step::Waits) };
+            items.extend(more);
+        }
+        let range =
+            items.len() - output.range(packet).end..items.len() - output.range(packet).start;
+        let scaled = items[range].iter().rev().map(|item| item.wrapping_mul(*factor));
         let write = |to: &mut [u32]| to.iter_mut().zip(scaled).for_each(|(to, item)| *to = item);
         if output.write(packet, write).is_none() {
             return Ok(Step::Waits);
@@ -251,6 +291,37 @@ pub async fn withheld(context: &Context, device: &Device) -> Result<()> {
     state.input.fill_from(&state.copies[0], 0, source)?;
     state.output.full(0..packets).await?;
     ended.completed().await?;
+    Ok(())
+}
+
+/// Blocks fetch packets from the host's memory for each other, in an order that the host
+/// chooses.
+pub async fn pulled(context: &Context, device: &Device, rounds: u32, seed: u64) -> Result<()> {
+    let (group, mut numbers) = (FullEmpty::new(context, Duration::from_secs(20))?, Numbers(seed));
+    let shape = PacketShape::new(LEN, PACKET);
+    let mut from =
+        group.segment::<u32>(context.host(), shape.clone().read_by(device).unseen_by_host())?;
+    let mut input = group.segment::<u32>(device, shape.clone().unseen_by_host())?;
+    let mut output = group.segment::<u32>(context.host(), shape.clone())?;
+    let compute = device.stream_of(StreamKind::Gang)?;
+    for round in 1..=rounds {
+        let arguments = (&from, &input, &output, round);
+        let ended = group.launch_early(&compute, &SCALE_PULLED, shape.packets(), arguments).await?;
+        for packet in numbers.shuffled((0..shape.packets()).collect()) {
+            let items = shape.range(packet).map(|at| at as u32 ^ (round << 12));
+            from.fill(packet, |to| to.iter_mut().zip(items).for_each(|(to, item)| *to = item))?;
+        }
+        output.full(0..shape.packets()).await?;
+        for packet in 0..shape.packets() {
+            let items = shape.range(packet).map(|at| (LEN - 1 - at) as u32 ^ (round << 12));
+            let expected = items.map(|item| item.wrapping_mul(round));
+            output.read(packet, |items| assert!(items.iter().copied().eq(expected), "{packet}"))?;
+        }
+        ended.completed().await?;
+        [&mut from, &mut input, &mut output]
+            .into_iter()
+            .try_for_each(|segment| segment.next_epoch())?;
+    }
     Ok(())
 }
 

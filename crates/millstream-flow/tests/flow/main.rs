@@ -6,6 +6,7 @@ mod broken;
 mod collective_model;
 mod collectives;
 mod common;
+mod device_links;
 mod failure;
 mod full_empty;
 mod full_empty_cases;

@@ -1,4 +1,8 @@
-//! Weak components by union-find.
+//! Weak components by union-find, of all threads at once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rayon::prelude::*;
 
 use crate::CsrGraph;
 
@@ -13,27 +17,48 @@ use crate::CsrGraph;
 /// # Ok::<(), millstream_graph::GraphError>(())
 /// ```
 pub fn weak_components(graph: &CsrGraph) -> Vec<u32> {
-    let mut parents: Vec<u32> = (0..graph.vertices()).collect();
-    for from in 0..graph.vertices() {
-        for &to in graph.neighbors(from) {
-            let (one, other) = (root(&mut parents, from), root(&mut parents, to));
-            // The smaller becomes the root, so that a root is its component's label.
-            parents[one.max(other) as usize] = one.min(other);
-        }
-    }
-    for vertex in 0..graph.vertices() {
-        // Parents are smaller, so this one's is already its label.
-        parents[vertex as usize] = parents[parents[vertex as usize] as usize];
-    }
-    parents
+    let vertices = (0..graph.vertices()).into_par_iter();
+    let parents = Parents(vertices.clone().map(AtomicU32::new).collect());
+    vertices.clone().for_each(|from| {
+        graph.neighbors(from).iter().for_each(|&to| parents.unite(from, to));
+    });
+    vertices.map(|vertex| parents.root(vertex)).collect()
 }
 
-/// Halves the path on its way.
-fn root(parents: &mut [u32], mut vertex: u32) -> u32 {
-    while parents[vertex as usize] != vertex {
-        let grandparent = parents[parents[vertex as usize] as usize];
-        parents[vertex as usize] = grandparent;
-        vertex = grandparent;
+/// A forest: parents are never larger than their children, so that a root is its
+/// component's label. Relaxed accesses: a parent, once it is one, stays a vertex of the
+/// same component, and the parallel loop's end orders the rest.
+struct Parents(Vec<AtomicU32>);
+
+impl Parents {
+    fn parent(&self, vertex: u32) -> u32 {
+        self.0[vertex as usize].load(Ordering::Relaxed)
     }
-    vertex
+
+    /// Halves the path on its way.
+    fn root(&self, mut vertex: u32) -> u32 {
+        loop {
+            let parent = self.parent(vertex);
+            let grandparent = self.parent(parent);
+            if parent == grandparent {
+                return parent;
+            }
+            // Whoever overwrites a nearer ancestor only makes the path longer.
+            self.0[vertex as usize].store(grandparent, Ordering::Relaxed);
+            vertex = grandparent;
+        }
+    }
+
+    fn unite(&self, one: u32, other: u32) {
+        let (mut one, mut other) = (self.root(one), self.root(other));
+        while one != other {
+            let (small, large) = (one.min(other), one.max(other));
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            // Fails if another thread has put the root below another meanwhile.
+            match self.0[large as usize].compare_exchange(large, small, success, failure) {
+                Ok(_) => return,
+                Err(parent) => (one, other) = (self.root(parent), self.root(small)),
+            }
+        }
+    }
 }

@@ -1,5 +1,9 @@
 //! PageRank by power iteration.
 
+use std::ops::Range;
+
+use rayon::prelude::*;
+
 use crate::{CsrGraph, Weights};
 
 /// What is computed, and how closely.
@@ -133,14 +137,14 @@ impl<'a> Sweep<'a> {
             Some(Weights::Integer(_)) => {}
             Some(Weights::Real(weights)) => {
                 let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-                if let Some(arc) = weights.iter().position(|weight| !is_weight(weight)) {
+                if let Some(arc) = weights.par_iter().position_first(|weight| !is_weight(weight)) {
                     return Err(PageRankError::Weight { arc: arc as u64, weight: weights[arc] });
                 }
             }
         }
         let mut sweep = Sweep { graph, options, row_weights: Vec::new() };
         let row_weight = |vertex| graph.row(vertex).map(|arc| sweep.weight(arc)).sum();
-        sweep.row_weights = (0..vertices).map(row_weight).collect();
+        sweep.row_weights = (0..vertices).into_par_iter().map(row_weight).collect();
         Ok(sweep)
     }
 
@@ -166,15 +170,39 @@ impl<'a> Sweep<'a> {
         for &vertex in personalization {
             next[vertex as usize] += (1.0 - damping) / personalization.len() as f64;
         }
-        for (vertex, (&rank, &row_weight)) in ranks.iter().zip(&self.row_weights).enumerate() {
-            if row_weight == 0.0 {
-                continue;
-            }
-            let share = damping * rank / row_weight;
-            for arc in self.graph.row(vertex as u32) {
-                next[self.graph.targets()[arc] as usize] += share * self.weight(arc);
-            }
+        let slabs = self.slabs();
+        let pushed: Vec<Vec<f64>> =
+            slabs.into_par_iter().map(|rows| self.pushed(ranks, rows)).collect();
+        for pushed in pushed {
+            next.par_iter_mut().zip(pushed).for_each(|(next, pushed)| *next += damping * pushed);
         }
         next
+    }
+
+    /// Rows for one thread each, of as many arcs. How many is a matter of the graph, so
+    /// that sums do not depend on the threads; few, because each has all sums.
+    fn slabs(&self) -> Vec<Range<u32>> {
+        const MOST: u64 = 16;
+        const ARCS: u64 = 1 << 20;
+        let (vertices, arcs) = (self.graph.vertices(), self.graph.arcs());
+        let slabs = (arcs / ARCS).clamp(1, MOST);
+        let first_row = |slab: u64| {
+            let first_arc = arcs / slabs * slab;
+            self.graph.offsets().partition_point(|&offset| offset < first_arc) as u32
+        };
+        let end = |slab| if slab == slabs { vertices } else { first_row(slab) };
+        (0..slabs).map(|slab| first_row(slab)..end(slab + 1)).collect()
+    }
+
+    /// What each vertex gets along the arcs of `rows`, without damping.
+    fn pushed(&self, ranks: &[f64], rows: Range<u32>) -> Vec<f64> {
+        let mut pushed = vec![0.0; ranks.len()];
+        for vertex in rows.filter(|&vertex| self.row_weights[vertex as usize] != 0.0) {
+            let share = ranks[vertex as usize] / self.row_weights[vertex as usize];
+            for arc in self.graph.row(vertex) {
+                pushed[self.graph.targets()[arc] as usize] += share * self.weight(arc);
+            }
+        }
+        pushed
     }
 }

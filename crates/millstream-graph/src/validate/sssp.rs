@@ -1,5 +1,7 @@
 //! Are these the shortest distances?
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rayon::prelude::*;
 
 use crate::reference::{Distances, SsspError};
@@ -181,7 +183,8 @@ impl<'a, D: Distance> Paths<'a, D> {
             }
         })?;
         let walked = self.walk_tight_arcs(sources);
-        let unsupported = |&vertex: &u32| self.is_reached(vertex) && !walked[vertex as usize];
+        let is_walked = |vertex: u32| walked[vertex as usize].load(Ordering::Relaxed);
+        let unsupported = |&vertex: &u32| self.is_reached(vertex) && !is_walked(vertex);
         match (0..self.graph.vertices()).find(unsupported) {
             Some(vertex) => {
                 Err(SsspFault::Unsupported { vertex, distance: self.distance(vertex).into() })
@@ -211,18 +214,22 @@ impl<'a, D: Distance> Paths<'a, D> {
             && self.distance(from).extended(self.weights[arc]) == Some(self.distance(to))
     }
 
-    fn walk_tight_arcs(&self, sources: &[u32]) -> Vec<bool> {
-        let mut walked = vec![false; self.distances.len()];
-        sources.iter().for_each(|&source| walked[source as usize] = true);
-        let mut ahead = sources.to_vec();
-        while let Some(from) = ahead.pop() {
-            for arc in self.graph.row(from) {
-                let to = self.graph.targets()[arc];
-                if !walked[to as usize] && self.is_tight(from, arc) {
-                    walked[to as usize] = true;
-                    ahead.push(to);
-                }
-            }
+    /// The vertices that walks over tight arcs reach from the sources, found step by step.
+    fn walk_tight_arcs(&self, sources: &[u32]) -> Vec<AtomicBool> {
+        let mut walked = Vec::new();
+        walked.resize_with(self.distances.len(), AtomicBool::default);
+        // Relaxed: whoever swaps first has the vertex, and steps are parallel loops.
+        let is_first = |vertex: u32| {
+            let walked = &walked[vertex as usize];
+            !walked.load(Ordering::Relaxed) && !walked.swap(true, Ordering::Relaxed)
+        };
+        let mut frontier: Vec<u32> = sources.iter().copied().filter(|&v| is_first(v)).collect();
+        while !frontier.is_empty() {
+            let next = frontier.par_iter().flat_map_iter(|&from| {
+                let tight = self.graph.row(from).filter(move |&arc| self.is_tight(from, arc));
+                tight.map(|arc| self.graph.targets()[arc]).filter(|&to| is_first(to))
+            });
+            frontier = next.collect();
         }
         walked
     }

@@ -9,7 +9,7 @@ use millstream::device::StreamKind;
 use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::context;
-use crate::full_empty_cases::{SCALE, chain, counted, rounds, withheld};
+use crate::full_empty_cases::{SCALE, chain, counted, pulled, rounds, withheld};
 
 fn runs() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(500, |runs| runs.parse().unwrap())
@@ -38,6 +38,15 @@ fn many_writers_publish_by_count() {
     for device in context.devices() {
         let share = runs() / context.devices().len() as u32 + 1;
         context.block_on(counted(&context, device, share)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn blocks_fetch_packets_for_each_other() {
+    let context = context();
+    for (device, seed) in context.devices().iter().zip(1..) {
+        let share = runs() / context.devices().len() as u32 + 1;
+        context.block_on(pulled(&context, device, share, seed)).unwrap().unwrap();
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::try_join;
 use millstream::device::{
-    CudaSource, Device, DeviceBuffer, DeviceList, Kernel, Read, Shared, SharedBuffer, StreamKind,
-    TransferWay, Value, Write,
+    Awaitable, CudaSource, Device, DeviceBuffer, DeviceList, Kernel, Read, Shared, SharedBuffer,
+    StreamKind, TransferWay, Value, Write,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
@@ -97,35 +97,41 @@ impl Tested {
         Tested { output, input, messages, wrong: to.shared(1).unwrap() }
     }
 
-    /// Sends a message and receives it.
-    async fn round(&mut self, round: u32) -> Result<()> {
+    /// Sends a message and receives it; when it had arrived.
+    async fn round(&mut self, round: u32) -> Result<Instant> {
         let Tested { output, input, messages, wrong } = self;
         let message = &messages[round as usize];
         let sent = output.send_from(message, &output.device().stream()?, 0)?;
-        try_join!(sent, receive(input, message.len(), round, wrong))?;
-        Ok(())
+        let (_, arrived) = try_join!(sent, receive(input, message.len(), round, wrong))?;
+        Ok(arrived)
     }
 }
 
-/// Receives a message, checking each packet on the device.
+/// Receives a message, checking each packet on the device; when the task knew that all
+/// were there: the last one need not be the last to arrive.
 async fn receive(
     input: &mut Receiver<u32>,
     items: usize,
     round: u32,
     wrong: &SharedBuffer<u32>,
-) -> Result<()> {
+) -> Result<Instant> {
     let stream = input.device().stream()?;
-    let mut received = 0;
+    let (mut received, mut arrivals) = (0, Vec::new());
     while received < items {
         let Some(packet) = input.recv().await? else { break };
         received += packet.len();
         stream.wait(&packet)?;
         let offset = packet.offset() as u32;
         CHECK.launch(&stream, packet.len(), (packet.part()?, offset, round, wrong))?;
+        arrivals.push(packet.event().clone());
         packet.release_after(&stream)?;
     }
+    for arrival in arrivals {
+        arrival.completed().await?;
+    }
+    let arrived = Instant::now();
     stream.record()?.completed().await?;
-    Ok(())
+    Ok(arrived)
 }
 
 const ROUNDS: u32 = 6;
@@ -165,8 +171,7 @@ fn link_times(
         for round in 0..ROUNDS {
             start.wait();
             let start = Instant::now();
-            link.round(round).await?;
-            times.push(start.elapsed());
+            times.push(link.round(round).await? - start);
         }
         let Tested { output, mut input, wrong, .. } = link;
         output.shutdown()?;

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Shared, SharedBuffer, TransferWay, Value,
+    CudaSource, Device, DeviceBuffer, Kernel, Shared, Step, TransferWay, Value,
 };
 use millstream::flow::{
-    Buffers, Context, Devices, Error, Gang, GangMember, Graph, Receiver, Result, Sender,
-    first_available,
+    Buffers, Context, DeviceLink, DeviceLinkEnd, Devices, Error, Gang, GangMember, Graph, Receiver,
+    Result, Sender, first_available,
 };
 
 use super::links::{MAKE, rate, times};
-use super::{context, is_gpu, list, skip};
+use super::{context, is_gpu, list};
 
 /// A context whose links all go this way, or choose.
 fn by(way: Option<TransferWay>) -> Context {
@@ -160,47 +160,96 @@ fn latency_of_messages() {
 
 const ECHO: &str = include_str!("echo.cuh");
 
-/// Rounds, whether this side begins, milliseconds until it gives up.
-type Run = [u32; 4];
-type Side = (Shared<u32>, Shared<u32>, Shared<u64>, Value<Run>);
+/// How long a kernel waits for the other.
+const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A message of four bytes between kernels that stay on their GPUs, through peer rings:
-/// there and back.
+/// Rounds, and whether this side begins.
+type Run = [u32; 2];
+type End = DeviceLinkEnd<u32>;
+type Side = (End, End, Shared<u64>, Value<Run>);
+
+static ECHO_KERNEL: Kernel<Side> = Kernel::of_steps(
+    "echo",
+    CudaSource::new("echo.cu", "echo", ECHO).blocks(1).threads(32),
+    |_, (there, back, report, [rounds, begins])| {
+        // Whoever begins is one ahead.
+        let ahead = u32::from(*begins == 1);
+        while there.sent() < *rounds || back.received() < *rounds {
+            let has_turn = there.sent() < back.received() + ahead && there.sent() < *rounds;
+            if has_turn {
+                if !there.try_send(&[there.sent()])? {
+                    return Ok(Step::Waits);
+                }
+            } else {
+                let expected = back.received();
+                let Some(packet) = back.try_receive()? else { return Ok(Step::Waits) };
+                report[1].fetch_add(u64::from(packet != [expected]), Ordering::Relaxed);
+            }
+        }
+        Ok(Step::Done)
+    },
+);
+
+/// A message of four bytes between kernels that stay on their devices: there and back.
 #[test]
 fn messages_between_resident_kernels() {
     let context = context();
     let devices = context.devices();
-    if !devices.iter().any(is_gpu) {
-        return skip("kernels that wait for each other run on GPUs only");
-    }
-    // Two GPUs or virtual devices, and nothing else.
-    if devices.len() < 2 || !Gang::is_possible(&context) {
+    let Some((first, last)) = pair(&context) else { return };
+    let (one, other) = (&devices[first], &devices[last]);
+    // A GPU and a host device.
+    if !one.reaches(other) || !other.reaches(one) {
         return;
     }
-    let source = CudaSource::new("echo.cu", "echo", ECHO).blocks(1).threads(32);
-    let kernel: Kernel<Side> =
-        Kernel::with_source("echo", source, |_, _| Err(KernelFault::new("runs on GPUs only")));
-    let (rounds, last) = (20_000_u32, devices.len() - 1);
-    // Of each of the two rings: the words of its sender, then slots and payloads.
-    let memory: Vec<SharedBuffer<u32>> =
-        [0, last].map(|place| devices[place].shared(64).unwrap()).into();
+    let rounds = if is_gpu(one) { 20_000 } else { 500 };
+    let link = |from, to| DeviceLink::<u32>::new(&context, from, to, (4, 1), PATIENCE).unwrap();
+    let (there, back) = (link(one, other), link(other, one));
     let report = context.host().shared::<u64>(3).unwrap();
     let gang = Gang::new(&context).unwrap();
-    gang.prepare(&kernel).unwrap();
-    let run = gang.run(|GangMember { place, stream, .. }| {
-        if place != 0 && place != last {
-            return Ok(());
+    gang.prepare(&ECHO_KERNEL).unwrap();
+    let run = gang.run(|GangMember { place, stream, .. }| match place {
+        place if place == first => {
+            Ok(ECHO_KERNEL.launch(stream, 1, (&there, &back, &report, [rounds, 1]))?)
         }
-        let (here, there) = match place {
-            0 => (&memory[0], &memory[1]),
-            _ => (&memory[1], &memory[0]),
-        };
-        let run = [rounds, u32::from(place == 0), 3000, 0];
-        Ok(kernel.launch(stream, 1, (here, there, &report, run))?)
+        place if place == last => {
+            Ok(ECHO_KERNEL.launch(stream, 1, (&back, &there, &report, [rounds, 0]))?)
+        }
+        _ => Ok(()),
     });
     context.block_on(run).unwrap().unwrap();
     let [time, wrong, late] = [0, 1, 2].map(|place| report.load(place).unwrap());
     let one_way = Duration::from_nanos(time / (2 * u64::from(rounds)));
-    println!("peer ring, 4 bytes, {rounds} rounds: {one_way:?} one way");
+    println!("link between kernels, 4 bytes, {rounds} rounds: {one_way:?} one way");
     assert_eq!((wrong, late), (0, 0));
+}
+
+/// Nobody waits for ever for the other end.
+#[test]
+fn a_kernel_without_an_other_end_ends() {
+    let context = context();
+    let Some((first, last)) = pair(&context) else { return };
+    let (one, other) = (&context.devices()[first], &context.devices()[last]);
+    if !one.reaches(other) || !other.reaches(one) {
+        return;
+    }
+    let short = Duration::from_millis(50);
+    let link = |from, to| DeviceLink::<u32>::new(&context, from, to, (4, 1), short).unwrap();
+    let (there, back) = (link(one, other), link(other, one));
+    let report = context.host().shared::<u64>(3).unwrap();
+    let gang = Gang::new(&context).unwrap();
+    gang.prepare(&ECHO_KERNEL).unwrap();
+    let run = gang.run(|GangMember { place, stream, .. }| match place {
+        place if place == first => {
+            Ok(ECHO_KERNEL.launch(stream, 1, (&there, &back, &report, [10, 1]))?)
+        }
+        _ => Ok(()),
+    });
+    let start = Instant::now();
+    let ended = context.block_on(run).unwrap();
+    assert!(start.elapsed() >= short && start.elapsed() < Duration::from_secs(5));
+    // A GPU's kernel ends, a twin fails.
+    assert_eq!(
+        (ended.is_ok(), report.load(2).unwrap()),
+        if is_gpu(one) { (true, 1) } else { (false, 0) }
+    );
 }

@@ -1,0 +1,170 @@
+// Connected components by the kernels of a gang, one a device: all steps in one launch.
+// Follows `hooking.cuh`, `rows.cuh` and `merge.cuh`; the host's side is `gang.rs`.
+
+#include "gang_barrier.cuh"
+
+namespace millstream {
+
+struct GangSettings {
+    u64 patience;
+    u32 here;
+    u32 devices;
+    u32 hub;
+    u32 padding;
+    // Vertices whose trees begin here, and those that this device labels.
+    Range covered;
+    Range own;
+    Ranges told;
+};
+
+// What all kernels of a gang take.
+struct GangMemory {
+    Span<u32> parents;
+    SpanSet<u32> members;
+    SpanSet<u64> pairs;
+    SpanSet<u64> words;
+    Span<u32> host;
+    // A word of the host: whether the gang was stopped.
+    Span<u32> stopped;
+    GangSettings settings;
+};
+
+// Words of `GangBarrier` for leaders; here all blocks use the first one.
+// The other is for leaders.
+enum CcWord { arrivals, found_before };
+
+// The blocks of one device meet.
+class DeviceMeeting {
+   public:
+    __device__ explicit DeviceMeeting(const GangBarrier& barrier)
+        : barrier(barrier), arrived(barrier.leaders(arrivals)) {}
+
+    // The whole block. What all blocks of the device did before is visible to all
+    // after. False if the gang is stopped.
+    __device__ bool meet() {
+        bool is_stopped = false;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            const u64 all = ++round * gridDim.x;
+            // Release: pairs with the acquire below.
+            fetch_add_release_gpu(&arrived, u64(1));
+            GangBarrier::Patience looks;
+            while (load_acquire_gpu(&arrived) < all && !is_stopped)
+                is_stopped = barrier.gives_up(looks);
+        }
+        return __syncthreads_or(is_stopped) == 0;
+    }
+
+   private:
+    const GangBarrier& barrier;
+    u64& arrived;
+    u64 round = 0;
+};
+
+// A pass that finds fewer than one of so many vertices is the last one.
+constexpr u64 least_found = 128;
+
+enum Phase : u32 { go_on, enough };
+
+// One thread of each device, after a pass of the search.
+__device__ u32 decide(const Totals& totals, const GangMemory& memory, const GangBarrier& barrier) {
+    // A device that is alone has told nobody.
+    const u64 count = memory.settings.devices == 1 ? barrier.counted(GangBarrier::first_count)
+                                                   : totals.counts[0];
+    u64& before = barrier.leaders(found_before);
+    const u64 found = count - before;
+    before = count;
+    return found * least_found > memory.parents.len ? go_on : enough;
+}
+
+// Counts what a pass has found. The whole block.
+__device__ void count_found(const GangBarrier& barrier, u32 found) {
+    __shared__ u32 sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    if (lane() == 0 && found > 0) fetch_add_relaxed_gpu(&sum, found);
+    __syncthreads();
+    if (threadIdx.x == 0 && sum > 0) barrier.count(GangBarrier::first_count, sum);
+}
+
+// Searches from the hub, pass by pass. False if the gang is stopped, here and below.
+__device__ bool search_from_hub(const Rows& rows, const Members& members, const GangMemory& memory,
+                                GangBarrier& barrier, DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    flood_from_hub(rows, members, settings.hub);
+    if (!meeting.meet()) return false;
+    tell_of_members(rows, members, settings.hub);
+    const Range whole = whole_words(settings.own, memory.parents.len);
+    const auto start = [](const Totals&) { return u32(go_on); };
+    u32 phase = barrier.meet(start).phase;
+    while (phase == go_on) {
+        count_found(barrier, flood(rows, members, whole));
+        const auto judge = [&](const Totals& totals) { return decide(totals, memory, barrier); };
+        phase = barrier.meet(judge).phase;
+    }
+    return phase == enough;
+}
+
+// The trees of a device's own rows, but for the members.
+__device__ bool hook_own_rows(const Rows& rows, const Members& members,
+                              const Span<u64>& shared_arcs, const GangMemory& memory,
+                              GangBarrier& barrier, DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    plant_all(memory.parents, settings.covered);
+    if (!search_from_hub(rows, members, memory, barrier, meeting)) return false;
+    hook_smallest(memory.parents, members, settings.hub);
+    hook_along_rows(rows, memory.parents, settings.covered, outside_hub, settings.hub, members,
+                    shared_arcs);
+    return meeting.meet();
+}
+
+// Joins the trees of all devices.
+__device__ bool merge(const GangMemory& memory, GangBarrier& barrier, DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    if (settings.devices == 1) return true;
+    const Told told{memory.pairs, settings.here, settings.devices};
+    tell(told, memory.parents, settings.told);
+    const auto start = [](const Totals&) { return u32(go_on); };
+    if (barrier.meet(start).phase != go_on) return false;
+    const Range covered = settings.covered;
+    if (covered.start > 0 || covered.end < memory.parents.len) {
+        plant(told, memory.parents, covered);
+        if (!meeting.meet()) return false;
+    }
+    join(told, memory.parents);
+    return meeting.meet();
+}
+
+}  // namespace millstream
+
+using namespace millstream;
+
+// All steps of the method `outside_hub`.
+extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
+    const __grid_constant__ Rows rows, const Span<u64> shared_arcs,
+    const __grid_constant__ GangMemory memory) {
+    const GangSettings& settings = memory.settings;
+    const Members members{memory.members, settings.here, settings.devices};
+    GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
+                        settings.patience);
+    DeviceMeeting meeting(barrier);
+    if (hook_own_rows(rows, members, shared_arcs, memory, barrier, meeting) &&
+        merge(memory, barrier, meeting))
+        label(members, memory.parents, settings.own, settings.hub);
+    else if (threadIdx.x == 0)
+        store_relaxed_sys(&memory.stopped[0], 1u);
+}
+
+// What is left to do when the rows have been hooked.
+extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
+    const __grid_constant__ GangMemory memory) {
+    const GangSettings& settings = memory.settings;
+    const Members members{memory.members, settings.here, settings.devices};
+    GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
+                        settings.patience);
+    DeviceMeeting meeting(barrier);
+    if (merge(memory, barrier, meeting))
+        label(members, memory.parents, settings.own, settings.hub);
+    else if (threadIdx.x == 0)
+        store_relaxed_sys(&memory.stopped[0], 1u);
+}

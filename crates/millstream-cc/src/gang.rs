@@ -1,0 +1,156 @@
+//! A resident search on GPUs that reach each other's memory: one kernel a device, which
+//! goes from step to step by itself, after those that hook along rows unless the method is
+//! [`Method::OutsideHub`]. The kernels' side is `cc_gang.cuh`.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, Error as DeviceError, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer,
+    SharedSet, Value,
+};
+use millstream_flow::{Context, Gang, GangMember};
+
+use crate::kernels::cuda_text;
+use crate::merge::{Ranges, Sets};
+use crate::solver::{Resident, Solver};
+use crate::{Method, Result};
+
+/// How long a kernel waits for the others.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Words of the barrier on each device, at least.
+const BARRIER_WORDS: usize = 512;
+
+/// `GangMemory` of `cc_gang.cuh`: parents; members and pairs of all devices; the barrier's
+/// words; the host's; a word of the host that says whether the gang was stopped.
+type Memory = (
+    Shared<u32>,
+    SharedSet<u32>,
+    SharedSet<u64>,
+    SharedSet<u64>,
+    Shared<u32>,
+    Shared<u32>,
+    Value<Settings>,
+);
+/// Rows, and whose is the first; where warps share hubs' arcs.
+type OutsideHub = ((Read<u64>, Read<u32>, Value<u32>), Shared<u64>, Memory);
+type Merged = (Memory,);
+
+/// `GangSettings` of `cc_gang.cuh`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Settings {
+    patience_ns: u64,
+    here: u32,
+    devices: u32,
+    hub: u32,
+    padding: u32,
+    covered: [u32; 2],
+    own: [u32; 2],
+    told: Ranges,
+}
+
+/// What all kernels of a gang take.
+struct Common<'a> {
+    solvers: &'a [Solver],
+    sets: Sets<'a>,
+    words: Vec<&'a SharedBuffer<u64>>,
+    host: SharedBuffer<u32>,
+    stopped: SharedBuffer<u32>,
+}
+
+/// Finds the components; labels are left on their devices. How long it took.
+pub(crate) async fn run(
+    context: &Context,
+    solvers: &[Solver],
+    residents: &[Resident<'_>],
+) -> Result<Duration> {
+    let (outside_hub, merged) = (kernel::<OutsideHub>(OUTSIDE_HUB), kernel::<Merged>(MERGED));
+    let words = context.devices().iter().map(|device| device.shared(BARRIER_WORDS));
+    let words = words.collect::<Result<Vec<_>, DeviceError>>()?;
+    let gang = Gang::new(context)?;
+    let is_outside_hub = residents.iter().any(|resident| resident.method == Method::OutsideHub);
+    if is_outside_hub {
+        gang.prepare(&outside_hub)?;
+    } else {
+        gang.prepare(&merged)?;
+    }
+    let common = Common {
+        solvers,
+        sets: Sets::new(solvers),
+        words: words.iter().collect(),
+        host: gang.words().clone(),
+        stopped: context.host().shared(1)?,
+    };
+    let start = Instant::now();
+    gang.run(|GangMember { place, stream, sharers }| {
+        let (solver, resident) = (&solvers[place], &residents[place]);
+        let memory = common.memory(place, resident.hub);
+        if is_outside_hub {
+            let Resident { part, first_vertex, .. } = *resident;
+            let rows = (&*part.offsets, &*part.targets, first_vertex);
+            Ok(outside_hub.launch(stream, sharers, (rows, &solver.shared_arcs, memory))?)
+        } else {
+            solver.hook_rows(stream, resident)?;
+            Ok(merged.launch(stream, sharers, (memory,))?)
+        }
+    })
+    .await?;
+    let run_time = start.elapsed();
+    if common.stopped.load(0)? != 0 {
+        let message = format!("the devices have not met for {PATIENCE:?}");
+        let device = context.devices()[0].name();
+        let kernel = "components".into();
+        return Err(DeviceError::KernelFailed { kernel, device, message: message.into() }.into());
+    }
+    Ok(run_time)
+}
+
+impl Common<'_> {
+    fn memory(
+        &self,
+        place: usize,
+        hub: u32,
+    ) -> (
+        &SharedBuffer<u32>,
+        &[&SharedBuffer<u32>],
+        &[&SharedBuffer<u64>],
+        &[&SharedBuffer<u64>],
+        &SharedBuffer<u32>,
+        &SharedBuffer<u32>,
+        Settings,
+    ) {
+        let solver = &self.solvers[place];
+        let bounds = |range: &Range<u32>| [range.start, range.end];
+        let settings = Settings {
+            patience_ns: PATIENCE.as_nanos() as u64,
+            here: place as u32,
+            devices: self.words.len() as u32,
+            hub,
+            padding: 0,
+            covered: bounds(&solver.covered),
+            own: bounds(&solver.own),
+            told: solver.told,
+        };
+        let Sets { members, pairs } = &self.sets;
+        (&solver.parents, members, pairs, &self.words, &self.host, &self.stopped, settings)
+    }
+}
+
+const OUTSIDE_HUB: &str = "components_outside_hub";
+const MERGED: &str = "components_merged";
+
+fn source(entry: &'static str) -> CudaSource {
+    CudaSource::new("cc_gang.cuh", entry, cuda_text!("cc_gang.cuh")).threads(512).resident()
+}
+
+pub(crate) fn sources() -> [CudaSource; 2] {
+    [OUTSIDE_HUB, MERGED].map(source)
+}
+
+/// A kernel. It has no twin: host devices are driven by the host.
+fn kernel<S: Parameter>(entry: &'static str) -> Kernel<S> {
+    let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("gangs run on GPUs only"));
+    Kernel::from_closure(entry, no_twin).with_cuda(source(entry))
+}

@@ -1,0 +1,100 @@
+// Devices that reach each other's memory merge their trees; the twin of `merging.rs`,
+// whose README has the protocol.
+
+namespace millstream {
+
+// Disjoint ranges that begin at multiples of 32; those not needed are empty.
+struct Ranges {
+    static constexpr u32 most = SpanSet<u32>::most;
+    Range of[most];
+};
+
+// A vertex and the root that it has on a device, in its memory `from | to << 32`.
+struct Pair {
+    u32 from;
+    u32 to;
+};
+
+// What all devices tell of their trees: how many pairs follow, and the pairs.
+struct Told {
+    const SpanSet<u64>& pairs;
+    u32 here;
+    u32 devices;
+
+    // Threads of a warp together.
+    __device__ void add(bool is_pair, Pair pair) const {
+        u64* const own = pairs[here].items;
+        const u32 place = append_place(reinterpret_cast<u32*>(own), is_pair);
+        if (is_pair) own[1 + place] = u64(pair.to) << 32 | pair.from;
+    }
+
+    // Pairs of all devices, whose lists blocks share.
+    template <class Use>
+    __device__ void for_each(Use use) const {
+        const u32 device = blockIdx.x % devices;
+        const u64* const list = pairs[device].items;
+        const u64 count = list[0];
+        const u64 blocks = (gridDim.x - device + devices - 1) / devices;
+        const u64 stride = blocks * blockDim.x;
+        for (u64 at = u64(blockIdx.x / devices) * blockDim.x + threadIdx.x; at < count;
+             at += stride)
+            use(Pair{u32(list[1 + at]), u32(list[1 + at] >> 32)});
+    }
+};
+
+// Looks for the roots of a range of vertices, each from where `from(vertex)` says, four a
+// thread, whose ways are in flight together. `use(vertex, is_vertex, root)` is called
+// by the lanes of a warp together, for 32 vertices from a multiple of 32 on.
+template <class From, class Use>
+__device__ void for_each_root(const Span<u32>& parents, Range range, From from, Use use) {
+    if (range.start == range.end) return;
+    constexpr u32 at_once = 4;
+    const u64 stride = threads_in_grid() * at_once;
+    const u64 start = range.start / 32 * 32 + thread_in_grid() / 32 * 32 * at_once + lane();
+    for (u64 first = start; first - lane() < range.end; first += stride) {
+        u32 roots[at_once];
+        for (u32 at = 0; at < at_once; ++at) {
+            const u64 vertex = first + at * 32;
+            roots[at] = from(range.has(vertex) ? u32(vertex) : range.start);
+        }
+        look_for_roots(parents, roots);
+        for (u32 at = 0; at < at_once; ++at) {
+            const u64 vertex = first + at * 32;
+            use(u32(vertex), range.has(vertex), roots[at]);
+        }
+    }
+}
+
+// Tells of the trees of the vertices of `ranges`, as all hooks are over.
+__device__ void tell(const Told& told, const Span<u32>& parents, const Ranges& ranges) {
+    const auto itself = [](u32 vertex) { return vertex; };
+    for (const Range& range : ranges.of) {
+        for_each_root(parents, range, itself, [&](u32 vertex, bool is_vertex, u32 root) {
+            told.add(is_vertex && root != vertex, Pair{vertex, root});
+        });
+    }
+}
+
+// Vertices outside of `covered` that others tell of become trees.
+__device__ void plant(const Told& told, const Span<u32>& parents, Range covered) {
+    told.for_each([&](Pair pair) {
+        for (u32 vertex : {pair.from, pair.to})
+            if (!covered.has(vertex)) store_relaxed_gpu(&parents[vertex], vertex);
+    });
+}
+
+// Hooks along all pairs.
+__device__ void join(const Told& told, const Span<u32>& parents) {
+    told.for_each([&](Pair pair) { hook(parents, pair.from, pair.to); });
+}
+
+// Makes the root of every vertex of `own` its parent, and the hub's that of every member,
+// when all hooks are over.
+__device__ void label(const Members& members, const Span<u32>& parents, Range own, u32 hub) {
+    const auto hub_or_itself = [&](u32 vertex) { return members.has(vertex) ? hub : vertex; };
+    for_each_root(parents, own, hub_or_itself, [&](u32 vertex, bool is_vertex, u32 root) {
+        if (is_vertex) store_relaxed_gpu(&parents[vertex], root);
+    });
+}
+
+}  // namespace millstream

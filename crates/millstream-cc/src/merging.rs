@@ -1,0 +1,91 @@
+//! Devices that reach each other's memory search from the hub together, and merge their
+//! trees: see `README.md`. The twin of `flood.cuh` and `merge.cuh`.
+
+use std::ops::Range;
+
+use crate::hooking::{hook, look_for_root};
+use crate::sync::{AtomicU32, AtomicU64, Fault, Ordering, seeded};
+
+/// A bit for each vertex, the whole of it on every device: whether it is known to be in
+/// the hub's component. Of no length where there is no search from the hub.
+pub(crate) struct Members<'a> {
+    pub(crate) of: Vec<&'a [AtomicU32]>,
+    pub(crate) here: usize,
+}
+
+impl Members<'_> {
+    pub(crate) fn has(&self, vertex: u32) -> bool {
+        // Relaxed, here and below: old bits will do, and the devices' meetings publish all.
+        let word = self.of[self.here].get(vertex as usize / 32);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (vertex % 32) & 1 != 0)
+    }
+
+    pub(crate) fn add(&self, vertex: u32) {
+        for members in &self.of {
+            members[vertex as usize / 32].fetch_or(1 << (vertex % 32), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn smallest(&self) -> Option<u32> {
+        let words = self.of[self.here].iter().map(|word| word.load(Ordering::Relaxed));
+        let first = words.enumerate().find(|&(_, word)| word != 0);
+        first.map(|(at, word)| at as u32 * 32 + word.trailing_zeros())
+    }
+}
+
+/// What all devices tell of their trees: for each how many pairs follow, and pairs of a
+/// vertex and its root there.
+pub(crate) struct Told<'a> {
+    pub(crate) pairs: Vec<&'a [AtomicU64]>,
+    pub(crate) here: usize,
+}
+
+impl Told<'_> {
+    fn add(&self, vertex: u32, root: u32) {
+        let own = self.pairs[self.here];
+        let place = 1 + own[0].fetch_add(1, Ordering::Relaxed);
+        let pair = u64::from(root) << 32 | u64::from(vertex);
+        own[place as usize].store(pair, Ordering::Relaxed);
+    }
+
+    /// How many pairs a device tells.
+    pub(crate) fn count_of(&self, device: usize) -> usize {
+        self.pairs[device][0].load(Ordering::Relaxed) as usize
+    }
+
+    /// A pair that a device tells.
+    pub(crate) fn pair(&self, device: usize, at: usize) -> [u32; 2] {
+        let pair = self.pairs[device][1 + at].load(Ordering::Relaxed);
+        [pair as u32, (pair >> 32) as u32]
+    }
+}
+
+/// Tells of the trees of a range of vertices, when all hooks are over.
+pub(crate) fn tell(told: &Told<'_>, parents: &[AtomicU32], range: Range<u32>) {
+    for vertex in range {
+        let root = look_for_root(parents, vertex);
+        if root != vertex {
+            told.add(vertex, root);
+        }
+    }
+}
+
+/// Vertices outside of `covered` that a pair names become trees.
+pub(crate) fn plant(parents: &[AtomicU32], pair: [u32; 2], covered: &Range<u32>) {
+    for vertex in pair.into_iter().filter(|vertex| !covered.contains(vertex)) {
+        parents[vertex as usize].store(vertex, Ordering::Relaxed);
+    }
+}
+
+/// Hooks along a pair.
+pub(crate) fn join(parents: &[AtomicU32], [vertex, root]: [u32; 2]) {
+    hook(parents, vertex, root);
+}
+
+/// Makes the root of a vertex its parent, and the hub's that of a member, when all hooks are
+/// over.
+pub(crate) fn label(members: &Members<'_>, parents: &[AtomicU32], vertex: u32, hub: u32) {
+    let is_member = members.has(vertex) && !seeded(Fault::MembersAlone);
+    let root = look_for_root(parents, if is_member { hub } else { vertex });
+    parents[vertex as usize].store(root, Ordering::Relaxed);
+}

@@ -1,0 +1,15 @@
+//! The peer ring: packets from a kernel to a kernel of another device, without the host
+//! \[G §4.1, §5.2\].
+//!
+//! | file | what |
+//! |---|---|
+//! | `core` | the protocol without devices; `README.md` |
+//! | `link` | the ring of two devices of a program |
+//! | `ends` | what kernels and their host twins take |
+
+mod core;
+mod ends;
+mod link;
+
+pub use ends::{DeviceLinkEnd, DeviceLinkView};
+pub use link::DeviceLink;

@@ -1,0 +1,94 @@
+// Links between kernels that stay on their devices: a peer ring, and what its ends do
+// where they must wait. What the host makes of it is `DeviceLink` of millstream-flow.
+//
+//     const DeviceSender<u32> out(link);         // any blocks of the sender's kernel
+//     if (!out.send(items, count)) return;
+//
+//     DeviceReceiver<u32> in(link);              // one block of the receiver's
+//     while (in.receive(items, &count)) ...
+//
+// Every call is the whole block's, with the same answer for all its threads.
+#pragma once
+
+#include "gang.cuh"
+#include "peer_ring.cuh"
+
+namespace millstream {
+
+struct DeviceLinkSettings {
+    u64 patience_ns;
+    u32 packet_items;
+    u32 unused;
+};
+static_assert(sizeof(DeviceLinkSettings) == 16, "as Rust writes it");
+
+// Both kernels take this by value.
+template <class T>
+struct DeviceLink {
+    Span<u32> sender;   // `SenderWords`, in the sender's memory.
+    Span<u32> slots;    // `SlotWords`, in the receiver's memory.
+    Span<u32> taken;    // There, too, and the receiver's own: packets taken.
+    Span<T> payloads;   // There, too.
+    DeviceLinkSettings settings;
+
+    __device__ __forceinline__ PeerRing<T> ring() const {
+        return PeerRing<T>{reinterpret_cast<SenderWords*>(sender.items),
+                           reinterpret_cast<SlotWords*>(slots.items), payloads.items,
+                           u32(slots.len / 2), settings.packet_items};
+    }
+
+    // Whether it makes sense to wait, since `start`, which is now if it is 0.
+    __device__ __forceinline__ bool goes_on(u64* start) const {
+        const u64 now = nanoseconds();
+        if (*start == 0) *start = now;
+        return !__syncthreads_or(threadIdx.x == 0 && now - *start >= settings.patience_ns);
+    }
+};
+
+template <class T>
+struct DeviceSender {
+    DeviceLink<T> link;
+
+    __device__ explicit DeviceSender(const DeviceLink<T>& link) : link(link) {}
+
+    // At most a packet of items. False, and nothing sent, without a free slot.
+    __device__ bool try_send(const T* items, u32 count) const {
+        return link.ring().try_send(items, count);
+    }
+
+    // Waits for a slot. False, and nothing sent, if none came free in time.
+    __device__ bool send(const T* items, u32 count) const {
+        u64 start = 0;
+        while (!try_send(items, count))
+            if (!link.goes_on(&start)) return false;
+        return true;
+    }
+};
+
+template <class T>
+struct DeviceReceiver {
+    DeviceLink<T> link;
+    u32 next;
+
+    // Goes on where the last receiver of the link was.
+    __device__ explicit DeviceReceiver(const DeviceLink<T>& link)
+        : link(link), next(link.taken[0]) {}
+
+    // Takes the next packet, if it is there, into room for `packet_items`.
+    __device__ bool try_receive(T* items, u32* count) {
+        if (!link.ring().try_receive(&next, items, count)) return false;
+        // For the next receiver, whose kernel begins after this one.
+        if (threadIdx.x == 0) link.taken[0] = next;
+        return true;
+    }
+
+    // Waits for the next packet. False if none came in time.
+    __device__ bool receive(T* items, u32* count) {
+        u64 start = 0;
+        while (!try_receive(items, count))
+            if (!link.goes_on(&start)) return false;
+        return true;
+    }
+};
+
+}  // namespace millstream
