@@ -156,7 +156,7 @@ impl Bfs {
     /// longer rows, gets *packed rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches
     /// read them while frontiers are thin. On several GPUs it must be symmetric, and each
     /// gets the rows of a *halo* around its part, of half as many vertices at most: those
-    /// from which up to 32 arcs lead into it. With it a GPU searches so many levels before
+    /// from which up to 64 arcs lead into it. With it a GPU searches so many levels before
     /// it meets the others. Of a graph for several GPUs it is found out whether its levels
     /// are many and thin ([`Algorithm::Auto`]).
     ///

@@ -8,7 +8,7 @@ use millstream_graph::{CsrGraph, Partition};
 use rayon::prelude::*;
 
 /// Arcs from the farthest vertex of a halo, at most.
-const DEEPEST: usize = 32;
+const DEEPEST: usize = 64;
 /// A halo has at most an owned vertex in so many.
 const OWNED_FOR_HALO: usize = 2;
 
