@@ -6,8 +6,8 @@
 pub enum Algorithm {
     /// Level by level where the devices can, which was faster wherever both were measured
     /// but for one case (`docs/measurements/h200.md`): on several GPUs a graph with many
-    /// thin levels, as a road map has, is searched asynchronously, since meeting takes
-    /// longer than the levels do. Whether levels may be bottom-up depends on the
+    /// thin levels is searched asynchronously, since meeting takes longer than the levels
+    /// do, unless they need not meet after each, as on a road map in compact parts. Whether levels may be bottom-up depends on the
     /// graph: see [`Bfs::with_partition`](crate::Bfs::with_partition).
     #[default]
     Auto,

@@ -152,10 +152,13 @@ impl Bfs {
     /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
     /// never large enough, and its search only goes top-down.
     ///
-    /// On one GPU, a graph of four arcs a vertex at most, with few longer rows, gets
-    /// *packed rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches read them while
-    /// frontiers are thin. Of a graph for several GPUs it is found out whether its
-    /// levels are many and thin ([`Algorithm::Auto`]).
+    /// On GPUs that can go level by level, a graph of four arcs a vertex at most, with few
+    /// longer rows, gets *packed rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches
+    /// read them while frontiers are thin. On several GPUs it must be symmetric, and each
+    /// gets the rows of a *halo* around its part, of half as many vertices at most: those
+    /// from which up to 64 arcs lead into it. With it a GPU searches so many levels before
+    /// it meets the others. Of a graph for several GPUs it is found out whether its levels
+    /// are many and thin ([`Algorithm::Auto`]).
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
@@ -184,14 +187,15 @@ impl Bfs {
             }
         }
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let is_alone = context.devices().len() == 1;
-        let is_deep = are_gpus && !is_alone && depth_probe::is_deep(graph);
-        let is_packed = are_gpus && is_alone && PackedRows::suit(graph);
-        let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
-        let packed = match context.devices() {
-            [device] if is_packed => Some(PackedRows::new(device, &graph.parts()[0]).await?),
-            _ => None,
+        let is_deep = are_gpus && context.devices().len() > 1 && depth_probe::is_deep(graph);
+        let is_packed = are_gpus && can_meet(context) && PackedRows::suit(graph);
+        let columns = Columns::Structure;
+        let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
+        let packed = match is_packed {
+            true => PackedRows::new(graph, &distributed).await?,
+            false => None,
         };
+        let graph = distributed;
         let options = BfsOptions::default();
         Ok(Bfs { graph, incoming, isolated, packed, is_deep, options })
     }
@@ -209,13 +213,21 @@ impl Bfs {
 
     /// The algorithm that runs: never [`Algorithm::Auto`].
     pub fn algorithm(&self) -> Algorithm {
+        let meets_seldom = || self.packed().is_some_and(PackedRows::is_for_many_levels);
         match self.options.algorithm {
-            Algorithm::Auto if !self.is_deep && can_meet(self.graph.context()) => {
+            Algorithm::Auto
+                if can_meet(self.graph.context()) && (!self.is_deep || meets_seldom()) =>
+            {
                 Algorithm::LevelSynchronous
             }
             Algorithm::Auto => Algorithm::Asynchronous,
             algorithm => algorithm,
         }
+    }
+
+    /// The packed rows that searches read.
+    fn packed(&self) -> Option<&PackedRows> {
+        self.packed.as_ref().filter(|_| self.options.packed_rows)
     }
 
     /// The packed rows, if the graph has got any.
@@ -255,7 +267,7 @@ impl Bfs {
         if !can_meet(self.graph.context()) {
             return Err(Error::NotLevelSynchronous);
         }
-        let BfsOptions { depth_limit, predecessors, alpha, beta, packed_rows, .. } = self.options;
+        let BfsOptions { depth_limit, predecessors, alpha, beta, .. } = self.options;
         let search = LevelSearch {
             graph: &self.graph,
             incoming: match &self.incoming {
@@ -264,7 +276,7 @@ impl Bfs {
                 Incoming::None => None,
             },
             isolated: &self.isolated,
-            packed: self.packed.as_ref().filter(|_| packed_rows),
+            packed: self.packed(),
             depth_limit,
             predecessors,
             alpha,

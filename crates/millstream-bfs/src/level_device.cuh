@@ -23,12 +23,11 @@ struct LevelValues {
 struct LevelLists {
     Span<u64> log;            // Rows of frontier vertices, two words each.
     Span<const u64> sources;  // Items, as inboxes have them.
-    Span<const u32> packed;   // The rows in `PackedRow`s, or empty.
 };
 
 struct LevelExchange {
     SpanSet<u32> visited;  // Two copies one behind the other.
-    SpanSet<u64> inboxes;  // From each other device, as many items as vertices are owned.
+    SpanSet<u64> inboxes;  // From each other device, an item for each vertex owned or in the halo.
 };
 
 struct LevelSettings : GangPlace {
@@ -38,8 +37,9 @@ struct LevelSettings : GangPlace {
     u32 beta;   // Top-down if the frontier times this is less.
     u32 degree; // Arcs of a vertex, on average.
     u32 padding;
+    u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
-static_assert(sizeof(LevelSettings) == 120, "as Rust writes it");
+static_assert(sizeof(LevelSettings) == 184, "as Rust writes it");
 
 class LevelDevice : public GangDevice {
    public:
@@ -69,8 +69,7 @@ class LevelDevice : public GangDevice {
                            const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block)
         : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
-          exchange(exchange), settings(settings), block(block),
-          words((settings.vertices + 31) / 32) {}
+          exchange(exchange), settings(settings), block(block) {}
 
    protected:
     // Words that leaders keep: totals of the last frontier, and what reports say.
@@ -85,13 +84,15 @@ class LevelDevice : public GangDevice {
     const LevelExchange& exchange;
     const LevelSettings& settings;
     Block& block;
-    const u32 words;
     u32 level = 0;
     u32 copy = 0;
-    u32 mark = 0;
+    u64 mark = 0;
+
+    // Known when the kernel is compiled: one for a device alone, one for several.
+    __device__ static constexpr bool is_alone() { return MILLSTREAM_IS_ALONE; }
 
     __device__ u32* bits(u32 device, u32 which) const {
-        return exchange.visited[device].items + u64(which) * words;
+        return exchange.visited[device].items + u64(which) * ((settings.vertices + 31) / 32);
     }
 
     __device__ Row row_of(u32 vertex) const {

@@ -16,21 +16,21 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::Result;
 use crate::level_twin;
-use crate::packed_rows::PackedRows;
+use crate::packed_rows::{DeviceRows, HaloShape, PackedRows};
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
 type Rows = (Read<u64>, Read<u32>);
 /// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values (levels and predecessors), lists (log, sources, and on one GPU packed rows), and
-/// of all devices the visited bits and inboxes, and the words.
+/// values (levels and predecessors), lists (log and sources), and of all devices the visited
+/// bits and inboxes, and the words.
 macro_rules! with_common {
     ($($more:ty),*) => {
         (
             Rows,
             Rows,
             (Shared<u32>, Shared<u32>),
-            (Shared<u64>, Read<u64>, Shared<u32>),
+            (Shared<u64>, Read<u64>),
             (SharedSet<u32>, SharedSet<u64>),
             SharedSet<u64>,
             $($more),*
@@ -38,7 +38,9 @@ macro_rules! with_common {
     };
 }
 
-type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>);
+/// Packed rows, long rows' targets, exports, bits of these and of the halo, and its shape.
+type Near = (Shared<u32>, Shared<u32>, Read<u32>, Shared<u32>, Value<HaloShape>);
+type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near);
 pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
 /// Arcs of a row in the log at most.
@@ -57,6 +59,7 @@ pub(crate) struct Settings {
     beta: u32,
     degree: u32,
     padding: u32,
+    halos: [u32; GangPlace::MOST],
 }
 
 /// Words of a report, as `LevelReport` of `levels.cuh` has them.
@@ -118,7 +121,7 @@ pub(crate) struct LevelSearch<'a> {
     /// The graph with its arcs the other way round; `None` to go top-down only.
     pub(crate) incoming: Option<&'a DistributedGraph>,
     pub(crate) isolated: &'a Isolated,
-    /// For one GPU.
+    /// For GPUs.
     pub(crate) packed: Option<&'a PackedRows>,
     pub(crate) depth_limit: u32,
     pub(crate) predecessors: bool,
@@ -142,8 +145,9 @@ pub(crate) struct Memory {
     pub(crate) device: Device,
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
-    /// Empty if rows are not packed.
-    packed: SharedBuffer<u32>,
+    packed: DeviceRows,
+    /// Of the halo and of exports.
+    near_bits: SharedBuffer<u32>,
     log: SharedBuffer<u64>,
     sources: DeviceBuffer<u64>,
     visited: SharedBuffer<u32>,
@@ -165,7 +169,7 @@ impl LevelSearch<'_> {
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
         let (run_time, statistics) = if is_gang {
-            let kernel = Gang::kernel("levels", cuda_source());
+            let kernel = Gang::kernel("levels", cuda_source(memory.len() == 1));
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
             (run_time, statistics(&memory)?)
@@ -208,25 +212,27 @@ impl LevelSearch<'_> {
             let predecessors = device.shared(kept)?;
             stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
             let packed = match self.packed {
-                Some(packed) => packed.rows.clone(),
-                None => device.shared(0)?,
+                Some(packed) => packed.of(place).clone(),
+                None => DeviceRows::none(device)?,
             };
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * bits.len())?;
             stream.upload_shared(Arc::clone(&bits), &visited, 0..bits.len())?;
-            let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
+            let near = owned + packed.halo.len();
+            let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;
             memory.push(Memory {
                 device: device.clone(),
                 levels,
                 predecessors,
-                packed,
+                near_bits: device.shared(packed.bits_words())?,
                 log: device.shared(2 * rows as usize)?,
                 sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
                 visited,
-                inboxes: device.shared(owned * (context.devices().len() - 1))?,
+                inboxes: device.shared(near * (context.devices().len() - 1))?,
                 gang,
                 settings: self.settings(place, connected),
+                packed,
             });
             stream.record()?.completed().await?;
         }
@@ -236,6 +242,10 @@ impl LevelSearch<'_> {
     fn settings(&self, place: usize, connected: u32) -> Settings {
         let partition = self.graph.partition();
         let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
+        let mut halos = [0; GangPlace::MOST];
+        if let Some(packed) = self.packed {
+            (0..partition.parts()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
+        }
         Settings {
             place: GangPlace::new(partition, place),
             connected,
@@ -244,6 +254,7 @@ impl LevelSearch<'_> {
             beta: self.beta,
             degree: (arcs / partition.vertices().max(1) as usize) as u32,
             padding: 0,
+            halos,
         }
     }
 
@@ -256,9 +267,11 @@ impl LevelSearch<'_> {
     ) -> millstream_flow::Result<BoundKernel> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let reports = (host, &memory[place].gang.report);
-        let settings = memory[place].settings;
-        let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
+        let Memory { gang, settings, packed, near_bits, .. } = &memory[place];
+        let DeviceRows { rows, long_targets, exports, shape, .. } = packed;
+        let near = (rows, long_targets, &**exports, near_bits, *shape);
+        let reports = (host, &gang.report);
+        let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, near);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
@@ -273,7 +286,7 @@ impl LevelSearch<'_> {
         (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
         (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
         (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>),
-        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>, &'a SharedBuffer<u32>),
+        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>),
         (&'a [&'a SharedBuffer<u32>], &'a [&'a SharedBuffer<u64>]),
         &'a [&'a SharedBuffer<u64>],
     ) {
@@ -283,10 +296,19 @@ impl LevelSearch<'_> {
             rows(&self.graph.parts()[place]),
             rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
             (&its.levels, &its.predecessors),
-            (&its.log, &its.sources, &its.packed),
+            (&its.log, &its.sources),
             (&sets.visited, &sets.inboxes),
             &sets.words,
         )
+    }
+
+    /// The vertex with an id that device `its` has for it: those of its halo come after all
+    /// vertices.
+    fn vertex(&self, its: &Memory, id: u32) -> u32 {
+        match id.checked_sub(self.graph.vertices()) {
+            Some(place) if id != UNREACHED => its.packed.halo[place as usize],
+            _ => id,
+        }
     }
 
     async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
@@ -295,7 +317,8 @@ impl LevelSearch<'_> {
             let stream = its.device.stream()?;
             levels.extend(stream.download_shared(&its.levels, 0..its.levels.len())?.await?);
             let kept = 0..its.predecessors.len();
-            predecessors.extend(stream.download_shared(&its.predecessors, kept)?.await?);
+            let found = stream.download_shared(&its.predecessors, kept)?.await?;
+            predecessors.extend(found.into_iter().map(|id| self.vertex(its, id)));
         }
         Ok((levels, self.predecessors.then_some(predecessors)))
     }
@@ -377,25 +400,37 @@ fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
     Ok(run)
 }
 
-/// The gang's kernel: each file goes on where the one before ends.
-pub(crate) fn cuda_source() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"packed_rows.cuh\"\n",
-        include_str!("packed_rows.cuh"),
-        "#line 1 \"level_device.cuh\"\n",
-        include_str!("level_device.cuh"),
-        "#line 1 \"level_log.cuh\"\n",
-        include_str!("level_log.cuh"),
-        "#line 1 \"level_top_down.cuh\"\n",
-        include_str!("level_top_down.cuh"),
-        "#line 1 \"level_tally.cuh\"\n",
-        include_str!("level_tally.cuh"),
-        "#line 1 \"level_narrow.cuh\"\n",
-        include_str!("level_narrow.cuh"),
-        "#line 1 \"level_bottom_up.cuh\"\n",
-        include_str!("level_bottom_up.cuh"),
-        "#line 1 \"levels.cuh\"\n",
-        include_str!("levels.cuh"),
-    );
-    CudaSource::new("levels.cuh", "levels", TEXT).threads(1024).resident()
+/// The text of the gang's kernel: each file goes on where the one before ends.
+macro_rules! text {
+    ($is_alone:literal) => {
+        concat!(
+            "#define MILLSTREAM_IS_ALONE ",
+            $is_alone,
+            "\n",
+            "#line 1 \"packed_rows.cuh\"\n",
+            include_str!("packed_rows.cuh"),
+            "#line 1 \"level_device.cuh\"\n",
+            include_str!("level_device.cuh"),
+            "#line 1 \"level_log.cuh\"\n",
+            include_str!("level_log.cuh"),
+            "#line 1 \"level_top_down.cuh\"\n",
+            include_str!("level_top_down.cuh"),
+            "#line 1 \"level_tally.cuh\"\n",
+            include_str!("level_tally.cuh"),
+            "#line 1 \"level_halo.cuh\"\n",
+            include_str!("level_halo.cuh"),
+            "#line 1 \"level_narrow.cuh\"\n",
+            include_str!("level_narrow.cuh"),
+            "#line 1 \"level_bottom_up.cuh\"\n",
+            include_str!("level_bottom_up.cuh"),
+            "#line 1 \"levels.cuh\"\n",
+            include_str!("levels.cuh"),
+        )
+    };
+}
+
+/// The gang's kernel, for one device or for several.
+pub(crate) fn cuda_source(is_alone: bool) -> CudaSource {
+    let text = if is_alone { text!("true") } else { text!("false") };
+    CudaSource::new("levels.cuh", "levels", text).threads(1024).resident()
 }

@@ -33,26 +33,29 @@ class BlockTally {
 
     // The threads that take part. The first calls `count(found, surplus)` when all of the
     // block have come: `found` must be computed from the results of all their claims.
-    // No claim sees one of a later round; if there is a surplus, what all blocks did
-    // before is visible to all after. The gang's barrier says when to give up.
+    // No claim sees one of a later round; if there is a surplus, or all blocks ask for
+    // `order`, what all did before is visible to all after. The gang's barrier says when to
+    // give up.
     template <class Count>
-    __device__ Sums meet(const GangBarrier& barrier, const Count& count) {
+    __device__ void meet(const GangBarrier& barrier, bool order, const Count& count) {
         meet_in_block();
         if (threadIdx.x == 0) {
             Sums its{0, 0, false};
             count(its.found, its.surplus);
             // Pairs with the fence in `hear`.
-            if (its.surplus > 0) fence_acq_rel_gpu();
+            if (its.surplus > 0 || order) fence_acq_rel_gpu();
             const u32 turn = shared.round++ % 2;
             // Relaxed, as the polls: the order of claims follows from what depends on what.
             fetch_add_relaxed_gpu(&places[turn * apart],
                                   u64(its.found) << found_shift |
                                       u64(its.surplus) << surplus_shift | 1);
-            shared.sums = hear(barrier, places[turn * apart], shared.before[turn]);
+            shared.sums = hear(barrier, places[turn * apart], shared.before[turn], order);
         }
         meet_in_block();
-        return shared.sums;
     }
+
+    // Of the last meeting, until the threads of the block meet again.
+    __device__ const Sums& sums() const { return shared.sums; }
 
    private:
     // Of a word: blocks that have come below, then surplus, then what was found.
@@ -63,7 +66,8 @@ class BlockTally {
     Shared& shared;
 
     // One thread: waits for the other blocks.
-    __device__ static Sums hear(const GangBarrier& barrier, const u64& place, u64& before) {
+    __device__ static Sums hear(const GangBarrier& barrier, const u64& place, u64& before,
+                                bool order) {
         GangBarrier::Patience looks;
         u64 now;
         // The difference has no carry of rounds before.
@@ -73,8 +77,8 @@ class BlockTally {
         const u64 more = now - before;
         before = now;
         const u32 surplus = u32(more >> surplus_shift) % (1u << (found_shift - surplus_shift));
-        // Acquires what the blocks with a surplus have released.
-        if (surplus > 0) fence_acq_rel_gpu();
+        // Acquires what the blocks with a surplus, or all, have released.
+        if (surplus > 0 || order) fence_acq_rel_gpu();
         return Sums{u32(more >> found_shift), surplus, false};
     }
 };

@@ -12,8 +12,9 @@ class LevelTopDown : public LevelLog {
 
     // Where packets of `from` lie in the memory of `to`.
     __device__ u64* inbox(u32 to, u32 from) const {
-        const u32 owned = settings.boundaries[to + 1] - settings.boundaries[to];
-        return exchange.inboxes[to].items + u64(from - (from > to)) * owned;
+        const u64 room =
+            u64(settings.boundaries[to + 1] - settings.boundaries[to]) + settings.halos[to];
+        return exchange.inboxes[to].items + (from - (from > to)) * room;
     }
 
     // All blocks: claims the sources. Rows of few are not cut.

@@ -172,7 +172,7 @@ struct Twin<'a> {
 
 impl<'a> Twin<'a> {
     fn new(view: TwinView<'a>) -> Twin<'a> {
-        let (out, incoming, (levels, predecessors), (log, sources, _), exchange, words, settings) =
+        let (out, incoming, (levels, predecessors), (log, sources), exchange, words, settings) =
             view;
         let (visited, inboxes) = exchange;
         let here = settings.place.device as usize;

@@ -23,14 +23,15 @@ class LevelSearch : public LevelBottomUp {
         if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         clear_part();
+        forget_halo();
         __syncthreads();
         claim_sources();
         u32 phase = seed;
-        bool fresh = false;  // Whether the other copy may lack what peers know.
         for (;;) {
             flush();
             const Verdict verdict =
                 barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+            const u32 last = phase;
             phase = verdict.phase;
             switch (phase) {
                 case expand:
@@ -40,26 +41,36 @@ class LevelSearch : public LevelBottomUp {
                     ++level;
                     if (phase == rush) {
                         expand_frontier<false>(from, mark);
-                    } else if (!is_narrow(mark - from)) {
+                    } else {
                         expand_frontier<true>(from, mark);
-                    } else if (!expand_narrowly(from, mark)) {
-                        return report(true);
                     }
                     break;
                 }
+                case narrow:
+                case widen:
+                    if (phase == narrow && last != narrow) enter(verdict.places);
+                    if (!expand_narrowly(phase == narrow ? near.shape.depth : 0))
+                        return report(true);
+                    if (phase == widen) {
+                        widen_frontier();
+                        break;
+                    }
+                    [[fallthrough]];
+                case tell:
+                    share();
+                    break;
                 case absorb:
                 case absorb_rush:
                     take_all(phase == absorb);
                     break;
                 case publish:
                     publish_words();
-                    fresh = true;
                     break;
                 case sweep:
                     mark = verdict.places;
                     ++level;
-                    sweep_words(fresh);
-                    fresh = false;
+                    // After a publish the other copy may lack what peers know.
+                    sweep_words(last == publish);
                     copy ^= 1;
                     break;
                 case gather:
@@ -74,11 +85,33 @@ class LevelSearch : public LevelBottomUp {
 
    private:
     // What the devices do until they meet again.
-    enum Phase : u32 { seed, expand, absorb, rush, absorb_rush, publish, sweep, gather, finished };
+    enum Phase : u32 {
+        seed,
+        expand,
+        absorb,
+        rush,
+        absorb_rush,
+        tell,
+        narrow,
+        widen,
+        publish,
+        sweep,
+        gather,
+        finished
+    };
 
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, const Totals& totals) const {
         if (phase == publish) return sweep;
+        if (phase == tell) return narrow;
+        if (phase == narrow) {
+            if (totals.most == 0 || level == settings.depth_limit) return finished;
+            return is_wide(totals) ? widen : narrow;
+        }
+        if (phase == widen && !is_alone()) {
+            keep(kept_places, totals.places);
+            return expand;
+        }
         const u64 visited = is_alone() ? 0 : totals.counts[visited_count];
         if (phase == gather) {
             if (!is_alone()) keep(kept_places, totals.places);
@@ -103,15 +136,16 @@ class LevelSearch : public LevelBottomUp {
             rows = seen() - load_relaxed_gpu(&barrier.leaders(kept_visited));
         }
         if (rows == 0 || level == settings.depth_limit) return finished;
+        const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
         const u64 arcs = phase == seed ? totals.most : rows * settings.degree;
         const bool is_rich = arcs * settings.alpha > settings.connected;
         // So few that it does not matter how many are left.
-        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
+        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
         const u64 now = seen();
         keep(kept_visited, now);
         if (rows * settings.alpha > settings.connected - now) return is_alone() ? sweep : publish;
         if (!is_listed) return gather;
-        return is_rich ? rush : expand;
+        return is_rich ? rush : down;
     }
 
     // The whole grid, at the end.
@@ -123,7 +157,7 @@ class LevelSearch : public LevelBottomUp {
         tell_host(report_words, load_relaxed_gpu(&barrier.leaders(published)));
         u64 received = 0;
         for (u32 other = 0; other < settings.devices; ++other) {
-            received += block.seen[other];
+            received += barrier.received_from(other);
             tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
         }
         tell_host(report_received, received);
@@ -141,10 +175,11 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::LevelExchange exchange,
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
     const __grid_constant__ millstream::GangReports reports,
-    const __grid_constant__ millstream::LevelSettings settings) {
+    const __grid_constant__ millstream::LevelSettings settings,
+    const __grid_constant__ millstream::NearRows near) {
     __shared__ millstream::LevelSearch::Block block;
     __shared__ millstream::LevelNarrow::Part part;
     millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block,
-                            part)
+                            near, part)
         .run();
 }

@@ -7,6 +7,7 @@ mod algorithm;
 mod bfs;
 mod depth_probe;
 mod error;
+mod halo;
 mod level_search;
 mod level_twin;
 mod packed_rows;

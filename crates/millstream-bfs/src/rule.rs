@@ -50,6 +50,10 @@ pub fn cuda_sources() -> Vec<CudaSource> {
     }
     sources::<u32>()
         .chain(sources::<u64>())
-        .chain([level_search::cuda_source(), packed_rows::cuda_source()])
+        .chain([
+            level_search::cuda_source(true),
+            level_search::cuda_source(false),
+            packed_rows::cuda_source(),
+        ])
         .collect()
 }

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
     /// Level by level where the devices can, unless a graph for several GPUs has many thin
-    /// levels.
+    /// levels in scattered parts.
     Auto,
     /// On the distributed worklist, in no order.
     Asynchronous,

@@ -23,7 +23,7 @@ pub(crate) fn ways() -> Vec<BfsOptions> {
 }
 
 /// Everything that gives parts to devices.
-fn partitions(graph: &CsrGraph, parts: usize) -> Vec<Partition> {
+pub(crate) fn partitions(graph: &CsrGraph, parts: usize) -> Vec<Partition> {
     let mut all = vec![
         partition::contiguous_blocks(graph, parts),
         partition::edge_balanced_blocks(graph, parts),

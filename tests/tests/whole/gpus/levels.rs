@@ -5,10 +5,11 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
-use millstream::bfs::{Algorithm, Bfs, Error};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, Error};
+use millstream::device::Device;
 use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::{CsrGraph, partition, reference, source};
+use millstream::graph::{CsrGraph, Partition, partition, reference, source};
 
 use super::{context, search, skip};
 use crate::{awkward, bfs, levels};
@@ -120,8 +121,23 @@ fn both_ways(vertices: u32, edges: Vec<(u32, u32)>) -> CsrGraph {
     CsrGraph::from_edges(vertices, &arcs).unwrap()
 }
 
+/// The part of each vertex of `trees_leaf_to_leaf`: of subtrees that hardly touch.
+fn subtrees(depth: u32, parts: usize) -> Partition {
+    let inner = (1 << depth) - 1;
+    let leaves = 1 << depth;
+    let part_of = |vertex: u32| {
+        let place = if vertex < inner + leaves { vertex } else { vertex - inner - leaves } + 1;
+        let below = place.ilog2();
+        // Those near the roots belong to the first part.
+        let subtree = if below < 3 { 0 } else { (place >> (below - 3)) - 8 };
+        subtree * parts as u32 / 8
+    };
+    let part_of: Vec<_> = (0..2 * inner + leaves).map(part_of).collect();
+    Partition::from_parts(parts, &part_of).unwrap()
+}
+
 /// Frontiers that blocks keep to themselves, hand on when they have too much, and give up
-/// when they grow wide; on one GPU only, elsewhere they are frontiers as all others.
+/// when they grow wide; on host devices they are frontiers as all others.
 #[test]
 fn levels_through_thin_frontiers() {
     let context = context();
@@ -134,36 +150,106 @@ fn levels_through_thin_frontiers() {
         ("shortcuts", lattice_with_shortcuts(500)),
         ("trees", trees_leaf_to_leaf(17)),
     ];
+    let are_gpus = context.devices().iter().all(Device::is_gpu);
+    let devices = context.devices().len();
     for (name, graph) in &graphs {
-        let packed = context.block_on(Bfs::new(&context, graph)).unwrap().unwrap().layout();
-        let is_one_gpu = context.devices().len() == 1 && context.devices()[0].is_gpu();
-        assert_eq!(packed.is_some(), is_one_gpu, "{name}");
+        let parts = match *name {
+            "trees" => subtrees(17, devices),
+            _ => partition::edge_balanced_blocks(graph, devices),
+        };
+        let upload = Bfs::with_partition(&context, graph, parts);
+        let mut bfs = context.block_on(upload).unwrap().unwrap();
+        assert_eq!(bfs.layout().is_some(), are_gpus, "{name}");
         for mut options in levels::ways() {
             for (packed_rows, depth_limit) in [(true, u32::MAX), (false, u32::MAX), (true, 20)] {
                 (options.packed_rows, options.depth_limit) = (packed_rows, depth_limit);
                 options.predecessors = depth_limit == 20 || options.alpha == 0;
-                let what = format!("{name} {options:?}");
-                let time = search(&context, graph, &[0], options, &what);
+                bfs = bfs.with_options(options);
+                let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
+                bfs::check(name, graph, &[0], &options, &result);
                 let alpha = options.alpha;
-                let milliseconds = time.as_secs_f64() * 1e3;
+                let milliseconds = result.run_time.as_secs_f64() * 1e3;
                 println!("{name}, {alpha}, packed {packed_rows}: {milliseconds:.3} ms");
             }
         }
     }
 }
 
+/// Parts that touch in few places, in many, and all over; limits before, at and after
+/// meetings.
 #[test]
-fn roads_on_several_gpus_are_searched_asynchronously() {
+fn thin_levels_of_parts_of_all_shapes() {
     let context = context();
+    if !can(&context) {
+        return;
+    }
+    let devices = context.devices().len();
+    let (width, height) = (260, 240);
+    let road = generate::road(width, height, generate::KEEP_PERMILLE, &GenerateOptions::default());
+    let road = road.unwrap();
+    let strips: Vec<_> =
+        (0..width * height).map(|vertex| vertex % width * devices as u32 / width).collect();
+    let mut parts = levels::partitions(&road, devices);
+    parts.push(Partition::from_parts(devices, &strips).unwrap());
+    let many: Vec<u32> = (0..road.vertices()).step_by(7001).collect();
+    for (round, parts) in parts.into_iter().enumerate() {
+        let upload = Bfs::with_partition(&context, &road, parts);
+        let mut bfs = context.block_on(upload).unwrap().unwrap();
+        for depth_limit in [1, 31, 32, 33, 100, u32::MAX] {
+            for sources in [&[source::max_degree(&road).unwrap()][..], &many] {
+                let mut options = levels::ways()[3];
+                options.predecessors = true;
+                options.depth_limit = depth_limit;
+                bfs = bfs.with_options(options);
+                let result = context.block_on(bfs.run(sources)).unwrap().unwrap();
+                bfs::check(&format!("parts {round}"), &road, sources, &options, &result);
+            }
+        }
+    }
+}
+
+/// Two hundred searches in which devices meet a few times only.
+#[test]
+fn many_runs_through_thin_levels() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let options = GenerateOptions::default();
+    let road = generate::road(80, 320, generate::KEEP_PERMILLE, &options).unwrap();
+    let from = source::center(&road).unwrap();
+    let expected = reference::bfs_levels(&road, &[from], u32::MAX);
+    let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
+    let bfs = bfs.with_options(levels::ways()[3]);
+    for run in 0..200 {
+        let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
+        assert!(result.levels == expected, "run {run}");
+    }
+}
+
+#[test]
+fn roads_in_compact_parts_are_searched_level_by_level() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
     let road =
         generate::road(300, 300, generate::KEEP_PERMILLE, &GenerateOptions::default()).unwrap();
-    let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
-    let are_gpus = context.devices().iter().all(millstream::device::Device::is_gpu);
-    if are_gpus && context.devices().len() > 1 {
-        assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
-    } else if can(&context) {
-        assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
-    }
+    let devices = context.devices().len();
+    let algorithm = |parts| {
+        let bfs = context.block_on(Bfs::with_partition(&context, &road, parts)).unwrap().unwrap();
+        let mut options = BfsOptions::default();
+        options.packed_rows = false;
+        (bfs.algorithm(), bfs.with_options(options).algorithm())
+    };
+    let levels = Algorithm::LevelSynchronous;
+    let otherwise = match context.devices().iter().all(Device::is_gpu) && devices > 1 {
+        true => Algorithm::Asynchronous,
+        false => levels,
+    };
+    assert_eq!(algorithm(partition::edge_balanced_blocks(&road, devices)), (levels, otherwise));
+    let scattered = algorithm(partition::random(&road, devices, 1));
+    assert_eq!(scattered, (otherwise, otherwise));
 }
 
 /// `MILLSTREAM_RUNS` searches (100 unless set) of a graph small enough to race hard.

@@ -1,0 +1,277 @@
+//! The halo of each part of a graph: the vertices of other parts from which few arcs lead
+//! to its own. With their rows a device searches several levels without a word from
+//! others (`LEVELS.md`).
+
+use std::ops::Range;
+
+use millstream_graph::{CsrGraph, Partition};
+use rayon::prelude::*;
+
+/// Arcs from the farthest vertex of a halo, at most.
+const DEEPEST: usize = 64;
+/// A halo has at most an owned vertex in so many.
+const OWNED_FOR_HALO: usize = 2;
+
+/// The halos of all parts, by new ids.
+#[derive(Debug)]
+pub(crate) struct Halos {
+    /// From how many arcs away vertices are in a halo; not 0.
+    pub(crate) depth: u32,
+    /// The vertices of each part's, in ascending order.
+    pub(crate) of: Vec<Vec<u32>>,
+}
+
+impl Halos {
+    /// Of a graph in one part.
+    pub(crate) fn of_one() -> Halos {
+        Halos { depth: u32::MAX, of: vec![Vec::new()] }
+    }
+
+    /// Halos as deep as they may be in all parts of a symmetric graph; `None` if parts have
+    /// too many neighbours for any.
+    pub(crate) fn new(graph: &CsrGraph, partition: &Partition) -> Option<Halos> {
+        let around: Vec<_> = (0..partition.parts())
+            .into_par_iter()
+            .map(|part| around(graph, partition, part))
+            .collect();
+        let depth = around.iter().map(|(_, ends)| ends.len()).min().filter(|&depth| depth > 0)?;
+        let of = around.into_par_iter().map(|(mut vertices, ends)| {
+            vertices.truncate(ends[depth - 1]);
+            vertices.sort_unstable();
+            vertices
+        });
+        Some(Halos { depth: depth as u32, of: of.collect() })
+    }
+
+    /// The places in the halo of `part` of vertices that `owned` has.
+    pub(crate) fn places(&self, part: usize, owned: Range<u32>) -> Range<usize> {
+        let before = |vertex| self.of[part].partition_point(|&other| other < vertex);
+        before(owned.start)..before(owned.end)
+    }
+}
+
+/// New ids of the neighbours of a vertex.
+pub(crate) fn neighbours<'a>(
+    graph: &'a CsrGraph,
+    partition: &'a Partition,
+    vertex: u32,
+) -> impl Iterator<Item = u32> + 'a {
+    let targets = graph.neighbors(partition.to_original(vertex)).iter();
+    targets.map(|&target| partition.to_new(target))
+}
+
+/// The vertices around a part, nearest first, and how many there are up to each distance,
+/// as long as they are not too many.
+fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Vec<usize>) {
+    let own = partition.range(part);
+    let mut is_seen = vec![false; graph.vertices() as usize];
+    is_seen[own.start as usize..own.end as usize].fill(true);
+    let mut nearest: Vec<u32> = own
+        .clone()
+        .into_par_iter()
+        .flat_map_iter(|vertex| neighbours(graph, partition, vertex))
+        .filter(|target| !own.contains(target))
+        .collect();
+    nearest.retain(|&vertex| !std::mem::replace(&mut is_seen[vertex as usize], true));
+    let (mut vertices, mut ends) = (nearest, Vec::new());
+    let mut begin = 0;
+    while ends.len() < DEEPEST && vertices.len() <= own.len() / OWNED_FOR_HALO {
+        ends.push(vertices.len());
+        let last = begin..vertices.len();
+        begin = vertices.len();
+        for place in last {
+            for target in neighbours(graph, partition, vertices[place]) {
+                if !std::mem::replace(&mut is_seen[target as usize], true) {
+                    vertices.push(target);
+                }
+            }
+        }
+    }
+    (vertices, ends)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::HashMap;
+
+    use millstream_graph::generate::{self, GenerateOptions};
+    use millstream_graph::partition;
+
+    use super::*;
+
+    fn road(seed: u64) -> CsrGraph {
+        let options = GenerateOptions { seed, ..GenerateOptions::default() };
+        generate::road(60, 50, generate::KEEP_PERMILLE, &options).unwrap()
+    }
+
+    /// Rows of the lattice, columns, and corners.
+    fn partitions(graph: &CsrGraph) -> Vec<Partition> {
+        let place = |vertex: u32| (vertex % 60, vertex / 60);
+        let columns: Vec<_> = (0..graph.vertices()).map(|vertex| place(vertex).0 / 20).collect();
+        let corners = (0..graph.vertices()).map(place).map(|(x, y)| x / 30 + y / 25 * 2);
+        let corners: Vec<_> = corners.collect();
+        vec![
+            partition::edge_balanced_blocks(graph, 3),
+            Partition::from_parts(3, &columns).unwrap(),
+            Partition::from_parts(4, &corners).unwrap(),
+        ]
+    }
+
+    /// Arcs from every vertex to the nearest owned one, one round for each.
+    fn distances(graph: &CsrGraph, partition: &Partition, part: usize) -> Vec<u32> {
+        let is_own = |vertex| partition.range(part).contains(&vertex);
+        let mut distances: Vec<_> =
+            (0..graph.vertices()).map(|vertex| if is_own(vertex) { 0 } else { u32::MAX }).collect();
+        for distance in 1..=DEEPEST as u32 + 1 {
+            for vertex in 0..graph.vertices() {
+                let is_next = neighbours(graph, partition, vertex)
+                    .any(|target| distances[target as usize] == distance - 1);
+                if is_next && distances[vertex as usize] == u32::MAX {
+                    distances[vertex as usize] = distance;
+                }
+            }
+        }
+        distances
+    }
+
+    #[test]
+    fn a_halo_is_what_is_near() {
+        let graph = road(1);
+        for partition in partitions(&graph) {
+            let halos = Halos::new(&graph, &partition).unwrap();
+            assert!((3..=DEEPEST as u32).contains(&halos.depth), "{}", halos.depth);
+            for (part, halo) in halos.of.iter().enumerate() {
+                let distances = distances(&graph, &partition, part);
+                let is_near =
+                    |&vertex: &u32| (1..=halos.depth).contains(&distances[vertex as usize]);
+                assert!((0..graph.vertices()).filter(is_near).eq(halo.iter().copied()));
+                assert!(halo.len() <= partition.range(part).len() / OWNED_FOR_HALO);
+            }
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_an_owner() {
+        let graph = road(2);
+        for partition in partitions(&graph) {
+            let halos = Halos::new(&graph, &partition).unwrap();
+            for (part, halo) in halos.of.iter().enumerate() {
+                let owners = (0..partition.parts()).map(|owner| partition.range(owner));
+                let places: Vec<_> =
+                    owners.clone().map(|owned| halos.places(part, owned)).collect();
+                assert!(places.iter().cloned().flatten().eq(0..halo.len()));
+                for (owned, places) in owners.zip(places) {
+                    assert!(halo[places].iter().all(|vertex| owned.contains(vertex)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_that_touch_everywhere_have_no_halo() {
+        let graph = road(3);
+        assert!(Halos::new(&graph, &partition::random(&graph, 4, 1)).is_none());
+        // Nothing at all is near, as far as anybody looks.
+        let apart = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (2, 3), (3, 2)]).unwrap();
+        let halos = Halos::new(&apart, &partition::contiguous_blocks(&apart, 2)).unwrap();
+        assert_eq!((halos.depth, halos.of), (DEEPEST as u32, vec![vec![]; 2]));
+    }
+
+    /// A device of a search by halos, as `level_halo.cuh` and `level_narrow.cuh` have it.
+    struct Searcher<'a> {
+        graph: &'a CsrGraph,
+        partition: &'a Partition,
+        own: Range<u32>,
+        halo: &'a [u32],
+        /// Of all near vertices that it takes for visited; owned ones with their levels.
+        levels: HashMap<u32, u32>,
+        frontier: Vec<u32>,
+    }
+
+    impl Searcher<'_> {
+        fn is_near(&self, vertex: u32) -> bool {
+            self.own.contains(&vertex) || self.halo.binary_search(&vertex).is_ok()
+        }
+
+        fn expand(&mut self, level: u32) {
+            for vertex in std::mem::take(&mut self.frontier) {
+                for target in neighbours(self.graph, self.partition, vertex) {
+                    if self.is_near(target) && !self.levels.contains_key(&target) {
+                        self.levels.insert(target, level);
+                        self.frontier.push(target);
+                    }
+                }
+            }
+        }
+
+        fn absorb(&mut self, vertex: u32, is_current: bool, level: u32) {
+            let is_new = !self.levels.contains_key(&vertex);
+            self.levels.entry(vertex).or_insert(level);
+            if is_new && is_current {
+                self.frontier.push(vertex);
+            }
+        }
+    }
+
+    /// Levels of all vertices, searched by devices that meet after each `depth` levels.
+    fn search(graph: &CsrGraph, partition: &Partition, depth: u32, source: u32) -> Vec<u32> {
+        let halos = Halos::new(graph, partition).unwrap();
+        let mut devices: Vec<_> = (0..partition.parts())
+            .map(|part| {
+                let own = partition.range(part);
+                let frontier: Vec<_> = own.clone().filter(|&vertex| vertex == source).collect();
+                let levels = frontier.iter().map(|&vertex| (vertex, 0)).collect();
+                Searcher { graph, partition, own, halo: &halos.of[part], levels, frontier }
+            })
+            .collect();
+        let mut level = 0;
+        while devices.iter().any(|device| !device.frontier.is_empty()) {
+            let told: Vec<_> = devices
+                .iter()
+                .flat_map(|device| {
+                    let own =
+                        device.levels.iter().filter(|(vertex, _)| device.own.contains(vertex));
+                    own.map(|(&vertex, &its)| (vertex, its == level))
+                })
+                .collect();
+            for device in &mut devices {
+                for &(vertex, is_current) in &told {
+                    if !device.own.contains(&vertex) && device.is_near(vertex) {
+                        device.absorb(vertex, is_current, level);
+                    }
+                }
+                (level + 1..=level + depth).for_each(|level| device.expand(level));
+            }
+            level += depth;
+        }
+        let owner = |vertex| &devices[partition.owner(vertex)];
+        let of = |vertex| owner(vertex).levels.get(&vertex).copied().unwrap_or(u32::MAX);
+        (0..graph.vertices()).map(of).collect()
+    }
+
+    #[test]
+    fn as_many_levels_as_a_halo_is_deep_are_right_without_a_word() {
+        let mut is_too_far_wrong = false;
+        for seed in 1..4 {
+            let graph = road(seed);
+            for partition in partitions(&graph) {
+                let depth = Halos::new(&graph, &partition).unwrap().depth;
+                let sources = [0, 1234, graph.vertices() - 1];
+                for source in sources.map(|source| partition.to_new(source)) {
+                    let original = partition.to_original(source);
+                    let expected =
+                        millstream_graph::reference::bfs_levels(&graph, &[original], u32::MAX);
+                    for depth in [1, depth / 2, depth] {
+                        let found = search(&graph, &partition, depth, source);
+                        assert!(partition.restore(found) == expected, "{depth} from {source}");
+                    }
+                    let found = search(&graph, &partition, depth + 1, source);
+                    is_too_far_wrong |= partition.restore(found) != expected;
+                }
+            }
+        }
+        assert!(is_too_far_wrong, "a level more than there is halo goes unnoticed");
+    }
+}
