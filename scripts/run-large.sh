@@ -31,6 +31,6 @@ timed() {
 [ -f "$graph" ] ||
     timed generate kron "$scale" "$edge_factor" "$graph" --max-weight 64 --seed 1
 for algorithm in bfs sssp cc pagerank; do
-    timed "$algorithm" "$graph" --devices "$list" --repeat "${RUNS:-3}" --verify --json
+    timed "$algorithm" "$graph" --devices "$list" --partitioner edges --repeat "${RUNS:-3}" --verify --json
 done
 exit $failed
