@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Error as DeviceError, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer,
-    SharedSet, Value,
+    CudaSource, Error as DeviceError, Event, Kernel, KernelFault, Parameter, Read, Shared,
+    SharedBuffer, SharedSet, Value,
 };
 use millstream_flow::{Context, Gang, GangMember};
 
@@ -84,17 +84,22 @@ pub(crate) async fn run(
         stopped: context.host().shared(1)?,
     };
     let start = Instant::now();
-    gang.run(|GangMember { place, stream, sharers }| {
+    let hooked = match is_outside_hub {
+        true => Vec::new(),
+        false => hook_rows(solvers, residents)?,
+    };
+    gang.run_bound(|GangMember { place, stream, sharers }| {
         let (solver, resident) = (&solvers[place], &residents[place]);
         let memory = common.memory(place, resident.hub);
         if is_outside_hub {
             let Resident { part, first_vertex, .. } = *resident;
             let rows = (&*part.offsets, &*part.targets, first_vertex);
-            Ok(outside_hub.launch(stream, sharers, (rows, &solver.shared_arcs, memory))?)
-        } else {
-            solver.hook_rows(stream, resident)?;
-            Ok(merged.launch(stream, sharers, (memory,))?)
+            return Ok(outside_hub.bind(stream, sharers, (rows, &solver.shared_arcs, memory))?);
         }
+        // Kernels that wait for each other leave no room on a GPU that they share.
+        let before = if sharers > 1 { &hooked[..] } else { &hooked[place..=place] };
+        before.iter().try_for_each(|event| stream.wait(event))?;
+        Ok(merged.bind(stream, sharers, (memory,))?)
     })
     .await?;
     let run_time = start.elapsed();
@@ -105,6 +110,15 @@ pub(crate) async fn run(
         return Err(DeviceError::KernelFailed { kernel, device, message: message.into() }.into());
     }
     Ok(run_time)
+}
+
+/// Hooks along the rows of all devices; the events after that.
+fn hook_rows(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<Vec<Event>> {
+    let hook = |(solver, resident): (&Solver, _)| {
+        solver.hook_rows(&solver.stream, resident)?;
+        Ok(solver.stream.record()?)
+    };
+    solvers.iter().zip(residents).map(hook).collect()
 }
 
 impl Common<'_> {

@@ -9,7 +9,6 @@ use millstream_device::{
     Stream, StreamKind,
 };
 
-use crate::submitters::Submitters;
 use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
@@ -86,12 +85,10 @@ impl Gang {
     }
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
-    /// the host's words too. A thread for each device submits what it has bound, since no
-    /// kernel goes on before the last has begun. How long that took, from the first `bind`
-    /// to the end of the last kernel.
+    /// the host's words too. How long that took: see [`Gang::run_bound`].
     ///
     /// # Errors
-    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
+    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run_bound`].
     ///
     /// # Cancel safety
     /// That of [`Gang::run`].
@@ -105,18 +102,7 @@ impl Gang {
     ) -> Result<Duration> {
         let gang = Gang::new(context)?;
         gang.prepare(kernel)?;
-        let permit = gang.context.gang_permit().await;
-        let submitters = Submitters::new(gang.streams.len());
-        let start = Instant::now();
-        let kernels = gang.members().map(|member| bind(gang.words(), member));
-        let kernels: Vec<BoundKernel> = kernels.collect::<Result<_>>()?;
-        let calls = kernels.into_iter().zip(gang.streams.clone());
-        let launches = submitters
-            .run(calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record())))?;
-        let (launched, events): (Vec<_>, Vec<_>) = launches.into_iter().unzip();
-        let launched = launched.into_iter().collect::<Result<(), _>>();
-        gang.finish(permit, launched.map_err(Error::from), events).await?;
-        Ok(start.elapsed())
+        gang.run_bound(|member| bind(gang.words(), member)).await
     }
 
     /// A gang of all devices of a context.
@@ -165,6 +151,36 @@ impl Gang {
         // One after the other and nothing between: none goes on before the last has begun.
         let launched = self.members().try_for_each(&mut launch);
         self.finish(permit, launched, self.streams.iter().map(Stream::record)).await
+    }
+
+    /// As [`Gang::run`], with kernels that are bound: a thread for each device submits its
+    /// own, since none goes on before the last has begun. How long that took, from the
+    /// first `bind` to the end of the last kernel.
+    ///
+    /// # Errors
+    /// As [`Gang::run`].
+    ///
+    /// # Cancel safety
+    /// That of [`Gang::run`].
+    ///
+    /// # Device ordering
+    /// That of [`Gang::run`].
+    pub async fn run_bound(
+        &self,
+        mut bind: impl FnMut(GangMember<'_>) -> Result<BoundKernel>,
+    ) -> Result<Duration> {
+        let permit = self.context.gang_permit().await;
+        let submitters = self.context.submitters();
+        // Wakes them.
+        submitters.run(self.streams.iter().map(|_| || ()))?;
+        let start = Instant::now();
+        let kernels = self.members().map(&mut bind).collect::<Result<Vec<_>>>()?;
+        let calls = kernels.into_iter().zip(self.streams.clone());
+        let calls = calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record()));
+        let (launched, events): (Vec<_>, Vec<_>) = submitters.run(calls)?.into_iter().unzip();
+        let launched = launched.into_iter().collect::<Result<(), _>>();
+        self.finish(permit, launched.map_err(Error::from), events).await?;
+        Ok(start.elapsed())
     }
 
     fn members(&self) -> impl Iterator<Item = GangMember<'_>> {

@@ -10,15 +10,17 @@ use crate::{Error, Result};
 
 /// How long a thread looks for what comes next before it sleeps: waking it takes longer
 /// than most calls.
-const LOOKS: Duration = Duration::from_micros(100);
+const LOOKS: Duration = Duration::from_micros(200);
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// One thread for each rank but the first, whose calls are the caller's.
+#[derive(Debug)]
 pub(crate) struct Submitters {
     others: Vec<Submitter>,
 }
 
+#[derive(Debug)]
 struct Submitter {
     /// `None` ends the thread.
     work: Option<Sender<Work>>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Kernel, Shared, SharedBuffer, SharedSet, Value};
+use millstream_device::{BoundKernel, Kernel, Shared, SharedBuffer, SharedSet, Value};
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
@@ -93,8 +93,10 @@ impl<P: Program> FusedRun<P> {
         let memory = self.memory(threshold, lanes).await?;
         let words = gang.words().clone();
         let settings = |place| self.settings(place, threshold, lanes);
-        gang.run(|member| self.launch(&kernel, &memory, &words, settings(member.place), member))
-            .await?;
+        gang.run_bound(|member| {
+            self.bind(&kernel, &memory, &words, settings(member.place), member)
+        })
+        .await?;
         self.results(&memory)
     }
 
@@ -139,14 +141,14 @@ impl<P: Program> FusedRun<P> {
         Ok(memory)
     }
 
-    fn launch(
+    fn bind(
         &self,
         kernel: &Kernel<Signature<P>>,
         memory: &Memory,
         host: &SharedBuffer<u32>,
         settings: GangSettings,
         GangMember { place, stream, sharers }: GangMember<'_>,
-    ) -> millstream_flow::Result<()> {
+    ) -> millstream_flow::Result<BoundKernel> {
         let statuses: Vec<_> = self.devices.iter().map(|device| &device.status).collect();
         let words: Vec<_> = memory.words.iter().collect();
         let inboxes: Vec<_> = memory.inboxes.iter().collect();
@@ -163,7 +165,7 @@ impl<P: Program> FusedRun<P> {
         let (statuses, words) = (&statuses[..], &words[..]);
         let (inboxes, credits) = (&inboxes[..], &credits[..]);
         let arguments = (common, statuses, words, inboxes, credits, host, settings);
-        Ok(kernel.launch(stream, sharers, arguments)?)
+        Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
     fn settings(&self, place: usize, threshold: u32, lanes: usize) -> GangSettings {

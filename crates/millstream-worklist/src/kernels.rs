@@ -79,9 +79,13 @@ impl<P: Program> Kernels<P> {
 }
 
 impl<P: Program> Kernels<P> {
-    /// Compiles and loads what a run launches on a device.
-    pub(crate) fn prepare(&self, device: &Device) -> millstream_device::Result<()> {
-        self.insert.prepare(device, 1)?;
+    /// Compiles and loads what queues the initial items.
+    pub(crate) fn prepare_insert(&self, device: &Device) -> millstream_device::Result<()> {
+        self.insert.prepare(device, 1).map(drop)
+    }
+
+    /// Compiles and loads what a run that the host drives launches besides.
+    pub(crate) fn prepare_host_driven(&self, device: &Device) -> millstream_device::Result<()> {
         self.process.prepare(device, 1)?;
         self.pack.prepare(device, 1)?;
         self.split_receive.prepare(device, 1)?;

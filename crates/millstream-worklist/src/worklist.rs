@@ -201,15 +201,17 @@ impl<P: Program> DistributedWorklist<P> {
     /// # Errors
     /// Settings that do not fit together; CUDA C++ that does not compile.
     pub fn prepare(&self) -> Result<()> {
-        if self.is_fused()? {
-            fused::prepare::<P>(&self.context)?;
-        }
+        let is_fused = self.is_fused()?;
         let devices = self.context.devices();
-        let prepare = |(place, device)| {
+        for (place, device) in devices.iter().enumerate() {
             let here = Here { device: place, devices: devices.len(), next: None };
-            Kernels::new(&self.program, here).prepare(device)
-        };
-        Ok(devices.iter().enumerate().try_for_each(prepare)?)
+            let kernels = Kernels::new(&self.program, here);
+            kernels.prepare_insert(device)?;
+            if !is_fused {
+                kernels.prepare_host_driven(device)?;
+            }
+        }
+        if is_fused { fused::prepare::<P>(&self.context) } else { Ok(()) }
     }
 
     /// Runs to the end: from the initial items `(device, item)`, whose values

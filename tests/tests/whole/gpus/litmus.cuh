@@ -420,6 +420,6 @@ extern "C" __global__ void gang_rounds(
         for (u32 each = threadIdx.x; each < blocks; each += blockDim.x)
             if (cells[run.here][base + each] != round + 1) ++failures;
     }
-    if (failures > 0) fetch_add_relaxed_sys(&report[0], u64(failures));
-    if (threadIdx.x == 0) fetch_add_relaxed_sys(&report[1], u64(round));
+    if (failures > 0) fetch_add_relaxed_sys(&report[2 * run.here], u64(failures));
+    if (threadIdx.x == 0) fetch_add_relaxed_sys(&report[2 * run.here + 1], u64(round));
 }
