@@ -283,8 +283,9 @@ fn stale_reports(
 #[cfg(feature = "cuda")]
 #[test]
 fn litmus_kernels_compile() {
-    // What a compiler has in a cache of its own has no log.
-    let text = format!("{TEXT}\n// {:?}", std::time::SystemTime::now());
+    // What the compiler has in a cache of its own has no log: so the code is a new one.
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    let text = format!("{TEXT}\n__device__ unsigned new_at_{now};\n");
     for architecture in [80, 90, 100] {
         match CudaSource::generated("litmus.cu", "report", text.as_str()).compile(architecture) {
             Ok((code, log)) => {
