@@ -102,7 +102,8 @@ impl Gang {
     ) -> Result<Duration> {
         let gang = Gang::new(context)?;
         gang.prepare(kernel)?;
-        gang.run_bound(|member| bind(gang.words(), member)).await
+        let words = gang.words().clone();
+        gang.run_bound(|member| bind(&words, member)).await
     }
 
     /// A gang of all devices of a context.
@@ -146,7 +147,7 @@ impl Gang {
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
-    pub async fn run(&self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
+    pub async fn run(self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
         let permit = self.context.gang_permit().await;
         // One after the other and nothing between: none goes on before the last has begun.
         let launched = self.members().try_for_each(&mut launch);
@@ -166,7 +167,7 @@ impl Gang {
     /// # Device ordering
     /// That of [`Gang::run`].
     pub async fn run_bound(
-        &self,
+        self,
         mut bind: impl FnMut(GangMember<'_>) -> Result<BoundKernel>,
     ) -> Result<Duration> {
         let permit = self.context.gang_permit().await;
@@ -177,9 +178,15 @@ impl Gang {
         let kernels = self.members().map(&mut bind).collect::<Result<Vec<_>>>()?;
         let calls = kernels.into_iter().zip(self.streams.clone());
         let calls = calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record()));
-        let (launched, events): (Vec<_>, Vec<_>) = submitters.run(calls)?.into_iter().unzip();
-        let launched = launched.into_iter().collect::<Result<(), _>>();
-        self.finish(permit, launched.map_err(Error::from), events).await?;
+        let (launched, events) = match submitters.run(calls) {
+            Ok(launches) => {
+                let (launched, events): (Vec<_>, Vec<_>) = launches.into_iter().unzip();
+                let launched = launched.into_iter().collect::<Result<(), _>>();
+                (launched.map_err(Error::from), events)
+            }
+            Err(error) => (Err(error), self.streams.iter().map(Stream::record).collect()),
+        };
+        self.finish(permit, launched, events).await?;
         Ok(start.elapsed())
     }
 
@@ -196,14 +203,16 @@ impl Gang {
         events: impl IntoIterator<Item = millstream_device::Result<Event>>,
     ) -> Result<()> {
         let permit = Arc::new(permit);
-        let events: Vec<Event> = events.into_iter().collect::<Result<_, _>>()?;
-        for event in &events {
-            // The permit ends with the last of the kernels, whoever waits for them.
+        let events: Vec<_> = events.into_iter().collect();
+        for event in events.iter().flatten() {
+            // The permit ends with the last of the kernels, whoever waits for them, and
+            // whichever have failed.
             let permit = Arc::clone(&permit);
             event.on_complete(move |_| drop(permit));
         }
         drop(permit);
         launched?;
+        let events = events.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.words.0.store(OPEN, 1)?;
         for event in &events {
             event.completed().await?;

@@ -242,12 +242,18 @@ impl Lane {
 
     /// Runs a task for the stream of this cause.
     pub(super) fn submit(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
-        if self.is_held_up() {
-            // What the caller did wrong is better said now than later.
-            self.context.bind()?;
-            self.driver_stream().prepare(&task)?;
-        }
+        self.prepare(&task)?;
         self.enter(Operation { work: Work::Run(task), cause: Arc::clone(cause) })
+    }
+
+    /// Loads what a task needs that has to wait: what the caller did wrong is better said
+    /// now than later, and whoever resumes the lane must not load.
+    fn prepare(&self, task: &Task) -> Result<()> {
+        if !self.is_held_up() {
+            return Ok(());
+        }
+        self.context.bind()?;
+        self.driver_stream().prepare(task)
     }
 
     /// Runs a kernel that tells, and records an event after it.
@@ -257,6 +263,7 @@ impl Lane {
         event: Event,
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
+        self.prepare(&task)?;
         self.enter(Operation { work: Work::Tell(task, event), cause: Arc::clone(cause) })
     }
 
@@ -264,7 +271,9 @@ impl Lane {
     /// that costs no call of the driver.
     pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Result<()> {
         if self.is_over() {
-            event.complete(cause.get().map_or(Ok(()), Err));
+            // Points that failed with the process count as over: its cause was set before.
+            let cause = cause.get().or_else(|| self.context.poison.get().cloned());
+            event.complete(cause.map_or(Ok(()), Err));
             return Ok(());
         }
         self.point(Some(event), None, cause)
@@ -425,11 +434,10 @@ impl Lane {
         let point = submission.point.wrapping_add(1);
         let telling = LaneStream { tell: (word.address(), point), ..self.driver_stream() };
         let submitted = self.context.bind().and_then(|()| telling.submit(&task));
-        // Held even if the call fails: it may have begun.
+        // Held, and its number taken, even if the call fails: it may have begun.
         submission.held.push(Box::new(task));
-        submitted?;
-        // Whatever fails from here on, the word will show it.
         submission.point = point;
+        submitted?;
         let native = self.place(Some(event), point)?;
         self.expect(submission, Some(event), Some(native), cause);
         Ok(())
