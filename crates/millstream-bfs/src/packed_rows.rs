@@ -24,6 +24,8 @@ const MOST: usize = 4;
 const NONE: u32 = u32::MAX;
 /// In the first place: the row has more targets than there is room for.
 const IS_LONG: u32 = u32::MAX - 1;
+/// What a field of `level_tally.cuh` counts to.
+const MOST_COUNTED: usize = 1 << 27;
 /// Packing is worth it if at most one row in so many is long,
 const ROWS_FOR_LONG: usize = 32;
 /// and none longer than this: four threads read such a row.
@@ -86,7 +88,7 @@ impl PackedRows {
     }
 
     /// Packs the rows of `graph` and of `halos` on the devices that have it as
-    /// `distributed`. `None` if there are several, and no halos.
+    /// `distributed`. `None` if there are several, and no halos, or too many vertices.
     pub(crate) async fn new(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
@@ -98,7 +100,9 @@ impl PackedRows {
             _ if !graph.is_symmetric() => None,
             _ => Halos::new(graph, partition),
         };
-        let Some(halos) = halos else { return Ok(None) };
+        let Some(halos) = halos.filter(|halos| is_countable(partition, halos)) else {
+            return Ok(None);
+        };
         let mut devices = Vec::new();
         for place in 0..partition.parts() {
             devices.push(DeviceRows::new(graph, distributed, &halos, place).await?);
@@ -185,6 +189,16 @@ impl DeviceRows {
         stream.record()?.completed().await?;
         Ok(DeviceRows { rows, long_targets, halo, exports, shape })
     }
+}
+
+/// Whether a tally can count all that a device may find in a level, and marks of rows are no
+/// vertices or places of halos.
+fn is_countable(partition: &Partition, halos: &Halos) -> bool {
+    let most_halo = halos.of.iter().map(Vec::len).max().unwrap_or(0);
+    let all =
+        (0..partition.parts()).map(|place| partition.range(place).len() + halos.of[place].len());
+    partition.vertices() as usize + most_halo < IS_LONG as usize
+        && (partition.parts() == 1 || all.max().unwrap_or(0) < MOST_COUNTED)
 }
 
 fn is_long(graph: &CsrGraph, vertex: u32) -> bool {

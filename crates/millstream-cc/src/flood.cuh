@@ -95,14 +95,16 @@ __device__ u32 flood(const Rows& rows, const Members& members, Range whole) {
     return found;
 }
 
-// The first block: joins the hub with the smallest member.
-__device__ void hook_smallest(const Span<u32>& parents, const Members& members, u32 hub) {
+// The first block: joins the hub with the smallest member, if that is covered, so that it has a
+// parent here. Whose it is covers it.
+__device__ void hook_smallest(const Span<u32>& parents, const Members& members, Range covered,
+                              u32 hub) {
     if (blockIdx.x > 0) return;
     const u64 words = members.of[members.here].len;
     for (u64 base = 0; base < words; base += blockDim.x) {
         const u64 at = base + threadIdx.x;
         const u32 bits = at < words ? members.word(at) : 0;
-        if (bits != 0) hook(parents, u32(at) * 32 + __ffs(bits) - 1, hub);
+        if (bits != 0 && covered.has(at * 32)) hook(parents, u32(at) * 32 + __ffs(bits) - 1, hub);
         if (__syncthreads_or(bits != 0)) return;
     }
 }

@@ -86,13 +86,24 @@ static FLOOD: Kernel<Flood> =
     });
 
 /// Hooks along the rows of vertices that are no members. Takes rows of arcs and whose is the
-/// first; parents; members of all devices; which device this is; the hub.
-type Outside =
-    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, SharedSet<u32>, Value<u32>, Value<u32>);
+/// first; parents, and of which range of vertices; members of all devices; which device this
+/// is; the hub.
+type Outside = (
+    Read<u64>,
+    Read<u32>,
+    Value<u32>,
+    Shared<u32>,
+    Value<[u32; 2]>,
+    SharedSet<u32>,
+    Value<u32>,
+    Value<u32>,
+);
 static HOOK_OUTSIDE: Kernel<Outside> =
-    Kernel::new("hook_outside", |_, (offsets, targets, first, parents, of, here, hub)| {
+    Kernel::new("hook_outside", |_, (offsets, targets, first, parents, covered, of, here, hub)| {
         let members = Members { of, here: here as usize };
-        if let Some(smallest) = members.smallest() {
+        // Whose it is covers it; elsewhere it may have no parent.
+        let is_covered = |vertex: &u32| (covered[0]..covered[1]).contains(vertex);
+        if let Some(smallest) = members.smallest().filter(is_covered) {
             hook(parents, smallest, hub);
         }
         for_each_row(offsets, targets, |row, targets| {
@@ -220,7 +231,8 @@ pub(crate) async fn hook_outside_hub(solvers: &[Solver], residents: &[Resident<'
         let &Resident { part, first_vertex, hub, .. } = resident;
         let (offsets, targets, parents) = (&*part.offsets, &*part.targets, &solver.parents);
         solver.start_alone()?;
-        let arguments = (offsets, targets, first_vertex, parents, members, here, hub);
+        let covered = [solver.covered.start, solver.covered.end];
+        let arguments = (offsets, targets, first_vertex, parents, covered, members, here, hub);
         HOOK_OUTSIDE.launch(&solver.stream, targets.len(), arguments)?;
     }
     Ok(())

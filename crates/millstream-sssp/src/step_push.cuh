@@ -30,7 +30,9 @@ class StepPush : public StepDevice {
             StepValue from{};
             if (lane() < rows && at < all) {
                 const u32 vertex = take(at, from);
-                if (leads_on(key_of(from)))
+                // Warps share the arcs of a thin list by their numbers, which must not depend on
+                // keys that others lower meanwhile.
+                if (is_thin || leads_on(key_of(from)))
                     arcs = arcs_of(row_of(vertex), key_of(from), !is_thin, arc);
             }
             if (is_thin) {

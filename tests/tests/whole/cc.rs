@@ -111,6 +111,25 @@ fn only_pairs_that_say_something_are_merged() {
     }
 }
 
+/// A hub whose component has members far from it, in front of which is a vertex of another.
+pub(crate) fn far_members() -> CsrGraph {
+    let clique = (64..128).flat_map(|one| (one + 1..128).map(move |other| (one, other)));
+    let edges = clique.chain([(100, 40), (3, 40), (1, 2)]);
+    let both: Vec<_> = edges.flat_map(|(one, other)| [(one, other), (other, one)]).collect();
+    CsrGraph::from_edges(128, &both).unwrap()
+}
+
+#[test]
+fn a_device_hooks_the_hub_with_what_it_covers_alone() {
+    let (graph, options) = (far_members(), CcOptions::default());
+    for devices in [1, 2, 3, 4, 8] {
+        let parts = partition::contiguous_blocks(&graph, devices);
+        let result = run(&host(devices), &graph, parts, options);
+        assert_eq!(result.method, Some(Method::OutsideHub));
+        check("far members", &graph, &options, &result);
+    }
+}
+
 /// Graphs whose components would fall apart if an arc were left to its reverse, which
 /// is not there.
 pub(crate) fn directed() -> Vec<(&'static str, CsrGraph)> {

@@ -182,8 +182,8 @@ fn components_of_generated_graphs() {
     // Of several tiles.
     let options = GenerateOptions::default();
     let roads = generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap();
-    let graphs = generated().into_iter().chain([("roads", roads)]).chain(cc::directed());
-    for (name, graph) in graphs {
+    let more = [("roads", roads), ("far members", cc::far_members())];
+    for (name, graph) in generated().into_iter().chain(more).chain(cc::directed()) {
         let options = CcOptions::default();
         for parts in [
             partition::contiguous_blocks(&graph, devices),
