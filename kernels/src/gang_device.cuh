@@ -23,6 +23,9 @@ struct GangPlace {
 };
 static_assert(sizeof(GangPlace) == 96, "as Rust writes it");
 
+// `Bound` says where a kernel keeps the bounds of its vertices: in registers (`u32`), or with its
+// parameters (`const u32&`), if registers are short.
+template <typename Bound>
 class GangDevice {
    public:
     static constexpr u32 unreached = ~0u;
@@ -39,9 +42,9 @@ class GangDevice {
    protected:
     const GangReports& reports;
     GangBarrier barrier;
-    // Owned vertices: of the kernel's parameters, and so in no register.
-    const u32& first;
-    const u32& end;
+    // Owned vertices.
+    const Bound first;
+    const Bound end;
 
     __device__ bool is_alone() const { return place.devices == 1; }
 

@@ -41,7 +41,7 @@ struct LevelSettings : GangPlace {
 };
 static_assert(sizeof(LevelSettings) == 184, "as Rust writes it");
 
-class LevelDevice : public GangDevice {
+class LevelDevice : public GangDevice<const u32&> {
    public:
     // A row, or a piece of one, in the log.
     struct alignas(16) Row {
@@ -68,7 +68,7 @@ class LevelDevice : public GangDevice {
                            const LevelLists& lists, const LevelExchange& exchange,
                            const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block)
-        : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
+        : GangDevice<const u32&>(settings, words, reports), out(out), in(in), values(values), lists(lists),
           exchange(exchange), settings(settings), block(block) {}
 
    protected:

@@ -47,7 +47,7 @@ static_assert(sizeof(StepSettings) == 128, "as Rust writes it");
 
 // Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
 // registers, of which the fixed ones leave few.
-class StepDevice : public GangDevice {
+class StepDevice : public GangDevice<u32> {
    public:
     static constexpr u32 threads = 1024;
     static constexpr u32 warps = threads / 32;
@@ -85,7 +85,7 @@ class StepDevice : public GangDevice {
                           const StepLists& lists, const StepExchange& exchange,
                           const SpanSet<u64>& words, const GangReports& reports,
                           const StepSettings& settings, Block& block)
-        : GangDevice(settings, words, reports), out(out), in(in), values(values), lists(lists),
+        : GangDevice<u32>(settings, words, reports), out(out), in(in), values(values), lists(lists),
           exchange(exchange), settings(settings), block(block) {}
 
    protected:
