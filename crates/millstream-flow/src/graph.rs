@@ -213,27 +213,24 @@ impl Graph {
         let mut result = None;
         let outcome = poll_fn(|context| {
             failure.register_runner(context);
-            // Once more after a failure, so that every pending call sees its cause.
-            let mut last_round = failure.cause().is_some();
-            loop {
-                if result.is_none() {
-                    result = poll_main(main.as_mut(), context, &failure);
+            if result.is_none() {
+                result = poll_main(main.as_mut(), context, &failure);
+            }
+            let all_done = poll_tasks(&mut tasks, context, &failure);
+            if let Some(cause) = failure.cause() {
+                // Once more, woken or not: every pending call sees its cause.
+                let _ = main.as_mut().poll(context);
+                for task in Pin::new(&mut tasks).iter_pin_mut() {
+                    let _ = task.poll(context);
                 }
-                let all_done = poll_tasks(&mut tasks, context, &failure);
-                if let Some(cause) = failure.cause() {
-                    if last_round {
-                        return Poll::Ready(Err(cause.clone()));
-                    }
-                    last_round = true;
-                    continue;
+                return Poll::Ready(Err(cause.clone()));
+            }
+            match result.take() {
+                Some(value) if all_done => Poll::Ready(Ok(value)),
+                value => {
+                    result = value;
+                    Poll::Pending
                 }
-                return match result.take() {
-                    Some(value) if all_done => Poll::Ready(Ok(value)),
-                    value => {
-                        result = value;
-                        Poll::Pending
-                    }
-                };
             }
         });
         let outcome = outcome.await;

@@ -1,6 +1,5 @@
 //! Lanes: the driver's streams, and what waits to be submitted to them.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use cudarc::driver::sys::{self, CUstream};
 use super::context::{GpuContext, NativeEvent};
 use super::in_order::{InOrder, Step};
 use super::lane_stream::LaneStream;
+use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
 use super::stream::FirstCause;
 use super::words::{Word, Words};
@@ -22,43 +22,6 @@ use crate::{Error, Result};
 
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
-
-/// Something to be let go when a lane has come to a certain point.
-pub(super) type Held = Box<dyn Any + Send>;
-
-/// What happens when a lane has come to a certain point.
-pub(super) struct Pending {
-    event: Option<Event>,
-    /// The driver's event, which is asked for on a lane without a word.
-    native: Option<Arc<NativeEvent>>,
-    cause: Arc<FirstCause>,
-    /// Events that streams of this lane have waited for since the point before.
-    after: Vec<(Event, Arc<FirstCause>)>,
-    /// What the operations before use.
-    held: Vec<Held>,
-}
-
-impl Pending {
-    /// Whether all events it comes after are known to be over.
-    pub(super) fn is_ready(&self) -> bool {
-        self.after.iter().all(|(event, _)| event.status() != EventStatus::Pending)
-    }
-
-    /// The point is reached, or never will be.
-    pub(super) fn finish(self, poison: Option<&Error>) {
-        for (event, cause) in self.after {
-            if let EventStatus::Failed(error) = event.status() {
-                cause.set(error);
-            }
-        }
-        // Memory first: whoever hears of the event may want it.
-        drop(self.held);
-        let failed = self.cause.get().or_else(|| poison.cloned());
-        if let Some(event) = self.event {
-            event.complete(failed.map_or(Ok(()), Err));
-        }
-    }
-}
 
 /// What a lane does for one of its streams.
 struct Operation {

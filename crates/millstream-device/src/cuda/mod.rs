@@ -25,6 +25,7 @@ mod lane_stream;
 mod machine;
 mod management;
 mod module;
+mod pending;
 mod pool;
 mod reactor;
 mod stream;

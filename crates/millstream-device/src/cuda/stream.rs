@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::lane::{Held, Lane};
+use super::lane::Lane;
+use super::pending::Held;
 use crate::event::Event;
 use crate::task::Task;
 use crate::{Error, Result};

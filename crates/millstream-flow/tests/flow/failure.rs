@@ -264,3 +264,43 @@ fn futures_are_send_and_errors_travel() {
     is_send(&input.recv());
     is_send(&graph.run(async { Ok::<_, Error>(()) }));
 }
+
+/// Tasks that are always ready use up what a round of polling grants; a call that is
+/// pending beside them still sees the cause.
+#[test]
+fn tasks_that_are_always_ready_keep_nobody_from_hearing() {
+    let heard = everywhere(1, |context| async move {
+        let graph = Graph::new(&context);
+        let (idle, mut waits) =
+            graph.link::<u32>(context.host(), &context.devices()[0], Buffers::items(2)).unwrap();
+        let heard = Arc::new(Mutex::new(None));
+        let log = Arc::clone(&heard);
+        graph.spawn(async move {
+            let _idle = idle;
+            let result = waits.recv().await.map(drop);
+            *log.lock() = Some(result.clone().unwrap_err().to_string());
+            result
+        });
+        for _ in 0..10 {
+            let busy = std::future::poll_fn(|context| {
+                context.waker().wake_by_ref();
+                std::task::Poll::<Result<()>>::Pending
+            });
+            graph.spawn(busy);
+        }
+        let mut rounds = 0;
+        let main = std::future::poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            rounds += 1;
+            match rounds {
+                20 => std::task::Poll::Ready(Err::<(), _>(Error::Ended)),
+                _ => std::task::Poll::Pending,
+            }
+        });
+        let cause = graph.run(main).await.unwrap_err();
+        (cause.to_string(), heard.lock().take())
+    });
+    for (cause, heard) in heard {
+        assert_eq!(heard, Some(cause));
+    }
+}

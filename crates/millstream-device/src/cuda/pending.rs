@@ -1,0 +1,46 @@
+//! What waits for a lane to come to a certain point.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::context::NativeEvent;
+use super::stream::FirstCause;
+use crate::Error;
+use crate::event::{Event, EventStatus};
+
+/// Something to be let go when a lane has come to a certain point.
+pub(super) type Held = Box<dyn Any + Send>;
+
+/// What happens when a lane has come to a certain point.
+pub(super) struct Pending {
+    pub(super) event: Option<Event>,
+    /// The driver's event, which is asked for on a lane without a word.
+    pub(super) native: Option<Arc<NativeEvent>>,
+    pub(super) cause: Arc<FirstCause>,
+    /// Events that streams of this lane have waited for since the point before.
+    pub(super) after: Vec<(Event, Arc<FirstCause>)>,
+    /// What the operations before use.
+    pub(super) held: Vec<Held>,
+}
+
+impl Pending {
+    /// Whether all events it comes after are known to be over.
+    pub(super) fn is_ready(&self) -> bool {
+        self.after.iter().all(|(event, _)| event.status() != EventStatus::Pending)
+    }
+
+    /// The point is reached, or never will be.
+    pub(super) fn finish(self, poison: Option<&Error>) {
+        for (event, cause) in self.after {
+            if let EventStatus::Failed(error) = event.status() {
+                cause.set(error);
+            }
+        }
+        // Memory first: whoever hears of the event may want it.
+        drop(self.held);
+        let failed = self.cause.get().or_else(|| poison.cloned());
+        if let Some(event) = self.event {
+            event.complete(failed.map_or(Ok(()), Err));
+        }
+    }
+}
