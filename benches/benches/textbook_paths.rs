@@ -3,37 +3,21 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use millstream::graph::Weights;
-use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::source::max_degree;
 use millstream::prelude::*;
-use millstream_benches::textbook;
-
-fn graphs() -> [(&'static str, CsrGraph); 2] {
-    let options = GenerateOptions { max_weight: Some(64), seed: 0 };
-    let kron = generate::kron(16, 16, &options).unwrap();
-    let options = GenerateOptions { max_weight: Some(10_000), ..options };
-    let road = generate::road(500, 500, 605, &options).unwrap();
-    [("kron 16 16", kron), ("road 500", road)]
-}
+use millstream_benches::textbook::{self, graphs, timed};
 
 /// Times as often as asked; what `run` returns is one run's time.
 fn time(bencher: &mut Bencher<'_>, mut run: impl FnMut() -> Duration) {
     bencher.iter_custom(|runs| (0..runs).map(|_| run()).sum());
 }
 
-/// The textbook's time.
-fn timed<T>(run: impl FnOnce() -> T) -> Duration {
-    let start = Instant::now();
-    std::hint::black_box(run());
-    start.elapsed()
-}
-
 fn paths(criterion: &mut Criterion) {
-    for (name, graph) in &graphs() {
+    for (name, graph) in &graphs().unwrap() {
         let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!("integers") };
         let source = max_degree(graph).unwrap();
         let mut group = criterion.benchmark_group(*name);

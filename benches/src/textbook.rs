@@ -2,8 +2,10 @@
 //! against on host devices.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use millstream::graph::CsrGraph;
+use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
 use rayon::prelude::*;
 
 /// What a vertex has that nobody has reached.
@@ -11,6 +13,24 @@ const UNREACHED: u32 = u32::MAX;
 
 /// Vertices that one task takes at least.
 const VERTICES_OF_A_TASK: usize = 64;
+
+/// A graph of few levels and one of many, with their names; weights are integers.
+///
+/// # Errors
+/// A graph is too large for memory.
+pub fn graphs() -> Result<[(&'static str, CsrGraph); 2], GenerateError> {
+    let options = GenerateOptions { max_weight: Some(64), seed: 0 };
+    let kron = generate::kron(16, 16, &options)?;
+    let options = GenerateOptions { max_weight: Some(10_000), ..options };
+    Ok([("kron 16 16", kron), ("road 500", generate::road(500, 500, KEEP_PERMILLE, &options)?)])
+}
+
+/// How long `run` takes.
+pub fn timed<T>(run: impl FnOnce() -> T) -> Duration {
+    let start = Instant::now();
+    std::hint::black_box(run());
+    start.elapsed()
+}
 
 /// What `visit` emits for all vertices of a frontier.
 fn expand<T: Send>(frontier: &[u32], visit: impl Fn(u32, &mut Vec<T>) + Sync) -> Vec<T> {
