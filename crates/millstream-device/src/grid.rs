@@ -25,6 +25,9 @@ pub struct Block {
 /// Elements of a block on a host device: enough to be worth a task.
 const BLOCK_SIZE: usize = 2048;
 
+/// Blocks for each of several threads: they take different times.
+const BLOCKS_OF_A_THREAD: usize = 8;
+
 impl Grid {
     pub(crate) fn new(size: usize) -> Grid {
         Grid { size, block_size: BLOCK_SIZE }
@@ -34,6 +37,19 @@ impl Grid {
     /// twin whose work is not known at the launch.
     pub fn of_blocks(size: usize, block_size: usize) -> Grid {
         Grid { size, block_size: block_size.max(1) }
+    }
+
+    /// As [`of_blocks`](Grid::of_blocks), with blocks of at least `least` elements and no
+    /// more of them than balance the device's threads: for blocks that cost something
+    /// each.
+    pub fn of_shares(size: usize, least: usize) -> Grid {
+        let blocks = match rayon::current_thread_index() {
+            // On a simulated device, or outside of a pool of its own.
+            None => 1,
+            Some(_) if rayon::current_num_threads() == 1 => 1,
+            Some(_) => BLOCKS_OF_A_THREAD * rayon::current_num_threads(),
+        };
+        Grid::of_blocks(size, size.div_ceil(blocks).max(least))
     }
 
     /// Work elements.

@@ -133,18 +133,70 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
     ) {
-        let key = V::get(&view.values[vertex as usize]).key();
-        if key.saturating_add(R::LEAST_STEP) > self.settings.limit {
-            return;
-        }
-        let (arcs, owned) = (self.owners.arcs(here, view.offsets, vertex), self.owners.owned(here));
-        for (arc, &target) in arcs.clone().zip(&view.targets[arcs]) {
-            let extended = R::extended(key, view.weights, arc);
-            if extended > self.settings.limit {
-                continue;
+        self.process_block(view, here, &[vertex], emit, filtered);
+    }
+
+    /// Reads first, one kind after the other, and atomic operations last: the processor
+    /// fetches ahead over the ones and not over the others.
+    fn process_block(
+        &self,
+        view: &View<'_, Self>,
+        here: &Here,
+        vertices: &[u32],
+        emit: &mut impl FnMut(u32),
+        filtered: &mut u64,
+    ) {
+        let row = |&vertex: &u32| {
+            let key = V::get(&view.values[vertex as usize]).key();
+            let is_near = key.saturating_add(R::LEAST_STEP) <= self.settings.limit;
+            let arcs = self.owners.arcs(here, view.offsets, vertex);
+            (vertex, key, if is_near { arcs } else { 0..0 })
+        };
+        let rows: Vec<_> = vertices.iter().map(row).collect();
+        let mut offers = Vec::with_capacity(OFFERS);
+        for (vertex, key, mut arcs) in rows {
+            while !arcs.is_empty() {
+                let end = arcs.end.min(arcs.start + OFFERS - offers.len());
+                let some = std::mem::replace(&mut arcs.start, end)..end;
+                let targets = view.targets[some.clone()].iter();
+                offers.extend(some.zip(targets).map(|(arc, &target)| {
+                    (target, V::new(R::extended(key, view.weights, arc), vertex))
+                }));
+                if offers.len() == OFFERS {
+                    self.make(&mut offers, view, here, emit, filtered);
+                }
             }
-            let before = V::lower(&view.values[target as usize], V::new(extended, vertex));
-            if extended < before.key() {
+        }
+        self.make(&mut offers, view, here, emit, filtered);
+    }
+}
+
+/// Offers that are made at once: few enough to stay in the nearest cache.
+const OFFERS: usize = 512;
+
+impl<R: Rule, V: Value> Relaxation<R, V> {
+    /// Lowers the values of vertices that are offered smaller keys.
+    fn make(
+        &self,
+        offers: &mut Vec<(u32, V)>,
+        view: &View<'_, Self>,
+        here: &Here,
+        emit: &mut impl FnMut(u32),
+        filtered: &mut u64,
+    ) {
+        let owned = self.owners.owned(here);
+        // Most are not worth it. Without a branch on what has to be fetched.
+        let mut worthy = 0;
+        for place in 0..offers.len() {
+            let (target, value) = offers[place];
+            let is_nearer = value.key() < V::get(&view.values[target as usize]).key();
+            let is_worthy = is_nearer | !owned.contains(&target);
+            offers[worthy] = (target, value);
+            worthy += usize::from(is_worthy & (value.key() <= self.settings.limit));
+        }
+        for &(target, value) in &offers[..worthy] {
+            let before = V::lower(&view.values[target as usize], value);
+            if value.key() < before.key() {
                 emit(target);
             } else if !owned.contains(&target) {
                 if self.settings.halo_filter == 0 {
@@ -154,5 +206,6 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
                 }
             }
         }
+        offers.clear();
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Coordinator {
     pub(crate) signals: Vec<Signals>,
     launches: Launches,
     threshold: AtomicU32,
-    /// Steps of the threshold; `None` runs everything at once.
+    /// Steps of the threshold, not 0; `None` runs everything at once.
     delta: Option<u32>,
     /// Devices that have not brought back their items yet.
     undeferring: AtomicUsize,
@@ -75,8 +75,8 @@ impl Coordinator {
             counters: (0..devices).map(|_| Counters::default()).collect(),
             signals,
             launches: Launches::default(),
-            threshold: AtomicU32::new(delta.map_or(u32::MAX, |delta| delta.max(1) - 1)),
-            delta: delta.map(|delta| delta.max(1)),
+            threshold: AtomicU32::new(delta.map_or(u32::MAX, |delta| delta - 1)),
+            delta,
             undeferring: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
@@ -184,13 +184,16 @@ impl Coordinator {
         let lowest = lowest.filter(|lowest| *lowest > threshold).min();
         let lowest = lowest.and_then(|lowest| u32::try_from(lowest).ok()).unwrap_or(u32::MAX);
         let delta = self.delta.unwrap_or(u32::MAX);
-        // The last priority of the step that `lowest` lies in.
-        let step_end = (lowest / delta).saturating_mul(delta).saturating_add(delta - 1);
-        self.threshold.fetch_max(step_end, Ordering::AcqRel);
+        self.threshold.fetch_max(step_end(lowest, delta), Ordering::AcqRel);
         self.undeferring.store(self.signals.len(), Ordering::Release);
         for signals in &self.signals {
             signals.undefer.store(true, Ordering::Release);
             signals.worker.notify();
         }
     }
+}
+
+/// The last priority of the step that `priority` lies in.
+pub(crate) fn step_end(priority: u32, delta: u32) -> u32 {
+    (priority / delta).saturating_mul(delta).saturating_add(delta - 1)
 }

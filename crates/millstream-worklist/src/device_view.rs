@@ -11,6 +11,9 @@ use crate::statistics::{COUNTERS, Counter};
 use crate::status::{self, LOWEST_DEFERRED, READY_NEWS};
 use crate::sync::{Fault, seeded};
 
+/// Items that a block processes together: few enough for the nearest cache.
+const ITEMS_AT_ONCE: usize = 64;
+
 /// One device's worklist as its kernels see it.
 pub(crate) struct DeviceView<'p, 'a, P: Program> {
     pub(crate) program: &'p P,
@@ -119,6 +122,9 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
                 tally.count(Counter::Produced, 1);
                 self.keep(item, tally);
             }
+            if matches!(flags, Flags::Keep | Flags::Drop) {
+                continue;
+            }
             for outbox in self.targets(item, flags)? {
                 let is_new = self.post(outbox, item, tally);
                 // Only the harness's fault leaves remote items to be counted later.
@@ -138,6 +144,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
     }
 
     /// Makes an item ready, or defers it; it may merge with one queued before.
+    #[inline]
     pub(crate) fn keep(&self, item: u32, tally: &mut Tally) {
         if let Some(priority) = self.too_high(item) {
             return self.defer(item, priority, tally);
@@ -166,6 +173,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
 
     /// Puts an item into a queue of this device; `false` if it is there already. It gets
     /// its entry at the block's end.
+    #[inline]
     pub(crate) fn queue(&self, queue: usize, item: u32, tally: &mut Tally) -> bool {
         let is_new = self.queues[queue].mark(item);
         if is_new {
@@ -174,24 +182,27 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         is_new
     }
 
-    /// Processes a block of items. All are taken out of their queues first and what
-    /// they emit is queued last: in between nothing keeps the processor from fetching
-    /// the values of some while it works on others.
+    /// Processes a block of items, some at a time. These are taken out of their queues
+    /// first and what they emit is queued last: in between nothing keeps the processor
+    /// from fetching the values of some while it works on others.
     pub(crate) fn process_items(&self, items: &[u32]) -> KernelResult {
-        let mut tally = self.tally();
-        let mut claimed = Vec::with_capacity(items.len());
-        claimed.extend(items.iter().copied().filter(|&item| self.claim(item, &mut tally)));
-        let (mut emitted, mut filtered) = (Vec::new(), 0);
-        let mut emit = |item| {
-            emitted.push((item, self.program.on_send(&self.problem, &self.here, item)));
-        };
-        for &item in &claimed {
-            self.program.process(&self.problem, &self.here, item, &mut emit, &mut filtered);
+        let (mut tally, mut filtered) = (self.tally(), 0);
+        let (mut claimed, mut emitted) = (Vec::with_capacity(ITEMS_AT_ONCE), Vec::new());
+        for some in items.chunks(ITEMS_AT_ONCE) {
+            claimed.extend(some.iter().copied().filter(|&item| self.claim(item, &mut tally)));
+            let mut emit = |item| {
+                emitted.push((item, self.program.on_send(&self.problem, &self.here, item)));
+            };
+            let (problem, here) = (&self.problem, &self.here);
+            self.program.process_block(problem, here, &claimed, &mut emit, &mut filtered);
+            self.split_send(&emitted, &mut tally)?;
+            let count = claimed.len() as u64;
+            tally.count(Counter::WorkItems, count);
+            tally.count(Counter::Consumed, count);
+            claimed.clear();
+            emitted.clear();
         }
-        self.split_send(&emitted, &mut tally)?;
-        tally.count(Counter::WorkItems, claimed.len() as u64);
         tally.count(Counter::Filtered, filtered);
-        tally.count(Counter::Consumed, claimed.len() as u64);
         self.tell(&tally);
         Ok(())
     }

@@ -9,10 +9,11 @@ use millstream_device::{
 };
 
 use crate::common::{Common, CommonView, DEFERRED, READY};
+use crate::coordinator::step_end;
 use crate::device_view::DeviceView;
 use crate::program::{Flags, Here, Program};
 use crate::statistics::Counter;
-use crate::status::{OUTBOX_NEWS, READY_NEWS};
+use crate::status::{LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
 
 /// The kernels of one device.
 pub(crate) struct Kernels<P: Program> {
@@ -52,7 +53,15 @@ macro_rules! kernel {
 }
 
 impl<P: Program> Kernels<P> {
-    pub(crate) fn new(program: &Arc<P>, here: Here) -> Kernels<P> {
+    /// `delta`: steps of the threshold that a device alone takes by itself.
+    pub(crate) fn new(program: &Arc<P>, here: Here, delta: Option<u32>) -> Kernels<P> {
+        let delta = delta.filter(|_| here.devices == 1);
+        let process = {
+            let program = Arc::clone(program);
+            move |_: &Grid, (common, batch, threshold): (CommonView<'_, P>, u32, u32)| {
+                DeviceView::<P>::new(&program, here, common).process(batch, threshold, delta)
+            }
+        };
         let split_receive = {
             let program = Arc::clone(program);
             move |grid: &Grid, arguments: (CommonView<'_, P>, &[P::Packet], u32)| {
@@ -65,7 +74,7 @@ impl<P: Program> Kernels<P> {
         let cuda = CudaText { file: P::cuda().map_or("", |cuda| cuda.file), text: source };
         Kernels {
             insert: cuda.add(kernel!(program, here, insert(items: &[u32], threshold: u32))),
-            process: cuda.add(kernel!(program, here, process(batch: u32, threshold: u32))),
+            process: cuda.add(Kernel::from_closure("process", process)),
             pack: cuda.add(kernel!(
                 program,
                 here,
@@ -124,29 +133,42 @@ impl<P: Program> DeviceView<'_, '_, P> {
         Ok(())
     }
 
-    fn process(self, batch: u32, threshold: u32) -> KernelResult {
-        let view = self.with_threshold(threshold);
-        let ready = &view.queues[READY];
+    fn process(self, batch: u32, threshold: u32, delta: Option<u32>) -> KernelResult {
+        let mut view = self.with_threshold(threshold);
         let (mut items, mut left) = (Vec::new(), batch as usize);
+        // On and on, without a round trip to the host, unless others are kept waiting.
         loop {
             // Acquire: pairs with the release of whoever raised it; the look is after it.
             view.status[READY_NEWS].swap(0, Ordering::AcqRel);
             items.clear();
-            ready.take(left, &mut items);
+            view.queues[READY].take(left, &mut items);
             left -= items.len();
-            Grid::of_blocks(items.len(), ITEMS_IN_BLOCK)
+            Grid::of_shares(items.len(), ITEMS_IN_BLOCK)
                 .for_each_block(|block| view.process_items(&items[block.range]))?;
-            // On and on, without a round trip to the host, unless others are kept waiting.
-            if items.is_empty() || left == 0 || view.has_outbox_news() {
+            if left == 0 || view.has_outbox_news() {
                 break;
             }
+            if items.is_empty() {
+                let Some(threshold) = delta.and_then(|delta| view.next_threshold(delta)) else {
+                    break;
+                };
+                view = view.with_threshold(threshold);
+                view.bring_back();
+            }
         }
-        if ready.has_entries() {
+        if view.queues[READY].has_entries() {
             // Release: as a block's news.
             view.status[READY_NEWS].store(1, Ordering::Release);
         }
         view.publish(0);
         Ok(())
+    }
+
+    /// The step of the threshold that has the lowest item deferred; `None` if none is.
+    fn next_threshold(&self, delta: u32) -> Option<u32> {
+        // Relaxed: told at the end of a block, and all blocks are over.
+        let lowest = u32::try_from(self.status[LOWEST_DEFERRED].load(Ordering::Relaxed)).ok()?;
+        (lowest > self.threshold).then(|| step_end(lowest, delta))
     }
 
     fn has_outbox_news(&self) -> bool {
@@ -193,18 +215,22 @@ impl<P: Program> DeviceView<'_, '_, P> {
     }
 
     fn undefer(self, threshold: u32) -> KernelResult {
-        let view = self.with_threshold(threshold);
+        self.with_threshold(threshold).bring_back();
+        Ok(())
+    }
+
+    /// Makes deferred items up to the threshold ready.
+    fn bring_back(&self) {
         let mut items = Vec::new();
-        while view.queues[DEFERRED].take(usize::MAX, &mut items) {}
-        let mut tally = view.tally();
+        while self.queues[DEFERRED].take(usize::MAX, &mut items) {}
+        let mut tally = self.tally();
         for item in items {
-            if view.queues[DEFERRED].claim(item) {
+            if self.queues[DEFERRED].claim(item) {
                 tally.count(Counter::DeferredOut, 1);
-                view.keep(item, &mut tally);
+                self.keep(item, &mut tally);
             }
         }
-        view.tell(&tally);
-        Ok(())
+        self.tell(&tally);
     }
 
     fn late_count(&self, count: u32) -> KernelResult {
@@ -216,5 +242,5 @@ impl<P: Program> DeviceView<'_, '_, P> {
     }
 }
 
-/// Items a block processes: each may have many neighbours.
+/// Items a block processes at least: each may have many neighbours.
 const ITEMS_IN_BLOCK: usize = 64;

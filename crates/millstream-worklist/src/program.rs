@@ -160,4 +160,20 @@ pub trait Program: Sized + Send + Sync + 'static {
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
     );
+
+    /// Processes some items that a host device has taken out of its queue, in any order.
+    /// One after the other, unless the program says otherwise: to fetch the memory of
+    /// several at once, for instance.
+    fn process_block(
+        &self,
+        view: &View<'_, Self>,
+        here: &Here,
+        items: &[u32],
+        emit: &mut impl FnMut(u32),
+        filtered: &mut u64,
+    ) {
+        for &item in items {
+            self.process(view, here, item, emit, filtered);
+        }
+    }
 }

@@ -80,11 +80,10 @@ impl QueueView<'_> {
     /// Collects up to `most` entries, stale ones included: their bits are not
     /// touched. Says whether there may be more. Consumer only.
     pub(crate) fn take(&self, most: usize, taken: &mut Vec<u32>) -> bool {
-        // A power of two, so that positions may wrap.
-        let capacity = self.ring.len() as u32;
-        let mut head = self.control[HEAD].load(Ordering::Relaxed);
+        let first = self.control[HEAD].load(Ordering::Relaxed);
+        let mut head = first;
         while taken.len() < most {
-            let entry = &self.ring[(head % capacity) as usize];
+            let entry = &self.ring[self.place(head)];
             // Acquire: pairs with the release in `add_entry`.
             match entry.load(Ordering::Acquire) {
                 0 => break,
@@ -92,7 +91,9 @@ impl QueueView<'_> {
             }
             entry.store(0, Ordering::Relaxed);
             head = head.wrapping_add(1);
-            // Release: the entry is empty before a producer may reserve it.
+        }
+        if head != first {
+            // Release: the entries are empty before a producer may reserve them.
             self.control[HEAD].store(head, Ordering::Release);
         }
         if taken.len() < most {
@@ -158,14 +159,21 @@ impl QueueView<'_> {
             }
         };
         for (place, &item) in items[..count].iter().enumerate() {
-            let place = tail.wrapping_add(place as u32) % capacity;
+            let place = self.place(tail.wrapping_add(place as u32));
             // Release: pairs with the acquire in `take`.
-            self.ring[place as usize].store(item + 1, Ordering::Release);
+            self.ring[place].store(item + 1, Ordering::Release);
         }
         if count < items.len() {
             // Release: the bits are set before the count.
             self.control[OVERFLOWED].fetch_add(1, Ordering::Release);
         }
+    }
+
+    /// Where the entry of a position lies.
+    #[inline]
+    fn place(&self, position: u32) -> usize {
+        // As many as a power of two, so that positions may wrap.
+        position as usize & (self.ring.len() - 1)
     }
 
     #[inline]

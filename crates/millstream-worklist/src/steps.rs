@@ -79,7 +79,9 @@ impl<P: Program> Steps<P> {
             Some(_) => 1,
             None => here.devices - 1,
         };
-        let device = WorklistDevice::new(device, &program, problem, here, outboxes, items, items)?;
+        // Steps are the caller's.
+        let ways = (outboxes, None);
+        let device = WorklistDevice::new(device, &program, problem, here, ways, items, items)?;
         let stream = device.device.stream()?;
         let scratch = device.device.shared(WORKER_SCRATCH_WORDS)?;
         let report = context.host().shared(device.status.len())?;

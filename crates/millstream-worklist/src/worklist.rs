@@ -84,7 +84,7 @@ impl<P: Program> WorklistDevice<P> {
         program: &Arc<P>,
         problem: Arc<P::Problem>,
         here: Here,
-        outboxes: usize,
+        (outboxes, delta): (usize, Option<u32>),
         items: usize,
         entries: usize,
     ) -> Result<WorklistDevice<P>> {
@@ -97,7 +97,7 @@ impl<P: Program> WorklistDevice<P> {
         Ok(WorklistDevice {
             device: device.clone(),
             problem,
-            kernels: Kernels::new(program, here),
+            kernels: Kernels::new(program, here, delta),
             here,
             queues: queue_buffers,
             status: device.shared(status::words(outboxes))?,
@@ -175,11 +175,11 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { batch: items.max(1), ..self }
     }
 
-    /// Steps of the priority threshold \[G §4.4\]; without, everything runs at
+    /// Steps of the priority threshold \[G §4.4\], 1 at least; without, everything runs at
     /// once.
     #[must_use]
     pub fn delta(self, delta: Option<u32>) -> DistributedWorklist<P> {
-        DistributedWorklist { delta, ..self }
+        DistributedWorklist { delta: delta.map(|delta| delta.max(1)), ..self }
     }
 
     /// Who drives it; [`Worker::Auto`] unless set.
@@ -205,7 +205,7 @@ impl<P: Program> DistributedWorklist<P> {
         let devices = self.context.devices();
         for (place, device) in devices.iter().enumerate() {
             let here = Here { device: place, devices: devices.len(), next: None };
-            let kernels = Kernels::new(&self.program, here);
+            let kernels = Kernels::new(&self.program, here, self.delta);
             kernels.prepare_insert(device)?;
             if !is_fused {
                 kernels.prepare_host_driven(device)?;
@@ -362,7 +362,8 @@ impl<P: Program> DistributedWorklist<P> {
                 let entries = entries.unwrap_or(least);
                 let here = Here { device: place, devices: count, next };
                 let (program, problem, items) = (&self.program, Arc::clone(problem), self.items);
-                WorklistDevice::new(device, program, problem, here, outboxes, items, entries)
+                let ways = (outboxes, self.delta);
+                WorklistDevice::new(device, program, problem, here, ways, items, entries)
                     .map(Arc::new)
             })
             .collect()
