@@ -11,7 +11,7 @@ use comfy_table::Table;
 use millstream::graph::source::max_degree;
 use millstream::graph::{Weights, reference};
 use millstream::prelude::*;
-use millstream::sssp::Distances;
+use millstream::sssp::{Delta, Distances, SsspOptions};
 use millstream_benches::textbook::{self, timed};
 
 #[derive(Parser)]
@@ -25,6 +25,9 @@ struct Arguments {
     /// What is measured: those whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
+    /// Delta of SSSP, ours and the textbook's; the automatic one if it is not given.
+    #[arg(long)]
+    delta: Option<f64>,
     /// Cargo gives this.
     #[arg(long, hide = true)]
     bench: bool,
@@ -61,9 +64,8 @@ fn main() {
                     format!("{:.2}", ours.as_secs_f64() / textbook.as_secs_f64()),
                 ]);
             };
-            let is_asked = |algorithm: &str| {
-                format!("{graph_name}, {algorithm}").contains(&arguments.only)
-            };
+            let is_asked =
+                |algorithm: &str| format!("{graph_name}, {algorithm}").contains(&arguments.only);
             if is_asked("BFS") {
                 let bfs = context.block_on(Bfs::new(&context, graph)).unwrap().unwrap();
                 let ours = || context.block_on(bfs.run(&[source])).unwrap().unwrap().run_time;
@@ -71,7 +73,10 @@ fn main() {
                 row("BFS", lowest(arguments.runs, ours, textbook));
             }
             if is_asked("SSSP") {
+                let mut options = SsspOptions::default();
+                options.delta = arguments.delta.map_or(Delta::Auto, Delta::Step);
                 let sssp = context.block_on(Sssp::new(&context, graph)).unwrap().unwrap();
+                let sssp = sssp.with_options(options);
                 let search = || context.block_on(sssp.run(&[source])).unwrap().unwrap();
                 let delta = search().delta.unwrap().round().max(1.0) as u32;
                 let expected = Distances::Integer(textbook::sssp(graph, weights, source, delta));

@@ -136,8 +136,9 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         self.process_block(view, here, &[vertex], emit, filtered);
     }
 
-    /// Reads first, one kind after the other, and atomic operations last: the processor
-    /// fetches ahead over the ones and not over the others.
+    /// Reads first, one kind after the other, and lowers values last: the processor
+    /// fetches ahead over reads, and neither over atomic operations nor over branches
+    /// that it guesses wrong.
     fn process_block(
         &self,
         view: &View<'_, Self>,
@@ -146,55 +147,59 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
     ) {
-        let row = |&vertex: &u32| {
-            let key = V::get(&view.values[vertex as usize]).key();
-            let is_near = key.saturating_add(R::LEAST_STEP) <= self.settings.limit;
-            let arcs = self.owners.arcs(here, view.offsets, vertex);
-            (vertex, key, if is_near { arcs } else { 0..0 })
-        };
-        let rows: Vec<_> = vertices.iter().map(row).collect();
-        let mut offers = Vec::with_capacity(OFFERS);
-        for (vertex, key, mut arcs) in rows {
-            while !arcs.is_empty() {
-                let end = arcs.end.min(arcs.start + OFFERS - offers.len());
-                let some = std::mem::replace(&mut arcs.start, end)..end;
-                let targets = view.targets[some.clone()].iter();
-                offers.extend(some.zip(targets).map(|(arc, &target)| {
-                    (target, V::new(R::extended(key, view.weights, arc), vertex))
-                }));
-                if offers.len() == OFFERS {
-                    self.make(&mut offers, view, here, emit, filtered);
+        let (mut rows, mut offers) = ([(0, 0, 0); ROWS], [(0, V::UNREACHED); OFFERS]);
+        let mut count = 0;
+        for vertices in vertices.chunks(ROWS) {
+            for (row, &vertex) in rows.iter_mut().zip(vertices) {
+                let arcs = self.owners.arcs(here, view.offsets, vertex);
+                *row = (V::get(&view.values[vertex as usize]).key(), arcs.start, arcs.end);
+            }
+            for (&(key, start, end), &vertex) in rows.iter().zip(vertices) {
+                if !self.is_near(key.saturating_add(R::LEAST_STEP)) {
+                    continue;
+                }
+                for (arc, &target) in (start..end).zip(&view.targets[start..end]) {
+                    offers[count] = (target, V::new(R::extended(key, view.weights, arc), vertex));
+                    count += 1;
+                    if count == OFFERS {
+                        self.make(&mut offers, view, here, emit, filtered);
+                        count = 0;
+                    }
                 }
             }
         }
-        self.make(&mut offers, view, here, emit, filtered);
+        self.make(&mut offers[..count], view, here, emit, filtered);
     }
 }
 
-/// Offers that are made at once: few enough to stay in the nearest cache.
-const OFFERS: usize = 512;
+/// Rows that are read together, and offers made together: what lies on the stack, in the
+/// nearest cache.
+const ROWS: usize = 64;
+const OFFERS: usize = 256;
 
 impl<R: Rule, V: Value> Relaxation<R, V> {
-    /// Lowers the values of vertices that are offered smaller keys.
+    /// Lowers the values of the vertices that are offered smaller ones.
+    #[inline]
     fn make(
         &self,
-        offers: &mut Vec<(u32, V)>,
+        offers: &mut [(u32, V)],
         view: &View<'_, Self>,
         here: &Here,
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
     ) {
         let owned = self.owners.owned(here);
-        // Most are not worth it. Without a branch on what has to be fetched.
-        let mut worthy = 0;
+        // Most arcs lead to settled vertices. Their offers go without a branch, which would
+        // wait for the value.
+        let mut count = 0;
         for place in 0..offers.len() {
             let (target, value) = offers[place];
             let is_nearer = value.key() < V::get(&view.values[target as usize]).key();
-            let is_worthy = is_nearer | !owned.contains(&target);
-            offers[worthy] = (target, value);
-            worthy += usize::from(is_worthy & (value.key() <= self.settings.limit));
+            let is_made = (is_nearer | !owned.contains(&target)) & self.is_near(value.key());
+            offers[count] = (target, value);
+            count += usize::from(is_made);
         }
-        for &(target, value) in &offers[..worthy] {
+        for &(target, value) in &offers[..count] {
             let before = V::lower(&view.values[target as usize], value);
             if value.key() < before.key() {
                 emit(target);
@@ -206,6 +211,10 @@ impl<R: Rule, V: Value> Relaxation<R, V> {
                 }
             }
         }
-        offers.clear();
+    }
+
+    #[inline]
+    fn is_near(&self, key: u32) -> bool {
+        key <= self.settings.limit
     }
 }

@@ -187,7 +187,9 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
     /// from fetching the values of some while it works on others.
     pub(crate) fn process_items(&self, items: &[u32]) -> KernelResult {
         let (mut tally, mut filtered) = (self.tally(), 0);
-        let (mut claimed, mut emitted) = (Vec::with_capacity(ITEMS_AT_ONCE), Vec::new());
+        tally.queued[READY].reserve(items.len());
+        let room = items.len().min(ITEMS_AT_ONCE);
+        let (mut claimed, mut emitted) = (Vec::with_capacity(room), Vec::with_capacity(room));
         for some in items.chunks(ITEMS_AT_ONCE) {
             claimed.extend(some.iter().copied().filter(|&item| self.claim(item, &mut tally)));
             let mut emit = |item| {
