@@ -214,11 +214,16 @@ fn queues_a_hundredth_of_the_items_lose_nothing() {
 #[test]
 fn the_threshold_defers_and_brings_back() {
     everywhere(|context, routing| {
-        let delta = |worklist: DistributedWorklist<Children>| worklist.delta(Some(100));
-        let (visits, statistics) = outcome(context, Flags::Pass, routing, delta).unwrap();
-        assert_eq!(visits.iter().flatten().sum::<u32>(), 2 * PARENTS);
-        // Parents above the first step, at least, had to wait.
-        assert!(total(&statistics, |device| device.deferred) >= 400);
+        // Also where a kernel ends in the middle of a step.
+        for batch in [1 << 18, 3] {
+            let set = |worklist: DistributedWorklist<Children>| {
+                worklist.delta(Some(100)).batch(batch).queue_entries(64)
+            };
+            let (visits, statistics) = outcome(context, Flags::Pass, routing, set).unwrap();
+            assert_eq!(visits.iter().flatten().sum::<u32>(), 2 * PARENTS);
+            // Parents above the first step, at least, had to wait.
+            assert!(total(&statistics, |device| device.deferred) >= 400);
+        }
     });
 }
 
