@@ -1,0 +1,9 @@
+//! A CUDA driver and an NVRTC that run kernels on the CPU, for tests: see README.md.
+
+mod block;
+mod compiler;
+mod driver;
+mod execute;
+mod image;
+mod ptx;
+mod warp;
