@@ -111,3 +111,17 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         unsafe { store(blocks, c_int::try_from(occupancy(threads)).unwrap_or(1)) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_its_limits() {
+        let allowed = [[1, 1, 1], [1024, 1, 1], [1, 1024, 64]];
+        assert!(allowed.iter().all(|threads| fits(*threads, MOST_THREADS_EACH)));
+        let refused = [[0, 1, 1], [1, 0, 1], [1025, 1, 1], [1, 1, 65]];
+        assert!(!refused.iter().any(|threads| fits(*threads, MOST_THREADS_EACH)));
+        assert_eq!([1, 32, 256, 512, 1024].map(occupancy), [512, 16, 2, 1, 1]);
+    }
+}

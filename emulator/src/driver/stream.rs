@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use super::context::current;
 use super::device::Device;
 use super::handles::{Handles, Owned};
-use super::point::Point;
+use super::point::{Arrival, Point};
 use super::status::{Answer, answer, store};
 use crate::execute::Fault;
 
@@ -33,10 +33,18 @@ pub(super) struct Stream {
     changed: Condvar,
 }
 
+enum Step {
+    Perform(Operation),
+    /// Somebody wants to know when the stream is here.
+    Arrive {
+        _arrival: Arrival,
+    },
+}
+
 #[derive(Default)]
 struct State {
-    operations: VecDeque<Operation>,
-    /// Those that are not over.
+    steps: VecDeque<Step>,
+    /// Operations that are not over.
     pending: usize,
     has_thread: bool,
     is_closed: bool,
@@ -77,27 +85,20 @@ impl Stream {
             thread.map_err(|_| CUresult::CUDA_ERROR_OPERATING_SYSTEM)?;
             state.has_thread = true;
         }
-        self.push(&mut state, Box::new(operation));
-        Ok(())
-    }
-
-    fn push(&self, state: &mut State, operation: Operation) {
-        state.operations.push_back(operation);
+        state.steps.push_back(Step::Perform(Box::new(operation)));
         state.pending += 1;
         self.changed.notify_one();
+        Ok(())
     }
 
     /// The place behind everything submitted so far, also of a stream that is closed.
     pub(super) fn mark(&self) -> Arc<Point> {
         let (point, arrival) = Point::new();
         let mut state = self.state.lock();
-        // With something pending there is a thread, which looks again before it leaves.
+        // Without, the stream is there. With something pending there is a thread, which
+        // looks again before it leaves.
         if state.pending > 0 {
-            let arrive = move |_: &AtomicBool| {
-                drop(arrival);
-                Ok(())
-            };
-            self.push(&mut state, Box::new(arrive));
+            state.steps.push_back(Step::Arrive { _arrival: arrival });
         }
         point
     }
@@ -125,21 +126,23 @@ impl Stream {
 
     fn run(self: Arc<Self>) {
         let mut delays = Delays::new(self.number);
-        while let Some(operation) = self.next() {
+        while let Some(step) = self.next() {
             delays.pause();
-            self.perform(operation);
-            self.state.lock().pending -= 1;
+            if let Step::Perform(operation) = step {
+                self.perform(operation);
+                self.state.lock().pending -= 1;
+            }
         }
         self.leave();
     }
 
-    /// The next operation; `None` when there will be none.
-    fn next(&self) -> Option<Operation> {
+    /// The next step; `None` when there will be none.
+    fn next(&self) -> Option<Step> {
         let mut state = self.state.lock();
-        while state.operations.is_empty() && !state.is_closed {
+        while state.steps.is_empty() && !state.is_closed {
             self.changed.wait(&mut state);
         }
-        state.operations.pop_front()
+        state.steps.pop_front()
     }
 
     fn perform(&self, operation: Operation) {
