@@ -96,16 +96,15 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
 ) -> nvrtcResult {
     // SAFETY: the caller's promise.
     let program = unsafe { program(handle) };
-    match program.compile() {
-        Ok(code) => {
+    let (answer, log) = match program.compile() {
+        Ok((code, log)) => {
             program.code = code;
-            nvrtcResult::NVRTC_SUCCESS
+            (nvrtcResult::NVRTC_SUCCESS, log)
         }
-        Err(log) => {
-            program.log = log.into_bytes();
-            nvrtcResult::NVRTC_ERROR_COMPILATION
-        }
-    }
+        Err(log) => (nvrtcResult::NVRTC_ERROR_COMPILATION, log),
+    };
+    program.log = log.into_bytes();
+    answer
 }
 
 /// # Safety
@@ -162,7 +161,8 @@ pub unsafe extern "C" fn nvrtcGetErrorString(_result: nvrtcResult) -> *const c_c
 }
 
 impl Program {
-    fn compile(&self) -> Result<Vec<u8>, String> {
+    /// The code and the log, or the log of a failure.
+    fn compile(&self) -> Result<(Vec<u8>, String), String> {
         let text = |error: std::io::Error| error.to_string();
         let folder = tempfile::tempdir().map_err(text)?;
         for (name, content) in &self.headers {
@@ -176,7 +176,8 @@ impl Program {
                 command.args(language).arg(&self.name)
             })?;
         let preprocessed = String::from_utf8_lossy(&preprocessed.stdout).into_owned();
-        write(folder.path(), "translated.ii", &translate(&preprocessed)).map_err(text)?;
+        let (translated, kernels) = translate(&preprocessed);
+        write(folder.path(), "translated.ii", &translated).map_err(text)?;
         let options = [
             "-shared",
             "-fPIC",
@@ -194,7 +195,9 @@ impl Program {
             "code.so",
         ];
         run(folder.path(), &options, |command| command.args(language).arg("translated.ii"))?;
-        std::fs::read(folder.path().join("code.so")).map(pack).map_err(text)
+        let code = std::fs::read(folder.path().join("code.so")).map_err(text)?;
+        let entries = kernels.iter().map(|name| format!("Compiling entry function '{name}'\n"));
+        Ok((pack(code), entries.collect()))
     }
 }
 
@@ -241,5 +244,6 @@ fn as_nvrtc(line: &str) -> String {
 #[cfg(test)]
 pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
     let (name, text) = ("kernel.cu".to_string(), text.to_string());
-    Program { name, text, headers: Vec::new(), code: Vec::new(), log: Vec::new() }.compile()
+    let program = Program { name, text, headers: Vec::new(), code: Vec::new(), log: Vec::new() };
+    program.compile().map(|(code, _)| code)
 }

@@ -481,3 +481,12 @@ inline long long __double_as_longlong(double value) { return (long long)emulated
 inline float __fmul_rn(float one, float other) { return one * other; }
 inline float __fadd_rn(float one, float other) { return one + other; }
 inline float __fdividef(float one, float other) { return one / other; }
+// Towards zero, to the nearest that there is; not a number is 0.
+inline unsigned __float2uint_rz(float value) {
+    if (!(value > 0)) return 0;
+    return value >= 4294967296.0f ? ~0u : unsigned(value);
+}
+inline unsigned long long __float2ull_rz(float value) {
+    if (!(value > 0)) return 0;
+    return value >= 18446744073709551616.0f ? ~0ull : (unsigned long long)value;
+}

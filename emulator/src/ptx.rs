@@ -1,13 +1,34 @@
 //! Inline PTX and kernels' definitions, rewritten as C++.
 
-/// Preprocessed CUDA C++, as C++ for the host.
-pub(crate) fn translate(source: &str) -> String {
-    register_kernels(&without_assembly(source))
+/// Preprocessed CUDA C++, as C++ for the host, and the names of its kernels.
+pub(crate) fn translate(source: &str) -> (String, Vec<String>) {
+    register_kernels(&alignment_first(&without_assembly(source)))
+}
+
+/// An alignment after `__shared__`, which g++ does not take, goes before it.
+fn alignment_first(source: &str) -> String {
+    const SHARED: &str = "static thread_local";
+    let (mut output, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) = rest.find(SHARED) {
+        let (before, after) = rest.split_at(at);
+        output.push_str(before);
+        rest = &after[SHARED.len()..];
+        let open = rest.trim_start().starts_with("alignas").then(|| rest.find('(')).flatten();
+        if let Some(close) = open.and_then(|open| Some(open + closing(&rest[open..])?)) {
+            output.push_str(rest[..=close].trim_start());
+            output.push(' ');
+            rest = &rest[close + 1..];
+        }
+        output.push_str(SHARED);
+    }
+    output.push_str(rest);
+    output
 }
 
 /// Each `__global__ void name(...)` becomes a declaration, its registration and the
 /// definition's beginning.
-fn register_kernels(source: &str) -> String {
+fn register_kernels(source: &str) -> (String, Vec<String>) {
+    let mut kernels = Vec::new();
     let mut output = String::with_capacity(source.len() + 1024);
     let mut rest = source;
     while let Some(at) = rest.find("__global__") {
@@ -25,6 +46,7 @@ fn register_kernels(source: &str) -> String {
         };
         output.push_str(&format!("void {name}{parameters}"));
         if following.trim_start().starts_with('{') {
+            kernels.push(name.to_string());
             // On one line: the lines after keep their numbers.
             let joined = parameters.split_whitespace().collect::<Vec<_>>().join(" ");
             output.push_str(&format!(
@@ -35,7 +57,7 @@ fn register_kernels(source: &str) -> String {
         rest = following;
     }
     output.push_str(rest);
-    output
+    (output, kernels)
 }
 
 /// The place of the bracket that closes the one at the beginning.
@@ -249,9 +271,17 @@ mod tests {
     }
 
     #[test]
+    fn alignments_go_first() {
+        let source = "static thread_local alignas(f(16)) int x[2];\nstatic thread_local int y;";
+        let expected = "alignas(f(16)) static thread_local int x[2];\nstatic thread_local int y;";
+        assert_eq!(alignment_first(source), expected);
+    }
+
+    #[test]
     fn kernels_are_registered_where_they_are_defined() {
         let source = "extern \"C\" __global__ void  keep(int a,\n  int (*b)(int)) { body(); }";
-        let translated = register_kernels(source);
+        let (translated, kernels) = register_kernels(source);
+        assert_eq!(kernels, ["keep"]);
         assert!(translated.starts_with("extern \"C\" void keep(int a,\n  int (*b)(int)); static"));
         assert!(translated.contains("Entry<&keep>::kernel(\"keep\")"));
         assert!(translated.ends_with("extern \"C\" void keep(int a, int (*b)(int)) { body(); }"));
