@@ -24,5 +24,7 @@ mod stream;
 mod transfer;
 mod window;
 
+pub(crate) use device::multiprocessors;
+
 #[cfg(test)]
 mod tests;

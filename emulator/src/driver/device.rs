@@ -22,7 +22,6 @@ const MOST_THREADS: u32 = 1024;
 /// An emulated GPU.
 pub(super) struct Device {
     pub(super) ordinal: usize,
-    pub(super) multiprocessors: u32,
     pub(super) memory: Window,
     /// How often the context is retained; held while it comes or goes.
     pub(super) retained: Mutex<usize>,
@@ -32,10 +31,9 @@ pub(super) struct Device {
 }
 
 impl Device {
-    fn new(ordinal: usize, multiprocessors: u32) -> Device {
+    fn new(ordinal: usize) -> Device {
         Device {
             ordinal,
-            multiprocessors,
             memory: Window::new(MEMORY),
             retained: Mutex::new(0),
             context: Mutex::new(Context::new()),
@@ -61,10 +59,12 @@ impl Device {
         }
     }
 
-    /// Remembers a fault; the first is told.
+    /// Remembers a fault, and tells it.
     pub(super) fn fail(&self, fault: &Fault) {
-        // Release: see `check`.
-        if !self.stop.swap(true, Ordering::AcqRel) {
+        // Release: see `check`. Whoever ran may have set it before.
+        self.stop.store(true, Ordering::Release);
+        // Those that only stop come after another fault.
+        if fault.0 != "stopped" {
             // Nobody may be left to read it.
             let _ = writeln!(std::io::stderr(), "emulated device {}: {}", self.ordinal, fault.0);
         }
@@ -91,10 +91,15 @@ fn setting(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
+/// Multiprocessors of each device.
+pub(crate) fn multiprocessors() -> u32 {
+    static COUNT: OnceLock<u32> = OnceLock::new();
+    *COUNT.get_or_init(|| setting("MILLSTREAM_EMULATED_MULTIPROCESSORS", 4).max(1))
+}
+
 fn start() -> Vec<Device> {
     let count = setting("MILLSTREAM_EMULATED_DEVICES", 8);
-    let multiprocessors = setting("MILLSTREAM_EMULATED_MULTIPROCESSORS", 4).max(1);
-    (0..count as usize).map(|ordinal| Device::new(ordinal, multiprocessors)).collect()
+    (0..count as usize).map(Device::new).collect()
 }
 
 /// # Safety
@@ -147,11 +152,11 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
     number: CUdevice,
 ) -> CUresult {
     answer(|| {
-        let device = device(number)?;
+        device(number)?;
         let known = match attribute {
             Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 9,
             Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => 0,
-            Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => device.multiprocessors,
+            Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => multiprocessors(),
             Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MOST_THREADS,
             Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
             _ => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),

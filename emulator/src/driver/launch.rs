@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
 
 use super::context::current;
+use super::device::multiprocessors;
 use super::handles::Owned;
 use super::module::FUNCTIONS;
 use super::status::{Answer, answer, store};
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let kernel = &function.kernel;
         // SAFETY: the caller's promise.
         let arguments = unsafe { arguments(kernel, parameters) }?;
-        let resident = device.multiprocessors * occupancy(block);
+        let resident = multiprocessors() * occupancy(block);
         let launch = Launch { kernel: kernel.clone(), grid, threads, arguments, resident };
         stream.submit(move |stop| run(&launch, stop))
     })
