@@ -64,6 +64,8 @@ struct Barrier {
 struct Block {
     fibers: Vec<Fiber>,
     states: Vec<State>,
+    /// Lanes of each warp that are in an operation, or have ended.
+    arrived: Vec<u32>,
     barriers: [Barrier; BARRIERS],
     /// Threads that have not ended.
     alive: u32,
@@ -108,6 +110,7 @@ pub(crate) fn run(
     let mut block = Block {
         fibers: Vec::with_capacity(threads.len()),
         states: vec![State::default(); threads.len()],
+        arrived: missing_lanes(threads.len()),
         barriers: [Barrier::default(); BARRIERS],
         alive: threads.len() as u32,
         ready: (0..threads.len()).collect(),
@@ -134,6 +137,12 @@ pub(crate) fn run(
         stacks.push(coroutine.into_stack());
     }
     result.map_err(|fault| Fault(format!("{}, block {place:?}: {}", launch.kernel.name, fault.0)))
+}
+
+/// For each warp, the lanes that it does not have.
+fn missing_lanes(threads: usize) -> Vec<u32> {
+    let lanes = (0..threads).step_by(32).map(|first| (threads - first).min(32));
+    lanes.map(|lanes| u32::MAX.checked_shl(lanes as u32).unwrap_or(0)).collect()
 }
 
 fn fiber(launch: &Launch, thread: &Thread) -> Result<Fiber, Fault> {
@@ -214,6 +223,7 @@ impl Block {
     /// A thread has ended: others may have waited for it alone.
     fn end(&mut self, thread: usize) {
         self.states[thread].has_ended = true;
+        self.arrived[thread / 32] |= 1 << (thread % 32);
         self.alive -= 1;
         for lane in self.warp_of(thread) {
             self.meet(lane);
@@ -233,11 +243,15 @@ impl Block {
         let Some(Wait::Lanes { mask, operation, .. }) = self.states[thread].wait else { return };
         let lanes = self.warp_of(thread);
         let first = lanes.start;
+        if self.arrived[thread / 32] & mask != mask {
+            return;
+        }
         let Some(met) = meet(&self.states[lanes.clone()], mask, operation) else { return };
         for lane in lanes.filter(|lane| mask >> (lane - first) & 1 == 1) {
             if let Some(Wait::Lanes { values, .. }) = self.states[lane].wait.take() {
                 // SAFETY: on the stack of a coroutine that waits.
                 unsafe { *values = met };
+                self.arrived[thread / 32] &= !(1 << (lane - first));
                 self.wake(lane);
             }
         }
@@ -304,6 +318,7 @@ extern "C" fn exchange(mask: u32, operation: u32, value: u64, values: *mut Value
     let must_wait = with_block(|block| {
         let current = block.current;
         block.states[current].wait = Some(Wait::Lanes { mask, operation, value, values });
+        block.arrived[current / 32] |= 1 << (current % 32);
         block.meet(current);
         block.states[current].wait.is_some()
     });
