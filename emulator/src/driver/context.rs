@@ -65,7 +65,7 @@ impl Device {
         let streams = self.context.lock().streams.clone();
         let marks: Vec<_> = streams.iter().map(|stream| stream.mark()).collect();
         for mark in marks {
-            mark.wait(self.stop());
+            mark.wait(self.failed());
         }
         self.check()
     }

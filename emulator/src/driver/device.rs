@@ -26,8 +26,10 @@ pub(super) struct Device {
     /// How often the context is retained; held while it comes or goes.
     pub(super) retained: Mutex<usize>,
     pub(super) context: Mutex<Context>,
-    /// Set by the first fault: whatever runs stops, and nothing runs any more.
+    /// Set where there is a fault: whatever runs stops, and nothing runs any more.
     stop: AtomicBool,
+    /// Set when the fault has been told.
+    failed: AtomicBool,
 }
 
 impl Device {
@@ -38,6 +40,7 @@ impl Device {
             retained: Mutex::new(0),
             context: Mutex::new(Context::new()),
             stop: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         }
     }
 
@@ -50,24 +53,44 @@ impl Device {
         &self.stop
     }
 
+    /// What says that there was a fault.
+    pub(super) fn failed(&self) -> &AtomicBool {
+        &self.failed
+    }
+
     /// The fault's error, if there was one.
     pub(super) fn check(&self) -> Answer<()> {
         // Acquire: pairs with the release in `fail`.
-        match self.stop.load(Ordering::Acquire) {
+        match self.failed.load(Ordering::Acquire) {
             true => Err(CUresult::CUDA_ERROR_LAUNCH_FAILED),
             false => Ok(()),
         }
     }
 
+    /// Whether nothing runs any more; the fault is known then, so that nobody takes what is
+    /// given up for done.
+    pub(super) fn has_stopped(&self) -> bool {
+        // Relaxed: what the fault left is seen through the other flag.
+        let stopped = self.stop.load(Ordering::Relaxed);
+        // Acquire: see `check`. Whoever stopped the device comes to `fail` next.
+        while stopped && !self.failed.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        stopped
+    }
+
     /// Remembers a fault, and tells it.
     pub(super) fn fail(&self, fault: &Fault) {
-        // Release: see `check`. Whoever ran may have set it before.
-        self.stop.store(true, Ordering::Release);
-        // Those that only stop come after another fault.
-        if fault.0 != "stopped" {
-            // Nobody may be left to read it.
-            let _ = writeln!(std::io::stderr(), "emulated device {}: {}", self.ordinal, fault.0);
+        // What was only stopped comes after another fault.
+        if fault.0.ends_with("stopped") && self.has_stopped() {
+            return;
         }
+        // Whoever ran may have set it before.
+        self.stop.store(true, Ordering::Relaxed);
+        // Nobody may be left to read it.
+        let _ = writeln!(std::io::stderr(), "emulated device {}: {}", self.ordinal, fault.0);
+        // Release: see `check`.
+        self.failed.store(true, Ordering::Release);
     }
 }
 

@@ -31,8 +31,8 @@ impl Point {
     /// Waits for the stream to come here, or for `stop`.
     pub(super) fn wait(&self, stop: &AtomicBool) {
         let mut is_over = self.is_over.lock();
-        // Acquire: pairs with the release of whoever stops.
-        while !*is_over && !stop.load(Ordering::Acquire) {
+        // Relaxed: only whether to go on waiting.
+        while !*is_over && !stop.load(Ordering::Relaxed) {
             self.changed.wait_for(&mut is_over, LOOK);
         }
     }

@@ -146,7 +146,7 @@ impl Stream {
     }
 
     fn perform(&self, operation: Operation) {
-        if self.device.check().is_err() {
+        if self.device.has_stopped() {
             return;
         }
         let stop = self.device.stop();
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> CUresult {
     answer(|| {
         let stream = STREAMS.get(stream)?;
         stream.device.check()?;
-        stream.mark().wait(stream.device.stop());
+        stream.mark().wait(stream.device.failed());
         stream.device.check()
     })
 }

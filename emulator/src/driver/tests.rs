@@ -1,20 +1,22 @@
 //! Streams, events, memory and faults. Each test that hurts a device has one of its own.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUcontext, CUevent, CUresult, CUstream};
+use cudarc::driver::sys::{CUcontext, CUevent, CUfunction, CUmodule, CUresult, CUstream};
 
 use super::context::*;
 use super::device::*;
 use super::event::*;
+use super::launch::*;
 use super::memory::*;
 use super::module::*;
 use super::status::*;
 use super::stream::*;
 use super::transfer::*;
+use crate::compiler::compile;
 use crate::execute::Fault;
 
 const OK: CUresult = CUresult::CUDA_SUCCESS;
@@ -137,7 +139,7 @@ fn devices_say_what_they_are() {
     let mut text = std::ptr::null();
     assert_eq!(cu!(cuGetErrorName(FAILED, &mut text)), OK);
     // SAFETY: a text that stays.
-    let text = unsafe { std::ffi::CStr::from_ptr(text) };
+    let text = unsafe { CStr::from_ptr(text) };
     assert_eq!(text.to_str(), Ok("CUDA_ERROR_LAUNCH_FAILED"));
 }
 
@@ -292,7 +294,7 @@ fn an_event_orders_streams_of_different_devices() {
 
 #[test]
 fn a_destroyed_stream_finishes() {
-    let device = Used::new(3);
+    let device = Used::new(2);
     let (stream, event) = (device.stream(), device.event());
     let word = device.allocate(4);
     let gate = Gate::on(stream);
@@ -351,4 +353,87 @@ fn memory_freed_before_its_use_is_a_fault() {
     assert_eq!(cu!(cuMemFree_v2(to)), OK, "waits for its own device only");
     gate.open();
     soon(|| cu!(cuStreamQuery(stream)) == FAILED);
+}
+
+const KERNELS: &str = r#"
+    extern "C" __global__ void scale(unsigned char by, unsigned* numbers, unsigned short most) {
+        const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
+        if (at < most) numbers[at] *= by;
+    }
+    extern "C" __global__ void spin(unsigned* word) {
+        unsigned now;
+        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+        while (now != 1);
+    }
+    extern "C" __global__ void traps() { asm volatile("trap;"); }"#;
+
+fn function(module: CUmodule, name: &CStr) -> CUfunction {
+    let mut function = std::ptr::null_mut();
+    assert_eq!(cu!(cuModuleGetFunction(&mut function, module, name.as_ptr())), OK);
+    function
+}
+
+fn launch(
+    function: CUfunction,
+    blocks: u32,
+    threads: [u32; 3],
+    stream: CUstream,
+    arguments: &mut [*mut c_void],
+) -> CUresult {
+    let [x, y, z] = threads;
+    let (places, extra) = (arguments.as_mut_ptr(), std::ptr::null_mut());
+    cu!(cuLaunchKernel(function, blocks, 1, 1, x, y, z, 0, stream, places, extra))
+}
+
+#[test]
+fn kernels_run_until_one_traps() {
+    let device = Used::new(3);
+    let (stream, beside) = (device.stream(), device.stream());
+    let (numbers, word) = (device.allocate(400), device.allocate(4));
+    let (code, mut module) = (compile(KERNELS).unwrap(), std::ptr::null_mut());
+    assert_eq!(cu!(cuModuleLoadData(&mut module, code.as_ptr().cast())), OK);
+    let (mut none, mut blocks) = (std::ptr::null_mut(), 0);
+    let name = c"missing".as_ptr();
+    let found = cu!(cuModuleGetFunction(&mut none, module, name));
+    assert_eq!(found, CUresult::CUDA_ERROR_NOT_FOUND);
+    let [scale, spin, traps] = [c"scale", c"spin", c"traps"].map(|name| function(module, name));
+    assert_eq!(function(module, c"scale"), scale);
+
+    let (mut offset, mut size) = (0, 0);
+    let parameters = (0..).map_while(|place| {
+        let answer = cu!(cuFuncGetParamInfo(scale, place, &mut offset, &mut size));
+        (answer == OK).then_some((offset, size))
+    });
+    assert_eq!(parameters.collect::<Vec<_>>(), [(0, 1), (8, 8), (16, 2)]);
+    let occupancy = cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, scale, 128, 0));
+    assert_eq!((occupancy, blocks), (OK, 4));
+
+    let (mut by, mut address, mut most) = (3_u8, numbers, 99_u16);
+    let mut arguments = [(&raw mut by).cast(), (&raw mut address).cast(), (&raw mut most).cast()];
+    for wrong in [[0, 1, 1], [1025, 1, 1], [32, 33, 1], [1, 1, 65]] {
+        assert_eq!(launch(scale, 1, wrong, stream, &mut arguments), INVALID, "{wrong:?}");
+    }
+    assert_eq!(launch(scale, 0, [1; 3], stream, &mut arguments), INVALID);
+    assert_eq!(cu!(cuMemsetD32Async(numbers, 5, 100, stream)), OK);
+    assert_eq!(launch(scale, 4, [32, 1, 1], stream, &mut arguments), OK);
+    // Copied when it was launched.
+    (by, address, most) = (0, 0, 0);
+    assert_eq!((by, address, most, cu!(cuStreamSynchronize(stream))), (0, 0, 0, OK));
+    let expected = [[15_u32; 99].as_slice(), &[5]].concat();
+    assert_eq!(
+        read(numbers, 400),
+        expected.iter().flat_map(|it| it.to_ne_bytes()).collect::<Vec<_>>()
+    );
+
+    // Kernels of two streams run at once, and one that never ends is stopped.
+    let mut word = word;
+    let mut argument = [(&raw mut word).cast()];
+    for _ in 0..2 {
+        assert_eq!(launch(spin, 1, [1; 3], beside, &mut argument), OK);
+    }
+    assert_eq!(launch(scale, 4, [32, 1, 1], stream, &mut arguments), OK);
+    assert_eq!((cu!(cuStreamSynchronize(stream)), cu!(cuStreamQuery(beside))), (OK, NOT_READY));
+    assert_eq!(launch(traps, 2, [64, 1, 1], stream, &mut []), OK);
+    assert_eq!(cu!(cuStreamSynchronize(beside)), FAILED);
+    assert_eq!(launch(scale, 4, [32, 1, 1], stream, &mut arguments), FAILED);
 }
