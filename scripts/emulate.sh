@@ -16,5 +16,7 @@ mkdir -p "$folder"
 for name in libcuda.so libnvrtc.so.13; do
     ln -sf ../release/libmillstream_emulator.so "$folder/$name"
 done
+# Cases of tests are smaller then.
+export MILLSTREAM_EMULATED=1
 export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} MILLSTREAM_NVRTC=$folder
 exec "$@"

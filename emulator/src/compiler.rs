@@ -191,6 +191,7 @@ impl Program {
             "-ffp-contract=off",
             "-mtls-dialect=gnu2",
             "-fvisibility=hidden",
+            "-Wl,-z,defs",
             "-o",
             "code.so",
         ];

@@ -309,6 +309,12 @@ extern "C" __attribute__((visibility("default"), used)) const emulated::Kernel* 
 #define gridDim (::emulated::current->grid)
 #define warpSize 32
 
+// The host's library has functions of its own of these names.
+#define __log2f log2f
+#define __logf logf
+#define __expf expf
+#define __powf powf
+
 #define __device__
 #define __host__
 #define __forceinline__ inline

@@ -74,7 +74,7 @@ impl Image {
         std::fs::write(file.path(), library).map_err(|error| error.to_string())?;
         // SAFETY: its initializers only register kernels.
         let library = unsafe { Library::open(Some(file.path()), RTLD_NOW | RTLD_LOCAL) };
-        let library = std::mem::ManuallyDrop::new(library.map_err(|error| error.to_string())?);
+        let library = std::mem::ManuallyDrop::new(library.map_err(|error| format!("{error:?}"))?);
         // SAFETY: the types are those of emulated.hpp.
         let (list, call) = unsafe {
             let list = library.get::<Kernels>(b"emulated_kernels\0");

@@ -117,7 +117,7 @@ fn setting(name: &str, default: u32) -> u32 {
 /// Multiprocessors of each device.
 pub(crate) fn multiprocessors() -> u32 {
     static COUNT: OnceLock<u32> = OnceLock::new();
-    *COUNT.get_or_init(|| setting("MILLSTREAM_EMULATED_MULTIPROCESSORS", 4).max(1))
+    *COUNT.get_or_init(|| setting("MILLSTREAM_EMULATED_MULTIPROCESSORS", 6).max(1))
 }
 
 fn start() -> Vec<Device> {

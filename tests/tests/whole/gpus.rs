@@ -50,6 +50,11 @@ fn set() -> DeviceSet {
     context().device_set().clone()
 }
 
+/// How large or how often: less where GPUs are emulated (`scripts/emulate.sh`).
+fn scaled<T>(usual: T, emulated: T) -> T {
+    if std::env::var_os("MILLSTREAM_EMULATED").is_some() { emulated } else { usual }
+}
+
 /// Says why a case does not run on these devices; `run-tests.sh` fails when one
 /// says so.
 fn skip(reason: &str) {

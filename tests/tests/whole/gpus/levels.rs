@@ -11,7 +11,7 @@ use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, reference, source};
 
-use super::{context, search, skip};
+use super::{context, scaled, search, skip};
 use crate::{awkward, bfs, levels};
 
 /// Whether the devices can; says so if not.
@@ -54,18 +54,20 @@ fn levels_of_generated_graphs() {
         return;
     }
     let options = GenerateOptions::default();
-    let kron = generate::kron(15, 24, &options).unwrap();
+    let scale = scaled(15, 10);
+    let kron = generate::kron(scale, 24, &options).unwrap();
     // Directed, with hubs: one arc of each pair.
     let arcs = (0..kron.vertices()).flat_map(|from| {
         let row = kron.neighbors(from).iter();
         row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
     });
     let arcs: Vec<_> = arcs.collect();
+    let side = scaled(300, 40);
     let graphs = [
         ("directed", CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()),
         ("kron", kron),
-        ("social", generate::social(15, 9, &options).unwrap()),
-        ("road", generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("social", generate::social(scale, 9, &options).unwrap()),
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
     ];
     for (name, graph) in &graphs {
         let busiest = source::max_degree(graph).unwrap();
