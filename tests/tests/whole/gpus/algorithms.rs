@@ -9,6 +9,7 @@ use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, Precision};
 use millstream::sssp::{Delta, SsspOptions};
 use millstream::worklist::Routing;
 
+use super::scaled;
 use crate::{awkward, cc, pagerank, sssp};
 
 fn context() -> Context {
@@ -20,9 +21,10 @@ fn context() -> Context {
 /// A road map and a Kronecker graph, with integer weights.
 fn generated() -> Vec<(&'static str, CsrGraph)> {
     let options = GenerateOptions { seed: 1, max_weight: Some(100) };
+    let (side, scale) = scaled((100, 12), (16, 7));
     vec![
-        ("road", generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap()),
-        ("kron", generate::kron(12, 16, &options).unwrap()),
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("kron", generate::kron(scale, 16, &options).unwrap()),
     ]
 }
 
