@@ -192,6 +192,10 @@ impl Program {
             "-mtls-dialect=gnu2",
             "-fvisibility=hidden",
             "-Wl,-z,defs",
+            "-fsanitize=kernel-address",
+            "--param=asan-instrumentation-with-call-threshold=0",
+            "--param=asan-globals=0",
+            "--param=asan-stack=0",
             "-o",
             "code.so",
         ];

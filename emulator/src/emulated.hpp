@@ -48,10 +48,15 @@ struct Hooks {
     u64 (*time)();
     void (*trap)();
     u32 (*multiprocessors)();
+    // For each 512 bytes of all addresses 0, or 1 and how many of them are allocated.
+    const std::uint16_t* (*table)();
+    // An access outside of what is allocated.
+    void (*stray)(u64 address, u32 bytes);
 };
 
 // Of the module, set when it is loaded.
 static const Hooks* hooks;
+static const std::uint16_t* table;
 // Of the coroutine that runs: set again whenever others may have run.
 static thread_local const Thread* current;
 static thread_local u32 steps;
@@ -72,6 +77,21 @@ inline u64 time() {
 inline void yield() {
     steps = 0;
     step();
+}
+
+#define EMULATED_UNCHECKED __attribute__((no_sanitize("kernel-address")))
+
+// The compiler has every access call this first.
+EMULATED_UNCHECKED inline void check(u64 address, u32 bytes) {
+    constexpr u32 granule = 512;
+    if (table == nullptr) return;
+    const u64 last = address + bytes - 1;
+    const u32 first_valid = table[address / granule], valid = table[last / granule];
+    if (first_valid == 0 || (first_valid > address % granule + 1 && valid > last % granule + 1))
+        return;
+    const Thread* self = current;
+    hooks->stray(address, bytes);
+    current = self;
 }
 
 enum Operation : u32 { shuffle, ballot, reduce, match, meet };
@@ -288,6 +308,28 @@ struct Registration {
 
 }  // namespace emulated
 
+#define EMULATED_ACCESS(bytes)                                                            \
+    extern "C" EMULATED_UNCHECKED void __asan_load##bytes##_noabort(emulated::u64 at) {   \
+        emulated::check(at, bytes);                                                       \
+    }                                                                                     \
+    extern "C" EMULATED_UNCHECKED void __asan_store##bytes##_noabort(emulated::u64 at) {  \
+        emulated::check(at, bytes);                                                       \
+    }
+EMULATED_ACCESS(1)
+EMULATED_ACCESS(2)
+EMULATED_ACCESS(4)
+EMULATED_ACCESS(8)
+EMULATED_ACCESS(16)
+extern "C" EMULATED_UNCHECKED void __asan_loadN_noabort(emulated::u64 at, emulated::u64 bytes) {
+    emulated::check(at, emulated::u32(bytes));
+}
+extern "C" EMULATED_UNCHECKED void __asan_storeN_noabort(emulated::u64 at, emulated::u64 bytes) {
+    emulated::check(at, emulated::u32(bytes));
+}
+extern "C" EMULATED_UNCHECKED void __asan_handle_no_return() {}
+extern "C" EMULATED_UNCHECKED void __asan_before_dynamic_init(const char*) {}
+extern "C" EMULATED_UNCHECKED void __asan_after_dynamic_init() {}
+
 // Calls a kernel as one thread.
 extern "C" __attribute__((visibility("default"), used)) void emulated_call(
     const emulated::Kernel* kernel, const char* arguments, const emulated::Thread* thread) {
@@ -299,6 +341,7 @@ extern "C" __attribute__((visibility("default"), used)) void emulated_call(
 extern "C" __attribute__((visibility("default"), used)) const emulated::Kernel* emulated_kernels(
     const emulated::Hooks* hooks, unsigned* count) {
     emulated::hooks = hooks;
+    emulated::table = hooks->table();
     *count = emulated::kernel_count;
     return emulated::kernels;
 }
