@@ -132,6 +132,7 @@ pub(crate) fn run(
     for thread in &threads {
         block.fibers.push(fiber(launch, thread)?);
     }
+    launch.kernel.begin();
     // From here on the block is used through this pointer alone, by one coroutine at a time.
     let block: *mut Block = &mut block;
     BLOCK.set(block);

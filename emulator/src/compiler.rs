@@ -189,7 +189,6 @@ impl Program {
             "-fno-strict-aliasing",
             "-fno-exceptions",
             "-ffp-contract=off",
-            "-mtls-dialect=gnu2",
             "-fvisibility=hidden",
             "-Wl,-z,defs",
             "-fsanitize=kernel-address",

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <link.h>
 #include <type_traits>
 #include <utility>
 
@@ -329,6 +330,32 @@ extern "C" EMULATED_UNCHECKED void __asan_storeN_noabort(emulated::u64 at, emula
 extern "C" EMULATED_UNCHECKED void __asan_handle_no_return() {}
 extern "C" EMULATED_UNCHECKED void __asan_before_dynamic_init(const char*) {}
 extern "C" EMULATED_UNCHECKED void __asan_after_dynamic_init() {}
+
+namespace emulated {
+
+// Fills the calling thread's variables of the module whose code is at `code`.
+EMULATED_UNCHECKED inline int fill_variables(dl_phdr_info* module, size_t, void* code) {
+    const auto address = reinterpret_cast<ElfW(Addr)>(code) - module->dlpi_addr;
+    const ElfW(Phdr)* variables = nullptr;
+    bool is_ours = false;
+    for (int at = 0; at < module->dlpi_phnum; ++at) {
+        const ElfW(Phdr)& part = module->dlpi_phdr[at];
+        if (part.p_type == PT_TLS) variables = &part;
+        if (part.p_type == PT_LOAD) is_ours |= address - part.p_vaddr < part.p_memsz;
+    }
+    if (is_ours && variables != nullptr && module->dlpi_tls_data != nullptr)
+        std::memset(module->dlpi_tls_data, 0xA5, variables->p_memsz);
+    return is_ours;
+}
+
+}  // namespace emulated
+
+// Before a block: its shared variables hold anything.
+extern "C" __attribute__((visibility("default"), used)) void emulated_begin() {
+    // A thread has variables once it has used one.
+    *const_cast<const emulated::Thread* volatile*>(&emulated::current) = nullptr;
+    dl_iterate_phdr(emulated::fill_variables, reinterpret_cast<void*>(&emulated_begin));
+}
 
 // Calls a kernel as one thread.
 extern "C" __attribute__((visibility("default"), used)) void emulated_call(

@@ -177,6 +177,21 @@ mod tests {
     }
 
     #[test]
+    fn shared_variables_hold_anything_at_first() {
+        let text = r#"
+            extern "C" __global__ void look(unsigned* words) {
+                __shared__ unsigned shared[64];
+                words[threadIdx.x] = shared[threadIdx.x];
+                shared[threadIdx.x] = 1;
+            }"#;
+        let mut words = [0_u32; 64];
+        for _ in 0..2 {
+            runs(&launch(text, "look", 3, 64, &[&raw mut words as u64])).unwrap();
+            assert_eq!(words, [0xA5A5_A5A5; 64]);
+        }
+    }
+
+    #[test]
     fn what_does_not_compile_names_the_line() {
         let error = compile("\nextern \"C\" __global__ void k() { no_such(); }").unwrap_err();
         assert!(error.contains("kernel.cu(2):"), "{error}");
