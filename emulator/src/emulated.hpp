@@ -63,7 +63,11 @@ static thread_local const Thread* current;
 static thread_local u32 steps;
 
 inline void step() {
-    if (steps-- > 0) return;
+    if (steps > 0) {
+        --steps;
+        return;
+    }
+    // Stays 0 meanwhile: whoever goes on after an exchange lets others run soon, too.
     const Thread* self = current;
     const u32 next = hooks->step();
     current = self;
