@@ -59,16 +59,19 @@ struct SharedArcs {
                 seen += 32;
                 continue;
             }
-            if (lane() == __ffs(open) - 1) {
+            const u32 taker = __ffs(open) - 1;
+            u64 word = 0;
+            if (lane() == taker) {
                 end = entry(at)[last];
+                // The lane that has acquired the entry reads all of it.
+                word = entry(at)[state];
                 const u64 taken = fetch_add_acq_rel_gpu(&entry(at)[next], piece) - 1;
                 first = taken < end ? taken : end;
                 end = first + piece < end ? first + piece : end;
             }
-            const u32 taker = __ffs(open) - 1;
             first = __shfl_sync(~0u, first, taker);
             end = __shfl_sync(~0u, end, taker);
-            const u64 word = entry(__shfl_sync(~0u, at, taker))[state];
+            word = __shfl_sync(~0u, word, taker);
             State its;
             memcpy(&its, &word, sizeof(its));
             use(first, end, its);
