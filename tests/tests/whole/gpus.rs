@@ -2,6 +2,7 @@
 //! the devices that `MILLSTREAM_TEST_DEVICES` names (`cuda:0x4`, `cuda:0-3`,
 //! `cuda:0,host:1`). Without it the cases run on four host devices.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -210,12 +211,18 @@ fn bfs_whatever_the_options() {
         ("path", CsrGraph::from_edges(length, &path).unwrap()),
         ("alone", CsrGraph::from_edges(1, &[]).unwrap()),
     ];
+    // Emulated, every fifth case: all of them with some graph.
+    let (every, number) = (scaled(1, 5), Cell::new(0_u32));
     for (name, graph) in &graphs {
         let busiest = millstream::graph::source::max_degree(graph).unwrap();
         for (routing, worker) in ways(&context) {
             let mut base = crate::bfs::asynchronous();
             (base.worklist.routing, base.worklist.worker) = (routing, worker);
             let case = |change: &dyn Fn(&mut BfsOptions), what: &str| {
+                number.set(number.get() + 1);
+                if !number.get().is_multiple_of(every) {
+                    return;
+                }
                 let mut options = base;
                 change(&mut options);
                 let what = format!("{name} {routing:?} {worker:?} {what}");
