@@ -11,7 +11,7 @@ use millstream::device::{
 };
 use millstream::flow::{Gang, GangMember};
 
-use super::{is_gpu, set, skip};
+use super::{is_gpu, scaled, set, skip};
 
 const TEXT: &str = include_str!("litmus.cuh");
 
@@ -169,7 +169,7 @@ impl Litmus {
 }
 
 fn rounds() -> usize {
-    std::env::var("MILLSTREAM_LITMUS_ROUNDS").map_or(1_000_000, |rounds| rounds.parse().unwrap())
+    std::env::var("MILLSTREAM_LITMUS_ROUNDS").map_or(scaled(1_000_000, 8000), |rounds| rounds.parse().unwrap())
 }
 
 #[test]
