@@ -1,7 +1,8 @@
 //! A block on a thread of the operating system; its threads are coroutines.
 //!
 //! A coroutine runs until it waits for others, or for a random number of atomic
-//! operations; then another one runs, mostly the one that has waited longest.
+//! operations; then another one runs, mostly the one that could longest, for a while the one
+//! that could last.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -74,6 +75,8 @@ struct Block {
     alive: u32,
     /// Threads that can run.
     ready: VecDeque<usize>,
+    /// Whether the last of them runs next.
+    backwards: bool,
     current: usize,
     random: u64,
     fault: Option<String>,
@@ -117,6 +120,7 @@ pub(crate) fn run(
         barriers: [Barrier::default(); BARRIERS],
         alive: threads.len() as u32,
         ready: (0..threads.len()).collect(),
+        backwards: seed.is_multiple_of(2),
         current: 0,
         random: seed | 1,
         fault: None,
@@ -214,13 +218,17 @@ impl Block {
         self.random
     }
 
+    /// Who runs next: mostly the first or, at times, the last that became able to.
     fn next(&mut self) -> Option<usize> {
         let number = self.random();
+        if number.is_multiple_of(64) {
+            self.backwards = !self.backwards;
+        }
         if !self.ready.is_empty() && number.is_multiple_of(8) {
             let other = (number >> 8) as usize % self.ready.len();
             self.ready.swap(0, other);
         }
-        self.ready.pop_front()
+        if self.backwards { self.ready.pop_back() } else { self.ready.pop_front() }
     }
 
     /// A thread has ended: others may have waited for it alone.
