@@ -7,13 +7,14 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Instant;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use parking_lot::Mutex;
 
+use crate::addresses::table;
 use crate::execute::{Fault, Launch};
 use crate::warp::{State, Values, Wait, meet};
 
@@ -45,9 +46,12 @@ pub(crate) struct Hooks {
     time: extern "C" fn() -> u64,
     trap: extern "C" fn(),
     multiprocessors: extern "C" fn() -> u32,
+    table: extern "C" fn() -> *const AtomicU16,
+    stray: extern "C" fn(u64, u32),
 }
 
-pub(crate) static HOOKS: Hooks = Hooks { step, exchange, barrier, time, trap, multiprocessors };
+pub(crate) static HOOKS: Hooks =
+    Hooks { step, exchange, barrier, time, trap, multiprocessors, table, stray };
 
 struct Fiber {
     coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
@@ -128,6 +132,7 @@ pub(crate) fn run(
     for thread in &threads {
         block.fibers.push(fiber(launch, thread)?);
     }
+    launch.kernel.begin();
     // From here on the block is used through this pointer alone, by one coroutine at a time.
     let block: *mut Block = &mut block;
     BLOCK.set(block);
@@ -364,6 +369,15 @@ extern "C" fn time() -> u64 {
 
 extern "C" fn trap() {
     with_block(|block| block.fault = Some("a trap".to_string()));
+    suspend();
+}
+
+extern "C" fn stray(address: u64, bytes: u32) {
+    with_block(|block| {
+        let thread = block.current;
+        let text = format!("thread {thread} uses {bytes} bytes at {address:#x}, outside of memory");
+        block.fault = Some(text);
+    });
     suspend();
 }
 
