@@ -225,7 +225,7 @@ fn resident_kernels() {
     let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
     // Each round takes some microseconds.
     let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
-    let rounds = rounds.map_or(scaled(1_000_000, 2000), |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
+    let rounds = rounds.map_or(scaled(1_000_000, 800), |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
     let start = Instant::now();
     for seed in [1, 2] {
         let gang = Gang::new(&context).unwrap();
