@@ -64,7 +64,8 @@ fn long_vectors() {
 /// lengths and types, without the host waiting between them.
 #[test]
 fn many_collectives_without_a_pause() {
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 40), |runs| runs.parse().unwrap());
+    let runs =
+        std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 40), |runs| runs.parse().unwrap());
     let context = context();
     let ranks = context.devices().len();
     let mut communicator = Communicator::new(&context).unwrap();
@@ -141,7 +142,8 @@ fn packets_between_all_devices() {
         options.patience = Duration::from_secs(5);
         let mut communicator = Communicator::with_options(&context, options).unwrap();
         let ranks = context.devices().len();
-        let items: Vec<Vec<f64>> = (0..ranks).map(|rank| vec![rank as f64; scaled(400_000, 20_000)]).collect();
+        let items: Vec<Vec<f64>> =
+            (0..ranks).map(|rank| vec![rank as f64; scaled(400_000, 20_000)]).collect();
         let mut vectors = upload(&context, &items).unwrap();
         let run = async {
             let mut collectives = communicator.begin().await?;
@@ -225,7 +227,8 @@ fn resident_kernels() {
     let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
     // Each round takes some microseconds.
     let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
-    let rounds = rounds.map_or(scaled(1_000_000, 800), |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
+    let rounds =
+        rounds.map_or(scaled(1_000_000, 800), |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
     let start = Instant::now();
     for seed in [1, 2] {
         let gang = Gang::new(&context).unwrap();

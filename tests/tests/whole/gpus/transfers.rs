@@ -149,7 +149,11 @@ fn latency_of_messages() {
             let [median, late] = latency(&context, pair, bytes);
             println!("{name}, {bytes:6} bytes: {median:?}, nine tenths {late:?}");
         }
-        let bulk = if context.devices().iter().all(is_gpu) { scaled(256_000_000, 1 << 18) } else { 1 << 20 };
+        let bulk = if context.devices().iter().all(is_gpu) {
+            scaled(256_000_000, 1 << 18)
+        } else {
+            1 << 20
+        };
         let ([median, late], rate) = latency_beside(&context, pair, 4 << 10, bulk);
         println!(
             "{name},   4096 bytes beside {bulk} at {rate:.0} GB/s: {median:?}, nine tenths {late:?}"
