@@ -57,7 +57,11 @@ static thread_local const Thread* current;
 static thread_local u32 steps;
 
 inline void step() {
-    if (steps-- > 0) return;
+    if (steps > 0) {
+        --steps;
+        return;
+    }
+    // It stays 0 for those who come back from something else than this.
     const Thread* self = current;
     const u32 next = hooks->step();
     current = self;
