@@ -1,18 +1,20 @@
 //! A block on a thread of the operating system; its threads are coroutines.
 //!
 //! A coroutine runs until it waits for others, or for a random number of atomic
-//! operations; then another one runs, mostly the one that has waited longest.
+//! operations; then another one runs, mostly the one that could longest, for a while the one
+//! that could last.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Instant;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use parking_lot::Mutex;
 
+use crate::addresses::table;
 use crate::execute::{Fault, Launch};
 use crate::warp::{State, Values, Wait, meet};
 
@@ -44,9 +46,12 @@ pub(crate) struct Hooks {
     time: extern "C" fn() -> u64,
     trap: extern "C" fn(),
     multiprocessors: extern "C" fn() -> u32,
+    table: extern "C" fn() -> *const AtomicU16,
+    stray: extern "C" fn(u64, u32),
 }
 
-pub(crate) static HOOKS: Hooks = Hooks { step, exchange, barrier, time, trap, multiprocessors };
+pub(crate) static HOOKS: Hooks =
+    Hooks { step, exchange, barrier, time, trap, multiprocessors, table, stray };
 
 struct Fiber {
     coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
@@ -74,6 +79,8 @@ struct Block {
     alive: u32,
     /// Threads that can run.
     ready: VecDeque<usize>,
+    /// Whether the last of them runs next.
+    backwards: bool,
     current: usize,
     random: u64,
     fault: Option<String>,
@@ -117,6 +124,7 @@ pub(crate) fn run(
         barriers: [Barrier::default(); BARRIERS],
         alive: threads.len() as u32,
         ready: (0..threads.len()).collect(),
+        backwards: seed.is_multiple_of(2),
         current: 0,
         random: seed | 1,
         fault: None,
@@ -124,6 +132,7 @@ pub(crate) fn run(
     for thread in &threads {
         block.fibers.push(fiber(launch, thread)?);
     }
+    launch.kernel.begin();
     // From here on the block is used through this pointer alone, by one coroutine at a time.
     let block: *mut Block = &mut block;
     BLOCK.set(block);
@@ -214,13 +223,17 @@ impl Block {
         self.random
     }
 
+    /// Who runs next: mostly the first or, at times, the last that became able to.
     fn next(&mut self) -> Option<usize> {
         let number = self.random();
+        if number.is_multiple_of(64) {
+            self.backwards = !self.backwards;
+        }
         if !self.ready.is_empty() && number.is_multiple_of(8) {
             let other = (number >> 8) as usize % self.ready.len();
             self.ready.swap(0, other);
         }
-        self.ready.pop_front()
+        if self.backwards { self.ready.pop_back() } else { self.ready.pop_front() }
     }
 
     /// A thread has ended: others may have waited for it alone.
@@ -356,6 +369,15 @@ extern "C" fn time() -> u64 {
 
 extern "C" fn trap() {
     with_block(|block| block.fault = Some("a trap".to_string()));
+    suspend();
+}
+
+extern "C" fn stray(address: u64, bytes: u32) {
+    with_block(|block| {
+        let thread = block.current;
+        let text = format!("thread {thread} uses {bytes} bytes at {address:#x}, outside of memory");
+        block.fault = Some(text);
+    });
     suspend();
 }
 

@@ -189,9 +189,12 @@ impl Program {
             "-fno-strict-aliasing",
             "-fno-exceptions",
             "-ffp-contract=off",
-            "-mtls-dialect=gnu2",
             "-fvisibility=hidden",
             "-Wl,-z,defs",
+            "-fsanitize=kernel-address",
+            "--param=asan-instrumentation-with-call-threshold=0",
+            "--param=asan-globals=0",
+            "--param=asan-stack=0",
             "-o",
             "code.so",
         ];

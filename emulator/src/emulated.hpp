@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <link.h>
 #include <type_traits>
 #include <utility>
 
@@ -48,10 +49,15 @@ struct Hooks {
     u64 (*time)();
     void (*trap)();
     u32 (*multiprocessors)();
+    // For each 512 bytes of all addresses 0, or 1 and how many of them are allocated.
+    const std::uint16_t* (*table)();
+    // An access outside of what is allocated.
+    void (*stray)(u64 address, u32 bytes);
 };
 
 // Of the module, set when it is loaded.
 static const Hooks* hooks;
+static const std::uint16_t* table;
 // Of the coroutine that runs: set again whenever others may have run.
 static thread_local const Thread* current;
 static thread_local u32 steps;
@@ -76,6 +82,21 @@ inline u64 time() {
 inline void yield() {
     steps = 0;
     step();
+}
+
+#define EMULATED_UNCHECKED __attribute__((no_sanitize("kernel-address")))
+
+// The compiler has every access call this first.
+EMULATED_UNCHECKED inline void check(u64 address, u32 bytes) {
+    constexpr u32 granule = 512;
+    if (table == nullptr) return;
+    const u64 last = address + bytes - 1;
+    const u32 first_valid = table[address / granule], valid = table[last / granule];
+    if (first_valid == 0 || (first_valid > address % granule + 1 && valid > last % granule + 1))
+        return;
+    const Thread* self = current;
+    hooks->stray(address, bytes);
+    current = self;
 }
 
 enum Operation : u32 { shuffle, ballot, reduce, match, meet };
@@ -292,6 +313,54 @@ struct Registration {
 
 }  // namespace emulated
 
+#define EMULATED_ACCESS(bytes)                                                            \
+    extern "C" EMULATED_UNCHECKED void __asan_load##bytes##_noabort(emulated::u64 at) {   \
+        emulated::check(at, bytes);                                                       \
+    }                                                                                     \
+    extern "C" EMULATED_UNCHECKED void __asan_store##bytes##_noabort(emulated::u64 at) {  \
+        emulated::check(at, bytes);                                                       \
+    }
+EMULATED_ACCESS(1)
+EMULATED_ACCESS(2)
+EMULATED_ACCESS(4)
+EMULATED_ACCESS(8)
+EMULATED_ACCESS(16)
+extern "C" EMULATED_UNCHECKED void __asan_loadN_noabort(emulated::u64 at, emulated::u64 bytes) {
+    emulated::check(at, emulated::u32(bytes));
+}
+extern "C" EMULATED_UNCHECKED void __asan_storeN_noabort(emulated::u64 at, emulated::u64 bytes) {
+    emulated::check(at, emulated::u32(bytes));
+}
+extern "C" EMULATED_UNCHECKED void __asan_handle_no_return() {}
+extern "C" EMULATED_UNCHECKED void __asan_before_dynamic_init(const char*) {}
+extern "C" EMULATED_UNCHECKED void __asan_after_dynamic_init() {}
+
+namespace emulated {
+
+// Fills the calling thread's variables of the module whose code is at `code`.
+EMULATED_UNCHECKED inline int fill_variables(dl_phdr_info* module, size_t, void* code) {
+    const auto address = reinterpret_cast<ElfW(Addr)>(code) - module->dlpi_addr;
+    const ElfW(Phdr)* variables = nullptr;
+    bool is_ours = false;
+    for (int at = 0; at < module->dlpi_phnum; ++at) {
+        const ElfW(Phdr)& part = module->dlpi_phdr[at];
+        if (part.p_type == PT_TLS) variables = &part;
+        if (part.p_type == PT_LOAD) is_ours |= address - part.p_vaddr < part.p_memsz;
+    }
+    if (is_ours && variables != nullptr && module->dlpi_tls_data != nullptr)
+        std::memset(module->dlpi_tls_data, 0xA5, variables->p_memsz);
+    return is_ours;
+}
+
+}  // namespace emulated
+
+// Before a block: its shared variables hold anything.
+extern "C" __attribute__((visibility("default"), used)) void emulated_begin() {
+    // A thread has variables once it has used one.
+    *const_cast<const emulated::Thread* volatile*>(&emulated::current) = nullptr;
+    dl_iterate_phdr(emulated::fill_variables, reinterpret_cast<void*>(&emulated_begin));
+}
+
 // Calls a kernel as one thread.
 extern "C" __attribute__((visibility("default"), used)) void emulated_call(
     const emulated::Kernel* kernel, const char* arguments, const emulated::Thread* thread) {
@@ -303,6 +372,7 @@ extern "C" __attribute__((visibility("default"), used)) void emulated_call(
 extern "C" __attribute__((visibility("default"), used)) const emulated::Kernel* emulated_kernels(
     const emulated::Hooks* hooks, unsigned* count) {
     emulated::hooks = hooks;
+    emulated::table = hooks->table();
     *count = emulated::kernel_count;
     return emulated::kernels;
 }

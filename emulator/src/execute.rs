@@ -68,6 +68,7 @@ fn seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addresses::{GRANULE, mark};
     use crate::compiler::compile;
     use crate::image::Image;
 
@@ -152,6 +153,42 @@ mod tests {
         assert!(fault.contains("barrier 0") && fault.contains("shuffle"), "{fault}");
         let fault = runs(&launch(text, "traps", 2, 64, &[40])).unwrap_err();
         assert!(fault.starts_with("traps, block [") && fault.ends_with("a trap"), "{fault}");
+    }
+
+    #[test]
+    fn accesses_outside_of_memory_are_faults() {
+        let text = r#"
+            extern "C" __global__ void sum(const unsigned* numbers, unsigned from, unsigned* sums) {
+                sums[threadIdx.x] = numbers[from + threadIdx.x];
+            }"#;
+        let memory = vec![7_u32; 1024];
+        let start = memory.as_ptr().align_offset(GRANULE);
+        let (numbers, mut sums) = (&memory[start..start + 100], [0_u32; 64]);
+        let mut sum = |from| {
+            launch(text, "sum", 1, 64, &[numbers.as_ptr() as u64, from, &raw mut sums as u64])
+        };
+        runs(&sum(200)).unwrap();
+        mark(numbers.as_ptr().cast(), 400, true);
+        runs(&sum(36)).unwrap();
+        let fault = runs(&sum(37)).unwrap_err();
+        assert!(fault.contains("thread 63 uses 4 bytes at"), "{fault}");
+        mark(numbers.as_ptr().cast(), 400, false);
+        assert!(runs(&sum(0)).is_err());
+    }
+
+    #[test]
+    fn shared_variables_hold_anything_at_first() {
+        let text = r#"
+            extern "C" __global__ void look(unsigned* words) {
+                __shared__ unsigned shared[64];
+                words[threadIdx.x] = shared[threadIdx.x];
+                shared[threadIdx.x] = 1;
+            }"#;
+        let mut words = [0_u32; 64];
+        for _ in 0..2 {
+            runs(&launch(text, "look", 3, 64, &[&raw mut words as u64])).unwrap();
+            assert_eq!(words, [0xA5A5_A5A5; 64]);
+        }
     }
 
     #[test]

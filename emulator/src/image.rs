@@ -32,6 +32,7 @@ pub(crate) struct RawKernel {
 }
 
 type Kernels = unsafe extern "C" fn(*const Hooks, *mut u32) -> *const RawKernel;
+type Begin = unsafe extern "C" fn();
 type Call = unsafe extern "C" fn(*const RawKernel, *const u64, *const Thread);
 
 /// A loaded library, with variables of its own. It stays loaded: threads may hold its
@@ -46,6 +47,7 @@ pub(crate) struct Kernel {
     /// Offset and size of each parameter, in bytes.
     pub(crate) parameters: Vec<(usize, usize)>,
     raw: *const RawKernel,
+    begin: Begin,
     call: Call,
 }
 
@@ -75,19 +77,19 @@ impl Image {
         // SAFETY: its initializers only register kernels.
         let library = unsafe { Library::open(Some(file.path()), RTLD_NOW | RTLD_LOCAL) };
         let library = std::mem::ManuallyDrop::new(library.map_err(|error| format!("{error:?}"))?);
-        // SAFETY: the types are those of emulated.hpp.
-        let (list, call) = unsafe {
-            let list = library.get::<Kernels>(b"emulated_kernels\0");
-            (list.map(|list| *list), library.get::<Call>(b"emulated_call\0").map(|call| *call))
-        };
-        let (list, call) =
-            list.and_then(|list| Ok((list, call?))).map_err(|error| error.to_string())?;
+        let missing = |error: libloading::Error| error.to_string();
+        // SAFETY: the types are those of emulated.hpp, here and below.
+        let list = *unsafe { library.get::<Kernels>(b"emulated_kernels\0") }.map_err(missing)?;
+        // SAFETY: as above.
+        let begin = *unsafe { library.get::<Begin>(b"emulated_begin\0") }.map_err(missing)?;
+        // SAFETY: as above.
+        let call = *unsafe { library.get::<Call>(b"emulated_call\0") }.map_err(missing)?;
         let mut count = 0;
         // SAFETY: as above; the hooks live as long as the process.
         let first = unsafe { list(&HOOKS, &mut count) };
         // SAFETY: as many kernels as it says, for ever.
         let kernels = unsafe { std::slice::from_raw_parts(first, count as usize) };
-        let kernels = kernels.iter().map(|raw| Arc::new(Kernel::new(raw, call)));
+        let kernels = kernels.iter().map(|raw| Arc::new(Kernel::new(raw, begin, call)));
         Ok(Arc::new(Image { kernels: kernels.collect() }))
     }
 
@@ -97,14 +99,20 @@ impl Image {
 }
 
 impl Kernel {
-    fn new(raw: &'static RawKernel, call: Call) -> Kernel {
+    fn new(raw: &'static RawKernel, begin: Begin, call: Call) -> Kernel {
         // SAFETY: constants of the library: a string that ends in NUL, and an array.
         let (name, parameters) = unsafe {
             let parameters = std::slice::from_raw_parts(raw.parameters, raw.count as usize);
             (CStr::from_ptr(raw.name).to_string_lossy().into_owned(), parameters)
         };
         let parameters = parameters.iter().map(|one| (one.offset as usize, one.size as usize));
-        Kernel { name, parameters: parameters.collect(), raw, call }
+        Kernel { name, parameters: parameters.collect(), raw, begin, call }
+    }
+
+    /// Begins a block on the calling thread, of which none runs.
+    pub(crate) fn begin(&self) {
+        // SAFETY: fills variables that nobody uses.
+        unsafe { (self.begin)() }
     }
 
     /// Runs the kernel as one thread, on the calling coroutine.

@@ -8,11 +8,10 @@ use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
 use parking_lot::Mutex;
 
 use super::status::Answer;
+use crate::addresses::{GRANULE, mark};
 
-/// Where allocations start.
-const ALIGNMENT: usize = 512;
 /// Between two allocations: whoever runs over the end of one is not in the next.
-const GAP: usize = 512;
+const GAP: usize = GRANULE;
 /// What pages are given back in.
 const PAGE: usize = 4096;
 /// More than this is not worth filling.
@@ -52,6 +51,7 @@ impl Window {
             // SAFETY: in the mapping, and nobody else's.
             unsafe { address.write_bytes(FRESH, bytes) };
         }
+        mark(address, bytes, true);
         // Comes back as a number.
         address.expose_provenance();
         Ok(address)
@@ -85,6 +85,7 @@ impl Window {
 
     fn lay_waste(&self, start: usize, bytes: usize) {
         let Some(memory) = self.memory.get() else { return };
+        mark(memory.as_ptr().wrapping_add(start), bytes, false);
         match bytes {
             // SAFETY: in the mapping, and not used any more.
             ..=MOST_FILLED => unsafe {
@@ -157,7 +158,7 @@ struct Block {
 
 /// What an allocation counts as.
 fn rounded(bytes: usize) -> Option<usize> {
-    bytes.max(1).checked_next_multiple_of(ALIGNMENT)
+    bytes.max(1).checked_next_multiple_of(GRANULE)
 }
 
 impl Blocks {
@@ -177,7 +178,7 @@ impl Blocks {
             if next - start >= rounded + GAP {
                 break;
             }
-            start = (next + block.bytes).next_multiple_of(ALIGNMENT) + GAP;
+            start = (next + block.bytes).next_multiple_of(GRANULE) + GAP;
         }
         if start + rounded > self.addresses() {
             return None;
