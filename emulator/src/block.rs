@@ -10,17 +10,14 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Instant;
 
-use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use parking_lot::Mutex;
 
 use crate::addresses::table;
 use crate::execute::{Fault, Launch};
+use crate::stacks::{SmallStack, give_back, take};
 use crate::turns::Turn;
 use crate::warp::{State, Values, Wait, meet};
 
-/// Bytes of a thread's stack.
-const STACK: usize = 64 << 10;
 /// Atomic operations of a thread before others run, at most.
 const MOST_STEPS: u64 = 48;
 
@@ -58,7 +55,7 @@ pub(crate) static HOOKS: Hooks =
     Hooks { step, exchange, barrier, time, trap, multiprocessors, table, stray };
 
 struct Fiber {
-    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
+    coroutine: Option<Coroutine<(), (), (), SmallStack>>,
     yielder: *const Yielder<(), ()>,
 }
 
@@ -92,14 +89,6 @@ struct Block {
 
 thread_local! {
     static BLOCK: Cell<*mut Block> = const { Cell::new(std::ptr::null_mut()) };
-}
-
-/// Stacks that nobody uses.
-static STACKS: Mutex<Vec<DefaultStack>> = Mutex::new(Vec::new());
-
-fn stack() -> Result<DefaultStack, Fault> {
-    let kept = STACKS.lock().pop();
-    kept.map_or_else(|| DefaultStack::new(STACK).map_err(|error| Fault(error.to_string())), Ok)
 }
 
 /// Runs one block to its end.
@@ -144,14 +133,18 @@ pub(crate) fn run(
     BLOCK.set(std::ptr::null_mut());
     // SAFETY: no coroutine runs any more.
     let block = unsafe { &mut *block };
-    let mut stacks = STACKS.lock();
+    let mut are_whole = true;
     for mut coroutine in block.fibers.drain(..).filter_map(|fiber| fiber.coroutine) {
         if !coroutine.done() {
             // SAFETY: kernels own nothing that would have to be dropped.
             unsafe { coroutine.force_reset() };
         }
-        stacks.push(coroutine.into_stack());
+        are_whole &= give_back(coroutine.into_stack());
     }
+    let result = result.and_then(|()| match are_whole {
+        true => Ok(()),
+        false => Err(Fault("a thread's stack was too small".to_string())),
+    });
     result.map_err(|fault| Fault(format!("{}, block {place:?}: {}", launch.kernel.name, fault.0)))
 }
 
@@ -163,7 +156,7 @@ fn missing_lanes(threads: usize) -> Vec<u32> {
 
 fn fiber(launch: &Launch, thread: &Thread) -> Result<Fiber, Fault> {
     let (launch, thread): (*const Launch, *const Thread) = (launch, thread);
-    let coroutine = Coroutine::with_stack(stack()?, move |yielder: &Yielder<(), ()>, ()| {
+    let coroutine = Coroutine::with_stack(take()?, move |yielder: &Yielder<(), ()>, ()| {
         with_block(|block| {
             let current = block.current;
             block.fibers[current].yielder = yielder;

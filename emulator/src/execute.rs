@@ -161,7 +161,8 @@ mod tests {
             extern "C" __global__ void sum(const unsigned* numbers, unsigned from, unsigned* sums) {
                 sums[threadIdx.x] = numbers[from + threadIdx.x];
             }"#;
-        let memory = vec![7_u32; 1024];
+        // Leaked: its addresses stay marked.
+        let memory = vec![7_u32; 1024].leak();
         let start = memory.as_ptr().align_offset(GRANULE);
         let (numbers, mut sums) = (&memory[start..start + 100], [0_u32; 64]);
         let mut sum = |from| {

@@ -7,5 +7,6 @@ mod driver;
 mod execute;
 mod image;
 mod ptx;
+mod stacks;
 mod turns;
 mod warp;
