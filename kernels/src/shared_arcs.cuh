@@ -47,27 +47,32 @@ struct SharedArcs {
     template <class Use>
     __device__ void for_each(Use use) const {
         if (words.len <= header) return;
-        const u64 all = used();
+        // One lane looks: others may add meanwhile, and all lanes must take every turn.
+        const u64 all = __shfl_sync(~0u, used(), 0);
         const u64 start = thread_in_grid() / 32 * all / (threads_in_grid() / 32);
         for (u64 seen = 0; seen < all;) {
             const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;
             u64 first = 0;
             u64 end = 0;
+            u64 word = 0;
             u32 open = __ballot_sync(~0u, at < all && is_open(at));
             if (open == 0) {
                 seen += 32;
                 continue;
             }
-            if (lane() == __ffs(open) - 1) {
+            const u32 taker = __ffs(open) - 1;
+            u64 word = 0;
+            if (lane() == taker) {
                 end = entry(at)[last];
+                // The lane that has acquired the entry reads all of it.
+                word = entry(at)[state];
                 const u64 taken = fetch_add_acq_rel_gpu(&entry(at)[next], piece) - 1;
                 first = taken < end ? taken : end;
                 end = first + piece < end ? first + piece : end;
             }
-            const u32 taker = __ffs(open) - 1;
             first = __shfl_sync(~0u, first, taker);
             end = __shfl_sync(~0u, end, taker);
-            const u64 word = entry(__shfl_sync(~0u, at, taker))[state];
+            word = __shfl_sync(~0u, word, taker);
             State its;
             memcpy(&its, &word, sizeof(its));
             use(first, end, its);

@@ -28,17 +28,20 @@ struct Told {
         if (is_pair) own[1 + place] = u64(pair.to) << 32 | pair.from;
     }
 
-    // Pairs of all devices, whose lists blocks share.
+    // Pairs of all devices, whose lists blocks share; if there are fewer blocks than lists, each
+    // takes several.
     template <class Use>
     __device__ void for_each(Use use) const {
-        const u32 device = blockIdx.x % devices;
-        const u64* const list = pairs[device].items;
-        const u64 count = list[0];
-        const u64 blocks = (gridDim.x - device + devices - 1) / devices;
-        const u64 stride = blocks * blockDim.x;
-        for (u64 at = u64(blockIdx.x / devices) * blockDim.x + threadIdx.x; at < count;
-             at += stride)
-            use(Pair{u32(list[1 + at]), u32(list[1 + at] >> 32)});
+        for (u32 device = blockIdx.x % devices; device < devices; device += gridDim.x) {
+            const u64* const list = pairs[device].items;
+            const u64 count = list[0];
+            const u64 blocks =
+                device < gridDim.x ? (gridDim.x - device + devices - 1) / devices : 1;
+            const u64 stride = blocks * blockDim.x;
+            for (u64 at = u64(blockIdx.x / devices) * blockDim.x + threadIdx.x; at < count;
+                 at += stride)
+                use(Pair{u32(list[1 + at]), u32(list[1 + at] >> 32)});
+        }
     }
 };
 

@@ -9,6 +9,7 @@ use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, Precision};
 use millstream::sssp::{Delta, SsspOptions};
 use millstream::worklist::Routing;
 
+use super::scaled;
 use crate::{awkward, cc, pagerank, sssp};
 
 fn context() -> Context {
@@ -17,21 +18,27 @@ fn context() -> Context {
     Context::builder().devices(Devices::List(list)).build().unwrap()
 }
 
-/// A road map and a Kronecker graph, with integer weights.
-fn generated() -> Vec<(&'static str, CsrGraph)> {
+/// A road map and a Kronecker graph of 2^scale vertices, with integer weights.
+fn generated(scale: u32) -> Vec<(&'static str, CsrGraph)> {
     let options = GenerateOptions { seed: 1, max_weight: Some(100) };
+    let side = scaled(100, 12);
     vec![
-        ("road", generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap()),
-        ("kron", generate::kron(12, 16, &options).unwrap()),
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("kron", generate::kron(scale, 16, &options).unwrap()),
     ]
 }
 
 #[test]
 fn sssp_on_awkward_graphs() {
     let context = context();
-    for (name, graph) in awkward::graphs() {
+    // Emulated, every third case: all weights with some graph.
+    let every = scaled(1, 3);
+    for (number, (name, graph)) in awkward::graphs().into_iter().enumerate() {
         let parts = partition::contiguous_blocks(&graph, context.devices().len());
         for (round, (kind, weights)) in awkward::weights(&graph).into_iter().enumerate() {
+            if !(number + round).is_multiple_of(every) {
+                continue;
+            }
             let graph = graph.clone().with_weights(Some(weights)).unwrap();
             let mut options = if round % 3 == 0 { sssp::tiny() } else { SsspOptions::default() };
             options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
@@ -45,7 +52,7 @@ fn sssp_on_awkward_graphs() {
 #[test]
 fn sssp_on_generated_graphs() {
     let context = context();
-    for (name, graph) in generated() {
+    for (name, graph) in generated(scaled(12, 5)) {
         let real = Weights::Real(match graph.weights().unwrap() {
             Weights::Integer(weights) => weights.iter().map(|&w| w as f32 / 7.0).collect(),
             Weights::Real(weights) => weights.clone(),
@@ -87,7 +94,7 @@ fn pagerank_on_awkward_graphs() {
 #[test]
 fn pagerank_on_generated_graphs() {
     let context = context();
-    for (name, graph) in generated() {
+    for (name, graph) in generated(scaled(12, 5)) {
         for algorithm in pagerank::ALGORITHMS {
             for (weighted, tolerance) in [(false, 1e-6), (true, 1e-6), (false, 1e-9)] {
                 let mut options = pagerank::exact(algorithm);
@@ -106,7 +113,7 @@ fn pagerank_on_generated_graphs() {
 /// A Kronecker graph whose arcs lead to the smaller end, so that many rows are long
 /// and many vertices dangle.
 fn downhill() -> CsrGraph {
-    let kron = generate::kron(11, 40, &GenerateOptions::default()).unwrap();
+    let kron = generate::kron(scaled(11, 8), 40, &GenerateOptions::default()).unwrap();
     let edges = (0..kron.vertices()).flat_map(|from| {
         let targets = kron.neighbors(from).iter();
         targets.filter(move |&&to| to < from).map(move |&to| (from, to))
@@ -181,9 +188,10 @@ fn components_of_generated_graphs() {
     let devices = context.devices().len();
     // Of several tiles.
     let options = GenerateOptions::default();
-    let roads = generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap();
+    let side = scaled(300, 120);
+    let roads = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let more = [("roads", roads), ("far members", cc::far_members())];
-    for (name, graph) in generated().into_iter().chain(more).chain(cc::directed()) {
+    for (name, graph) in generated(12).into_iter().chain(more).chain(cc::directed()) {
         let options = CcOptions::default();
         for parts in [
             partition::contiguous_blocks(&graph, devices),

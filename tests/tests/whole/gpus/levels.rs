@@ -11,7 +11,7 @@ use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, reference, source};
 
-use super::{context, search, skip};
+use super::{context, scaled, search, skip};
 use crate::{awkward, bfs, levels};
 
 /// Whether the devices can; says so if not.
@@ -54,18 +54,20 @@ fn levels_of_generated_graphs() {
         return;
     }
     let options = GenerateOptions::default();
-    let kron = generate::kron(15, 24, &options).unwrap();
+    let scale = scaled(15, 10);
+    let kron = generate::kron(scale, 24, &options).unwrap();
     // Directed, with hubs: one arc of each pair.
     let arcs = (0..kron.vertices()).flat_map(|from| {
         let row = kron.neighbors(from).iter();
         row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
     });
     let arcs: Vec<_> = arcs.collect();
+    let side = scaled(300, 40);
     let graphs = [
         ("directed", CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()),
         ("kron", kron),
-        ("social", generate::social(15, 9, &options).unwrap()),
-        ("road", generate::road(300, 300, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("social", generate::social(scale, 9, &options).unwrap()),
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
     ];
     for (name, graph) in &graphs {
         let busiest = source::max_degree(graph).unwrap();
@@ -145,16 +147,19 @@ fn levels_through_thin_frontiers() {
         return;
     }
     let options = GenerateOptions::default();
+    let side = scaled(700, 60);
+    // Emulated devices have few blocks.
+    let depth = scaled(17, 12);
     let graphs = [
-        ("road", generate::road(700, 700, generate::KEEP_PERMILLE, &options).unwrap()),
-        ("shortcuts", lattice_with_shortcuts(500)),
-        ("trees", trees_leaf_to_leaf(17)),
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("shortcuts", lattice_with_shortcuts(scaled(500, 70))),
+        ("trees", trees_leaf_to_leaf(depth)),
     ];
     let are_gpus = context.devices().iter().all(Device::is_gpu);
     let devices = context.devices().len();
     for (name, graph) in &graphs {
         let parts = match *name {
-            "trees" => subtrees(17, devices),
+            "trees" => subtrees(depth, devices),
             _ => partition::edge_balanced_blocks(graph, devices),
         };
         let upload = Bfs::with_partition(&context, graph, parts);
@@ -184,18 +189,19 @@ fn thin_levels_of_parts_of_all_shapes() {
         return;
     }
     let devices = context.devices().len();
-    let (width, height) = (260, 240);
+    let (width, height) = scaled((260, 240), (60, 50));
     let road = generate::road(width, height, generate::KEEP_PERMILLE, &GenerateOptions::default());
     let road = road.unwrap();
     let strips: Vec<_> =
         (0..width * height).map(|vertex| vertex % width * devices as u32 / width).collect();
     let mut parts = levels::partitions(&road, devices);
     parts.push(Partition::from_parts(devices, &strips).unwrap());
-    let many: Vec<u32> = (0..road.vertices()).step_by(7001).collect();
+    let many: Vec<u32> = (0..road.vertices()).step_by(scaled(7001, 331)).collect();
+    let limits = scaled(&[1, 31, 32, 33, 100, u32::MAX][..], &[32, 33, u32::MAX]);
     for (round, parts) in parts.into_iter().enumerate() {
         let upload = Bfs::with_partition(&context, &road, parts);
         let mut bfs = context.block_on(upload).unwrap().unwrap();
-        for depth_limit in [1, 31, 32, 33, 100, u32::MAX] {
+        for &depth_limit in limits {
             for sources in [&[source::max_degree(&road).unwrap()][..], &many] {
                 let mut options = levels::ways()[3];
                 options.predecessors = true;
@@ -208,7 +214,7 @@ fn thin_levels_of_parts_of_all_shapes() {
     }
 }
 
-/// Two hundred searches in which devices meet a few times only.
+/// Many searches in which devices meet a few times only.
 #[test]
 fn many_runs_through_thin_levels() {
     let context = context();
@@ -216,12 +222,13 @@ fn many_runs_through_thin_levels() {
         return;
     }
     let options = GenerateOptions::default();
-    let road = generate::road(80, 320, generate::KEEP_PERMILLE, &options).unwrap();
+    let (width, height) = scaled((80, 320), (20, 80));
+    let road = generate::road(width, height, generate::KEEP_PERMILLE, &options).unwrap();
     let from = source::center(&road).unwrap();
     let expected = reference::bfs_levels(&road, &[from], u32::MAX);
     let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
     let bfs = bfs.with_options(levels::ways()[3]);
-    for run in 0..200 {
+    for run in 0..scaled(200, 10) {
         let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
         assert!(result.levels == expected, "run {run}");
     }
@@ -252,10 +259,11 @@ fn roads_in_compact_parts_are_searched_level_by_level() {
     assert_eq!(scattered, (otherwise, otherwise));
 }
 
-/// `MILLSTREAM_RUNS` searches (100 unless set) of a graph small enough to race hard.
+/// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.
 #[test]
 fn many_runs_by_levels() {
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(100, |runs| runs.parse().unwrap());
+    let runs = scaled(100, 20);
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
     let context = context();
     if !can(&context) {
         return;
@@ -282,7 +290,8 @@ fn a_run_by_levels_that_is_given_up() {
         return;
     }
     let options = GenerateOptions::default();
-    let graph = generate::road(400, 400, generate::KEEP_PERMILLE, &options).unwrap();
+    let side = scaled(400, 60);
+    let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();

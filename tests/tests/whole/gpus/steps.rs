@@ -10,7 +10,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Weights, partition, reference, source};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp};
 
-use super::{context, skip};
+use super::{context, scaled, skip};
 use crate::{awkward, sssp, steps};
 
 /// Whether the devices can; says so if not.
@@ -33,10 +33,13 @@ fn steps_on_awkward_graphs() {
         return;
     }
     let devices = context.devices().len();
-    for (name, graph) in awkward::graphs() {
-        for (round, (kind, weights)) in awkward::weights(&graph).into_iter().enumerate() {
+    for (number, (name, graph)) in awkward::graphs().into_iter().enumerate() {
+        let kinds = awkward::weights(&graph).into_iter().enumerate();
+        let skipped = scaled(0, number * 2 % 7);
+        for (round, (kind, weights)) in kinds.cycle().skip(skipped).take(scaled(7, 2)) {
             let graph = sssp::with_weights(&graph, weights);
-            for (turn, mut options) in steps::ways().into_iter().enumerate() {
+            let ways = steps::ways().into_iter().cycle().skip((number + round) % 5);
+            for (turn, mut options) in ways.take(scaled(5, 1)).enumerate() {
                 let turn = turn + round;
                 options.predecessors = turn % 2 == 0;
                 options.delta = [Delta::Auto, Delta::Off, Delta::Step(3.0)][turn % 3];
@@ -57,16 +60,18 @@ fn steps_on_generated_graphs() {
     let devices = context.devices().len();
     let options = GenerateOptions { seed: 1, max_weight: Some(64) };
     let mut graphs = steps::one_way(&options);
-    let kron = generate::kron(15, 24, &options).unwrap();
+    let scale = scaled(15, 9);
+    let kron = generate::kron(scale, 24, &options).unwrap();
     let real = match kron.weights().unwrap() {
         Weights::Integer(weights) => weights.iter().map(|&weight| weight as f32 / 7.0).collect(),
         Weights::Real(weights) => weights.clone(),
     };
     graphs.push(("kron, reals", sssp::with_weights(&kron, Weights::Real(real))));
     graphs.push(("kron", kron));
-    graphs.push(("social", generate::social(15, 9, &options).unwrap()));
+    graphs.push(("social", generate::social(scale, 9, &options).unwrap()));
     let permille = generate::KEEP_PERMILLE;
-    graphs.push(("road", generate::road(100, 100, permille, &options).unwrap()));
+    let side = scaled(100, 25);
+    graphs.push(("road", generate::road(side, side, permille, &options).unwrap()));
     for (name, graph) in &graphs {
         let busiest = source::max_degree(graph).unwrap();
         for mut options in steps::ways() {
@@ -82,10 +87,11 @@ fn steps_on_generated_graphs() {
     }
 }
 
-/// `MILLSTREAM_RUNS` searches (100 unless set) of a graph small enough to race hard.
+/// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.
 #[test]
 fn many_runs_in_steps() {
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(100, |runs| runs.parse().unwrap());
+    let runs = scaled(100, 20);
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
     let context = context();
     if !can(&context) {
         return;
@@ -113,7 +119,8 @@ fn a_run_in_steps_that_is_given_up() {
         return;
     }
     let options = GenerateOptions { seed: 1, max_weight: Some(100) };
-    let graph = generate::road(200, 200, generate::KEEP_PERMILLE, &options).unwrap();
+    let side = scaled(200, 40);
+    let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
     let parts = partition::edge_balanced_blocks(&graph, context.devices().len());

@@ -1,0 +1,290 @@
+//! Inline PTX and kernels' definitions, rewritten as C++.
+
+/// Preprocessed CUDA C++, as C++ for the host, and the names of its kernels.
+pub(crate) fn translate(source: &str) -> (String, Vec<String>) {
+    register_kernels(&alignment_first(&without_assembly(source)))
+}
+
+/// An alignment after `__shared__`, which g++ does not take, goes before it.
+fn alignment_first(source: &str) -> String {
+    const SHARED: &str = "static thread_local";
+    let (mut output, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) = rest.find(SHARED) {
+        let (before, after) = rest.split_at(at);
+        output.push_str(before);
+        rest = &after[SHARED.len()..];
+        let open = rest.trim_start().starts_with("alignas").then(|| rest.find('(')).flatten();
+        if let Some(close) = open.and_then(|open| Some(open + closing(&rest[open..])?)) {
+            output.push_str(rest[..=close].trim_start());
+            output.push(' ');
+            rest = &rest[close + 1..];
+        }
+        output.push_str(SHARED);
+    }
+    output.push_str(rest);
+    output
+}
+
+/// Each `__global__ void name(...)` becomes a declaration, its registration and the
+/// definition's beginning.
+fn register_kernels(source: &str) -> (String, Vec<String>) {
+    let mut kernels = Vec::new();
+    let mut output = String::with_capacity(source.len() + 1024);
+    let mut rest = source;
+    while let Some(at) = rest.find("__global__") {
+        let (before, after) = rest.split_at(at);
+        let after = &after["__global__".len()..];
+        output.push_str(before);
+        let declared = after.trim_start().strip_prefix("void").and_then(|text| {
+            let open = text.find('(')?;
+            let close = open + closing(&text[open..])?;
+            Some((text[..open].trim(), &text[open..=close], &text[close + 1..]))
+        });
+        let Some((name, parameters, following)) = declared else {
+            rest = after;
+            continue;
+        };
+        output.push_str(&format!("void {name}{parameters}"));
+        if following.trim_start().starts_with('{') {
+            kernels.push(name.to_string());
+            // On one line: the lines after keep their numbers.
+            let joined = parameters.split_whitespace().collect::<Vec<_>>().join(" ");
+            output.push_str(&format!(
+                "; static const ::emulated::Registration emulated_{name}{{\
+                 ::emulated::Entry<&{name}>::kernel(\"{name}\")}}; extern \"C\" void {name}{joined}"
+            ));
+        }
+        rest = following;
+    }
+    output.push_str(rest);
+    (output, kernels)
+}
+
+/// The place of the bracket that closes the one at the beginning.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_u32;
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '(' | '{' | '[' => depth += 1,
+            ')' | '}' | ']' => depth -= 1,
+            '"' => {
+                while let Some((_, inside)) = characters.next() {
+                    match inside {
+                        '\\' => drop(characters.next()),
+                        '"' => break,
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn without_assembly(source: &str) -> String {
+    let mut output = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = find_word(rest, "asm") {
+        let (before, after) = rest.split_at(at);
+        output.push_str(before);
+        let after = after["asm".len()..].trim_start();
+        let after = after.strip_prefix("volatile").unwrap_or(after).trim_start();
+        let Some(close) = after.starts_with('(').then(|| closing(after)).flatten() else {
+            output.push_str("asm ");
+            rest = after;
+            continue;
+        };
+        output.push_str(&statement(&after[1..close]));
+        rest = &after[close + 1..];
+    }
+    output.push_str(rest);
+    output
+}
+
+fn find_word(text: &str, word: &str) -> Option<usize> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'"';
+    text.match_indices(word).map(|(at, _)| at).find(|at| {
+        let before = at.checked_sub(1).map(|before| text.as_bytes()[before]);
+        let after = text.as_bytes().get(at + word.len()).copied();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+/// What stands in the brackets of an `asm`, as an expression.
+fn statement(inside: &str) -> String {
+    let sections = split(inside, ':');
+    let text = sections.first().map(|text| literals(text)).unwrap_or_default();
+    let operands: Vec<&str> = sections
+        .iter()
+        .skip(1)
+        .take(2)
+        .flat_map(|section| {
+            split(section, ',').into_iter().filter_map(|operand| {
+                let open = operand.find('(')?;
+                Some(&operand[open..=open + closing(&operand[open..])?])
+            })
+        })
+        .collect();
+    let text = text.replace("%%", "%").split_whitespace().collect::<Vec<_>>().join(" ");
+    expression(&text, &operands)
+        .unwrap_or_else(|| format!("static_assert(sizeof(int) == 0, \"not emulated: {text}\")"))
+}
+
+/// Splits at a separator that is in no brackets or strings.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
+    while let Some(character) = text[at..].chars().next() {
+        let step = match character {
+            '(' | '[' | '{' => closing(&text[at..]).map_or(1, |close| close + 1),
+            '"' => 1 + text[at + 1..].find('"').map_or(0, |close| close + 1),
+            // Not the `::` of a name.
+            ':' if separator == ':' && text[at..].starts_with("::") => {
+                let is_empty =
+                    text[start..at].trim().is_empty() || text[..at].trim_end().ends_with('"');
+                if is_empty { 0 } else { 2 }
+            }
+            _ if character == separator => 0,
+            _ => character.len_utf8(),
+        };
+        if step == 0 {
+            parts.push(&text[start..at]);
+            at += 1;
+            start = at;
+        } else {
+            at += step;
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// The string literals one after the other.
+fn literals(text: &str) -> String {
+    text.split('"').skip(1).step_by(2).collect::<String>().replace("\\n", " ").replace("\\t", " ")
+}
+
+fn expression(text: &str, operands: &[&str]) -> Option<String> {
+    let operand = |place: usize| operands.get(place).copied();
+    let words: Vec<&str> =
+        text.trim_end_matches(';').split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    let parts: Vec<&str> = words.first()?.split('.').filter(|part| *part != "global").collect();
+    let order = |name: &str| match name {
+        "acquire" => "::emulated::acquire",
+        "release" => "::emulated::release",
+        _ => "::emulated::relaxed",
+    };
+    let word = |name: &str| match name {
+        "u32" | "b32" => Some("unsigned"),
+        "u64" | "b64" => Some("unsigned long long"),
+        "s32" => Some("int"),
+        "f32" => Some("float"),
+        _ => None,
+    };
+    Some(match (parts.as_slice(), &words[1..]) {
+        (["ld", ordered, _, bits], ["%0", "[%1]"]) => format!(
+            "({} = ::emulated::load<{}>({}, {}))",
+            operand(0)?,
+            word(bits)?,
+            operand(1)?,
+            order(ordered)
+        ),
+        (["st", ordered, _, bits], ["[%0]", "%1"]) => format!(
+            "::emulated::store<{}>({}, {}, {})",
+            word(bits)?,
+            operand(0)?,
+            operand(1)?,
+            order(ordered)
+        ),
+        (["atom", _, _, "cas", bits], ["%0", "[%1]", "%2", "%3"]) => format!(
+            "({} = ::emulated::fetch_cas<{}>({}, {}, {}))",
+            operand(0)?,
+            word(bits)?,
+            operand(1)?,
+            operand(2)?,
+            operand(3)?
+        ),
+        (["atom", _, _, operation, bits], ["%0", "[%1]", "%2"]) => format!(
+            "({} = ::emulated::fetch_{operation}<{}>({}, {}))",
+            operand(0)?,
+            word(bits)?,
+            operand(1)?,
+            operand(2)?
+        ),
+        (["fence", ..], []) => "::emulated::fence()".to_string(),
+        (["prefetch", ..], [_]) => "(void)0".to_string(),
+        (["bar", "sync"], [barrier, "%0"]) => {
+            format!("::emulated::barrier({barrier}, {}, 0)", operand(0)?)
+        }
+        (["mov", _], ["%0", "%globaltimer"]) => format!("({} = ::emulated::time())", operand(0)?),
+        (["mov", _], ["%0", "%nsmid"]) => {
+            format!("({} = ::emulated::hooks->multiprocessors())", operand(0)?)
+        }
+        (["trap"], []) => "__trap()".to_string(),
+        (["{"], _) if text.contains("st.relaxed.sys.global.b128 [%0], line") => {
+            format!("::emulated::store_words({}, {}, {})", operand(0)?, operand(1)?, operand(2)?)
+        }
+        (["{"], _) if text.contains("ld.relaxed.sys.global.b128 line, [%2]") => {
+            format!("::emulated::load_words({}, &{}, &{})", operand(2)?, operand(0)?, operand(1)?)
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assembly_becomes_calls() {
+        let one = |text: &str| without_assembly(text);
+        assert_eq!(
+            one(
+                r#"asm volatile("ld." "acquire" "." "sys" "." "u64" " %0, [%1];" : "=" "l"(value) : "l"(a + (b)) : "memory");"#
+            ),
+            "((value) = ::emulated::load<unsigned long long>((a + (b)), ::emulated::acquire));"
+        );
+        assert_eq!(
+            one(r#"asm volatile("st.release.gpu.u32 [%0], %1;" : : "l"(a), "r"(b) : "memory");"#),
+            "::emulated::store<unsigned>((a), (b), ::emulated::release);"
+        );
+        assert_eq!(
+            one(
+                r#"asm volatile("atom.acq_rel.gpu.cas.b32 %0, [%1], %2, %3;" : "=r"(v) : "l"(a), "r"(e), "r"(d));"#
+            ),
+            "((v) = ::emulated::fetch_cas<unsigned>((a), (e), (d)));"
+        );
+        assert_eq!(
+            one(r#"asm volatile("bar.sync 1, %0;" : : "n"(x::y) : "memory");"#),
+            "::emulated::barrier(1, (x::y), 0);"
+        );
+        assert_eq!(
+            one(r#"asm("mov.u64 %0, %%globaltimer;" : "=l"(now));"#),
+            "((now) = ::emulated::time());"
+        );
+        assert!(one(r#"asm("frob %0;" : "=l"(now));"#).contains("not emulated: frob"));
+        assert_eq!(one("int plasma = 1, asm_ = 2;"), "int plasma = 1, asm_ = 2;");
+    }
+
+    #[test]
+    fn alignments_go_first() {
+        let source = "static thread_local alignas(f(16)) int x[2];\nstatic thread_local int y;";
+        let expected = "alignas(f(16)) static thread_local int x[2];\nstatic thread_local int y;";
+        assert_eq!(alignment_first(source), expected);
+    }
+
+    #[test]
+    fn kernels_are_registered_where_they_are_defined() {
+        let source = "extern \"C\" __global__ void  keep(int a,\n  int (*b)(int)) { body(); }";
+        let (translated, kernels) = register_kernels(source);
+        assert_eq!(kernels, ["keep"]);
+        assert!(translated.starts_with("extern \"C\" void keep(int a,\n  int (*b)(int)); static"));
+        assert!(translated.contains("Entry<&keep>::kernel(\"keep\")"));
+        assert!(translated.ends_with("extern \"C\" void keep(int a, int (*b)(int)) { body(); }"));
+        assert_eq!(translated.lines().count(), 2);
+    }
+}
