@@ -1,6 +1,7 @@
-//! The benchmarks of full/empty segments give the right answers on a host device, and
-//! their kernels compile without spills; the latter is skipped without NVRTC unless
-//! `MILLSTREAM_REQUIRE_NVRTC` is 1.
+//! The benchmarks of full/empty segments give the right answers on the first device that
+//! `MILLSTREAM_TEST_DEVICES` names, or else a host device, and their kernels compile
+//! without spills; the latter is skipped without NVRTC unless `MILLSTREAM_REQUIRE_NVRTC`
+//! is 1.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +14,11 @@ use millstream_benches::full_empty::{Bed, Mode, Moved, Sizes, workloads};
 
 #[test]
 fn every_mode_gives_the_answer() {
-    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let devices = match std::env::var("MILLSTREAM_TEST_DEVICES") {
+        Ok(list) => Devices::List(list.parse().unwrap()),
+        Err(_) => Devices::host(1),
+    };
+    let context = Context::builder().devices(devices).build().unwrap();
     let modes = [
         Mode::Baseline,
         Mode::EarlyLaunch(Moved::Copied),

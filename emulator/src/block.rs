@@ -16,12 +16,16 @@ use parking_lot::Mutex;
 
 use crate::addresses::table;
 use crate::execute::{Fault, Launch};
+use crate::turns::Turn;
 use crate::warp::{State, Values, Wait, meet};
 
 /// Bytes of a thread's stack.
 const STACK: usize = 64 << 10;
 /// Atomic operations of a thread before others run, at most.
 const MOST_STEPS: u64 = 48;
+
+/// Times that threads of a block run before other blocks do, at most.
+const MOST_RUNS: u32 = 4096;
 
 /// How much slower the devices' clock is than the host's.
 const SLOWNESS: u128 = 50;
@@ -174,8 +178,14 @@ fn fiber(launch: &Launch, thread: &Thread) -> Result<Fiber, Fault> {
 
 /// Runs threads until all have ended.
 fn schedule(block: *mut Block, stop: &AtomicBool) -> Result<(), Fault> {
-    let mut without_wait = 0;
+    let turn = Turn::wait();
+    let (mut without_wait, mut ran) = (0, 0);
     loop {
+        ran += 1;
+        if ran == MOST_RUNS {
+            ran = 0;
+            turn.pass();
+        }
         // SAFETY: between coroutines nobody else has a reference; so below.
         let state = unsafe { &mut *block };
         let Some(next) = state.next() else {
@@ -202,7 +212,8 @@ fn schedule(block: *mut Block, stop: &AtomicBool) -> Result<(), Fault> {
                     continue;
                 }
                 // All of them may be waiting for another block.
-                std::thread::yield_now();
+                ran = 0;
+                turn.pass();
             }
             CoroutineResult::Yield(()) => {}
         }

@@ -67,7 +67,7 @@ inline void step() {
         --steps;
         return;
     }
-    // It stays 0 for those who come back from something else than this.
+    // Stays 0 meanwhile: whoever goes on after an exchange lets others run soon, too.
     const Thread* self = current;
     const u32 next = hooks->step();
     current = self;

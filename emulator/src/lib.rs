@@ -7,4 +7,5 @@ mod driver;
 mod execute;
 mod image;
 mod ptx;
+mod turns;
 mod warp;

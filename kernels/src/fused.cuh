@@ -210,7 +210,8 @@ struct Gang {
             if (made + done != seen) {
                 seen = made + done;
                 since = nanoseconds();
-            } else if (nanoseconds() - since > settings.patience) {
+            } else if (__any_sync(~0u, nanoseconds() - since > settings.patience)) {
+                // All lanes leave or none: each has read the time for itself.
                 if (lane() == 0) {
                     compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
                     stop_all();

@@ -54,23 +54,23 @@ struct SharedArcs {
             const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;
             u64 first = 0;
             u64 end = 0;
-            u64 word = 0;
             u32 open = __ballot_sync(~0u, at < all && is_open(at));
             if (open == 0) {
                 seen += 32;
                 continue;
             }
-            if (lane() == __ffs(open) - 1) {
+            const u32 taker = __ffs(open) - 1;
+            u64 word = 0;
+            if (lane() == taker) {
                 end = entry(at)[last];
+                // The lane that has acquired the entry reads all of it.
                 word = entry(at)[state];
                 const u64 taken = fetch_add_acq_rel_gpu(&entry(at)[next], piece) - 1;
                 first = taken < end ? taken : end;
                 end = first + piece < end ? first + piece : end;
             }
-            const u32 taker = __ffs(open) - 1;
             first = __shfl_sync(~0u, first, taker);
             end = __shfl_sync(~0u, end, taker);
-            // Only this lane has acquired the entry.
             word = __shfl_sync(~0u, word, taker);
             State its;
             memcpy(&its, &word, sizeof(its));

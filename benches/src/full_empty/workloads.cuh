@@ -112,6 +112,8 @@ __device__ bool matrixMul(const Source& from, const Sink& to, Span<u32>, Paramet
     u32* out = to.output();
     __shared__ float staged[64 * 64], rows[4 * 64];
     if (p.items <= 64 * 64 && end - begin <= 4 * 64) {
+        // The block's tile before has been multiplied.
+        __syncthreads();
         for (u32 at = threadIdx.x; at < p.items; at += blockDim.x) staged[at] = number(b, at);
         for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x)
             rows[at] = number(a, begin + at);
@@ -200,6 +202,8 @@ __device__ bool BFS(const Source& from, const Sink& to, Span<u32> levels, Parame
     const u32 *offsets = from.input(0), *targets = from.input(1);
     for (u32 at = threadIdx.x; at < p.width; at += blockDim.x) levels[at] = at == 0 ? 0 : ~0u;
     if (!from.wait(1, 0, offsets[p.width])) return false;
+    // All levels are there before any is written again.
+    __syncthreads();
     bool goes_on = true;
     for (u32 level = 0; goes_on; ++level) {
         bool found = false;

@@ -2,6 +2,7 @@
 //! the devices that `MILLSTREAM_TEST_DEVICES` names (`cuda:0x4`, `cuda:0-3`,
 //! `cuda:0,host:1`). Without it the cases run on four host devices.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -201,22 +202,27 @@ fn search(
 fn bfs_whatever_the_options() {
     let context = context();
     let options = GenerateOptions::default();
+    let (side, vertices, length) = scaled((100, 5000_u32, 300), (10, 100, 30));
+    let path: Vec<_> = (1..length).map(|vertex| (vertex - 1, vertex)).collect();
     let graphs = [
-        ("kron", generate::kron(12, 16, &options).unwrap()),
-        ("road", generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap()),
-        ("random", generate::random(5000, 10_000, &options).unwrap()),
-        (
-            "path",
-            CsrGraph::from_edges(300, &(1..300).map(|v| (v - 1, v)).collect::<Vec<_>>()).unwrap(),
-        ),
+        ("kron", generate::kron(scaled(12, 6), 16, &options).unwrap()),
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("random", generate::random(vertices, u64::from(2 * vertices), &options).unwrap()),
+        ("path", CsrGraph::from_edges(length, &path).unwrap()),
         ("alone", CsrGraph::from_edges(1, &[]).unwrap()),
     ];
+    // Emulated, every fifth case: all of them with some graph.
+    let (every, number) = (scaled(1, 5), Cell::new(0_u32));
     for (name, graph) in &graphs {
         let busiest = millstream::graph::source::max_degree(graph).unwrap();
         for (routing, worker) in ways(&context) {
             let mut base = crate::bfs::asynchronous();
             (base.worklist.routing, base.worklist.worker) = (routing, worker);
             let case = |change: &dyn Fn(&mut BfsOptions), what: &str| {
+                number.set(number.get() + 1);
+                if !number.get().is_multiple_of(every) {
+                    return;
+                }
                 let mut options = base;
                 change(&mut options);
                 let what = format!("{name} {routing:?} {worker:?} {what}");
@@ -260,9 +266,13 @@ fn bfs_of_small_graphs() {
 fn bfs_on_larger_graphs() {
     let context = context();
     let options = GenerateOptions::default();
+    let (scale, side) = scaled((16, 700), (9, 40));
     for (name, graph) in [
-        ("kron 16", generate::kron(16, 16, &options).unwrap()),
-        ("road 700", generate::road(700, 700, generate::KEEP_PERMILLE, &options).unwrap()),
+        (format!("kron {scale}"), generate::kron(scale, 16, &options).unwrap()),
+        (
+            format!("road {side}"),
+            generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap(),
+        ),
     ] {
         let busiest = millstream::graph::source::max_degree(&graph).unwrap();
         for (routing, worker) in ways(&context) {
@@ -278,8 +288,9 @@ fn bfs_on_larger_graphs() {
 #[test]
 fn many_runs_on_one_graph() {
     let context = context();
-    let graph = generate::kron(9, 8, &GenerateOptions::default()).unwrap();
-    let runs: u32 = std::env::var("MILLSTREAM_RUNS").map_or(20, |runs| runs.parse().unwrap());
+    let graph = generate::kron(scaled(9, 7), 8, &GenerateOptions::default()).unwrap();
+    let runs = scaled(20, 5);
+    let runs: u32 = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
     context
         .block_on(async {
             let bfs = Bfs::new(&context, &graph).await.unwrap();

@@ -11,13 +11,14 @@ use millstream::flow::{
     ResidentCollectives,
 };
 
-use super::{context, list, skip};
+use super::{context, list, scaled, skip};
 use crate::collective_model::{Case, all_types, download, upload};
 
 #[test]
 fn every_collective() {
     let context = context();
-    for (len, packet_bytes) in [(0, 64), (1, 64), (7, 8), (1003, 400), (100_003, 1 << 16)] {
+    let usual = &[(0, 64), (1, 64), (7, 8), (1003, 400), (100_003, 1 << 16)][..];
+    for &(len, packet_bytes) in scaled(usual, &[(0, 64), (7, 8), (1003, 2000)]) {
         context.block_on(all_types(&context, len, packet_bytes)).unwrap().unwrap();
     }
     context.device_set().quiesce().unwrap();
@@ -47,7 +48,8 @@ fn short_vectors_in_one_pass() {
 fn long_vectors() {
     let context = context();
     let ranks = context.devices().len();
-    let items = std::env::var("MILLSTREAM_ITEMS").map_or(1_500_000, |items| items.parse().unwrap());
+    let usual = scaled(1_500_000, 10_000);
+    let items = std::env::var("MILLSTREAM_ITEMS").map_or(usual, |items| items.parse().unwrap());
     let len = if context.devices()[0].is_gpu() { ranks * items + 1 } else { 200_000 };
     let item = |rank: usize, at: usize| (at as u32).wrapping_mul(31) ^ ((rank as u32) << 28);
     let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
@@ -58,11 +60,12 @@ fn long_vectors() {
     context.device_set().quiesce().unwrap();
 }
 
-/// `MILLSTREAM_RUNS` (500 unless set) operations one after the other, of changing
+/// `MILLSTREAM_RUNS` (500 unless set, 40 where GPUs are emulated) operations one after the other, of changing
 /// lengths and types, without the host waiting between them.
 #[test]
 fn many_collectives_without_a_pause() {
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(500, |runs| runs.parse().unwrap());
+    let runs =
+        std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 40), |runs| runs.parse().unwrap());
     let context = context();
     let ranks = context.devices().len();
     let mut communicator = Communicator::new(&context).unwrap();
@@ -135,11 +138,12 @@ fn packets_between_all_devices() {
     for algorithm in [Algorithm::Ring, Algorithm::Tree] {
         let mut options = CommunicatorOptions::default();
         options.algorithm = algorithm;
-        options.packet_bytes = 1 << 20;
+        options.packet_bytes = scaled(1 << 20, 1 << 14);
         options.patience = Duration::from_secs(5);
         let mut communicator = Communicator::with_options(&context, options).unwrap();
         let ranks = context.devices().len();
-        let items: Vec<Vec<f64>> = (0..ranks).map(|rank| vec![rank as f64; 400_000]).collect();
+        let items: Vec<Vec<f64>> =
+            (0..ranks).map(|rank| vec![rank as f64; scaled(400_000, 20_000)]).collect();
         let mut vectors = upload(&context, &items).unwrap();
         let run = async {
             let mut collectives = communicator.begin().await?;
@@ -167,7 +171,7 @@ fn a_rank_that_does_not_come() {
     let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
     let context = builder.build().unwrap();
     let mut communicator = Communicator::new(&context).unwrap();
-    let items = vec![vec![1u32; 1_000_000]; context.devices().len()];
+    let items = vec![vec![1u32; scaled(1_000_000, 50_000)]; context.devices().len()];
     let mut vectors = upload(&context, &items).unwrap();
     let start = Instant::now();
     let run = async {
@@ -223,7 +227,8 @@ fn resident_kernels() {
     let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
     // Each round takes some microseconds.
     let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
-    let rounds = rounds.map_or(1_000_000, |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
+    let rounds =
+        rounds.map_or(scaled(1_000_000, 800), |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
     let start = Instant::now();
     for seed in [1, 2] {
         let gang = Gang::new(&context).unwrap();

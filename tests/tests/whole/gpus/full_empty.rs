@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use millstream::device::StreamKind;
 use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
-use super::context;
+use super::{context, scaled};
 use crate::full_empty_cases::{SCALE, chain, counted, pulled, rounds, withheld};
 
 fn runs() -> u32 {
-    std::env::var("MILLSTREAM_RUNS").map_or(500, |runs| runs.parse().unwrap())
+    std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 50), |runs| runs.parse().unwrap())
 }
 
 #[test]

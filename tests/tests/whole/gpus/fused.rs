@@ -12,15 +12,16 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{reference, source};
 use millstream::worklist::Routing;
 
-use super::{context, fused};
+use super::{context, fused, scaled};
 
-/// A graph small enough to race hard; `MILLSTREAM_RUNS` searches (100 unless set)
+/// A graph small enough to race hard; `MILLSTREAM_RUNS` searches (100 on GPUs, unless set)
 /// with each routing and step of the threshold.
 #[test]
 fn many_fused_runs() {
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(100, |runs| runs.parse().unwrap());
+    let runs = scaled(100, 12);
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
     let context = context();
-    let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
+    let graph = generate::kron(scaled(8, 6), 8, &GenerateOptions::default()).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     for routing in [Routing::Ring, Routing::Direct] {
@@ -49,7 +50,8 @@ fn options_of(context: &Context) -> BfsOptions {
 fn a_run_that_is_given_up() {
     let context = context();
     let options = GenerateOptions::default();
-    let graph = generate::road(400, 400, generate::KEEP_PERMILLE, &options).unwrap();
+    let side = scaled(400, 30);
+    let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
@@ -76,7 +78,7 @@ fn a_run_that_is_given_up() {
 #[test]
 fn two_fused_runs_at_once() {
     let context = context();
-    let graph = generate::kron(10, 8, &GenerateOptions::default()).unwrap();
+    let graph = generate::kron(scaled(10, 7), 8, &GenerateOptions::default()).unwrap();
     let sources = [source::max_degree(&graph).unwrap(), 1];
     let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
     let bfs = bfs.with_options(options_of(&context));

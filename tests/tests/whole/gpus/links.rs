@@ -14,6 +14,8 @@ use millstream::device::{
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
+use super::scaled;
+
 fn context() -> Context {
     let list = match std::env::var("MILLSTREAM_TEST_DEVICES") {
         Ok(list) => list.parse().unwrap(),
@@ -25,7 +27,12 @@ fn context() -> Context {
 /// Bytes of a message: a size that means something on these devices.
 fn message_bytes(context: &Context) -> usize {
     let is_gpu = context.devices().iter().all(|device| device.is_gpu());
-    if is_gpu { 256_000_000 } else { 4_000_000 }
+    if is_gpu { scaled(256_000_000, 300_000) } else { 4_000_000 }
+}
+
+/// Bytes of a packet: as much less as messages are where GPUs are emulated.
+fn smaller(bytes: usize) -> usize {
+    scaled(bytes, bytes >> 9)
 }
 
 /// What item `at` of message `round` is.
@@ -206,11 +213,11 @@ fn one_peer_by_packet_size_and_buffers() {
     if pairs[0].0 == pairs[0].1 {
         return;
     }
-    for packet in [1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 64 << 20] {
+    for packet in [1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 64 << 20].map(smaller) {
         let rates = [2, 3, 4, 8].map(|count| {
             rate(bytes, &times(&context, &pairs, bytes, Buffers::bytes(packet).count(count)))
         });
-        println!("{:3} MiB packets, 2 3 4 8 buffers: {rates:6.1?} GB/s", packet >> 20);
+        println!("{packet:8} bytes a packet, 2 3 4 8 buffers: {rates:6.1?} GB/s");
     }
 }
 
@@ -221,12 +228,12 @@ fn plain_copies_of_the_same_bytes() {
     let (from, to) = (&context.devices()[0], &context.devices()[context.devices().len() - 1]);
     for (packet, lanes) in [
         (bytes, 1),
-        (16 << 20, 1),
-        (16 << 20, 2),
-        (8 << 20, 1),
-        (8 << 20, 2),
-        (1 << 20, 1),
-        (1 << 20, 2),
+        (smaller(16 << 20), 1),
+        (smaller(16 << 20), 2),
+        (smaller(8 << 20), 1),
+        (smaller(8 << 20), 2),
+        (smaller(1 << 20), 1),
+        (smaller(1 << 20), 2),
     ] {
         let streams: Vec<_> =
             (0..lanes).map(|_| from.stream_of(StreamKind::Copy).unwrap()).collect();
@@ -266,13 +273,12 @@ fn a_ring_all_at_once() {
         return;
     }
     let pairs: Vec<_> = (0..count).map(|from| (from, (from + 1) % count)).collect();
-    for packet in [1 << 20, 4 << 20, 16 << 20, 64 << 20] {
+    for packet in [1 << 20, 4 << 20, 16 << 20, 64 << 20].map(smaller) {
         let rates = [2, 4].map(|buffers| {
             rate(bytes, &times(&context, &pairs, bytes, Buffers::bytes(packet).count(buffers)))
         });
         println!(
-            "ring of {count}, {:3} MiB packets, 2 4 buffers: {rates:6.1?} GB/s a device",
-            packet >> 20
+            "ring of {count}, {packet:8} bytes a packet, 2 4 buffers: {rates:6.1?} GB/s a device"
         );
     }
 }

@@ -11,7 +11,7 @@ use millstream::device::{
 };
 use millstream::flow::{Gang, GangMember};
 
-use super::{is_gpu, set, skip};
+use super::{is_gpu, scaled, set, skip};
 
 const TEXT: &str = include_str!("litmus.cuh");
 
@@ -162,14 +162,16 @@ impl Litmus {
         );
         assert_eq!((found.failures, found.gave_up), (0, 0), "{}: {found:?}", self.name);
         for (variant, fault) in (1..).zip(self.faults) {
-            let found = self.run(&set, &places, [rounds, 2, variant, 2000]).unwrap();
+            // Emulated GPUs' clocks are slow.
+            let found = self.run(&set, &places, [rounds, 2, variant, scaled(2000, 20)]).unwrap();
             println!("{}, {fault}: {found:?}", self.name);
         }
     }
 }
 
 fn rounds() -> usize {
-    std::env::var("MILLSTREAM_LITMUS_ROUNDS").map_or(1_000_000, |rounds| rounds.parse().unwrap())
+    std::env::var("MILLSTREAM_LITMUS_ROUNDS")
+        .map_or(scaled(1_000_000, 3200), |rounds| rounds.parse().unwrap())
 }
 
 #[test]
@@ -187,8 +189,10 @@ fn produced_and_consumed() {
     counters().check();
 }
 
-/// Blocks of a device in the barrier's case.
-const GANG_BLOCKS: usize = 24;
+/// Blocks of a device in the barrier's case: all of them run at once.
+fn gang_blocks() -> usize {
+    scaled(24, 5)
+}
 
 type GangRounds = (SharedSet<u64>, SharedSet<u32>, Shared<u32>, Shared<u64>, Value<[u32; 4]>);
 
@@ -199,14 +203,15 @@ fn gang_barrier_rounds() {
     if !Gang::is_possible(&context) {
         return skip("a gang runs on GPUs only, all of them peers");
     }
-    let source = CudaSource::new("litmus.cu", "gang_rounds", TEXT).blocks(GANG_BLOCKS as u32);
+    let blocks = gang_blocks();
+    let source = CudaSource::new("litmus.cu", "gang_rounds", TEXT).blocks(blocks as u32);
     let kernel: Kernel<GangRounds> = Kernel::with_source("gang_rounds", source, |_, _| {
         Err(KernelFault::new("runs on GPUs only"))
     });
     let devices = context.devices().len();
     let all = context.devices().iter();
     let words: Vec<_> = all.clone().map(|device| device.shared::<u64>(512).unwrap()).collect();
-    let cells = all.map(|device| device.shared::<u32>(2 * devices * GANG_BLOCKS).unwrap());
+    let cells = all.map(|device| device.shared::<u32>(2 * devices * blocks).unwrap());
     let cells: Vec<_> = cells.collect();
     let (words, cells) = (words.iter().collect::<Vec<_>>(), cells.iter().collect::<Vec<_>>());
     // Two words of each device: adding to the host's memory is atomic on one GPU alone.
@@ -228,7 +233,7 @@ fn gang_barrier_rounds() {
         "gang barrier, {devices} devices, {rounds} rounds: {failures} failures in {:?}",
         start.elapsed()
     );
-    assert_eq!((failures, met), (0, u64::from(rounds) * (devices * GANG_BLOCKS) as u64));
+    assert_eq!((failures, met), (0, u64::from(rounds) * (devices * blocks) as u64));
 }
 
 type ReportSignature = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>, Value<u32>);

@@ -14,7 +14,7 @@ use millstream::graph::partition;
 use millstream::sssp::Delta;
 use millstream::worklist::{Routing, Worker};
 
-use super::{context, list, set};
+use super::{context, list, scaled, set};
 use crate::sssp;
 
 /// Long enough for a kernel to be compiled.
@@ -171,7 +171,7 @@ fn a_failure_of_the_host_fails_who_waits_for_it() {
 fn sweeps_beside_producers_lose_no_count() {
     let context = context();
     let options = GenerateOptions { seed: 1, max_weight: Some(1000) };
-    let graph = generate::kron(10, 16, &options).unwrap();
+    let graph = generate::kron(scaled(10, 6), 16, &options).unwrap();
     let parts = partition::contiguous_blocks(&graph, context.devices().len());
     let runs = std::env::var("MILLSTREAM_RUNS").map_or(2, |runs| runs.parse().unwrap());
     for round in 0..runs {

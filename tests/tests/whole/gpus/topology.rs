@@ -12,6 +12,8 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::reference;
 use millstream::worklist::Routing;
 
+use super::{scaled, skip};
+
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
         Ok(list) => list.parse().unwrap(),
@@ -188,6 +190,9 @@ fn rate(table: &TransferTable, from: &str, to: &str, bytes: usize) -> f64 {
 
 #[test]
 fn calibration_is_sane() {
+    if scaled(false, true) {
+        return skip("it moves gigabytes to measure how fast that is");
+    }
     let set = DeviceSet::builder().devices(list()).open().unwrap();
     let start = std::time::Instant::now();
     let table = set.block_on(set.calibrate()).unwrap().unwrap();

@@ -13,7 +13,7 @@ use millstream::flow::{
 };
 
 use super::links::{MAKE, rate, times};
-use super::{context, is_gpu, list};
+use super::{context, is_gpu, list, scaled};
 
 /// A context whose links all go this way, or choose.
 fn by(way: Option<TransferWay>) -> Context {
@@ -33,7 +33,7 @@ fn pair(context: &Context) -> Option<(usize, usize)> {
 #[test]
 fn every_way_by_size() {
     let all_gpus = context().devices().iter().all(is_gpu);
-    let sizes: &[usize] = match all_gpus {
+    let sizes: &[usize] = match scaled(all_gpus, false) {
         true => &[4, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20],
         false => &[4, 4 << 10, 64 << 10, 1 << 20],
     };
@@ -97,15 +97,14 @@ impl Messages {
     }
 }
 
-const ROUNDS: usize = 300;
-
 /// The median and nine tenths of the time that a message takes.
 fn latency(context: &Context, pair: (usize, usize), bytes: usize) -> [Duration; 2] {
+    let rounds = scaled(300, 50);
     let (graph, devices) = (Graph::new(context), context.devices());
     let messages = Messages::new(&graph, &devices[pair.0], &devices[pair.1], bytes, bytes);
-    let run = graph.run(messages.rounds(|round| round < ROUNDS));
+    let run = graph.run(messages.rounds(|round| round < rounds));
     let mut times = context.block_on(run).unwrap().unwrap();
-    times.drain(..ROUNDS / 10);
+    times.drain(..rounds / 10);
     times.sort();
     [times[times.len() / 2], times[times.len() * 9 / 10]]
 }
@@ -150,7 +149,11 @@ fn latency_of_messages() {
             let [median, late] = latency(&context, pair, bytes);
             println!("{name}, {bytes:6} bytes: {median:?}, nine tenths {late:?}");
         }
-        let bulk = if context.devices().iter().all(is_gpu) { 256_000_000 } else { 1 << 20 };
+        let bulk = if context.devices().iter().all(is_gpu) {
+            scaled(256_000_000, 1 << 18)
+        } else {
+            1 << 20
+        };
         let ([median, late], rate) = latency_beside(&context, pair, 4 << 10, bulk);
         println!(
             "{name},   4096 bytes beside {bulk} at {rate:.0} GB/s: {median:?}, nine tenths {late:?}"
@@ -201,7 +204,7 @@ fn messages_between_resident_kernels() {
     if !one.reaches(other) || !other.reaches(one) {
         return;
     }
-    let rounds = if is_gpu(one) { 20_000 } else { 500 };
+    let rounds = if is_gpu(one) { scaled(20_000, 2000) } else { 500 };
     let link = |from, to| DeviceLink::<u32>::new(&context, from, to, (4, 1), PATIENCE).unwrap();
     let (there, back) = (link(one, other), link(other, one));
     let report = context.host().shared::<u64>(3).unwrap();

@@ -5,6 +5,7 @@
 //! four.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use millstream::bfs::Levels;
@@ -21,10 +22,13 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::context;
+use super::{context, scaled};
 
 const DEVICES: usize = 4;
-const CASES: u64 = 40;
+
+fn cases() -> Range<u64> {
+    0..scaled(40, 10)
+}
 
 /// The device to be tested, and a host device.
 fn contexts() -> [Context; 2] {
@@ -64,7 +68,7 @@ struct Case<V> {
 impl<V: Value + Debug> Case<V> {
     fn new(seed: u64, key: fn(u32) -> u32) -> Case<V> {
         let random = &mut SmallRng::seed_from_u64(seed);
-        let vertices = random.random_range(2 * DEVICES as u32..3000);
+        let vertices = random.random_range(2 * DEVICES as u32..scaled(3000, 300));
         let mut boundaries: Vec<u32> =
             (1..DEVICES).map(|_| random.random_range(0..=vertices)).collect();
         boundaries.extend([0, vertices]);
@@ -211,7 +215,7 @@ fn on<T: Pod + Send + Sync>(device: &Device, items: &[T]) -> Arc<DeviceBuffer<T>
 fn compare<R: Rule, V: Value + Debug>(key: fn(u32) -> u32, weight: fn(u32) -> R::Weight) {
     let [context, twin] = contexts();
     let (mut deferred, mut passed, mut filtered) = (0, 0, 0);
-    for seed in 0..CASES {
+    for seed in cases() {
         let case = Case::<V>::new(seed, key);
         let seen = context.block_on(case.run::<R>(&context, weight)).unwrap();
         let expected = twin.block_on(case.run::<R>(&twin, weight)).unwrap();
@@ -358,7 +362,7 @@ impl Program for Routes {
 async fn run_routes(context: &Context, seed: u64) -> (Seen<u32>, Vec<u32>) {
     let random = &mut SmallRng::seed_from_u64(seed);
     let device = &context.devices()[0];
-    let middle = random.random_range(1..2000);
+    let middle = random.random_range(1..scaled(2000, 200));
     let place = random.random_range(0..DEVICES);
     let next = random.random::<bool>().then_some((place + 1) % DEVICES);
     let here = Here { device: place, devices: DEVICES, next };
@@ -392,7 +396,7 @@ async fn run_routes(context: &Context, seed: u64) -> (Seen<u32>, Vec<u32>) {
 #[test]
 fn items_that_go_everywhere() {
     let [context, twin] = contexts();
-    for seed in 0..CASES {
+    for seed in cases() {
         let seen = context.block_on(run_routes(&context, seed)).unwrap();
         let expected = twin.block_on(run_routes(&twin, seed)).unwrap();
         assert!(seen == expected, "case {seed}:\n{seen:?}\n{expected:?}");
