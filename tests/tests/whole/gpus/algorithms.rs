@@ -21,7 +21,7 @@ fn context() -> Context {
 /// A road map and a Kronecker graph of 2^scale vertices, with integer weights.
 fn generated(scale: u32) -> Vec<(&'static str, CsrGraph)> {
     let options = GenerateOptions { seed: 1, max_weight: Some(100) };
-    let side = scaled(100, 16);
+    let side = scaled(100, 12);
     vec![
         ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
         ("kron", generate::kron(scale, 16, &options).unwrap()),
