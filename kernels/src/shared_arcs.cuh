@@ -54,7 +54,6 @@ struct SharedArcs {
             const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;
             u64 first = 0;
             u64 end = 0;
-            u64 word = 0;
             u32 open = __ballot_sync(~0u, at < all && is_open(at));
             if (open == 0) {
                 seen += 32;
