@@ -51,7 +51,8 @@ fn register_kernels(source: &str) -> (String, Vec<String>) {
             let joined = parameters.split_whitespace().collect::<Vec<_>>().join(" ");
             output.push_str(&format!(
                 "; static const ::emulated::Registration emulated_{name}{{\
-                 ::emulated::Entry<&{name}>::kernel(\"{name}\")}}; extern \"C\" void {name}{joined}"
+                 ::emulated::Entry<static_cast<void (*){joined}>(&{name})>::kernel(\"{name}\")}}; \
+                 extern \"C\" void {name}{joined}"
             ));
         }
         rest = following;
@@ -283,7 +284,7 @@ mod tests {
         let (translated, kernels) = register_kernels(source);
         assert_eq!(kernels, ["keep"]);
         assert!(translated.starts_with("extern \"C\" void keep(int a,\n  int (*b)(int)); static"));
-        assert!(translated.contains("Entry<&keep>::kernel(\"keep\")"));
+        assert!(translated.contains(">(&keep)>::kernel(\"keep\")"));
         assert!(translated.ends_with("extern \"C\" void keep(int a, int (*b)(int)) { body(); }"));
         assert_eq!(translated.lines().count(), 2);
     }
