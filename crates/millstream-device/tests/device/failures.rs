@@ -14,7 +14,7 @@ fn fails(device: &Device, kernel: &Kernel<(Write<u32>,)>) -> Error {
     let stream = device.stream().unwrap();
     let mut buffer = device.buffer(1).unwrap();
     kernel.launch(&stream, 1, (&mut buffer,)).unwrap();
-    stream.record().unwrap().synchronize().unwrap_err()
+    stream.record().and_then(|event| event.synchronize()).unwrap_err()
 }
 
 #[test]
@@ -44,7 +44,10 @@ fn a_panic_inside_of_a_block_is_caught() {
         let stream = set.devices()[0].stream().unwrap();
         let mut buffer = set.devices()[0].buffer(1).unwrap();
         kernel.launch(&stream, 50_000, (&mut buffer,)).unwrap();
-        assert!(matches!(stream.record().unwrap().synchronize(), Err(Error::KernelFailed { .. })));
+        assert!(matches!(
+            stream.record().and_then(|event| event.synchronize()),
+            Err(Error::KernelFailed { .. })
+        ));
     });
 }
 
@@ -56,12 +59,16 @@ fn a_failure_is_final_for_its_stream_and_passes_through_events() {
         let mut buffer = set.host().buffer::<u32>(1).unwrap();
         ADD_ONE.launch(&one, 1, (&mut buffer,)).unwrap();
         let good = one.record().unwrap();
+        // Nobody knows of the failure before all is submitted.
+        let begin = set.promise("begin");
+        one.wait(begin.event()).unwrap();
         FAULTY.launch(&one, 1, (&mut buffer,)).unwrap();
         let event = one.record().unwrap();
         other.wait(&event).unwrap();
         ADD_ONE.launch(&other, 1, (&mut buffer,)).unwrap();
         let download = other.download(&buffer).unwrap();
         let last = other.record().unwrap();
+        begin.complete(Ok(()));
         assert!(matches!(set.block_on(download).unwrap(), Err(Error::KernelFailed { .. })));
         assert!(matches!(last.synchronize(), Err(Error::KernelFailed { .. })));
         assert!(matches!(event.status(), EventStatus::Failed(Error::KernelFailed { .. })));

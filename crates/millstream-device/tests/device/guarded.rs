@@ -55,7 +55,7 @@ fn a_fault_of_one_block_fails_the_stream() {
             _ => Ok(Step::Done),
         });
         kernel.launch(&stream, 5, (0,)).unwrap();
-        let said = stream.record().unwrap().synchronize().unwrap_err().to_string();
+        let said = stream.record().and_then(|event| event.synchronize()).unwrap_err().to_string();
         assert!(said.contains("the third"), "{said}");
     });
 }
@@ -90,7 +90,9 @@ fn copies_of_guarded_memory_need_no_order() {
             // Within one buffer, too.
             stream.copy(to.part(0..4).unwrap(), to.part_mut(4..8).unwrap()).unwrap();
         }
-        streams.iter().for_each(|stream| stream.record().unwrap().synchronize().unwrap());
+        streams
+            .iter()
+            .for_each(|stream| stream.record().and_then(|event| event.synchronize()).unwrap());
         assert!(one.in_flight().is_none() && other.in_flight().is_none());
     });
 }
@@ -102,7 +104,9 @@ fn a_promise_that_is_dropped_fails() {
         let promise = set.promise("bread");
         stream.wait(promise.event()).unwrap();
         drop(promise);
-        let said = stream.record().unwrap().synchronize().unwrap_err().to_string();
+        // A stream that knows of it already records nothing.
+        let end = stream.record().and_then(|event| event.synchronize());
+        let said = end.unwrap_err().to_string();
         assert!(said.contains("bread will not come"), "{said}");
     });
 }

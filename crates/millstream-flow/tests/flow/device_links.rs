@@ -82,7 +82,7 @@ fn more_items_than_a_packet_has_are_refused() {
     });
     let stream = device.stream().unwrap();
     kernel.launch(&stream, 1, (&link,)).unwrap();
-    let error = stream.record().unwrap().synchronize().unwrap_err();
+    let error = stream.record().and_then(|event| event.synchronize()).unwrap_err();
     assert!(error.to_string().contains("5 items in a packet of at most 4"), "{error}");
 }
 
