@@ -23,15 +23,15 @@ struct Program {
     log: Vec<u8>,
 }
 
-/// Numbers that no version of NVIDIA's has, other ones for another `emulated.hpp`: what
-/// callers keep of compiled code is not mistaken.
+/// Numbers that no version of NVIDIA's has, other ones when what compiles changes: callers
+/// keep compiled code.
 ///
 /// # Safety
 /// As the function of NVRTC that it stands for; so below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> nvrtcResult {
     let mut hasher = DefaultHasher::new();
-    (HEADER, include_str!("ptx.rs")).hash(&mut hasher);
+    (HEADER, include_str!("ptx.rs"), include_str!("compiler.rs")).hash(&mut hasher);
     // SAFETY: the caller's numbers.
     unsafe { (*major, *minor) = (1000, (hasher.finish() >> 40) as c_int) };
     nvrtcResult::NVRTC_SUCCESS

@@ -13,20 +13,9 @@
 struct uint2 { unsigned x, y; };
 struct uint3 { unsigned x, y, z; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) ulonglong2 { unsigned long long x, y; };
-struct alignas(16) longlong2 { long long x, y; };
-struct alignas(16) double2 { double x, y; };
 using dim3 = uint3;
 
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline ulonglong2 make_ulonglong2(unsigned long long x, unsigned long long y) { return {x, y}; }
 
 namespace emulated {
 
@@ -38,7 +27,7 @@ struct Thread {
     uint3 thread, block, threads, grid;
 };
 
-// What the scheduler does for threads; written by block.rs. All but `time` may run others.
+// What the scheduler does for threads; written by block.rs. The first three may run others.
 struct Hooks {
     // Lets others run; how many operations until the next time.
     u32 (*step)();
@@ -46,6 +35,7 @@ struct Hooks {
     void (*exchange)(u32 mask, u32 operation, u64 value, u64* values);
     // Meets `threads` threads (0: all) at a barrier: how many of them say so.
     u32 (*barrier)(u32 barrier, u32 threads, u32 says);
+    // Nanoseconds.
     u64 (*time)();
     void (*trap)();
     u32 (*multiprocessors)();
@@ -112,10 +102,6 @@ inline u32 barrier(u32 which, u32 threads, u32 says) {
     const u32 count = hooks->barrier(which, threads, says);
     current = self;
     return count;
-}
-
-inline u32 threads_of_block() {
-    return current->threads.x * current->threads.y * current->threads.z;
 }
 
 inline u32 place() {
@@ -381,22 +367,15 @@ extern "C" __attribute__((visibility("default"), used)) const emulated::Kernel* 
 #define blockIdx (::emulated::current->block)
 #define blockDim (::emulated::current->threads)
 #define gridDim (::emulated::current->grid)
-#define warpSize 32
 
 // The host's library has functions of its own of these names.
 #define __log2f log2f
-#define __logf logf
-#define __expf expf
-#define __powf powf
 
 #define __device__
-#define __host__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __align__(bytes) alignas(bytes)
 #define __shared__ static thread_local
 #define __CUDA_ARCH__ 900
 
@@ -413,7 +392,6 @@ constexpr std::common_type_t<One, Other> max(One one, Other other) {
 
 inline void __syncthreads() { emulated::barrier(0, 0, 0); }
 inline int __syncthreads_or(int says) { return emulated::barrier(0, 0, says != 0) > 0; }
-inline int __syncthreads_count(int says) { return int(emulated::barrier(0, 0, says != 0)); }
 inline int __syncthreads_and(int says) { return emulated::barrier(0, 0, says == 0) == 0; }
 inline void __syncwarp(unsigned mask = ~0u) {
     unsigned long long values[32];
@@ -452,12 +430,6 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32) {
     return emulated::shuffled(mask, value, place < distance ? lane : lane - distance);
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32) {
-    const unsigned lane = emulated::lane(), place = lane & unsigned(width - 1);
-    const bool inside = place + distance < unsigned(width);
-    return emulated::shuffled(mask, value, inside ? lane + distance : lane);
-}
-template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int difference, int width = 32) {
     const unsigned lane = emulated::lane(), other = lane ^ unsigned(difference);
     const bool inside = (other & ~unsigned(width - 1)) == (lane & ~unsigned(width - 1));
@@ -476,18 +448,9 @@ template <class T>
 T __reduce_max_sync(unsigned mask, T value) {
     return emulated::reduced(mask, value, [](T one, T other) { return max(one, other); });
 }
-inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
-    return emulated::reduced(mask, value, [](unsigned one, unsigned other) { return one | other; });
-}
-inline unsigned __reduce_and_sync(unsigned mask, unsigned value) {
-    return emulated::reduced(mask, value, [](unsigned one, unsigned other) { return one & other; });
-}
 
 inline void __nanosleep(unsigned) { emulated::yield(); }
 inline void __threadfence() { emulated::fence(); }
-inline void __threadfence_block() { emulated::fence(); }
-inline void __threadfence_system() { emulated::fence(); }
-inline long long clock64() { return (long long)emulated::hooks->time(); }
 inline void __trap() { emulated::hooks->trap(); }
 
 template <class T>
@@ -503,16 +466,8 @@ T atomicMin(T* address, std::common_type_t<T> operand) {
     return emulated::fetch_min<T>(address, operand);
 }
 template <class T>
-T atomicMax(T* address, std::common_type_t<T> operand) {
-    return emulated::fetch_max<T>(address, operand);
-}
-template <class T>
 T atomicOr(T* address, std::common_type_t<T> operand) {
     return emulated::fetch_or<T>(address, operand);
-}
-template <class T>
-T atomicAnd(T* address, std::common_type_t<T> operand) {
-    return emulated::fetch_and<T>(address, operand);
 }
 template <class T>
 T atomicExch(T* address, std::common_type_t<T> operand) {
@@ -528,32 +483,13 @@ T __ldg(const T* address) { return *address; }
 template <class T>
 T __ldcs(const T* address) { return *address; }
 template <class T>
-T __ldcg(const T* address) { return *address; }
-template <class T>
 void __stcs(T* address, T value) { *address = value; }
 
 inline int __popc(unsigned word) { return __builtin_popcount(word); }
-inline int __popcll(unsigned long long word) { return __builtin_popcountll(word); }
 inline int __ffs(unsigned word) { return __builtin_ffs(int(word)); }
-inline int __ffsll(unsigned long long word) { return __builtin_ffsll((long long)word); }
-inline int __clz(unsigned word) { return word == 0 ? 32 : __builtin_clz(word); }
-inline int __clzll(unsigned long long word) { return word == 0 ? 64 : __builtin_clzll(word); }
-inline unsigned __brev(unsigned word) {
-    unsigned reversed = 0;
-    for (int at = 0; at < 32; ++at) reversed |= (word >> at & 1) << (31 - at);
-    return reversed;
-}
-inline unsigned __umulhi(unsigned one, unsigned other) {
-    return unsigned((unsigned long long)one * other >> 32);
-}
-inline unsigned long long __umul64hi(unsigned long long one, unsigned long long other) {
-    return (unsigned long long)((unsigned __int128)one * other >> 64);
-}
 
 inline unsigned __float_as_uint(float value) { return unsigned(emulated::bits(value)); }
-inline int __float_as_int(float value) { return int(emulated::bits(value)); }
 inline float __uint_as_float(unsigned word) { return emulated::value_of<float>(word); }
-inline float __int_as_float(int word) { return emulated::value_of<float>(unsigned(word)); }
 inline double __longlong_as_double(long long word) {
     return emulated::value_of<double>((unsigned long long)word);
 }
@@ -565,8 +501,4 @@ inline float __fdividef(float one, float other) { return one / other; }
 inline unsigned __float2uint_rz(float value) {
     if (!(value > 0)) return 0;
     return value >= 4294967296.0f ? ~0u : unsigned(value);
-}
-inline unsigned long long __float2ull_rz(float value) {
-    if (!(value > 0)) return 0;
-    return value >= 18446744073709551616.0f ? ~0ull : (unsigned long long)value;
 }

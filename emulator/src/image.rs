@@ -93,7 +93,7 @@ impl Image {
         Ok(Arc::new(Image { kernels: kernels.collect() }))
     }
 
-    pub(crate) fn kernel(self: &Arc<Self>, name: &str) -> Option<Arc<Kernel>> {
+    pub(crate) fn kernel(&self, name: &str) -> Option<Arc<Kernel>> {
         self.kernels.iter().find(|kernel| kernel.name == name).cloned()
     }
 }

@@ -47,8 +47,9 @@ struct SharedArcs {
     template <class Use>
     __device__ void for_each(Use use) const {
         if (words.len <= header) return;
-        // One lane looks: others may add meanwhile, and all lanes must take every turn.
-        const u64 all = __shfl_sync(~0u, used(), 0);
+        // The most that any lane sees: others may add meanwhile, all lanes must take every
+        // turn, and what a lane has added it sees itself.
+        const u64 all = __reduce_max_sync(~0u, u32(used()));
         const u64 start = thread_in_grid() / 32 * all / (threads_in_grid() / 32);
         for (u64 seen = 0; seen < all;) {
             const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;

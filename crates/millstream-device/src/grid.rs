@@ -42,6 +42,13 @@ impl Grid {
     /// As [`of_blocks`](Grid::of_blocks), with blocks of at least `least` elements and no
     /// more of them than balance the device's threads: for blocks that cost something
     /// each.
+    ///
+    /// ```
+    /// use millstream_device::Grid;
+    ///
+    /// let grid = Grid::of_shares(100, 64);
+    /// assert_eq!((grid.size(), grid.blocks()), (100, 1)); // outside of a device's threads
+    /// ```
     pub fn of_shares(size: usize, least: usize) -> Grid {
         let blocks = match rayon::current_thread_index() {
             // On a simulated device, or outside of a pool of its own.

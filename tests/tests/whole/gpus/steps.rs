@@ -34,12 +34,14 @@ fn steps_on_awkward_graphs() {
     }
     let devices = context.devices().len();
     for (number, (name, graph)) in awkward::graphs().into_iter().enumerate() {
-        let kinds = awkward::weights(&graph).into_iter().enumerate();
-        let skipped = scaled(0, number * 2 % 7);
-        for (round, (kind, weights)) in kinds.cycle().skip(skipped).take(scaled(7, 2)) {
+        let (kinds, ways) = (awkward::weights(&graph), steps::ways());
+        let some_kinds = scaled(kinds.len(), 2);
+        let kinds = kinds.into_iter().enumerate().cycle().skip(number * 2).take(some_kinds);
+        for (round, (kind, weights)) in kinds {
             let graph = sssp::with_weights(&graph, weights);
-            let ways = steps::ways().into_iter().cycle().skip((number + round) % 5);
-            for (turn, mut options) in ways.take(scaled(5, 1)).enumerate() {
+            let some_ways = scaled(ways.len(), 1);
+            let ways = ways.iter().cycle().skip(number + round).take(some_ways);
+            for (turn, mut options) in ways.copied().enumerate() {
                 let turn = turn + round;
                 options.predecessors = turn % 2 == 0;
                 options.delta = [Delta::Auto, Delta::Off, Delta::Step(3.0)][turn % 3];
