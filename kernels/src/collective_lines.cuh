@@ -8,6 +8,7 @@
 #pragma once
 
 #include "collective_ranks.cuh"
+#include "lines.cuh"
 
 namespace millstream {
 
@@ -31,19 +32,6 @@ struct LineSettings {
     u64 capacity;  // Lines from one rank to another, for one collective.
 };
 static_assert(sizeof(LineSettings) == 24 + 32 * most_ranks + 16, "as Rust writes it");
-
-// Both words in one operation: neither is seen without the other.
-__device__ __forceinline__ void store_line(u64* line, u64 word, u64 epoch) {
-    asm volatile("{ .reg .b128 line; mov.b128 line, {%1, %2};"
-                 " st.relaxed.sys.global.b128 [%0], line; }"
-                 : : "l"(line), "l"(word), "l"(epoch) : "memory");
-}
-
-__device__ __forceinline__ void load_line(const u64* line, u64* word, u64* epoch) {
-    asm volatile("{ .reg .b128 line; ld.relaxed.sys.global.b128 line, [%2];"
-                 " mov.b128 {%0, %1}, line; }"
-                 : "=l"(*word), "=l"(*epoch) : "l"(line) : "memory");
-}
 
 __device__ constexpr u32 greatest_divisor(u32 one, u32 other) {
     return other == 0 ? one : greatest_divisor(other, one % other);

@@ -8,14 +8,40 @@
 #pragma once
 
 #include "gang.cuh"
+#include "lines.cuh"
 
 namespace millstream {
 
-// What all devices' blocks have counted since the start.
-struct Totals {
-    u64 places;
-    u64 counts[2];
-    u64 most;  // Offered in this round; 0 if nothing was.
+// What all devices' blocks have counted since the start, and what leaders keep.
+class Totals {
+   public:
+    static constexpr u32 leader_words = 5;
+
+    __device__ u64 count(u32 counter) const { return words[counter]; }
+    // The largest that was offered in this round; 0 if nothing was.
+    __device__ u64 most() const { return words[2]; }
+    __device__ u64 places() const { return words[places_of]; }
+
+    // A leaders' word.
+    __device__ u64 kept(u32 word) const { return words[first_kept + word]; }
+
+    // Changes a leaders' word: the value before.
+    __device__ u64 keep(u32 word, u64 value) {
+        const u64 before = kept(word);
+        words[first_kept + word] = value;
+        return before;
+    }
+
+    // Others than leaders read what is changed.
+    __device__ void tell() { tells = 1; }
+
+   private:
+    friend class GangBarrier;
+    static constexpr u32 first_kept = 3;
+    static constexpr u32 places_of = first_kept + leader_words;
+
+    u64 words[places_of + 1];
+    u32 tells;
 };
 
 // What a round of the barrier has decided.
@@ -31,28 +57,32 @@ class GangBarrier {
     // Words of a device's memory that callers may use: two counters that
     // `Totals` has, and words for leaders.
     enum Counter { first_count, second_count };
-    static constexpr u32 leader_words = 5;
+    static constexpr u32 leader_words = Totals::leader_words;
+    // Devices of a gang: a letter has four lines, and a lane of a warp each.
+    static constexpr u32 letter_lines = 4;
+    static constexpr u32 most_devices = 32 / letter_lines;
+    static constexpr u32 letter_words = 2 * letter_lines;
 
-    // Words of each device.
+    // Words of each device: what blocks poll, what they add to, and what leaders read at once
+    // are in lines of memory of their own.
     static constexpr u32 most = SpanSet<u64>::most;
     enum Word {
         stop,
-        arrived,
         verdict_word,
-        arrived_here,
         here_word,
-        count_word,                   // Two.
+        arrived = 16,
+        arrived_here,
+        count_word = 32,              // Two.
         most_word = count_word + 2,
-        leader_word, // `leader_words`.
+        leader_word,                  // `leader_words`.
         sent_word = leader_word + leader_words,
         received_word = sent_word + most,
         letters = received_word + most,
-        letter_words = 8,
         words_of_device = letters + 2 * most * letter_words
     };
 
-    __device__ GangBarrier(const SpanSet<u64>& words, u32 here, u32 devices,
-                           const Span<u32>& host, u64 patience)
+    __device__ GangBarrier(const SpanSet<u64>& words, const u32& here, const u32& devices,
+                           const Span<u32>& host, const u64& patience)
         : words(words), host(host), patience(patience), here(here), devices(devices) {}
 
     // Places of a list of this device that its blocks fill together, never given
@@ -74,7 +104,7 @@ class GangBarrier {
     // One thread, before the block meets: `Totals` has the largest of a round.
     __device__ void offer(u64 value) const { fetch_max_relaxed_gpu(&word(most_word), value); }
 
-    // Written and read by leaders only.
+    // A word of leaders, which change it while the others wait.
     __device__ u64& leaders(u32 place) const { return word(leader_word + place); }
 
     // What this device has sent to another since the start; the next letter says it.
@@ -86,9 +116,8 @@ class GangBarrier {
     }
 
     // The whole block. What all blocks of all devices did before is visible to all
-    // after. `decide(totals)` is called by one thread of each device, which alone
-    // reads the counts itself, since it may not need them; it says the next phase,
-    // less than `stopped` and the same on all devices.
+    // after. `decide(totals)` is called by one thread of each device, which says the next
+    // phase, less than `stopped` and the same on all devices.
     template <class Decide>
     __device__ Verdict meet(const Decide& decide) {
         __shared__ u64 decision;
@@ -170,19 +199,19 @@ class GangBarrier {
     static constexpr u32 phase_shift = 32;
     static constexpr u32 round_shift = 36;
 
-    enum Letter {
-        letter_places,
-        letter_counts,
-        letter_most = letter_counts + 2,
-        letter_sent,
-        letter_round
-    };
+    // Lines of a letter, a word each: those before are counts. All say the round, and what was
+    // sent.
+    enum Line { most_line = 2, places_line };
+    // A lane for each of the words that a leader reads at once, as `Totals` begins.
+    enum Own { own_most = most_word - count_word, own_kept, own_sent = own_kept + leader_words };
+    static_assert(letters % letter_words == 0 && own_sent + most_devices <= 32, "as lanes read");
+    static_assert(Totals::first_kept == own_kept && Totals::places_of == own_sent, "likewise");
 
     const SpanSet<u64>& words;
     const Span<u32>& host;
-    u64 patience;
-    u32 here;
-    u32 devices;
+    const u64& patience;
+    const u32& here;
+    const u32& devices;
     u32 round = 0;
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
@@ -201,26 +230,34 @@ class GangBarrier {
     // One warp of the last block.
     template <class Decide>
     __device__ u64 lead(u64 places, const Decide& decide) const {
+        __shared__ Totals totals;
         // Acquires what the other blocks have released, and releases it again with what
         // follows.
         fence_acq_rel_gpu();
         __syncwarp();
-        u64 most_here = 0;
-        if (lane() == 0) most_here = load_relaxed_gpu(&word(most_word));
-        most_here = __shfl_sync(~0u, most_here, 0);
-        Totals totals{places, {0, 0}, most_here};
+        const u32 own = lane();
+        const u64 mine = own < own_sent + most_devices ? load_relaxed_gpu(&word(count_word + own)) : 0;
+        if (own < own_sent) totals.words[own] = mine;
         // Nobody offers anything before the verdict.
-        if (lane() == 0 && totals.most != 0) store_relaxed_gpu(&word(most_word), u64(0));
-        if (devices > 1 && !exchange(totals)) return u64(stopped) << phase_shift;
-        u64 word = 0;
-        if (lane() == 0) {
-            const u32 phase = decide(totals);
-            // With the fence, or what was acquired from the others, a release: pairs with
-            // the acquire in `wait`.
-            if (devices > 1) fence_acq_rel_gpu();
-            word = conclude(verdict_word, phase, places);
+        if (own == own_most && mine != 0) store_relaxed_gpu(&word(most_word), u64(0));
+        if (devices > 1) {
+            if (!exchange(totals, places, mine)) return u64(stopped) << phase_shift;
+        } else if (own == 0) {
+            totals.words[Totals::places_of] = places;
         }
-        return word;
+        u32 phase = 0;
+        __syncwarp();
+        if (own == 0) {
+            totals.tells = 0;
+            phase = decide(totals);
+        }
+        __syncwarp();
+        if (own >= own_kept && own < own_sent) store_relaxed_gpu(&word(count_word + own), totals.words[own]);
+        __syncwarp();
+        if (own != 0) return 0;
+        // With the first fence, or this one, a release: pairs with the acquire in `wait`.
+        if (devices > 1 || totals.tells) fence_acq_rel_gpu();
+        return conclude(verdict_word, phase, places);
     }
 
     // One thread, after a fence: tells the device's blocks.
@@ -230,53 +267,47 @@ class GangBarrier {
         return verdict;
     }
 
-    // One warp: tells all other devices, and hears from all, a lane for each. False if
-    // the gang is stopped.
-    __device__ bool exchange(Totals& totals) const {
-        const u32 other = lane();
-        u64 values[3] = {0, 0, 0};
+    // One warp: tells all other devices, and hears from all, a lane for each line of each
+    // letter. False if the gang is stopped.
+    __device__ bool exchange(Totals& totals, u64 places, u64 mine) const {
+        const u32 other = lane() / letter_lines;
+        const u32 line = lane() % letter_lines;
+        const u32 sent = __shfl_sync(~0u, u32(mine), own_sent + other);
+        const u32 tag = round + 1;
+        u64 value = __shfl_sync(~0u, mine, line);
+        if (line == places_line) value = places;
         bool is_here = true;
-        if (other == here) {
-            values[0] = totals.places;
-            for (u32 each = 0; each < 2; ++each) values[1 + each] = counted(Counter(each));
-        } else if (other < devices) {
-            u64* const out = letter(other, here);
-            store_relaxed_sys(&out[letter_places], totals.places);
-            for (u32 each = 0; each < 2; ++each)
-                store_relaxed_sys(&out[letter_counts + each], counted(Counter(each)));
-            store_relaxed_sys(&out[letter_most], totals.most);
-            store_relaxed_sys(&out[letter_sent], load_relaxed_gpu(&sent_to(other)));
-            // Release: pairs with the acquire below; what this device's blocks did is
-            // before it.
-            store_release_sys(&out[letter_round], u64(round) + 1);
-            const u64* const in = letter(here, other);
+        // Release: pairs with the acquire below; what this device's blocks did is before it.
+        fence_acq_rel_sys();
+        if (other < devices && other != here) {
+            store_line(letter(other, here) + 2 * line, value, u64(sent) << 32 | tag);
+            u64 extra;
             Patience looks;
-            while (load_acquire_sys(&in[letter_round]) != u64(round) + 1) {
+            const u64* const in = letter(here, other) + 2 * line;
+            for (load_line(in, &value, &extra); u32(extra) != tag; load_line(in, &value, &extra)) {
                 if (gives_up(looks)) {
                     is_here = false;
                     break;
                 }
             }
-            values[0] = load_relaxed_sys(&in[letter_places]);
-            for (u32 each = 0; each < 2; ++each)
-                values[1 + each] = load_relaxed_sys(&in[letter_counts + each]);
-            const u64 most_there = load_relaxed_sys(&in[letter_most]);
-            if (most_there > totals.most) totals.most = most_there;
             // Relaxed: the verdict publishes it.
-            store_relaxed_gpu(&word(received_word + other), load_relaxed_sys(&in[letter_sent]));
+            if (line == places_line) store_relaxed_gpu(&word(received_word + other), extra >> 32);
+        } else if (other >= devices) {
+            value = 0;
         }
-        const bool all = __all_sync(~0u, is_here);
-        for (u32 step = 16; step > 0; step /= 2) {
-            for (u64& value : values) value += __shfl_xor_sync(~0u, value, step);
-            const u64 other_most = __shfl_xor_sync(~0u, totals.most, step);
-            if (other_most > totals.most) totals.most = other_most;
+        // Acquire: pairs with the release above, of the others.
+        fence_acq_rel_sys();
+        for (u32 step = letter_lines; step < 32; step *= 2) {
+            const u64 more = __shfl_xor_sync(~0u, value, step);
+            if (line != most_line) {
+                value += more;
+            } else if (more > value) {
+                value = more;
+            }
         }
-        totals.places = values[0];
-        totals.counts[0] = values[1];
-        totals.counts[1] = values[2];
+        if (lane() < letter_lines) totals.words[line == places_line ? Totals::places_of : line] = value;
         // The first lane speaks for what all have acquired.
-        __syncwarp();
-        return all;
+        return __all_sync(~0u, is_here);
     }
 
     // One warp of any other block, or one thread.

@@ -50,13 +50,6 @@ class GangDevice {
 
     __device__ bool owns(u32 vertex) const { return vertex >= first && vertex < end; }
 
-    // A leader's word: the value before.
-    __device__ u64 keep(u32 word, u64 value) const {
-        const u64 before = load_relaxed_gpu(&barrier.leaders(word));
-        if (before != value) store_relaxed_gpu(&barrier.leaders(word), value);
-        return before;
-    }
-
     // One thread, at the end.
     __device__ void tell_host(u32 word, u64 value) const {
         // Relaxed: the kernel's end publishes it.

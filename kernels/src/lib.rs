@@ -27,6 +27,8 @@ macro_rules! source {
 
 /// Acquire, release and relaxed operations, of device and of system scope.
 pub const ATOMICS: Source = source!("atomics.cuh");
+/// Two words in one operation, of which one says that both have come.
+pub const LINES: Source = source!("lines.cuh");
 /// Where a thread stands, and appending once for a warp.
 pub const GRID: Source = source!("grid.cuh");
 /// What the lanes of a warp say to each other.
@@ -101,6 +103,7 @@ pub const BLOCK_COLLECTIVES: Source = source!("block_collectives.cuh");
 /// Every header.
 pub const HEADERS: &[Source] = &[
     ATOMICS,
+    LINES,
     GRID,
     LANES,
     SPAN,

@@ -8,6 +8,7 @@
 #include "filter.cuh"
 #include "full_empty.cuh"
 #include "grid.cuh"
+#include "lines.cuh"
 #include "peer_ring.cuh"
 #include "relaxation.cuh"
 #include "host_driven.cuh"

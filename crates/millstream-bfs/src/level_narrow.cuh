@@ -52,7 +52,7 @@ class LevelNarrow : public LevelHalo {
     }
 
     // A leader: whether parts are so large that the next levels should be of lists.
-    __device__ static bool is_wide(const Totals& totals) { return totals.most > most_average; }
+    __device__ static bool is_wide(const Totals& totals) { return totals.most() > most_average; }
 
     // The whole block, before `expand_narrowly`: the frontier is the rows of the log from
     // `mark` up to here, no part has any.

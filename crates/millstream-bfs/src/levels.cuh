@@ -30,7 +30,7 @@ class LevelSearch : public LevelBottomUp {
         for (;;) {
             flush();
             const Verdict verdict =
-                barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+                barrier.meet([&](Totals& totals) { return decide(phase, totals); });
             const u32 last = phase;
             phase = verdict.phase;
             switch (phase) {
@@ -101,49 +101,46 @@ class LevelSearch : public LevelBottomUp {
     };
 
     // One thread of each device, the same answer on all.
-    __device__ u32 decide(u32 phase, const Totals& totals) const {
+    __device__ u32 decide(u32 phase, Totals& totals) const {
         if (phase == publish) return sweep;
         if (phase == tell) return narrow;
         if (phase == narrow) {
-            if (totals.most == 0 || level == settings.depth_limit) return finished;
+            if (totals.most() == 0 || level == settings.depth_limit) return finished;
             return is_wide(totals) ? widen : narrow;
         }
         if (phase == widen && !is_alone()) {
-            keep(kept_places, totals.places);
+            totals.keep(kept_places, totals.places());
             return expand;
         }
-        const u64 visited = is_alone() ? 0 : totals.counts[visited_count];
+        const u64 visited = totals.count(visited_count);
         if (phase == gather) {
-            if (!is_alone()) keep(kept_places, totals.places);
+            if (!is_alone()) totals.keep(kept_places, totals.places());
             return expand;
         }
         if (phase == sweep) {
-            const u64 now = is_alone() ? barrier.counted(visited_count) : visited;
-            const u64 found = now - keep(kept_visited, now);
+            const u64 found = visited - totals.keep(kept_visited, visited);
             if (found == 0 || level == settings.depth_limit) return finished;
-            return found * settings.beta < settings.connected - now ? gather : sweep;
+            return found * settings.beta < settings.connected - visited ? gather : sweep;
         }
         if ((phase == expand || phase == rush) && !is_alone()) {
-            const u64 sent = totals.counts[sent_count];
-            if (keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
+            const u64 sent = totals.count(sent_count);
+            if (totals.keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
         const bool is_listed = phase != rush && phase != absorb_rush;
-        const auto seen = [&] { return is_alone() ? barrier.counted(visited_count) : visited; };
         u64 rows;
         if (is_listed) {
-            rows = totals.places - (is_alone() ? mark : keep(kept_places, totals.places));
+            rows = totals.places() - (is_alone() ? mark : totals.keep(kept_places, totals.places()));
         } else {
-            rows = seen() - load_relaxed_gpu(&barrier.leaders(kept_visited));
+            rows = visited - totals.kept(kept_visited);
         }
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
-        const u64 arcs = phase == seed ? totals.most : rows * settings.degree;
+        const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
         const bool is_rich = arcs * settings.alpha > settings.connected;
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
-        const u64 now = seen();
-        keep(kept_visited, now);
-        if (rows * settings.alpha > settings.connected - now) return is_alone() ? sweep : publish;
+        totals.keep(kept_visited, visited);
+        if (rows * settings.alpha > settings.connected - visited) return is_alone() ? sweep : publish;
         if (!is_listed) return gather;
         return is_rich ? rush : down;
     }

@@ -67,13 +67,9 @@ constexpr u64 least_found = 128;
 enum Phase : u32 { go_on, enough };
 
 // One thread of each device, after a pass of the search.
-__device__ u32 decide(const Totals& totals, const GangMemory& memory, const GangBarrier& barrier) {
-    // A device that is alone has told nobody.
-    const u64 count = memory.settings.devices == 1 ? barrier.counted(GangBarrier::first_count)
-                                                   : totals.counts[0];
-    u64& before = barrier.leaders(found_before);
-    const u64 found = count - before;
-    before = count;
+__device__ u32 decide(Totals& totals, const GangMemory& memory) {
+    const u64 count = totals.count(GangBarrier::first_count);
+    const u64 found = count - totals.keep(found_before, count);
     return found * least_found > memory.parents.len ? go_on : enough;
 }
 
@@ -99,7 +95,7 @@ __device__ bool search_from_hub(const Rows& rows, const Members& members, const 
     u32 phase = barrier.meet(start).phase;
     while (phase == go_on) {
         count_found(barrier, flood(rows, members, whole));
-        const auto judge = [&](const Totals& totals) { return decide(totals, memory, barrier); };
+        const auto judge = [&](Totals& totals) { return decide(totals, memory); };
         phase = barrier.meet(judge).phase;
     }
     return phase == enough;

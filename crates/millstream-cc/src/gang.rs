@@ -88,18 +88,18 @@ pub(crate) async fn run(
         true => Vec::new(),
         false => hook_rows(solvers, residents)?,
     };
-    gang.run_bound(|GangMember { place, stream, sharers }| {
+    gang.run(|GangMember { place, stream, sharers }| {
         let (solver, resident) = (&solvers[place], &residents[place]);
         let memory = common.memory(place, resident.hub);
         if is_outside_hub {
             let Resident { part, first_vertex, .. } = *resident;
             let rows = (&*part.offsets, &*part.targets, first_vertex);
-            return Ok(outside_hub.bind(stream, sharers, (rows, &solver.shared_arcs, memory))?);
+            return Ok(outside_hub.launch(stream, sharers, (rows, &solver.shared_arcs, memory))?);
         }
         // Kernels that wait for each other leave no room on a GPU that they share.
         let before = if sharers > 1 { &hooked[..] } else { &hooked[place..=place] };
         before.iter().try_for_each(|event| stream.wait(event))?;
-        Ok(merged.bind(stream, sharers, (memory,))?)
+        Ok(merged.launch(stream, sharers, (memory,))?)
     })
     .await?;
     let run_time = start.elapsed();

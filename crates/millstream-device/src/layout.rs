@@ -2,6 +2,10 @@
 
 use bytemuck::Pod;
 
+/// Bytes of arguments that are written without growing.
+#[cfg(feature = "cuda")]
+const ROOM: usize = 1024;
+
 /// Writes arguments as C++ lays them out: each part of a kernel's signature is a
 /// parameter of its own.
 ///
@@ -17,6 +21,8 @@ use bytemuck::Pod;
 #[derive(Debug, Default)]
 pub struct ArgumentWriter {
     bytes: Vec<u8>,
+    /// Where the structure begins that is being written, and its alignment so far.
+    start: usize,
     alignment: usize,
     /// Parameters of the kernel: where they start, and their sizes.
     parameters: Vec<(usize, usize)>,
@@ -29,7 +35,8 @@ impl ArgumentWriter {
     /// For a kernel that stores a value in a word at its end, if it can.
     #[cfg(feature = "cuda")]
     pub(crate) fn telling(tell: (u64, u32)) -> ArgumentWriter {
-        ArgumentWriter { tell, ..ArgumentWriter::default() }
+        let (bytes, parameters) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM / 64));
+        ArgumentWriter { bytes, parameters, tell, ..ArgumentWriter::default() }
     }
 
     /// That word, 0 if there is none, and the value.
@@ -56,23 +63,42 @@ impl ArgumentWriter {
             write(self);
             return;
         }
-        let mut inner = ArgumentWriter { depth: self.depth + 1, ..ArgumentWriter::default() };
-        write(&mut inner);
-        inner.pad(inner.alignment.max(1));
-        self.part(inner.alignment.max(1), &inner.bytes);
+        let (outer, outer_alignment) = (self.start, self.alignment);
+        let start = self.bytes.len();
+        (self.start, self.alignment, self.depth) = (start, 1, self.depth + 1);
+        write(self);
+        let alignment = self.alignment;
+        self.pad(alignment);
+        let end = self.bytes.len();
+        self.start = outer;
+        self.depth -= 1;
+        // Where it belongs is known only now.
+        let moved = (start - outer).next_multiple_of(alignment) - (start - outer);
+        self.bytes.resize(end + moved, 0);
+        self.bytes.copy_within(start..end, start + moved);
+        self.bytes[start..start + moved].fill(0);
+        self.alignment = outer_alignment.max(alignment);
+        self.parameter(start + moved);
     }
 
     fn part(&mut self, alignment: usize, bytes: &[u8]) {
         self.pad(alignment);
-        if self.depth <= 1 {
-            self.parameters.push((self.bytes.len(), bytes.len()));
-        }
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         self.alignment = self.alignment.max(alignment);
+        self.parameter(start);
+    }
+
+    /// What has been written from `start` on may be a parameter.
+    fn parameter(&mut self, start: usize) {
+        if self.depth <= 1 {
+            self.parameters.push((start, self.bytes.len() - start));
+        }
     }
 
     fn pad(&mut self, alignment: usize) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(alignment), 0);
+        let len = (self.bytes.len() - self.start).next_multiple_of(alignment);
+        self.bytes.resize(self.start + len, 0);
     }
 
     /// Where each parameter starts, and its size.
@@ -101,14 +127,19 @@ mod tests {
                 to.value(&1u8);
                 to.value(&2u64);
                 to.value(&3u16);
+                to.structure(|to| {
+                    to.value(&4u8);
+                    to.value(&5u32);
+                });
             });
             to.span(std::ptr::without_provenance_mut(16), 5);
             to.value(&9u8);
         });
         let (bytes, parameters) = writer.into_parts();
-        assert_eq!(parameters, [(0, 4), (8, 24), (32, 16), (48, 1)]);
-        assert_eq!(bytes[8..26], [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0]);
-        assert_eq!(bytes[32..48], [16, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(parameters, [(0, 4), (8, 32), (40, 16), (56, 1)]);
+        assert_eq!(bytes[8..24], [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[24..40], [3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[40..56], [16, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

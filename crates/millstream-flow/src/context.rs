@@ -1,7 +1,7 @@
 //! The runtime environment of a program \[G §4, Table 1\].
 
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 
@@ -11,7 +11,6 @@ use millstream_device::{
 
 use crate::Result;
 use crate::full_empty::Watcher;
-use crate::submitters::Submitters;
 
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +48,6 @@ pub struct Context {
     gang: Arc<Mutex<()>>,
     transfer: Option<TransferWay>,
     watcher: Arc<Watcher>,
-    /// Threads that launch a gang, from the first gang on.
-    submitters: Arc<OnceLock<Submitters>>,
 }
 
 impl Context {
@@ -102,11 +99,6 @@ impl Context {
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
     pub(crate) async fn gang_permit(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.gang).lock_owned().await
-    }
-
-    /// A thread for each device but the first.
-    pub(crate) fn submitters(&self) -> &Submitters {
-        self.submitters.get_or_init(|| Submitters::new(self.devices().len()))
     }
 
     /// Who looks at words that ring nothing.
@@ -242,7 +234,6 @@ impl ContextBuilder {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         let devices = self.devices.devices(list).open()?;
         let watcher = Arc::new(Watcher::new(&devices));
-        let (gang, submitters) = (Arc::default(), Arc::default());
-        Ok(Context { devices, gang, transfer: self.transfer, watcher, submitters })
+        Ok(Context { devices, gang: Arc::default(), transfer: self.transfer, watcher })
     }
 }

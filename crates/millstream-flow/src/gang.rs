@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    BoundKernel, CudaSource, Device, Event, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer,
+    BoundKernel, CudaSource, Device, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer,
     Stream, StreamKind,
 };
 
-use crate::{Context, Error, Result};
+use crate::{Context, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
@@ -85,10 +85,10 @@ impl Gang {
     }
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
-    /// the host's words too. How long that took: see [`Gang::run_bound`].
+    /// the host's words too. How long that took: see [`Gang::run`].
     ///
     /// # Errors
-    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run_bound`].
+    /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
     ///
     /// # Cancel safety
     /// That of [`Gang::run`].
@@ -103,7 +103,7 @@ impl Gang {
         let gang = Gang::new(context)?;
         gang.prepare(kernel)?;
         let words = gang.words().clone();
-        gang.run_bound(|member| bind(&words, member)).await
+        gang.run(|member| Ok(bind(&words, member)?.submit()?)).await
     }
 
     /// A gang of all devices of a context.
@@ -135,8 +135,9 @@ impl Gang {
         Ok(least)
     }
 
-    /// Waits until no other gang runs, launches a kernel on each device with `launch`,
-    /// and waits for all of them. `launch` must only launch.
+    /// Waits until no other gang runs, launches a kernel on each device with `launch`, one
+    /// after the other, and waits for all of them. `launch` must only launch. How long that
+    /// took, from the first launch to the end of the last kernel.
     ///
     /// # Errors
     /// The first launch that fails, or the first cause of a device's failure.
@@ -147,46 +148,17 @@ impl Gang {
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
-    pub async fn run(self, mut launch: impl FnMut(GangMember<'_>) -> Result<()>) -> Result<()> {
-        let permit = self.context.gang_permit().await;
-        // One after the other and nothing between: none goes on before the last has begun.
-        let launched = self.members().try_for_each(&mut launch);
-        self.finish(permit, launched, self.streams.iter().map(Stream::record)).await
-    }
-
-    /// As [`Gang::run`], with kernels that are bound: a thread for each device submits its
-    /// own, since none goes on before the last has begun. How long that took, from the
-    /// first `bind` to the end of the last kernel.
-    ///
-    /// # Errors
-    /// As [`Gang::run`].
-    ///
-    /// # Cancel safety
-    /// That of [`Gang::run`].
-    ///
-    /// # Device ordering
-    /// That of [`Gang::run`].
-    pub async fn run_bound(
+    pub async fn run(
         self,
-        mut bind: impl FnMut(GangMember<'_>) -> Result<BoundKernel>,
+        mut launch: impl FnMut(GangMember<'_>) -> Result<()>,
     ) -> Result<Duration> {
         let permit = self.context.gang_permit().await;
-        let submitters = self.context.submitters();
-        // Wakes them.
-        submitters.run(self.streams.iter().map(|_| || ()))?;
         let start = Instant::now();
-        let kernels = self.members().map(&mut bind).collect::<Result<Vec<_>>>()?;
-        let calls = kernels.into_iter().zip(self.streams.clone());
-        let calls = calls.map(|(kernel, stream)| move || (kernel.submit(), stream.record()));
-        let (launched, events) = match submitters.run(calls) {
-            Ok(launches) => {
-                let (launched, events): (Vec<_>, Vec<_>) = launches.into_iter().unzip();
-                let launched = launched.into_iter().collect::<Result<(), _>>();
-                (launched.map_err(Error::from), events)
-            }
-            Err(error) => (Err(error), self.streams.iter().map(Stream::record).collect()),
-        };
-        self.finish(permit, launched, events).await?;
+        // By one thread, which has done it before, and with nothing between: none goes on
+        // before the last has begun, and threads side by side wait for each other in the
+        // driver.
+        let launched = self.members().try_for_each(&mut launch);
+        self.finish(permit, launched).await?;
         Ok(start.elapsed())
     }
 
@@ -195,15 +167,10 @@ impl Gang {
         self.streams.iter().enumerate().map(member)
     }
 
-    /// Waits for what was launched, up to `events`.
-    async fn finish(
-        &self,
-        permit: OwnedMutexGuard<()>,
-        launched: Result<()>,
-        events: impl IntoIterator<Item = millstream_device::Result<Event>>,
-    ) -> Result<()> {
+    /// Waits for what was launched.
+    async fn finish(&self, permit: OwnedMutexGuard<()>, launched: Result<()>) -> Result<()> {
         let permit = Arc::new(permit);
-        let events: Vec<_> = events.into_iter().collect();
+        let events: Vec<_> = self.streams.iter().map(Stream::record).collect();
         for event in events.iter().flatten() {
             // The permit ends with the last of the kernels, whoever waits for them, and
             // whichever have failed.

@@ -59,19 +59,16 @@ constexpr double fixed_one = double(1ull << 58);
 enum SweepWord { change_before, dangling_before, dangling_now, next_ticket };
 
 // One thread of each device, after each sweep; whether it was the last.
-__device__ inline u32 judge(const GangBarrier& barrier, const Totals& totals,
-                            const GangSweepSettings& settings, const Span<u64>& report, u32 sweeps) {
+__device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
+                            const Span<u64>& report, u32 sweeps) {
     u64 sums[2];
     for (u32 each = 0; each < 2; ++each) {
-        u64& before = barrier.leaders(change_before + each);
-        // A device that is alone has told nobody.
-        const u64 count = settings.devices == 1 ? barrier.counted(GangBarrier::Counter(each))
-                                                : totals.counts[each];
+        const u64 count = totals.count(each);
         // Counts only grow, and wrap around.
-        sums[each] = count - before;
-        before = count;
+        sums[each] = count - totals.keep(change_before + each, count);
     }
-    barrier.leaders(dangling_now) = sums[1];
+    totals.keep(dangling_now, sums[1]);
+    totals.tell();
     const double change = double(sums[0]) / fixed_one;
     const bool is_last = change <= settings.tolerance || sweeps == settings.most_sweeps;
     if (is_last) {
@@ -105,8 +102,8 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
             barrier.count(GangBarrier::first_count, u64(ceil(sums.change * fixed_one)));
             barrier.count(GangBarrier::second_count, u64(sums.dangling * fixed_one));
         }
-        const auto decide = [&](const Totals& totals) {
-            return judge(barrier, totals, settings, report, sweep + 1);
+        const auto decide = [&](Totals& totals) {
+            return judge(totals, settings, report, sweep + 1);
         };
         if (barrier.meet(decide).phase != 0) return;
         // Leaders do not write before all have come to the next barrier.

@@ -78,7 +78,7 @@ class StepSearch : public StepPull {
             tell();
         }
         const Verdict verdict =
-            barrier.meet([&](const Totals& totals) { return decide(phase, totals); });
+            barrier.meet([&](Totals& totals) { return decide(phase, totals); });
         if (tells || phase == telling) return verdict;
         if (phase == reviewing && verdict.phase == reviewing) {
             // The same list again.
@@ -93,37 +93,38 @@ class StepSearch : public StepPull {
     __device__ bool is_last_step() const { return block.end == unreached; }
 
     // One thread of each device, the same answer on all.
-    __device__ u32 decide(u32 phase, const Totals& totals) const {
+    __device__ u32 decide(u32 phase, Totals& totals) const {
         if (phase == telling) return expanding;
-        const u64 settled = is_alone() ? barrier.counted(settled_count) : totals.counts[settled_count];
+        const u64 settled = totals.count(settled_count);
         const u64 left = settings.arcs - settled;
-        if (phase == pushing) return plan(collecting, block.end, left);
-        const u64 listed = totals.places - keep(kept_places, totals.places);
+        if (phase == pushing) return plan(totals, collecting, block.end, left);
+        const u64 listed = totals.places() - totals.keep(kept_places, totals.places());
         if (listed > 0) {
             if (phase == reviewing) {
-                if (listed * few > load_relaxed_gpu(&barrier.leaders(kept_reviewed)))
+                if (listed * few > totals.kept(kept_reviewed))
                     return reviewing;
                 return is_alone() ? expanding : telling;
             }
             if (phase != pulling || !is_last_step()) return expanding;
-            keep(kept_reviewed, listed);
+            totals.keep(kept_reviewed, listed);
             return reviewing;
         }
         if (phase == collecting || phase == pulling) {
             // Nothing in this step: on to the nearest.
-            return totals.most == 0 ? finished : plan(collecting, ~u32(totals.most), left);
+            return totals.most() == 0 ? finished : plan(totals, collecting, ~u32(totals.most()), left);
         }
         if (left == 0 || is_last_step()) return finished;
-        const u64 now = settled - keep(kept_settled, settled);
-        return left < now * settings.pull ? plan(pulling, block.end, left) : pushing;
+        const u64 now = settled - totals.keep(kept_settled, settled);
+        return left < now * settings.pull ? plan(totals, pulling, block.end, left) : pushing;
     }
 
     // Says where the next step begins and ends. The last one has no end.
-    __device__ u32 plan(Phase phase, u32 from, u64 left) const {
-        keep(kept_begin, from);
+    __device__ u32 plan(Totals& totals, Phase phase, u32 from, u64 left) const {
+        totals.keep(kept_begin, from);
         const u32 to = StepRule::extended(from, StepRule::weight(settings.delta));
         const bool is_last = to <= from || left * settings.rest < settings.arcs;
-        keep(kept_end, is_last ? unreached : to);
+        totals.keep(kept_end, is_last ? unreached : to);
+        totals.tell();
         return phase;
     }
 

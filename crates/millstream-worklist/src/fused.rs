@@ -93,8 +93,8 @@ impl<P: Program> FusedRun<P> {
         let memory = self.memory(threshold, lanes).await?;
         let words = gang.words().clone();
         let settings = |place| self.settings(place, threshold, lanes);
-        gang.run_bound(|member| {
-            self.bind(&kernel, &memory, &words, settings(member.place), member)
+        gang.run(|member| {
+            Ok(self.bind(&kernel, &memory, &words, settings(member.place), member)?.submit()?)
         })
         .await?;
         self.results(&memory)

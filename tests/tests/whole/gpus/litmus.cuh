@@ -393,7 +393,8 @@ extern "C" __global__ void gang_rounds(
     const __grid_constant__ millstream::Span<millstream::u32> host,
     millstream::Span<millstream::u64> report, GangRounds run) {
     using namespace millstream;
-    GangBarrier barrier(words, run.here, run.devices, host, 5000000000ull);
+    const u64 patience = 5000000000;
+    GangBarrier barrier(words, run.here, run.devices, host, patience);
     const u32 blocks = run.devices * gridDim.x;
     u32 failures = 0;
     u32 round = 0;
@@ -413,7 +414,7 @@ extern "C" __global__ void gang_rounds(
                 if (own[each] != round + 1) ++failures;
         }
         const Verdict verdict = barrier.meet([&](const Totals& totals) {
-            return u32(totals.places == (u64(round) + 1) * 3 * blocks ? 1 : 2);
+            return u32(totals.places() == (u64(round) + 1) * 3 * blocks ? 1 : 2);
         });
         if (verdict.phase == GangBarrier::stopped) break;
         if (verdict.phase != 1 || verdict.places != (round + 1) * 3 * gridDim.x) ++failures;
