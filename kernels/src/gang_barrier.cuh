@@ -107,7 +107,8 @@ class GangBarrier {
     // A word of leaders, which change it while the others wait.
     __device__ u64& leaders(u32 place) const { return word(leader_word + place); }
 
-    // What this device has sent to another since the start; the next letter says it.
+    // What this device has sent to another since the start, less than 2^32; the next letter
+    // says it.
     __device__ u64& sent_to(u32 device) const { return word(sent_word + device); }
 
     // What the last letter of another device said that it has sent here.
@@ -209,6 +210,7 @@ class GangBarrier {
 
     const SpanSet<u64>& words;
     const Span<u32>& host;
+    // References, so that kernels that are short of registers keep these with their parameters.
     const u64& patience;
     const u32& here;
     const u32& devices;

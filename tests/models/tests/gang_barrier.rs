@@ -25,6 +25,8 @@ enum Fault {
     LeadWithoutFence,
     ArrivalWithoutFence,
     OneLetter,
+    OneLineAlone,
+    HearWithoutFence,
     MostAfterVerdict,
     HereWithoutFence,
     HereStaysArrived,
@@ -37,11 +39,11 @@ fn seeded(fault: Fault) -> bool {
 const MOST_ROUNDS: usize = 3;
 const ONE_BLOCK: u64 = 1 << 40;
 
+/// Of two lines, each one word: its upper half the round.
 #[derive(Default)]
 struct Letter {
     count: AtomicU64,
     most: AtomicU64,
-    round: AtomicU64,
 }
 
 #[derive(Default)]
@@ -132,7 +134,9 @@ impl Block {
             let (places, offered) = self.exchange(places, most);
             total += places;
             most = most.max(offered);
-            fence(Ordering::AcqRel);
+            if !seeded(Fault::HearWithoutFence) {
+                fence(Ordering::AcqRel);
+            }
         }
         let word = (self.round + 1) << 32 | most << 16 | total;
         device.verdict.store(word, Ordering::Relaxed);
@@ -145,14 +149,23 @@ impl Block {
     fn exchange(&self, places: u64, most: u64) -> (u64, u64) {
         let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
         let out = &self.gang.devices[1 - self.here].letters[turn];
-        out.count.store(places, Ordering::Relaxed);
-        out.most.store(most, Ordering::Relaxed);
-        out.round.store(self.round + 1, Ordering::Release);
+        // Loom knows no scopes: the leader's fence was one for all devices.
+        let tag = (self.round + 1) << 32;
+        out.count.store(tag | places, Ordering::Relaxed);
+        out.most.store(tag | most, Ordering::Relaxed);
         let letter = &self.gang.devices[self.here].letters[turn];
-        while letter.round.load(Ordering::Acquire) != self.round + 1 {
+        let hear = |line: &AtomicU64, is_enough: bool| loop {
+            let word = line.load(Ordering::Relaxed);
+            if word >> 32 == self.round + 1 || is_enough {
+                break word & 0xffff_ffff;
+            }
             thread::yield_now();
+        };
+        let heard = (hear(&letter.count, false), hear(&letter.most, seeded(Fault::OneLineAlone)));
+        if !seeded(Fault::HearWithoutFence) {
+            fence(Ordering::AcqRel);
         }
-        (letter.count.load(Ordering::Relaxed), letter.most.load(Ordering::Relaxed))
+        heard
     }
 
     fn wait(&self, verdict: &AtomicU64) -> (u64, u64) {
@@ -262,6 +275,16 @@ fn leading_without_a_fence_is_caught() {
 #[test]
 fn a_maximum_that_is_taken_late_is_caught() {
     fails_with(Fault::MostAfterVerdict as usize, two_blocks_twice);
+}
+
+#[test]
+fn lines_without_a_round_each_are_caught() {
+    fails_with(Fault::OneLineAlone as usize, two_devices_three_times);
+}
+
+#[test]
+fn hearing_without_a_fence_is_caught() {
+    fails_with(Fault::HearWithoutFence as usize, two_devices_three_times);
 }
 
 #[test]
