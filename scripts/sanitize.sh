@@ -39,6 +39,9 @@ check() {
     shift
     for list in "$@"; do
         for case in $CASES; do
+            # Hooking is all relaxed loads and stores, which racecheck takes for plain ones.
+            [ "$tool $case" != "racecheck gpus::algorithms::components_of_awkward_graphs" ] ||
+                continue
             start=$(date +%s)
             # Errors of calls are the cases' own business: some ask for them.
             output=$(MILLSTREAM_TEST_DEVICES=$list timeout -k 5 "${CASE_SECONDS:-240}" \

@@ -32,7 +32,8 @@ const STOP: usize = 1;
 /// let gang = Gang::new(&context)?;
 /// gang.prepare(&kernel)?;
 /// let words = gang.words().clone();
-/// gang.run(|member| Ok(kernel.launch(member.stream, member.sharers, (&words,))?)).await
+/// gang.run(|member| Ok(kernel.launch(member.stream, member.sharers, (&words,))?)).await?;
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]

@@ -69,7 +69,8 @@ pub struct BlockSettings {
 ///         let arguments = (&items[member.place], &memory[..], &words, settings);
 ///         Ok(SUMS.launch(member.stream, member.sharers, arguments)?)
 ///     })
-///     .await
+///     .await?;
+///     Ok(())
 /// }
 /// ```
 #[derive(Debug)]

@@ -165,7 +165,8 @@ fn a_rank_that_does_not_come() {
     let names: Vec<String> =
         context().devices().iter().map(millstream::device::Device::name).collect();
     let Some(name) = names.get(1) else { return };
-    let operation = if context().devices()[1].is_gpu() { "collective" } else { "combine" };
+    let are_gpus = context().devices().iter().all(millstream::device::Device::is_gpu);
+    let operation = if are_gpus { "collective" } else { "combine" };
     let fault = InjectedFault::new(operation).on(name.clone()).occurrence(0);
     let injection = Injection { faults: vec![fault], ..Injection::default() };
     let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
