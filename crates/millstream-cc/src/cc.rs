@@ -346,6 +346,9 @@ impl Search {
         let arcs = residents.iter().map(|resident| resident.part.targets.len());
         let is_outside_hub = residents.iter().any(|its| its.method == Method::OutsideHub);
         let members = if is_outside_hub { self.vertices.div_ceil(32) as usize } else { 0 };
+        if is_gang {
+            self.context.wake_links()?;
+        }
         let solvers = self.solvers(arcs.clone(), Some(spread), members)?;
         let run_time = if is_gang {
             gang::run(&self.context, &solvers, residents).await?

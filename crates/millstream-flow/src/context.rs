@@ -11,6 +11,7 @@ use millstream_device::{
 
 use crate::Result;
 use crate::full_empty::Watcher;
+use crate::waking::Waking;
 
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,7 @@ pub struct Context {
     gang: Arc<Mutex<()>>,
     transfer: Option<TransferWay>,
     watcher: Arc<Watcher>,
+    waking: Arc<Waking>,
 }
 
 impl Context {
@@ -94,6 +96,30 @@ impl Context {
     /// On a simulated context, a deadlock: the future waits and nothing can run.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
         Ok(self.devices.block_on(future)?)
+    }
+
+    /// Wakes the links between GPUs, which fall asleep when nothing crosses them, unless a
+    /// gang has just used them; does not wait for it. To be called where the memory of kernels
+    /// begins to be prepared that store in other devices' memory. Whether there was any link to
+    /// wake.
+    ///
+    /// # Errors
+    /// No memory, or a failed device.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// assert!(!context.wake_links()?); // host devices have one memory
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
+    pub fn wake_links(&self) -> Result<bool> {
+        self.waking.wake(self.devices(), self.topology())
+    }
+
+    /// How the links between GPUs are.
+    pub(crate) fn waking(&self) -> &Waking {
+        &self.waking
     }
 
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
@@ -234,6 +260,7 @@ impl ContextBuilder {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         let devices = self.devices.devices(list).open()?;
         let watcher = Arc::new(Watcher::new(&devices));
-        Ok(Context { devices, gang: Arc::default(), transfer: self.transfer, watcher })
+        let (gang, waking) = (Arc::default(), Arc::default());
+        Ok(Context { devices, gang, transfer: self.transfer, watcher, waking })
     }
 }

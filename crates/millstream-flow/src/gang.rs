@@ -185,6 +185,7 @@ impl Gang {
         for event in &events {
             event.completed().await?;
         }
+        self.context.waking().used();
         Ok(())
     }
 

@@ -36,11 +36,12 @@ impl GangMemory {
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     /// For each device of a context `words` more than the barrier takes, and a report of
-    /// `reported` words.
+    /// `reported` words. [Wakes the links](Context::wake_links).
     ///
     /// # Errors
-    /// No memory.
+    /// No memory, or a failed device.
     pub fn of_all(context: &Context, words: usize, reported: usize) -> Result<Vec<GangMemory>> {
+        context.wake_links()?;
         let of = |device: &Device| {
             let owner = if device.is_gpu() { device } else { context.host() };
             Ok(GangMemory {

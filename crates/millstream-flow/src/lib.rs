@@ -28,6 +28,7 @@ mod staging;
 mod statistics;
 mod submitters;
 mod sync;
+mod waking;
 mod ways;
 
 pub use buffers::Buffers;

@@ -87,6 +87,7 @@ struct Memory {
 impl<P: Program> FusedRun<P> {
     /// Runs to the end, `threshold` being the first one.
     pub(crate) async fn run(self, threshold: u32) -> Result<WorklistStatistics> {
+        self.context.wake_links()?;
         let gang = Gang::new(&self.context)?;
         let kernel = kernel::<P>()?;
         let lanes = self.lanes(gang.prepare(&kernel)?);

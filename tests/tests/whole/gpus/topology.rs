@@ -228,3 +228,17 @@ fn gpus_say_where_they_sit() {
         assert_eq!((location.bus.len(), location.bus.to_lowercase()), (12, location.bus.clone()));
     }
 }
+
+/// Links are woken where there are any, beside whatever runs.
+#[test]
+fn links_that_may_sleep_are_woken() {
+    let context = Context::builder().devices(Devices::List(list())).build().unwrap();
+    let (count, topology) = (context.devices().len(), context.topology());
+    let is_link = |from, to| matches!(topology.link(from, to), LinkKind::Pcie | LinkKind::NvLink);
+    let is_any = (0..count).any(|from| (0..count).any(|to| from != to && is_link(from, to)));
+    assert_eq!(context.wake_links().unwrap(), is_any);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    // The second time with the same memory.
+    assert_eq!(context.wake_links().unwrap(), is_any);
+    context.device_set().quiesce().unwrap();
+}
