@@ -1,6 +1,6 @@
-//! Threads that submit kernels and record events of all ranks of a collective, or all
-//! members of a gang, side by side: each call takes microseconds, and with one thread all
-//! wait for as many times that as there are ranks.
+//! Threads that submit kernels and record events of all ranks of a collective side by side:
+//! each call takes microseconds, and with one thread all wait for as many times that as there
+//! are ranks.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
