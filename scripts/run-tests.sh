@@ -7,8 +7,8 @@
 #
 # One process a list, which keeps the GPUs' contexts from case to case. The list
 # fails when a case fails, says that it was skipped (but in lists with host devices),
-# or is still running after LIST_SECONDS (300); that case is named. CASES (gpus::) selects cases, such as
-# gpus::litmus. Cases of large graphs need MILLSTREAM_LARGE=1.
+# or is still running after LIST_SECONDS (300); that case is named. CASES (gpus::)
+# selects cases, such as gpus::litmus. Cases of large graphs need MILLSTREAM_LARGE=1.
 set -uo pipefail
 cd "$(dirname "$0")"
 

@@ -238,7 +238,8 @@ class GangBarrier {
         fence_acq_rel_gpu();
         __syncwarp();
         const u32 own = lane();
-        const u64 mine = own < own_sent + most_devices ? load_relaxed_gpu(&word(count_word + own)) : 0;
+        const bool is_read = own < own_sent + most_devices;
+        const u64 mine = is_read ? load_relaxed_gpu(&word(count_word + own)) : 0;
         if (own < own_sent) totals.words[own] = mine;
         // Nobody offers anything before the verdict.
         if (own == own_most && mine != 0) store_relaxed_gpu(&word(most_word), u64(0));
@@ -254,7 +255,8 @@ class GangBarrier {
             phase = decide(totals);
         }
         __syncwarp();
-        if (own >= own_kept && own < own_sent) store_relaxed_gpu(&word(count_word + own), totals.words[own]);
+        if (own >= own_kept && own < own_sent)
+            store_relaxed_gpu(&word(count_word + own), totals.words[own]);
         __syncwarp();
         if (own != 0) return 0;
         // With the first fence, or this one, a release: pairs with the acquire in `wait`.
@@ -307,7 +309,8 @@ class GangBarrier {
                 value = more;
             }
         }
-        if (lane() < letter_lines) totals.words[line == places_line ? Totals::places_of : line] = value;
+        if (lane() < letter_lines)
+            totals.words[line == places_line ? Totals::places_of : line] = value;
         // The first lane speaks for what all have acquired.
         return __all_sync(~0u, is_here);
     }

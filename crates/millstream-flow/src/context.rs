@@ -101,7 +101,7 @@ impl Context {
     /// Wakes the links between GPUs, which fall asleep when nothing crosses them, unless a
     /// gang has just used them; does not wait for it. To be called where the memory of kernels
     /// begins to be prepared that store in other devices' memory. Whether there was any link to
-    /// wake.
+    /// wake. The copies go beside whatever runs, and touch nobody's buffers.
     ///
     /// # Errors
     /// No memory, or a failed device.
