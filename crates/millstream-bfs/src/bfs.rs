@@ -12,6 +12,7 @@ use millstream_worklist::WorklistStatistics;
 
 use crate::algorithm::Algorithm;
 use crate::depth_probe;
+use crate::hubs::Hubs;
 use crate::level_search::{Found, Isolated, LevelSearch};
 use crate::packed_rows::PackedRows;
 use crate::rule::Levels;
@@ -38,9 +39,9 @@ pub struct BfsOptions {
     pub alpha: u32,
     /// Level by level: and top-down again if the frontier, times this, is less.
     pub beta: u32,
-    /// Level by level: whether to read [packed rows](Bfs::with_partition) while
-    /// frontiers are thin, if there are any.
-    pub packed_rows: bool,
+    /// Level by level: whether to read what was made [at the upload](Bfs::with_partition)
+    /// beside the graph's rows, if there is anything.
+    pub layouts: bool,
 }
 
 impl Default for BfsOptions {
@@ -53,7 +54,7 @@ impl Default for BfsOptions {
             delta: Some(32),
             alpha: 14,
             beta: 24,
-            packed_rows: true,
+            layouts: true,
         }
     }
 }
@@ -109,19 +110,33 @@ pub struct Bfs {
     incoming: Incoming,
     isolated: Isolated,
     packed: Option<PackedRows>,
+    hubs: Option<Hubs>,
     /// Whether its levels are many and thin; only known with several GPUs.
     is_deep: bool,
     options: BfsOptions,
 }
 
-/// A copy of a graph's rows that a search reads beside the graph.
+/// What a search reads beside a graph's rows, made at the upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Layout {
-    /// What it takes of the device's memory.
+    /// What it is.
+    pub kind: LayoutKind,
+    /// What it takes of the devices' memory.
     pub bytes: u64,
     /// How long making it has taken.
     pub time: Duration,
+}
+
+/// What a search reads beside a graph's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutKind {
+    /// Short rows in 16 bytes each, for thin frontiers.
+    PackedRows,
+    /// The neighbour of each vertex with the most arcs, and the longest rows in parts, for
+    /// frontiers of most vertices.
+    Hubs,
 }
 
 /// The arcs that enter vertices, which going bottom-up needs.
@@ -160,6 +175,11 @@ impl Bfs {
     /// it meets the others. Of a graph for several GPUs it is found out whether its levels
     /// are many and thin ([`Algorithm::Auto`]).
     ///
+    /// Where levels may be bottom-up, any other graph gets the *hub* of each vertex on such GPUs,
+    /// 4 bytes a vertex: the neighbour with the most arcs, which a bottom-up level asks first.
+    /// The longest rows are there once more, 4 bytes an arc, each GPU with the targets that it
+    /// owns: a search from such a vertex begins on all GPUs at once.
+    ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
     pub async fn with_partition(
@@ -195,9 +215,20 @@ impl Bfs {
             true => PackedRows::new(graph, &distributed).await?,
             false => None,
         };
+        let reversed = match &incoming {
+            Incoming::Same => Some(&distributed),
+            Incoming::Reversed(reversed) => Some(&**reversed),
+            Incoming::None => None,
+        };
+        let hubs = match reversed.filter(|_| are_gpus && packed.is_none()) {
+            Some(reversed) => {
+                Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
+            }
+            None => None,
+        };
         let graph = distributed;
         let options = BfsOptions::default();
-        Ok(Bfs { graph, incoming, isolated, packed, is_deep, options })
+        Ok(Bfs { graph, incoming, isolated, packed, hubs, is_deep, options })
     }
 
     /// Sets how later runs go.
@@ -227,12 +258,13 @@ impl Bfs {
 
     /// The packed rows that searches read.
     fn packed(&self) -> Option<&PackedRows> {
-        self.packed.as_ref().filter(|_| self.options.packed_rows)
+        self.packed.as_ref().filter(|_| self.options.layouts)
     }
 
-    /// The packed rows, if the graph has got any.
+    /// What was made for searches beside the graph's rows, if anything.
     pub fn layout(&self) -> Option<Layout> {
-        self.packed.as_ref().map(PackedRows::layout)
+        let packed = self.packed.as_ref().map(PackedRows::layout);
+        packed.or_else(|| self.hubs.as_ref().map(Hubs::layout))
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not
@@ -277,6 +309,7 @@ impl Bfs {
             },
             isolated: &self.isolated,
             packed: self.packed(),
+            hubs: self.hubs.as_ref().filter(|_| self.options.layouts),
             depth_limit,
             predecessors,
             alpha,

@@ -4,12 +4,23 @@
 namespace millstream {
 
 class LevelBottomUp : public LevelNarrow {
+   public:
+    __device__ LevelBottomUp(const LevelRows& out, const LevelRows& in, const LevelValues& values,
+                             const LevelLists& lists, const LevelExchange& exchange,
+                             const SpanSet<u64>& words, const GangReports& reports,
+                             const LevelSettings& settings, Block& block, const NearRows& near,
+                             Part& part, const LevelHubs& hubs)
+        : LevelNarrow(out, in, values, lists, exchange, words, reports, settings, block, near, part),
+          hubs(hubs) {}
+
    protected:
-    using LevelNarrow::LevelNarrow;
+    const LevelHubs& hubs;
 
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 at_once = 2;
+    // Words whose hubs a warp looks at together.
+    static constexpr u32 words_at_once = 4;
 
     // Words with owned vertices.
     __device__ u32 first_word() const { return first / 32; }
@@ -74,8 +85,11 @@ class LevelBottomUp : public LevelNarrow {
             const bool is_word = lane() < step && word < end_word();
             const u32 visited = is_word ? now[word] : ~0u;
             const u32 stale = is_word ? next[word] : 0;
-            const u32 open = is_word ? ~visited & owned(word) : 0;
-            its[lane()] = 0;
+            u32 open = is_word ? ~visited & owned(word) : 0;
+            const u32 by_hubs = look_at_hubs(base, open, now);
+            count_all_found(by_hubs);
+            open &= ~by_hubs;
+            its[lane()] = by_hubs;
             __syncwarp();
             const u32 last = prefix_sum(__popc(open));
             const u32 total = __shfl_sync(~0u, last, 31);
@@ -94,6 +108,36 @@ class LevelBottomUp : public LevelNarrow {
             count_stored(stores);
             __syncwarp();
         }
+    }
+
+    // A warp: which of the vertices of 32 words, a lane's that `open` says, have a hub that is
+    // visited; reaches them. A lane for each vertex of a word, so that the accesses are in order.
+    __device__ u32 look_at_hubs(u32 base, u32 open, const u32* now) const {
+        u32 found = 0;
+        if (hubs.of.len == 0) return found;
+        for (u32 left = __ballot_sync(~0u, open != 0); left != 0;) {
+            u32 vertices[words_at_once];
+            u32 sources[words_at_once];
+#pragma unroll
+            for (u32 each = 0; each < words_at_once; ++each) {
+                // With none left, the last once more, of which nothing is open.
+                const u32 whose = left != 0 ? __ffs(left) - 1 : 0;
+                const bool is_open = left != 0 && __shfl_sync(~0u, open, whose) >> lane() & 1;
+                vertices[each] = (base + whose) * 32 + lane();
+                sources[each] = is_open ? hubs.of[vertices[each] - first] : unreached;
+                left &= left - 1;
+            }
+#pragma unroll
+            for (u32 each = 0; each < words_at_once; ++each) {
+                const u32 source = sources[each];
+                const bool is_hit =
+                    source != unreached && (now[source / 32] >> source % 32 & 1);
+                if (is_hit) reach(vertices[each], source);
+                const u32 hits = __ballot_sync(~0u, is_hit);
+                if (lane() == vertices[each] / 32 - base) found |= hits;
+            }
+        }
+        return found;
     }
 
     // A warp: whether a vertex has an arc from a visited one; if so, reaches it. Lanes

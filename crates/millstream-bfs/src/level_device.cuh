@@ -30,6 +30,21 @@ struct LevelExchange {
     SpanSet<u64> inboxes;  // From each other device, an item for each vertex owned or in the halo.
 };
 
+// A part of a row: what leads to a device's vertices.
+struct SplitRow {
+    u64 begin;   // In `LevelHubs::targets`.
+    u32 arcs;
+    u32 vertex;  // Whose row; `unreached` if there is none.
+};
+
+struct LevelHubs {
+    // Of each owned vertex, the source of an arc to it that most likely is visited first; or
+    // empty.
+    Span<const u32> of;
+    Span<const u32> targets;  // Owned, of rows that are split.
+    SplitRow source;          // The row that the search begins with.
+};
+
 struct LevelSettings : GangPlace {
     u32 connected;  // Vertices with arcs.
     u32 depth_limit;
@@ -111,6 +126,12 @@ class LevelDevice : public GangDevice<const u32&> {
     __device__ void reach(u32 vertex, u32 predecessor) const {
         values.levels[vertex - first] = level;
         if (values.predecessors.len > 0) values.predecessors[vertex - first] = predecessor;
+    }
+
+    // A warp: the bits of its lanes.
+    __device__ void count_all_found(u32 found) {
+        const u32 all = __reduce_add_sync(~0u, __popc(found));
+        if (lane() == 0 && all != 0) atomicAdd(&block.found, all);
     }
 
     __device__ void count_found(bool is_found) {

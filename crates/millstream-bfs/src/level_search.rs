@@ -15,6 +15,7 @@ use millstream_traversal::{DistributedGraph, GangPlace, Part, UNREACHED};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::Result;
+use crate::hubs::{DeviceHubs, Hubs, SplitRow};
 use crate::level_twin;
 use crate::packed_rows::{DeviceRows, HaloShape, PackedRows};
 use crate::phase::{Pilot, Rules};
@@ -40,7 +41,9 @@ macro_rules! with_common {
 
 /// Packed rows, long rows' targets, exports, bits of these and of the halo, and its shape.
 type Near = (Shared<u32>, Shared<u32>, Read<u32>, Shared<u32>, Value<HaloShape>);
-type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near);
+/// Hubs, targets of rows that are split, and the row to begin with.
+type HubArguments = (Shared<u32>, Read<u32>, Value<SplitRow>);
+type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near, HubArguments);
 pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
 /// Arcs of a row in the log at most.
@@ -102,6 +105,11 @@ impl Isolated {
         Isolated { bits, connected }
     }
 
+    /// Vertices with arcs.
+    pub(crate) fn connected(&self) -> u32 {
+        self.connected
+    }
+
     /// Bits and number of connected vertices, if these are to be found too.
     fn without(&self, sources: &[u32]) -> (Vec<u32>, u32) {
         let (mut bits, mut connected) = (self.bits.clone(), self.connected);
@@ -123,6 +131,8 @@ pub(crate) struct LevelSearch<'a> {
     pub(crate) isolated: &'a Isolated,
     /// For GPUs.
     pub(crate) packed: Option<&'a PackedRows>,
+    /// For GPUs, to go bottom-up.
+    pub(crate) hubs: Option<&'a Hubs>,
     pub(crate) depth_limit: u32,
     pub(crate) predecessors: bool,
     pub(crate) alpha: u32,
@@ -146,6 +156,9 @@ pub(crate) struct Memory {
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
     packed: DeviceRows,
+    hubs: DeviceHubs,
+    /// The row that the search begins with.
+    source: SplitRow,
     /// Of the halo and of exports.
     near_bits: SharedBuffer<u32>,
     log: SharedBuffer<u64>,
@@ -197,7 +210,13 @@ impl LevelSearch<'_> {
     async fn memory(&self, sources: &[u32]) -> Result<Vec<Memory>> {
         let partition = self.graph.partition();
         let context = self.graph.context();
-        let (bits, connected) = self.isolated.without(sources);
+        let (mut bits, connected) = self.isolated.without(sources);
+        let hubs = self.hubs.filter(|_| self.depth_limit > 0);
+        let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
+        if split.is_some() {
+            // Its targets are visited at once, here and there, so that nobody can claim it.
+            sources.iter().for_each(|source| bits[*source as usize / 32] |= 1 << (source % 32));
+        }
         let bits: Arc<[u32]> = bits.into();
         let gangs = GangMemory::of_all(context, TALLY_WORDS, REPORT_WORDS)?;
         let mut memory = Vec::new();
@@ -215,10 +234,18 @@ impl LevelSearch<'_> {
                 Some(packed) => packed.of(place).clone(),
                 None => DeviceRows::none(device)?,
             };
+            let hubs = match self.hubs {
+                Some(hubs) => hubs.of(place).clone(),
+                None => DeviceHubs::none(device)?,
+            };
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * bits.len())?;
             stream.upload_shared(Arc::clone(&bits), &visited, 0..bits.len())?;
+            if split.is_some() {
+                let other = bits.len()..2 * bits.len();
+                stream.upload_shared(Arc::clone(&bits), &visited, other)?;
+            }
             let near = owned + packed.halo.len();
             let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;
             memory.push(Memory {
@@ -233,6 +260,8 @@ impl LevelSearch<'_> {
                 gang,
                 settings: self.settings(place, connected),
                 packed,
+                hubs,
+                source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
             });
             stream.record()?.completed().await?;
         }
@@ -267,11 +296,13 @@ impl LevelSearch<'_> {
     ) -> millstream_flow::Result<BoundKernel> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let Memory { gang, settings, packed, near_bits, .. } = &memory[place];
+        let Memory { gang, settings, packed, near_bits, hubs, source, .. } = &memory[place];
         let DeviceRows { rows, long_targets, exports, shape, .. } = packed;
         let near = (rows, long_targets, &**exports, near_bits, *shape);
         let reports = (host, &gang.report);
-        let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, near);
+        let hubs = (&hubs.of, &*hubs.targets, *source);
+        let arguments =
+            (out, incoming, values, lists, exchange, words, reports, *settings, near, hubs);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
@@ -423,6 +454,8 @@ macro_rules! text {
             include_str!("level_narrow.cuh"),
             "#line 1 \"level_bottom_up.cuh\"\n",
             include_str!("level_bottom_up.cuh"),
+            "#line 1 \"level_source.cuh\"\n",
+            include_str!("level_source.cuh"),
             "#line 1 \"levels.cuh\"\n",
             include_str!("levels.cuh"),
         )

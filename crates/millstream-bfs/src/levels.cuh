@@ -15,9 +15,9 @@ enum LevelReport {
     report_sent
 };
 
-class LevelSearch : public LevelBottomUp {
+class LevelSearch : public LevelSource {
    public:
-    using LevelBottomUp::LevelBottomUp;
+    using LevelSource::LevelSource;
 
     __device__ void run() {
         if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
@@ -25,8 +25,15 @@ class LevelSearch : public LevelBottomUp {
         clear_part();
         forget_halo();
         __syncthreads();
-        claim_sources();
         u32 phase = seed;
+        if (begins_with_a_row()) {
+            rush_source();
+            if (barrier.meet_here().phase == GangBarrier::stopped) return report(true);
+            settle_source();
+            phase = settle;
+        } else {
+            claim_sources();
+        }
         for (;;) {
             flush();
             const Verdict verdict =
@@ -84,9 +91,13 @@ class LevelSearch : public LevelBottomUp {
     }
 
    private:
+    // How likely a frontier with many arcs is to be followed by a sweep: see `decide`.
+    static constexpr u32 eagerness = 4;
+
     // What the devices do until they meet again.
     enum Phase : u32 {
         seed,
+        settle,
         expand,
         absorb,
         rush,
@@ -126,21 +137,22 @@ class LevelSearch : public LevelBottomUp {
             const u64 sent = totals.count(sent_count);
             if (totals.keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
-        const bool is_listed = phase != rush && phase != absorb_rush;
+        const bool is_listed = phase != rush && phase != absorb_rush && phase != settle;
         u64 rows;
         if (is_listed) {
             rows = totals.places() - (is_alone() ? mark : totals.keep(kept_places, totals.places()));
         } else {
-            rows = visited - totals.kept(kept_visited);
+            rows = visited - (phase == settle ? 1 : totals.kept(kept_visited));
         }
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
-        const bool is_rich = arcs * settings.alpha > settings.connected;
+        const bool is_rich = arcs * settings.alpha * eagerness > settings.connected;
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
         totals.keep(kept_visited, visited);
-        if (rows * settings.alpha > settings.connected - visited) return is_alone() ? sweep : publish;
+        if (rows * settings.alpha > settings.connected - visited)
+            return is_alone() || phase == settle ? sweep : publish;
         if (!is_listed) return gather;
         return is_rich ? rush : down;
     }
@@ -173,10 +185,11 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
     const __grid_constant__ millstream::GangReports reports,
     const __grid_constant__ millstream::LevelSettings settings,
-    const __grid_constant__ millstream::NearRows near) {
+    const __grid_constant__ millstream::NearRows near,
+    const __grid_constant__ millstream::LevelHubs hubs) {
     __shared__ millstream::LevelSearch::Block block;
     __shared__ millstream::LevelNarrow::Part part;
     millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block,
-                            near, part)
+                            near, part, hubs)
         .run();
 }

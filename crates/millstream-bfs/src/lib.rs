@@ -8,6 +8,7 @@ mod bfs;
 mod depth_probe;
 mod error;
 mod halo;
+mod hubs;
 mod level_search;
 mod level_twin;
 mod packed_rows;
@@ -15,7 +16,7 @@ mod phase;
 mod rule;
 
 pub use algorithm::Algorithm;
-pub use bfs::{Bfs, BfsOptions, BfsResult, Layout};
+pub use bfs::{Bfs, BfsOptions, BfsResult, Layout, LayoutKind};
 pub use error::{Error, Result};
 pub use millstream_traversal::UNREACHED;
 pub use rule::{Levels, cuda_sources};

@@ -15,7 +15,7 @@ use millstream_traversal::{DistributedGraph, GangPlace, Part};
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::bfs::Layout;
+use crate::bfs::{Layout, LayoutKind};
 use crate::halo::{Halos, neighbours};
 
 /// Targets that a packed row has room for: `PackedRow::most` in `packed_rows.cuh`.
@@ -126,7 +126,11 @@ impl PackedRows {
             .devices
             .iter()
             .map(|its| its.rows.len() + its.long_targets.len() + its.exports.len());
-        Layout { bytes: (words.sum::<usize>() * size_of::<u32>()) as u64, time: self.time }
+        Layout {
+            kind: LayoutKind::PackedRows,
+            bytes: (words.sum::<usize>() * size_of::<u32>()) as u64,
+            time: self.time,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{level_search, packed_rows};
+use crate::{hubs, level_search, packed_rows};
 use millstream_device::{CudaSource, DeviceBuffer};
 use millstream_traversal::{Part, Relaxation, Rule, Settings, Value};
 use millstream_worklist::{CudaProgram, Program};
@@ -54,6 +54,7 @@ pub fn cuda_sources() -> Vec<CudaSource> {
             level_search::cuda_source(true),
             level_search::cuda_source(false),
             packed_rows::cuda_source(),
+            hubs::cuda_source(),
         ])
         .collect()
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, UNREACHED};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, LayoutKind, UNREACHED};
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
@@ -38,9 +38,9 @@ pub(crate) struct Arguments {
     /// Steps of the priority threshold, in levels; auto is 32.
     #[arg(long, default_value = "auto")]
     delta: String,
-    /// Reads rows one way only, also where packed ones are there for thin frontiers.
+    /// Reads the graph's rows only, not what was made beside them for some levels.
     #[arg(long)]
-    no_packed_rows: bool,
+    no_layouts: bool,
     /// Writes the predecessor of each vertex; .npy by extension.
     #[arg(long)]
     predecessors: Option<PathBuf>,
@@ -64,12 +64,13 @@ struct Report {
     source: Vec<u64>,
     reached: u64,
     max_level: Option<u32>,
-    packed_rows: Option<PackedRows>,
+    layout: Option<LayoutReport>,
 }
 
-/// What packed rows have cost; making them is part of the upload.
+/// What a layout beside the graph's rows has cost; making it is part of the upload.
 #[derive(Debug, Serialize)]
-struct PackedRows {
+struct LayoutReport {
+    kind: &'static str,
     bytes: u64,
     time_ms: f64,
 }
@@ -118,7 +119,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
-        packed_rows: layout.map(|layout| PackedRows {
+        layout: layout.map(|layout| LayoutReport {
+            kind: match layout.kind {
+                LayoutKind::PackedRows => "packed rows",
+                LayoutKind::Hubs => "hubs",
+                _ => "another",
+            },
             bytes: layout.bytes,
             time_ms: layout.time.as_secs_f64() * 1e3,
         }),
@@ -136,7 +142,7 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     };
     options.worklist = arguments.worklist.options();
     options.depth_limit = arguments.depth_limit.unwrap_or(UNREACHED);
-    options.packed_rows = !arguments.no_packed_rows;
+    options.layouts = !arguments.no_layouts;
     options.predecessors = arguments.predecessors.is_some();
     options.delta = match arguments.delta.as_str() {
         "auto" => BfsOptions::default().delta,

@@ -33,7 +33,7 @@ fn compile_worklist(sources: Vec<CudaSource>) {
     assert!(!sources.is_empty());
     for source in &sources {
         match source.entry() {
-            entry @ ("fused" | "levels" | "pack_rows" | "steps" | "lights") => {
+            entry @ ("fused" | "levels" | "pack_rows" | "find_hubs" | "steps" | "lights") => {
                 compile(source, &[entry])
             }
             _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),

@@ -166,15 +166,15 @@ fn levels_through_thin_frontiers() {
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         assert_eq!(bfs.layout().is_some(), are_gpus, "{name}");
         for mut options in levels::ways() {
-            for (packed_rows, depth_limit) in [(true, u32::MAX), (false, u32::MAX), (true, 20)] {
-                (options.packed_rows, options.depth_limit) = (packed_rows, depth_limit);
+            for (layouts, depth_limit) in [(true, u32::MAX), (false, u32::MAX), (true, 20)] {
+                (options.layouts, options.depth_limit) = (layouts, depth_limit);
                 options.predecessors = depth_limit == 20 || options.alpha == 0;
                 bfs = bfs.with_options(options);
                 let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
                 bfs::check(name, graph, &[0], &options, &result);
                 let alpha = options.alpha;
                 let milliseconds = result.run_time.as_secs_f64() * 1e3;
-                println!("{name}, {alpha}, packed {packed_rows}: {milliseconds:.3} ms");
+                println!("{name}, {alpha}, layouts {layouts}: {milliseconds:.3} ms");
             }
         }
     }
@@ -246,7 +246,7 @@ fn roads_in_compact_parts_are_searched_level_by_level() {
     let algorithm = |parts| {
         let bfs = context.block_on(Bfs::with_partition(&context, &road, parts)).unwrap().unwrap();
         let mut options = BfsOptions::default();
-        options.packed_rows = false;
+        options.layouts = false;
         (bfs.algorithm(), bfs.with_options(options).algorithm())
     };
     let levels = Algorithm::LevelSynchronous;

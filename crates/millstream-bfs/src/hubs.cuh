@@ -1,0 +1,28 @@
+// Each vertex's hub: of the vertices with an arc to it, the one with the most arcs. The twin
+// is `hubs.rs`.
+#include "lanes.cuh"
+#include "span.cuh"
+
+extern "C" __global__ void find_hubs(
+    const __grid_constant__ millstream::Span<const millstream::u64> offsets,
+    const __grid_constant__ millstream::Span<const millstream::u32> sources,
+    const __grid_constant__ millstream::Span<const millstream::u32> degrees,
+    const __grid_constant__ millstream::Span<millstream::u32> hubs,
+    const __grid_constant__ millstream::u32 first) {
+    using namespace millstream;
+    for (u64 row = thread_in_grid() / 32; row < hubs.len; row += threads_in_grid() / 32) {
+        // Degrees above, so that the largest is the best; of equals the first vertex.
+        u64 best = 0;
+        const u64 end = offsets[row + 1];
+        for (u64 arc = offsets[row] + lane(); arc < end; arc += 32) {
+            const u32 source = sources[arc];
+            const u64 its = u64(degrees[source]) << 32 | ~source;
+            if (its > best) best = its;
+        }
+        for (u32 step = 16; step > 0; step /= 2) {
+            const u64 other = __shfl_xor_sync(~0u, best, step);
+            if (other > best) best = other;
+        }
+        if (lane() == 0) hubs[row] = best == 0 ? first + u32(row) : ~u32(best);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a search on GPUs reads of a graph with hubs, beside its rows (`LEVELS.md`): the hub
+//! of each vertex, and the longest rows in parts, each with the owner of its targets.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Read, Shared, SharedBuffer, Value,
+};
+use millstream_graph::CsrGraph;
+use millstream_traversal::{DistributedGraph, UNREACHED};
+use rayon::prelude::*;
+
+use crate::Result;
+use crate::bfs::{Layout, LayoutKind};
+
+/// A frontier whose arcs, times this and alpha, are more than all vertices that have any is
+/// expected to be followed by a level that goes bottom-up: `eagerness` in `levels.cuh`.
+pub(crate) const EAGERNESS: u64 = 4;
+/// Of a graph with hubs, rows are split that are so long by the usual alpha.
+const USUAL_ALPHA: u64 = 14;
+
+/// The hubs of all devices.
+#[derive(Debug)]
+pub(crate) struct Hubs {
+    devices: Vec<DeviceHubs>,
+    /// By the new id of a vertex whose row is split, where each device has its part.
+    rows: BTreeMap<u32, Vec<Range<u64>>>,
+    /// How long finding them has taken.
+    time: Duration,
+}
+
+/// The hubs of one device.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceHubs {
+    /// The hub of each owned vertex; itself if no arc leads to it.
+    pub(crate) of: SharedBuffer<u32>,
+    /// Owned targets of the rows that are split.
+    pub(crate) targets: Arc<DeviceBuffer<u32>>,
+}
+
+/// A device's part of the row that a search begins with: `SplitRow` of `level_source.cuh`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct SplitRow {
+    begin: u64,
+    arcs: u32,
+    /// The source; `UNREACHED` if the search begins otherwise.
+    vertex: u32,
+}
+
+impl DeviceHubs {
+    /// Of a device that looks for none.
+    pub(crate) fn none(device: &Device) -> Result<DeviceHubs> {
+        Ok(DeviceHubs { of: device.shared(0)?, targets: Arc::new(device.buffer(0)?) })
+    }
+}
+
+impl SplitRow {
+    pub(crate) const NONE: SplitRow = SplitRow { begin: 0, arcs: 0, vertex: UNREACHED };
+}
+
+impl Hubs {
+    /// Finds the hubs of a graph that the devices have as `distributed`, with the arcs that
+    /// enter vertices in `incoming`; `connected` vertices have arcs.
+    pub(crate) async fn new(
+        graph: &CsrGraph,
+        distributed: &DistributedGraph,
+        incoming: &DistributedGraph,
+        connected: u32,
+    ) -> Result<Hubs> {
+        let start = Instant::now();
+        let partition = distributed.partition();
+        let degree = |vertex| graph.degree(partition.to_original(vertex));
+        let vertices = || (0..graph.vertices()).into_par_iter();
+        let degrees: Arc<[u32]> = vertices().map(|vertex| degree(vertex) as u32).collect();
+        let is_split = |&vertex: &u32| is_rich(degree(vertex), USUAL_ALPHA, connected);
+        let split: Vec<u32> = vertices().filter(is_split).collect();
+        let mut hubs = Hubs { devices: Vec::new(), rows: BTreeMap::new(), time: Duration::ZERO };
+        let devices = distributed.context().devices().iter().zip(incoming.parts());
+        for (place, (device, rows)) in devices.enumerate() {
+            let range = partition.range(place);
+            let stream = device.stream()?;
+            let on_device = stream.uploaded(degrees.to_vec())?;
+            let of = device.shared(range.len())?;
+            let arguments = (&*rows.offsets, &*rows.targets, &on_device, &of, range.start);
+            FIND_HUBS.launch(&stream, range.len(), arguments)?;
+            let parts: Vec<Vec<u32>> = split
+                .par_iter()
+                .map(|&vertex| {
+                    let targets = graph.neighbors(partition.to_original(vertex)).iter();
+                    let targets = targets.map(|&target| partition.to_new(target));
+                    let mut own: Vec<_> = targets.filter(|its| range.contains(its)).collect();
+                    own.sort_unstable();
+                    own
+                })
+                .collect();
+            let mut begin = 0;
+            for (&vertex, part) in split.iter().zip(&parts) {
+                let end = begin + part.len() as u64;
+                hubs.rows.entry(vertex).or_default().push(begin..end);
+                begin = end;
+            }
+            let targets = Arc::new(stream.uploaded(parts.concat())?);
+            stream.record()?.completed().await?;
+            hubs.devices.push(DeviceHubs { of, targets });
+        }
+        hubs.time = start.elapsed();
+        Ok(hubs)
+    }
+
+    /// Those of the device at `place`.
+    pub(crate) fn of(&self, place: usize) -> &DeviceHubs {
+        &self.devices[place]
+    }
+
+    /// Each device's part of the row that a search from `sources` begins with: of one vertex
+    /// with so many arcs that the next level will go bottom-up. `connected` vertices have arcs.
+    pub(crate) fn begins_with(
+        &self,
+        sources: &[u32],
+        alpha: u32,
+        connected: u32,
+    ) -> Option<Vec<SplitRow>> {
+        let &[vertex] = sources else { return None };
+        let parts = self.rows.get(&vertex)?;
+        let arcs = parts.iter().map(|part| part.end - part.start).sum();
+        let row = |part: &Range<u64>| SplitRow {
+            begin: part.start,
+            arcs: (part.end - part.start) as u32,
+            vertex,
+        };
+        is_rich(arcs, u64::from(alpha), connected).then(|| parts.iter().map(row).collect())
+    }
+
+    /// What it has cost.
+    pub(crate) fn layout(&self) -> Layout {
+        let words = self.devices.iter().map(|its| its.of.len() + its.targets.len());
+        let bytes = (words.sum::<usize>() * size_of::<u32>()) as u64;
+        Layout { kind: LayoutKind::Hubs, bytes, time: self.time }
+    }
+}
+
+fn is_rich(arcs: u64, alpha: u64, connected: u32) -> bool {
+    arcs * alpha * EAGERNESS > u64::from(connected)
+}
+
+type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);
+
+static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
+    "find_hubs",
+    cuda_source(),
+    |grid, (offsets, sources, degrees, hubs, first)| {
+        grid.for_each_block(|block| {
+            for row in block.range {
+                let its = &sources[offsets[row] as usize..offsets[row + 1] as usize];
+                let best = its.iter().map(|&source| (degrees[source as usize], !source)).max();
+                let hub = best.map_or(first + row as u32, |(_, complement)| !complement);
+                // The kernel's end publishes it.
+                hubs[row].store(hub, Ordering::Relaxed);
+            }
+            Ok::<(), KernelFault>(())
+        })
+    },
+);
+
+pub(crate) const fn cuda_source() -> CudaSource {
+    CudaSource::new("hubs.cuh", "find_hubs", include_str!("hubs.cuh"))
+}
