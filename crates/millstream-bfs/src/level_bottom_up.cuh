@@ -19,8 +19,10 @@ class LevelBottomUp : public LevelNarrow {
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 at_once = 2;
-    // Words whose hubs a warp looks at together.
+    // Words whose hubs a warp looks at together, and open vertices of 32 words for which it
+    // goes through the words instead of the vertices.
     static constexpr u32 words_at_once = 4;
+    static constexpr u32 many_open = 256;
 
     // Words with owned vertices.
     __device__ u32 first_word() const { return first / 32; }
@@ -73,8 +75,9 @@ class LevelBottomUp : public LevelNarrow {
         return share < 32 ? share : 32;
     }
 
-    // Bottom-up, all blocks: looks for a visited neighbour of each vertex that is not.
-    __device__ void sweep_words(bool fresh) {
+    // Bottom-up, all blocks: looks for a visited neighbour of each vertex that is not. The
+    // first sweep after `rush_source` reaches what that has visited.
+    __device__ void sweep_words(bool fresh, bool is_after_source) {
         const u32 step = words_of_warp();
         const u32* const now = bits(settings.device, copy);
         const u32* const next = bits(settings.device, copy ^ 1);
@@ -86,10 +89,17 @@ class LevelBottomUp : public LevelNarrow {
             const u32 visited = is_word ? now[word] : ~0u;
             const u32 stale = is_word ? next[word] : 0;
             u32 open = is_word ? ~visited & owned(word) : 0;
-            const u32 by_hubs = look_at_hubs(base, open, now);
-            count_all_found(by_hubs);
-            open &= ~by_hubs;
-            its[lane()] = by_hubs;
+            u32 found = 0;
+            const bool by_words =
+                is_after_source ||
+                (hubs.of.len > 0 && __reduce_add_sync(~0u, __popc(open)) >= many_open);
+            if (by_words) {
+                const u32 late = is_after_source && is_word ? visited & ~stale & owned(word) : 0;
+                found = look_at_hubs(base, open, late, now);
+                count_all_found(found | late);
+                open &= ~found;
+            }
+            its[lane()] = found;
             __syncwarp();
             const u32 last = prefix_sum(__popc(open));
             const u32 total = __shfl_sync(~0u, last, 31);
@@ -97,7 +107,8 @@ class LevelBottomUp : public LevelNarrow {
                 const u32 whose = owner_of(last, at);
                 const u32 before = __shfl_sync(~0u, last - __popc(open), whose);
                 const u32 bit = nth_bit(__shfl_sync(~0u, open, whose), at - before);
-                const bool is_found = look(at < total, (base + whose) * 32 + bit, now);
+                const bool is_found =
+                    look(at < total, (base + whose) * 32 + bit, by_words, now);
                 if (is_found) atomicOr(&its[whose], 1u << bit);
                 count_found(is_found);
             }
@@ -110,21 +121,24 @@ class LevelBottomUp : public LevelNarrow {
         }
     }
 
-    // A warp: which of the vertices of 32 words, a lane's that `open` says, have a hub that is
-    // visited; reaches them. A lane for each vertex of a word, so that the accesses are in order.
-    __device__ u32 look_at_hubs(u32 base, u32 open, const u32* now) const {
+    // A warp: which of the open vertices of 32 words, a lane's each, have a hub that is visited;
+    // reaches them, and those that the source's row has visited late. A lane for each vertex of
+    // a word, so that accesses are in order.
+    __device__ u32 look_at_hubs(u32 base, u32 open, u32 late, const u32* now) const {
         u32 found = 0;
-        if (hubs.of.len == 0) return found;
-        for (u32 left = __ballot_sync(~0u, open != 0); left != 0;) {
+        for (u32 left = __ballot_sync(~0u, (open | late) != 0); left != 0;) {
             u32 vertices[words_at_once];
             u32 sources[words_at_once];
 #pragma unroll
             for (u32 each = 0; each < words_at_once; ++each) {
-                // With none left, the last once more, of which nothing is open.
+                // With none left the first word, of which nothing is taken.
                 const u32 whose = left != 0 ? __ffs(left) - 1 : 0;
-                const bool is_open = left != 0 && __shfl_sync(~0u, open, whose) >> lane() & 1;
+                const u32 bit = left != 0 ? 1u << lane() : 0;
                 vertices[each] = (base + whose) * 32 + lane();
-                sources[each] = is_open ? hubs.of[vertices[each] - first] : unreached;
+                sources[each] = unreached;
+                if (__shfl_sync(~0u, open, whose) & bit)
+                    sources[each] = hubs.of[vertices[each] - first];
+                if (__shfl_sync(~0u, late, whose) & bit) reach_late(vertices[each]);
                 left &= left - 1;
             }
 #pragma unroll
@@ -140,16 +154,26 @@ class LevelBottomUp : public LevelNarrow {
         return found;
     }
 
+    // A vertex at the end of an arc of the source.
+    __device__ void reach_late(u32 vertex) const {
+        values.levels[vertex - first] = level - 1;
+        if (values.predecessors.len > 0) values.predecessors[vertex - first] = hubs.source.vertex;
+    }
+
     // A warp: whether a vertex has an arc from a visited one; if so, reaches it. Lanes
     // look alone, and help each other with what is left of long rows.
-    __device__ bool look(bool is_open, u32 vertex, const u32* now) const {
+    __device__ bool look(bool is_open, u32 vertex, bool knows_hub, const u32* now) const {
         u64 arc = 0;
         u64 last = 0;
-        if (is_open) {
+        u32 from = unreached;
+        if (is_open && hubs.of.len > 0 && !knows_hub) {
+            const u32 hub = hubs.of[vertex - first];
+            if (now[hub / 32] >> hub % 32 & 1) from = hub;
+        }
+        if (is_open && from == unreached) {
             arc = in.offsets[vertex - first];
             last = in.offsets[vertex - first + 1];
         }
-        u32 from = unreached;
         const u64 alone = arc + alone_arcs < last ? arc + alone_arcs : last;
         for (; arc < alone && from == unreached; arc += at_once) {
             u32 sources[at_once];

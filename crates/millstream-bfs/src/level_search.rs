@@ -211,7 +211,7 @@ impl LevelSearch<'_> {
         let partition = self.graph.partition();
         let context = self.graph.context();
         let (mut bits, connected) = self.isolated.without(sources);
-        let hubs = self.hubs.filter(|_| self.depth_limit > 0);
+        let hubs = self.hubs.filter(|_| self.depth_limit > 1);
         let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
         if split.is_some() {
             // Its targets are visited at once, here and there, so that nobody can claim it.

@@ -28,9 +28,11 @@ class LevelSearch : public LevelSource {
         u32 phase = seed;
         if (begins_with_a_row()) {
             rush_source();
-            if (barrier.meet_here().phase == GangBarrier::stopped) return report(true);
-            settle_source();
-            phase = settle;
+            phase = publish;
+            if (!is_alone()) {
+                if (barrier.meet_here().phase == GangBarrier::stopped) return report(true);
+                publish_words();
+            }
         } else {
             claim_sources();
         }
@@ -77,7 +79,7 @@ class LevelSearch : public LevelSource {
                     mark = verdict.places;
                     ++level;
                     // After a publish the other copy may lack what peers know.
-                    sweep_words(last == publish);
+                    sweep_words(last == publish, begins_with_a_row() && level == 2);
                     copy ^= 1;
                     break;
                 case gather:
@@ -97,7 +99,6 @@ class LevelSearch : public LevelSource {
     // What the devices do until they meet again.
     enum Phase : u32 {
         seed,
-        settle,
         expand,
         absorb,
         rush,
@@ -124,26 +125,22 @@ class LevelSearch : public LevelSource {
             return expand;
         }
         const u64 visited = totals.count(visited_count);
+        const u64 left = settings.connected - visited;
         if (phase == gather) {
-            if (!is_alone()) totals.keep(kept_places, totals.places());
-            return expand;
+            // A rush has counted vertices, some of which may have many rows.
+            return new_rows(totals) * settings.alpha > left ? to_sweep() : expand;
         }
         if (phase == sweep) {
             const u64 found = visited - totals.keep(kept_visited, visited);
             if (found == 0 || level == settings.depth_limit) return finished;
-            return found * settings.beta < settings.connected - visited ? gather : sweep;
+            return found * settings.beta < left ? gather : sweep;
         }
         if ((phase == expand || phase == rush) && !is_alone()) {
             const u64 sent = totals.count(sent_count);
             if (totals.keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
-        const bool is_listed = phase != rush && phase != absorb_rush && phase != settle;
-        u64 rows;
-        if (is_listed) {
-            rows = totals.places() - (is_alone() ? mark : totals.keep(kept_places, totals.places()));
-        } else {
-            rows = visited - (phase == settle ? 1 : totals.kept(kept_visited));
-        }
+        const bool is_listed = phase != rush && phase != absorb_rush;
+        const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
@@ -151,11 +148,17 @@ class LevelSearch : public LevelSource {
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
         totals.keep(kept_visited, visited);
-        if (rows * settings.alpha > settings.connected - visited)
-            return is_alone() || phase == settle ? sweep : publish;
+        if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left) return to_sweep();
         if (!is_listed) return gather;
         return is_rich ? rush : down;
     }
+
+    // In the logs since the last frontier.
+    __device__ u64 new_rows(Totals& totals) const {
+        return totals.places() - (is_alone() ? mark : totals.keep(kept_places, totals.places()));
+    }
+
+    __device__ static u32 to_sweep() { return is_alone() ? sweep : publish; }
 
     // The whole grid, at the end.
     __device__ void report(bool is_stopped) const {

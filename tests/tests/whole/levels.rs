@@ -11,7 +11,7 @@ use crate::bfs::{check, run};
 
 /// Options that go bottom-up, as usual, back and forth all the time, and only top-down.
 pub(crate) fn ways() -> Vec<BfsOptions> {
-    [(u32::MAX, u32::MAX), (14, 24), (u32::MAX, 0), (0, 24)]
+    [(u32::MAX, u32::MAX), (14, 24), (u32::MAX, 0), (14, 0), (0, 24)]
         .into_iter()
         .map(|(alpha, beta)| {
             let mut options = BfsOptions::default();
