@@ -21,7 +21,7 @@ class LevelBottomUp : public LevelNarrow {
     static constexpr u32 at_once = 2;
     // Words whose hubs a warp looks at together, and open vertices of 32 words for which it
     // goes through the words instead of the vertices.
-    static constexpr u32 words_at_once = 4;
+    static constexpr u32 words_at_once = 3;
     static constexpr u32 many_open = 256;
 
     // Words with owned vertices.
@@ -51,14 +51,23 @@ class LevelBottomUp : public LevelNarrow {
         }
     }
 
-    // All blocks: gives the others this device's visited bits.
-    __device__ void publish_words() {
+    // All blocks: gives the others this device's visited bits, to which it adds what they have
+    // visited here if they `merge`.
+    __device__ void publish_words(bool merge) {
         const u32 step = u32(threads_in_grid());
         for (u32 base = first_word() + u32(thread_in_grid()) - lane(); base < end_word();
              base += step) {
             const u32 word = base + lane();
             const bool is_word = word < end_word();
-            if (is_word) store_word(copy, word, bits(settings.device, copy)[word] & owned(word));
+            u32 visited = is_word ? bits(settings.device, copy)[word] & owned(word) : 0;
+            if (merge) {
+                const u32 before = visited;
+                // Relaxed: others add bits to words that have vertices of theirs, too.
+                for (u32 other = 0; is_word && other < settings.devices; ++other)
+                    visited |= load_relaxed_sys(bits(other, copy) + word) & owned(word);
+                count_all_found(visited & ~before);
+            }
+            if (is_word) store_word(copy, word, visited);
             count_stored(is_word);
         }
     }
@@ -75,9 +84,9 @@ class LevelBottomUp : public LevelNarrow {
         return share < 32 ? share : 32;
     }
 
-    // Bottom-up, all blocks: looks for a visited neighbour of each vertex that is not. The
-    // first sweep after `rush_source` reaches what that has visited.
-    __device__ void sweep_words(bool fresh, bool is_after_source) {
+    // Bottom-up, all blocks: looks for a visited neighbour of each vertex that is not. With
+    // `some_late` reaches what the level before has only visited, too.
+    __device__ void sweep_words(bool fresh, bool some_late) {
         const u32 step = words_of_warp();
         const u32* const now = bits(settings.device, copy);
         const u32* const next = bits(settings.device, copy ^ 1);
@@ -89,18 +98,15 @@ class LevelBottomUp : public LevelNarrow {
             const u32 visited = is_word ? now[word] : ~0u;
             const u32 stale = is_word ? next[word] : 0;
             u32 open = is_word ? ~visited & owned(word) : 0;
-            u32 found = 0;
-            const bool by_words =
-                is_after_source ||
-                (hubs.of.len > 0 && __reduce_add_sync(~0u, __popc(open)) >= many_open);
-            if (by_words) {
-                const u32 late = is_after_source && is_word ? visited & ~stale & owned(word) : 0;
-                found = look_at_hubs(base, open, late, now);
-                count_all_found(found | late);
-                open &= ~found;
-            }
-            its[lane()] = found;
+            its[lane()] = 0;
             __syncwarp();
+            const bool by_words = some_late || __reduce_add_sync(~0u, __popc(open)) >= many_open;
+            if (by_words) {
+                const u32 late = some_late && is_word ? visited & ~stale & owned(word) : 0;
+                go_through_words(base, open, late, now, its);
+                count_all_found(its[lane()]);
+                open &= ~its[lane()];
+            }
             const u32 last = prefix_sum(__popc(open));
             const u32 total = __shfl_sync(~0u, last, 31);
             for (u32 at = lane(); at - lane() < total; at += 32) {
@@ -121,11 +127,15 @@ class LevelBottomUp : public LevelNarrow {
         }
     }
 
-    // A warp: which of the open vertices of 32 words, a lane's each, have a hub that is visited;
-    // reaches them, and those that the source's row has visited late. A lane for each vertex of
-    // a word, so that accesses are in order.
-    __device__ u32 look_at_hubs(u32 base, u32 open, u32 late, const u32* now) const {
-        u32 found = 0;
+    // A warp: which of the open vertices of 32 words, a lane's each, have a hub that is visited:
+    // bits of `found`. Reaches them, and those of the late ones that have no level. A lane for
+    // each vertex of a word, so that accesses are in order.
+    __device__ void go_through_words(u32 base, u32 open, u32 late, const u32* now,
+                                     u32* found) const {
+        if (hubs.of.len == 0) open = 0;
+        // All lines at once; that of the first word may begin before.
+        const u32 begin = (base + lane()) * 32;
+        if (open != 0) prefetch(&hubs.of[begin > first ? begin - first : 0]);
         for (u32 left = __ballot_sync(~0u, (open | late) != 0); left != 0;) {
             u32 vertices[words_at_once];
             u32 sources[words_at_once];
@@ -138,7 +148,7 @@ class LevelBottomUp : public LevelNarrow {
                 sources[each] = unreached;
                 if (__shfl_sync(~0u, open, whose) & bit)
                     sources[each] = hubs.of[vertices[each] - first];
-                if (__shfl_sync(~0u, late, whose) & bit) reach_late(vertices[each]);
+                if (__shfl_sync(~0u, late, whose) & bit) reach_late(vertices[each], level - 1);
                 left &= left - 1;
             }
 #pragma unroll
@@ -148,16 +158,21 @@ class LevelBottomUp : public LevelNarrow {
                     source != unreached && (now[source / 32] >> source % 32 & 1);
                 if (is_hit) reach(vertices[each], source);
                 const u32 hits = __ballot_sync(~0u, is_hit);
-                if (lane() == vertices[each] / 32 - base) found |= hits;
+                if (hits != 0 && lane() == 0) found[vertices[each] / 32 - base] = hits;
             }
         }
-        return found;
+        __syncwarp();
     }
 
-    // A vertex at the end of an arc of the source.
-    __device__ void reach_late(u32 vertex) const {
-        values.levels[vertex - first] = level - 1;
-        if (values.predecessors.len > 0) values.predecessors[vertex - first] = hubs.source.vertex;
+    // A visited vertex, unless it has a level: the level when it was visited. Predecessors
+    // come late only from the row that the search began with. The vertex's level.
+    __device__ u32 reach_late(u32 vertex, u32 visited_in) const {
+        const u32 its = values.levels[vertex - first];
+        if (its != unreached) return its;
+        values.levels[vertex - first] = visited_in;
+        if (settings.keeps_predecessors)
+            values.predecessors[vertex - first] = hubs.source.vertex;
+        return visited_in;
     }
 
     // A warp: whether a vertex has an arc from a visited one; if so, reaches it. Lanes
@@ -226,7 +241,7 @@ class LevelBottomUp : public LevelNarrow {
                 const u32 vertex = (base + whose) * 32 + bit;
                 Row row{0, 0, 0};
                 // The other copy may be older than the level before.
-                if (at < total && values.levels[vertex - first] == level) row = row_of(vertex);
+                if (at < total && reach_late(vertex, level) == level) row = row_of(vertex);
                 push(row);
             }
         }

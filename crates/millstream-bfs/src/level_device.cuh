@@ -51,7 +51,7 @@ struct LevelSettings : GangPlace {
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
     u32 beta;   // Top-down if the frontier times this is less.
     u32 degree; // Arcs of a vertex, on average.
-    u32 padding;
+    u32 keeps_predecessors;
     u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
 static_assert(sizeof(LevelSettings) == 184, "as Rust writes it");
@@ -125,8 +125,11 @@ class LevelDevice : public GangDevice<const u32&> {
 
     __device__ void reach(u32 vertex, u32 predecessor) const {
         values.levels[vertex - first] = level;
-        if (values.predecessors.len > 0) values.predecessors[vertex - first] = predecessor;
+        if (settings.keeps_predecessors) values.predecessors[vertex - first] = predecessor;
     }
+
+    // What a rush has found is not always reached at once: see LEVELS.md.
+    __device__ bool reaches_late() const { return !settings.keeps_predecessors; }
 
     // A warp: the bits of its lanes.
     __device__ void count_all_found(u32 found) {

@@ -61,7 +61,8 @@ pub(crate) struct Settings {
     alpha: u32,
     beta: u32,
     degree: u32,
-    padding: u32,
+    /// Not 0 if predecessors are kept.
+    keeps_predecessors: u32,
     halos: [u32; GangPlace::MOST],
 }
 
@@ -241,10 +242,9 @@ impl LevelSearch<'_> {
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * bits.len())?;
-            stream.upload_shared(Arc::clone(&bits), &visited, 0..bits.len())?;
-            if split.is_some() {
-                let other = bits.len()..2 * bits.len();
-                stream.upload_shared(Arc::clone(&bits), &visited, other)?;
+            for copy in 0..2 {
+                let its = copy * bits.len()..(copy + 1) * bits.len();
+                stream.upload_shared(Arc::clone(&bits), &visited, its)?;
             }
             let near = owned + packed.halo.len();
             let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;
@@ -282,7 +282,7 @@ impl LevelSearch<'_> {
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
             degree: (arcs / partition.vertices().max(1) as usize) as u32,
-            padding: 0,
+            keeps_predecessors: self.predecessors.into(),
             halos,
         }
     }

@@ -147,13 +147,15 @@ class LevelTopDown : public LevelLog {
         const bool is_found = is_new && is_own;
         if (is_found) {
             if (is_listed) prefetch(&out.targets[row.begin]);
-            reach(target, vertex);
+            if (is_listed || !reaches_late()) reach(target, vertex);
         } else {
             row.arcs = 0;
         }
         count_found(is_found);
         if (is_listed) push(row);
-        if (!is_alone()) send(is_new && !is_own, vertex, target);
+        // A merge tells of what is reached late.
+        if (!is_alone() && (is_listed || !reaches_late()))
+            send(is_new && !is_own, vertex, target);
     }
 
     __device__ static void prefetch(const void* address) {

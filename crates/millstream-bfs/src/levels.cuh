@@ -31,7 +31,7 @@ class LevelSearch : public LevelSource {
             phase = publish;
             if (!is_alone()) {
                 if (barrier.meet_here().phase == GangBarrier::stopped) return report(true);
-                publish_words();
+                publish_words(false);
             }
         } else {
             claim_sources();
@@ -72,14 +72,15 @@ class LevelSearch : public LevelSource {
                 case absorb_rush:
                     take_all(phase == absorb);
                     break;
+                case merge:
                 case publish:
-                    publish_words();
+                    publish_words(phase == merge);
                     break;
                 case sweep:
                     mark = verdict.places;
                     ++level;
                     // After a publish the other copy may lack what peers know.
-                    sweep_words(last == publish, begins_with_a_row() && level == 2);
+                    sweep_words(last == publish || last == merge, leaves_late(last));
                     copy ^= 1;
                     break;
                 case gather:
@@ -106,6 +107,7 @@ class LevelSearch : public LevelSource {
         tell,
         narrow,
         widen,
+        merge,
         publish,
         sweep,
         gather,
@@ -135,11 +137,12 @@ class LevelSearch : public LevelSource {
             if (found == 0 || level == settings.depth_limit) return finished;
             return found * settings.beta < left ? gather : sweep;
         }
+        if (phase == rush && !is_alone() && reaches_late()) return merge;
         if ((phase == expand || phase == rush) && !is_alone()) {
             const u64 sent = totals.count(sent_count);
             if (totals.keep(kept_sent, sent) != sent) return phase == expand ? absorb : absorb_rush;
         }
-        const bool is_listed = phase != rush && phase != absorb_rush;
+        const bool is_listed = phase != rush && phase != absorb_rush && phase != merge;
         const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
@@ -148,9 +151,16 @@ class LevelSearch : public LevelSource {
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
         totals.keep(kept_visited, visited);
-        if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left) return to_sweep();
+        if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
+            return phase == merge ? sweep : to_sweep();
         if (!is_listed) return gather;
-        return is_rich ? rush : down;
+        // What is found at the limit must be reached at once.
+        return is_rich && level + 1 < settings.depth_limit ? rush : down;
+    }
+
+    // Whether the phase before a sweep has visited vertices that it has not reached.
+    __device__ bool leaves_late(u32 last) const {
+        return last == (is_alone() ? rush : merge) || (begins_with_a_row() && level == 2);
     }
 
     // In the logs since the last frontier.

@@ -104,7 +104,9 @@ impl Gang {
         let gang = Gang::new(context)?;
         gang.prepare(kernel)?;
         let words = gang.words().clone();
-        gang.run(|member| Ok(bind(&words, member)?.submit()?)).await
+        let bound = gang.members().map(|member| bind(&words, member));
+        let mut bound = bound.collect::<Result<Vec<_>>>()?.into_iter();
+        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit()?))).await
     }
 
     /// A gang of all devices of a context.

@@ -72,8 +72,15 @@ fn levels_of_generated_graphs() {
     for (name, graph) in &graphs {
         let busiest = source::max_degree(graph).unwrap();
         for mut options in levels::ways() {
-            for (predecessors, depth_limit) in [(false, u32::MAX), (true, u32::MAX), (true, 2)] {
-                (options.predecessors, options.depth_limit) = (predecessors, depth_limit);
+            for (predecessors, layouts, depth_limit) in [
+                (false, true, u32::MAX),
+                (false, false, u32::MAX),
+                (true, true, u32::MAX),
+                (true, false, 2),
+                (false, true, 2),
+            ] {
+                (options.predecessors, options.layouts) = (predecessors, layouts);
+                options.depth_limit = depth_limit;
                 let what = format!("{name} {options:?}");
                 let time = search(&context, graph, &[busiest], options, &what);
                 let (alpha, beta) = (options.alpha, options.beta);
