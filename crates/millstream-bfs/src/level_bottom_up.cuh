@@ -164,15 +164,12 @@ class LevelBottomUp : public LevelNarrow {
         __syncwarp();
     }
 
-    // A visited vertex, unless it has a level: the level when it was visited. Predecessors
-    // come late only from the row that the search began with. The vertex's level.
-    __device__ u32 reach_late(u32 vertex, u32 visited_in) const {
-        const u32 its = values.levels[vertex - first];
-        if (its != unreached) return its;
+    // A vertex that was visited in the level `visited_in`. Predecessors come late only from the
+    // row that the search began with.
+    __device__ void reach_late(u32 vertex, u32 visited_in) const {
         values.levels[vertex - first] = visited_in;
-        if (settings.keeps_predecessors)
+        if (values.predecessors.len > 0)
             values.predecessors[vertex - first] = hubs.source.vertex;
-        return visited_in;
     }
 
     // A warp: whether a vertex has an arc from a visited one; if so, reaches it. Lanes
@@ -240,10 +237,16 @@ class LevelBottomUp : public LevelNarrow {
                 const u32 bit = nth_bit(__shfl_sync(~0u, fresh, whose), at - earlier);
                 const u32 vertex = (base + whose) * 32 + bit;
                 Row row{0, 0, 0};
-                // The other copy may be older than the level before.
-                if (at < total && reach_late(vertex, level) == level) row = row_of(vertex);
+                if (at < total) {
+                    // Thin frontiers, and what a rush has reached, are in one copy only.
+                    const u32 its = values.levels[vertex - first];
+                    if (its == unreached) reach_late(vertex, level);
+                    if (its == unreached || its == level) row = row_of(vertex);
+                }
                 push(row);
             }
+            // As all that is in the log: see `find`.
+            if (fresh != 0) fetch_or_relaxed_gpu(bits(settings.device, copy ^ 1) + word, fresh);
         }
     }
 };

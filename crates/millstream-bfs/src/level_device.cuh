@@ -51,7 +51,7 @@ struct LevelSettings : GangPlace {
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
     u32 beta;   // Top-down if the frontier times this is less.
     u32 degree; // Arcs of a vertex, on average.
-    u32 keeps_predecessors;
+    u32 reaches_late;  // Not 0 if a rush only visits.
     u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
 static_assert(sizeof(LevelSettings) == 184, "as Rust writes it");
@@ -125,11 +125,20 @@ class LevelDevice : public GangDevice<const u32&> {
 
     __device__ void reach(u32 vertex, u32 predecessor) const {
         values.levels[vertex - first] = level;
-        if (settings.keeps_predecessors) values.predecessors[vertex - first] = predecessor;
+        if (values.predecessors.len > 0) values.predecessors[vertex - first] = predecessor;
     }
 
-    // What a rush has found is not always reached at once: see LEVELS.md.
-    __device__ bool reaches_late() const { return !settings.keeps_predecessors; }
+    // A vertex that was claimed. If it goes into the log it is visited in both copies: else it
+    // would be taken for one that is late.
+    __device__ void find(u32 vertex, u32 predecessor, bool is_listed) const {
+        reach(vertex, predecessor);
+        // Relaxed: the barrier publishes it.
+        if (is_listed)
+            fetch_or_relaxed_gpu(bits(settings.device, copy ^ 1) + vertex / 32, 1u << vertex % 32);
+    }
+
+    // Whether what a rush finds is reached in the sweep or gather after it: see LEVELS.md.
+    __device__ bool reaches_late() const { return settings.reaches_late; }
 
     // A warp: the bits of its lanes.
     __device__ void count_all_found(u32 found) {

@@ -61,8 +61,8 @@ pub(crate) struct Settings {
     alpha: u32,
     beta: u32,
     degree: u32,
-    /// Not 0 if predecessors are kept.
-    keeps_predecessors: u32,
+    /// Not 0 if a rush only visits: see `LEVELS.md`.
+    reaches_late: u32,
     halos: [u32; GangPlace::MOST],
 }
 
@@ -282,7 +282,7 @@ impl LevelSearch<'_> {
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
             degree: (arcs / partition.vertices().max(1) as usize) as u32,
-            keeps_predecessors: self.predecessors.into(),
+            reaches_late: (!self.predecessors && self.packed.is_none()).into(),
             halos,
         }
     }

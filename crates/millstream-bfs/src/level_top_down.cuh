@@ -34,7 +34,7 @@ class LevelTopDown : public LevelLog {
                 put(place + begin / most, Row{row.begin + begin, source, left < most ? left : most});
             }
             barrier.offer(row.arcs);
-            reach(source, unreached);
+            find(source, unreached, true);
         }
     }
 
@@ -52,7 +52,7 @@ class LevelTopDown : public LevelLog {
                 is_found = claim(vertex);
                 if (is_found) {
                     if (is_listed) row = row_of(vertex);
-                    reach(vertex, u32(item >> 32));
+                    find(vertex, u32(item >> 32), is_listed);
                 }
             }
             count_found(is_found);
@@ -147,7 +147,7 @@ class LevelTopDown : public LevelLog {
         const bool is_found = is_new && is_own;
         if (is_found) {
             if (is_listed) prefetch(&out.targets[row.begin]);
-            if (is_listed || !reaches_late()) reach(target, vertex);
+            if (is_listed || !reaches_late()) find(target, vertex, is_listed);
         } else {
             row.arcs = 0;
         }

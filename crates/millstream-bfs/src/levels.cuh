@@ -160,7 +160,8 @@ class LevelSearch : public LevelSource {
 
     // Whether the phase before a sweep has visited vertices that it has not reached.
     __device__ bool leaves_late(u32 last) const {
-        return last == (is_alone() ? rush : merge) || (begins_with_a_row() && level == 2);
+        return (reaches_late() && last == (is_alone() ? rush : merge)) ||
+               (begins_with_a_row() && level == 2);
     }
 
     // In the logs since the last frontier.
