@@ -128,8 +128,8 @@ class LevelBottomUp : public LevelNarrow {
     }
 
     // A warp: which of the open vertices of 32 words, a lane's each, have a hub that is visited:
-    // bits of `found`. Reaches them, and those of the late ones that have no level. A lane for
-    // each vertex of a word, so that accesses are in order.
+    // bits of `found`. Reaches them, and the late ones. A lane for each vertex of a word, so that
+    // accesses are in order.
     __device__ void go_through_words(u32 base, u32 open, u32 late, const u32* now,
                                      u32* found) const {
         if (hubs.of.len == 0) open = 0;
