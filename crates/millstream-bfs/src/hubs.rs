@@ -171,3 +171,73 @@ static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
 pub(crate) const fn cuda_source() -> CudaSource {
     CudaSource::new("hubs.cuh", "find_hubs", include_str!("hubs.cuh"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use millstream_flow::{Context, Devices};
+    use millstream_graph::generate::{self, GenerateOptions};
+    use millstream_graph::{partition, source};
+    use millstream_traversal::Columns;
+
+    use super::*;
+
+    /// Whether devices have found the hubs of `graph`, whose arcs the other way round are
+    /// `reversed`, and split the row of its busiest vertex.
+    fn check(graph: &CsrGraph, reversed: &CsrGraph, devices: usize) {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        let partition = partition::random(graph, devices, 1);
+        let connected = graph.vertices();
+        let busiest = partition.to_new(source::max_degree(graph).unwrap());
+        let checks = async {
+            let upload = |graph| {
+                let columns = Columns::Structure;
+                DistributedGraph::new(&context, graph, partition.clone(), columns)
+            };
+            let (out, incoming) = (upload(graph).await.unwrap(), upload(reversed).await.unwrap());
+            let hubs = Hubs::new(graph, &out, &incoming, connected).await.unwrap();
+            let rows = hubs.begins_with(&[busiest], 14, connected).unwrap();
+            for (place, device) in context.devices().iter().enumerate() {
+                let (its, range) = (hubs.of(place), partition.range(place));
+                let stream = device.stream().unwrap();
+                let of = stream.download_shared(&its.of, 0..range.len()).unwrap().await.unwrap();
+                for (vertex, hub) in range.clone().zip(of) {
+                    let sources = reversed.neighbors(partition.to_original(vertex)).iter();
+                    let best = sources.max_by_key(|&&source| {
+                        (graph.degree(source), std::cmp::Reverse(partition.to_new(source)))
+                    });
+                    let expected = best.map_or(vertex, |&source| partition.to_new(source));
+                    assert_eq!(hub, expected, "vertex {vertex} on {place} of {devices}");
+                }
+                let targets = stream.download(&*its.targets).unwrap().await.unwrap();
+                let SplitRow { begin, arcs, vertex } = rows[place];
+                assert_eq!(vertex, busiest);
+                let all = graph.neighbors(partition.to_original(busiest)).iter();
+                let all = all.map(|&target| partition.to_new(target));
+                let mut expected: Vec<_> = all.filter(|its| range.contains(its)).collect();
+                expected.sort_unstable();
+                assert_eq!(targets[begin as usize..][..arcs as usize], expected);
+            }
+            assert!(hubs.begins_with(&[busiest, busiest], 14, connected).is_none());
+            assert!(hubs.begins_with(&[busiest], 0, connected).is_none());
+        };
+        context.block_on(checks).unwrap();
+    }
+
+    #[test]
+    fn hubs_have_the_most_arcs_and_rows_are_with_their_targets() {
+        let symmetric = generate::kron(9, 8, &GenerateOptions::default()).unwrap();
+        let arcs = (0..symmetric.vertices()).flat_map(|from| {
+            let row = symmetric.neighbors(from).iter();
+            row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
+        });
+        let directed = CsrGraph::from_edges(symmetric.vertices(), &arcs.collect::<Vec<_>>());
+        let directed = directed.unwrap();
+        let reversed = directed.transposed_structure().unwrap();
+        for devices in [1, 2, 3] {
+            check(&symmetric, &symmetric, devices);
+            check(&directed, &reversed, devices);
+        }
+    }
+}
