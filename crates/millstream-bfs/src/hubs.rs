@@ -20,7 +20,7 @@ use crate::bfs::{Layout, LayoutKind};
 
 /// A frontier whose arcs, times this and alpha, are more than all vertices that have any is
 /// expected to be followed by a level that goes bottom-up: `eagerness` in `levels.cuh`.
-pub(crate) const EAGERNESS: u64 = 4;
+const EAGERNESS: u64 = 4;
 /// Of a graph with hubs, rows are split that are so long by the usual alpha.
 const USUAL_ALPHA: u64 = 14;
 
@@ -43,7 +43,8 @@ pub(crate) struct DeviceHubs {
     pub(crate) targets: Arc<DeviceBuffer<u32>>,
 }
 
-/// A device's part of the row that a search begins with: `SplitRow` of `level_source.cuh`.
+/// A device's part of the row that a search begins with: `SplitRow` of
+/// `level_device.cuh`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct SplitRow {
