@@ -1,6 +1,7 @@
 //! What a search on GPUs reads of a graph with hubs, beside its rows (`LEVELS.md`): the hub
 //! of each vertex, and the longest rows in parts, each with the owner of its targets.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::bfs::{Layout, LayoutKind};
 const EAGERNESS: u64 = 4;
 /// Of a graph with hubs, rows are split that are so long by the usual alpha.
 const USUAL_ALPHA: u64 = 14;
+/// And the longest of them only, so that at most an arc in so many is there twice.
+const ARCS_FOR_SPLIT: u64 = 2;
 
 /// The hubs of all devices.
 #[derive(Debug)]
@@ -78,15 +81,22 @@ impl Hubs {
         let partition = distributed.partition();
         let degree = |vertex| graph.degree(partition.to_original(vertex));
         let vertices = || (0..graph.vertices()).into_par_iter();
-        let degrees: Arc<[u32]> = vertices().map(|vertex| degree(vertex) as u32).collect();
-        let is_split = |&vertex: &u32| is_rich(degree(vertex), USUAL_ALPHA, connected);
-        let split: Vec<u32> = vertices().filter(is_split).collect();
+        let degrees: Vec<u32> = vertices().map(|vertex| degree(vertex) as u32).collect();
+        let is_long = |&vertex: &u32| is_rich(degree(vertex), USUAL_ALPHA, connected);
+        let mut split: Vec<u32> = vertices().filter(is_long).collect();
+        split.sort_unstable_by_key(|&vertex| Reverse(degree(vertex)));
+        let mut left = graph.arcs() / ARCS_FOR_SPLIT;
+        split.retain(|&vertex| {
+            let rest = left.checked_sub(degree(vertex));
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        });
         let mut hubs = Hubs { devices: Vec::new(), rows: BTreeMap::new(), time: Duration::ZERO };
         let devices = distributed.context().devices().iter().zip(incoming.parts());
         for (place, (device, rows)) in devices.enumerate() {
             let range = partition.range(place);
             let stream = device.stream()?;
-            let on_device = stream.uploaded(degrees.to_vec())?;
+            let on_device = stream.uploaded(degrees.clone())?;
             let of = device.shared(range.len())?;
             let arguments = (&*rows.offsets, &*rows.targets, &on_device, &of, range.start);
             FIND_HUBS.launch(&stream, range.len(), arguments)?;
@@ -147,7 +157,7 @@ impl Hubs {
 }
 
 fn is_rich(arcs: u64, alpha: u64, connected: u32) -> bool {
-    arcs * alpha * EAGERNESS > u64::from(connected)
+    arcs.saturating_mul(alpha).saturating_mul(EAGERNESS) > u64::from(connected)
 }
 
 type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);
@@ -206,7 +216,7 @@ mod tests {
                 for (vertex, hub) in range.clone().zip(of) {
                     let sources = reversed.neighbors(partition.to_original(vertex)).iter();
                     let best = sources.max_by_key(|&&source| {
-                        (graph.degree(source), std::cmp::Reverse(partition.to_new(source)))
+                        (graph.degree(source), Reverse(partition.to_new(source)))
                     });
                     let expected = best.map_or(vertex, |&source| partition.to_new(source));
                     assert_eq!(hub, expected, "vertex {vertex} on {place} of {devices}");
