@@ -86,7 +86,8 @@ impl Gang {
     }
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
-    /// the host's words too. How long that took: see [`Gang::run`].
+    /// the host's words too, and called for all devices before the first launch. How long that
+    /// took from there on: see [`Gang::run`].
     ///
     /// # Errors
     /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
