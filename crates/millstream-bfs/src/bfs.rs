@@ -150,6 +150,17 @@ enum Incoming {
     None,
 }
 
+impl Incoming {
+    /// Those of `graph`, if they are on the devices.
+    fn of<'a>(&'a self, graph: &'a DistributedGraph) -> Option<&'a DistributedGraph> {
+        match self {
+            Incoming::Same => Some(graph),
+            Incoming::Reversed(reversed) => Some(reversed),
+            Incoming::None => None,
+        }
+    }
+}
+
 impl Bfs {
     /// Uploads a graph in edge-balanced blocks.
     ///
@@ -215,12 +226,7 @@ impl Bfs {
             true => PackedRows::new(graph, &distributed).await?,
             false => None,
         };
-        let reversed = match &incoming {
-            Incoming::Same => Some(&distributed),
-            Incoming::Reversed(reversed) => Some(&**reversed),
-            Incoming::None => None,
-        };
-        let hubs = match reversed.filter(|_| are_gpus && packed.is_none()) {
+        let hubs = match incoming.of(&distributed).filter(|_| are_gpus && packed.is_none()) {
             Some(reversed) => {
                 Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
             }
@@ -302,11 +308,7 @@ impl Bfs {
         let BfsOptions { depth_limit, predecessors, alpha, beta, .. } = self.options;
         let search = LevelSearch {
             graph: &self.graph,
-            incoming: match &self.incoming {
-                Incoming::Same => Some(&self.graph),
-                Incoming::Reversed(reversed) => Some(reversed),
-                Incoming::None => None,
-            },
+            incoming: self.incoming.of(&self.graph),
             isolated: &self.isolated,
             packed: self.packed(),
             hubs: self.hubs.as_ref().filter(|_| self.options.layouts),
