@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::interrupt::run_interruptibly;
 use crate::output::{Link, answer, facts, link_table, links};
 use crate::progress::phase;
-use pipeline::{Filter, Filtered, Filterer, ideal_split};
+use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers};
 use slow::{Slow, filterers};
 
 /// Filters numbers: keeps the multiples of a divisor. Says what each device took
@@ -112,8 +112,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (warm_up, sample) = sample(arguments, filterers.len());
     let measuring = filter.rates_alone(&context, &filterers, warm_up, sample);
     let rates = phase("measuring each device alone", || run_interruptibly(&context, measuring))??;
-    let numbers: Vec<u32> = (0..arguments.items).collect();
-    let filtering = filter.run(&context, &filterers, arguments.schedule.policy(), numbers);
+    let numbers = numbers(context.host(), arguments.items)?;
+    let filtering = filter.run(&context, &filterers, arguments.schedule.policy(), &numbers);
     let mut filtered = phase("filtering", || run_interruptibly(&context, filtering))??;
     filtered.kept.sort_unstable();
     let expected = (0..arguments.items).step_by(arguments.divisor as usize);

@@ -83,7 +83,7 @@ static FILTER: Kernel<Signature> = Kernel::with_source(
 );
 
 impl Filter {
-    /// Filters `numbers` on devices among which `policy` divides them.
+    /// Filters `numbers`, which are the host's, on devices among which `policy` divides them.
     ///
     /// # Errors
     /// Packets too small; the graph's first cause.
@@ -92,7 +92,7 @@ impl Filter {
         context: &Context,
         filterers: &[Filterer],
         policy: RoutingPolicy,
-        numbers: Vec<u32>,
+        numbers: &DeviceBuffer<u32>,
     ) -> Result<Filtered, Error> {
         let graph = Graph::new(context);
         let scatter = graph.router(policy)?;
@@ -105,8 +105,9 @@ impl Filter {
             ends.push((input, gather.sender(device)?, *repeats));
         }
         let statistics = graph.statistics();
+        let stream = context.host().stream()?;
         let feeding = async move {
-            feed.send_all(numbers).await?;
+            feed.send_from(numbers, &stream, 0)?.await?;
             feed.shutdown()
         };
         let start = Instant::now();
@@ -132,9 +133,10 @@ impl Filter {
         items: u32,
     ) -> Result<Vec<f64>, Error> {
         let mut rounds = vec![Vec::new(); filterers.len()];
+        let (few, all) = (numbers(context.host(), warm_up)?, numbers(context.host(), items)?);
         for round in 0..=ROUNDS {
+            let numbers = if round == 0 { &few } else { &all };
             for (filterer, rates) in filterers.chunks(1).zip(&mut rounds) {
-                let numbers = (0..if round == 0 { warm_up } else { items }).collect();
                 let filtered = self.run(context, filterer, first_available(), numbers).await?;
                 if round > 0 {
                     rates.extend(filtered.shares.iter().map(Share::rate));
@@ -184,6 +186,16 @@ impl Filter {
         let time = Duration::from_nanos(last_done.load(Ordering::Relaxed));
         Ok(Share { packets, items, time })
     }
+}
+
+/// 0, 1, 2 and so on in the host's memory, from where GPUs copy them by themselves.
+///
+/// # Errors
+/// No such memory.
+pub(crate) fn numbers(host: &Device, items: u32) -> Result<DeviceBuffer<u32>, Error> {
+    let mut numbers = host.buffer(items as usize)?.with_label("numbers");
+    numbers.host_view_mut()?.iter_mut().zip(0..items).for_each(|(to, number)| *to = number);
+    Ok(numbers)
 }
 
 /// How many of `items` each device would take if all ended at once, and how long
