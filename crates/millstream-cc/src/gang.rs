@@ -56,7 +56,6 @@ struct Common<'a> {
     solvers: &'a [Solver],
     sets: Sets<'a>,
     words: Vec<&'a SharedBuffer<u64>>,
-    host: SharedBuffer<u32>,
     stopped: SharedBuffer<u32>,
 }
 
@@ -66,43 +65,15 @@ pub(crate) async fn run(
     solvers: &[Solver],
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    let (outside_hub, merged) = (kernel::<OutsideHub>(OUTSIDE_HUB), kernel::<Merged>(MERGED));
     let words = context.devices().iter().map(|device| device.shared(BARRIER_WORDS));
     let words = words.collect::<Result<Vec<_>, DeviceError>>()?;
-    let gang = Gang::new(context)?;
+    let (sets, words) = (Sets::new(solvers), words.iter().collect());
+    let common = Common { solvers, sets, words, stopped: context.host().shared(1)? };
     let is_outside_hub = residents.iter().any(|resident| resident.method == Method::OutsideHub);
-    if is_outside_hub {
-        gang.prepare(&outside_hub)?;
-    } else {
-        gang.prepare(&merged)?;
-    }
-    let common = Common {
-        solvers,
-        sets: Sets::new(solvers),
-        words: words.iter().collect(),
-        host: gang.words().clone(),
-        stopped: context.host().shared(1)?,
+    let run_time = match is_outside_hub {
+        true => run_outside_hub(context, &common, residents).await?,
+        false => run_merged(context, &common, residents).await?,
     };
-    let start = Instant::now();
-    let hooked = match is_outside_hub {
-        true => Vec::new(),
-        false => hook_rows(solvers, residents)?,
-    };
-    gang.run(|GangMember { place, stream, sharers }| {
-        let (solver, resident) = (&solvers[place], &residents[place]);
-        let memory = common.memory(place, resident.hub);
-        if is_outside_hub {
-            let Resident { part, first_vertex, .. } = *resident;
-            let rows = (&*part.offsets, &*part.targets, first_vertex);
-            return Ok(outside_hub.launch(stream, sharers, (rows, &solver.shared_arcs, memory))?);
-        }
-        // Kernels that wait for each other leave no room on a GPU that they share.
-        let before = if sharers > 1 { &hooked[..] } else { &hooked[place..=place] };
-        before.iter().try_for_each(|event| stream.wait(event))?;
-        Ok(merged.launch(stream, sharers, (memory,))?)
-    })
-    .await?;
-    let run_time = start.elapsed();
     if common.stopped.load(0)? != 0 {
         let message = format!("the devices have not met for {PATIENCE:?}");
         let device = context.devices()[0].name();
@@ -110,6 +81,45 @@ pub(crate) async fn run(
         return Err(DeviceError::KernelFailed { kernel, device, message: message.into() }.into());
     }
     Ok(run_time)
+}
+
+async fn run_outside_hub(
+    context: &Context,
+    common: &Common<'_>,
+    residents: &[Resident<'_>],
+) -> Result<Duration> {
+    let kernel = kernel::<OutsideHub>(OUTSIDE_HUB);
+    let bind = |host: &_, GangMember { place, stream, sharers }: GangMember<'_>| {
+        let Resident { part, first_vertex, hub, .. } = residents[place];
+        let rows = (&*part.offsets, &*part.targets, first_vertex);
+        let shared_arcs = &common.solvers[place].shared_arcs;
+        let arguments = (rows, shared_arcs, common.memory(place, hub, host));
+        Ok(kernel.bind(stream, sharers, arguments)?)
+    };
+    Ok(Gang::run_kernel(context, &kernel, bind).await?)
+}
+
+/// After kernels that hook along rows.
+async fn run_merged(
+    context: &Context,
+    common: &Common<'_>,
+    residents: &[Resident<'_>],
+) -> Result<Duration> {
+    let kernel = kernel::<Merged>(MERGED);
+    let gang = Gang::new(context)?;
+    gang.prepare(&kernel)?;
+    let host = gang.words().clone();
+    let start = Instant::now();
+    let hooked = hook_rows(common.solvers, residents)?;
+    gang.run(|GangMember { place, stream, sharers }| {
+        // Kernels that wait for each other leave no room on a GPU that they share.
+        let before = if sharers > 1 { &hooked[..] } else { &hooked[place..=place] };
+        before.iter().try_for_each(|event| stream.wait(event))?;
+        let memory = common.memory(place, residents[place].hub, &host);
+        Ok(kernel.launch(stream, sharers, (memory,))?)
+    })
+    .await?;
+    Ok(start.elapsed())
 }
 
 /// Hooks along the rows of all devices; the events after that.
@@ -122,17 +132,18 @@ fn hook_rows(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<Vec<Event
 }
 
 impl Common<'_> {
-    fn memory(
-        &self,
+    fn memory<'b>(
+        &'b self,
         place: usize,
         hub: u32,
+        host: &'b SharedBuffer<u32>,
     ) -> (
-        &SharedBuffer<u32>,
-        &[&SharedBuffer<u32>],
-        &[&SharedBuffer<u64>],
-        &[&SharedBuffer<u64>],
-        &SharedBuffer<u32>,
-        &SharedBuffer<u32>,
+        &'b SharedBuffer<u32>,
+        &'b [&'b SharedBuffer<u32>],
+        &'b [&'b SharedBuffer<u64>],
+        &'b [&'b SharedBuffer<u64>],
+        &'b SharedBuffer<u32>,
+        &'b SharedBuffer<u32>,
         Settings,
     ) {
         let solver = &self.solvers[place];
@@ -148,7 +159,7 @@ impl Common<'_> {
             told: solver.told,
         };
         let Sets { members, pairs } = &self.sets;
-        (&solver.parents, members, pairs, &self.words, &self.host, &self.stopped, settings)
+        (&solver.parents, members, pairs, &self.words, host, &self.stopped, settings)
     }
 }
 

@@ -25,6 +25,7 @@ mod segment;
 mod segmenter;
 mod sender;
 mod staging;
+mod start_line;
 mod statistics;
 mod submitters;
 mod sync;
