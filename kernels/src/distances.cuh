@@ -13,6 +13,10 @@ struct IntegerDistances {
 
     // A weight in 32 bits.
     __device__ static u32 weight(u32 bits) { return bits; }
+    // So many of `parts` equal parts of a weight, rounded up.
+    __device__ static u32 part_of(u32 weight, u32 part, u32 parts) {
+        return u32((u64(weight) * part + parts - 1) / parts);
+    }
     __device__ static u32 extended(u32 distance, u32 weight) {
         const u64 sum = u64(distance) + weight;
         return sum < too_far ? u32(sum) : too_far;
@@ -24,6 +28,9 @@ struct RealDistances {
     using Weight = float;
 
     __device__ static float weight(u32 bits) { return __uint_as_float(bits); }
+    __device__ static float part_of(float weight, u32 part, u32 parts) {
+        return weight * (float(part) / float(parts));
+    }
     __device__ static u32 extended(u32 distance, float weight) {
         return __float_as_uint(__fadd_rn(__uint_as_float(distance), weight));
     }

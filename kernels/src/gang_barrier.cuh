@@ -133,7 +133,8 @@ class GangBarrier {
             before = __shfl_sync(~0u, before, 0);
             // Both wrap around alike.
             const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
-            const u64 word = leads ? lead(before & places_mask, decide) : wait(verdict_word);
+            const u64 word = leads ? lead(before & places_mask, decide)
+                                   : wait(verdict_word, tag_of(round + 1));
             if (lane() == 0) decision = word;
         }
         __syncthreads();
@@ -142,23 +143,27 @@ class GangBarrier {
         return verdict_of(word);
     }
 
-    // The whole block, between two rounds once at most: the blocks of this device meet by
+    // The whole block, between two rounds as often as all do: the blocks of this device meet by
     // themselves. What they did before is visible to them after; all they learn is the
     // device's places, or that the gang is stopped.
     __device__ Verdict meet_here() {
         __shared__ u64 decision;
+        // The last that was said: nobody says more before this block has arrived.
+        const u64 before = threadIdx.x == 0 ? load_relaxed_gpu(&word(here_word)) : 0;
         __syncthreads();
         if (threadIdx.x == 0) {
+            const u64 tag = tag_of((before >> round_shift) + 1);
             // Releases what the block did, and acquires what the others have released.
             fence_acq_rel_gpu();
             const bool leads = fetch_add_relaxed_gpu(&word(arrived_here), 1ull) == gridDim.x - 1;
             fence_acq_rel_gpu();
             if (leads) {
-                // Nobody arrives again before the next round.
+                // Nobody arrives again before it is said.
                 store_relaxed_gpu(&word(arrived_here), 0ull);
-                decision = conclude(here_word, 0, load_relaxed_gpu(&word(arrived)) & places_mask);
+                const u64 places = load_relaxed_gpu(&word(arrived)) & places_mask;
+                decision = conclude(here_word, tag, 0, places);
             } else {
-                decision = wait(here_word);
+                decision = wait(here_word, tag);
             }
         }
         __syncthreads();
@@ -227,7 +232,7 @@ class GangBarrier {
     }
 
     // Rounds wrap around in a verdict.
-    __device__ u64 round_tag() const { return u64(round + 1) << round_shift >> round_shift; }
+    __device__ static u64 tag_of(u64 round) { return round << round_shift >> round_shift; }
 
     // One warp of the last block.
     template <class Decide>
@@ -261,12 +266,12 @@ class GangBarrier {
         if (own != 0) return 0;
         // With the first fence, or this one, a release: pairs with the acquire in `wait`.
         if (devices > 1 || totals.tells) fence_acq_rel_gpu();
-        return conclude(verdict_word, phase, places);
+        return conclude(verdict_word, tag_of(round + 1), phase, places);
     }
 
     // One thread, after a fence: tells the device's blocks.
-    __device__ u64 conclude(Word place, u32 phase, u64 places) const {
-        const u64 verdict = round_tag() << round_shift | u64(phase) << phase_shift | u32(places);
+    __device__ u64 conclude(Word place, u64 tag, u32 phase, u64 places) const {
+        const u64 verdict = tag << round_shift | u64(phase) << phase_shift | u32(places);
         store_relaxed_gpu(&word(place), verdict);
         return verdict;
     }
@@ -316,13 +321,12 @@ class GangBarrier {
     }
 
     // One warp of any other block, or one thread.
-    __device__ u64 wait(Word place) const {
+    __device__ u64 wait(Word place, u64 tag) const {
         u64 word = 0;
         if (lane() == 0) {
             Patience looks;
             // Acquire: pairs with the leader's release.
-            while ((word = load_acquire_gpu(&this->word(place))) >> round_shift !=
-                   round_tag()) {
+            while ((word = load_acquire_gpu(&this->word(place))) >> round_shift != tag) {
                 if (gives_up(looks)) return u64(stopped) << phase_shift;
             }
         }

@@ -180,7 +180,11 @@ impl Gang {
         let calls = kernels.into_iter().enumerate().map(|(place, kernel)| {
             let line = Arc::clone(&line);
             move || {
-                if place == 0 { line.open(others) } else { line.wait() }
+                if place == 0 {
+                    line.open(others)
+                } else {
+                    line.wait()
+                }
                 (Instant::now(), kernel.submit())
             }
         });

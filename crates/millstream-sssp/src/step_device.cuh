@@ -23,7 +23,7 @@ struct StepRows {
 struct StepLists {
     Span<u32> near;          // Two lists of owned vertices.
     Span<u32> marks;         // Two sets of them, a bit each.
-    Span<const u32> lights;  // Arcs lighter than a step, of each row that leaves.
+    Span<const u32> lights;  // Arcs lighter than quarters of a step, of each row that leaves.
 };
 
 // What owners have told, from each device where its vertices would be, twice: a list is

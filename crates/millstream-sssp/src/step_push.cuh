@@ -67,21 +67,42 @@ class StepPush : public StepDevice {
         relax_long_rows<false>();
     }
 
+    // What is offered if an arc leads on from a vertex that is told: more than any key.
+    static constexpr u64 leads = 1ull << 32;
+
     // All blocks: gives the others the list's vertices and values.
     __device__ void tell() {
+        bool is_any = false;
         for (u64 at = thread_in_grid(); at < block.here; at += threads_in_grid()) {
             const u32 vertex = list(block.filled ^ 1)[at];
             const StepValue value = values[vertex];
+            is_any |= leads_on(key_of(value));
             for (u32 device = 0; device < settings.devices; ++device) {
                 if (device == settings.device) continue;
                 exchange.vertices[device][told_place(settings.device, at)] = vertex;
                 exchange.values[device][told_place(settings.device, at)] = value;
             }
         }
-        if (threadIdx.x == 0) block.sent += block.here;
+        is_any = __syncthreads_or(is_any);
+        if (threadIdx.x == 0) {
+            block.sent += block.here;
+            if (is_any) barrier.offer(leads);
+        }
         if (thread_in_grid() >= settings.devices || thread_in_grid() == settings.device) return;
         // Relaxed: the barrier's letters say it.
         store_relaxed_gpu(&barrier.sent_to(u32(thread_in_grid())), u64(block.here));
+    }
+
+    // All blocks: the values that were told, if nobody expands what they belong to.
+    __device__ void take_told() {
+        const u32 all = count_told();
+        if (all == 0) return;
+        for (u32 at = u32(thread_in_grid()); at < all; at += u32(threads_in_grid())) {
+            StepValue from;
+            take(at, from);
+        }
+        // Should the gang be stopped, the next round says so again.
+        barrier.meet_here();
     }
 
    private:
@@ -127,32 +148,27 @@ class StepPush : public StepDevice {
         return vertex;
     }
 
-    // Arcs of a row that are light, if `is_exact` without those that lead from `key` beyond the
-    // step, and where they are.
-    __device__ u32 arcs_of(u32 row, u32 key, bool is_exact, u64& arc) const {
+    // Arcs of a row that are light, if `is_near` but for those in the quarters of a step that
+    // lead from `key` beyond it, and where they are.
+    __device__ u32 arcs_of(u32 row, u32 key, bool is_near, u64& arc) const {
         if (block.end == unreached) {
             arc = out.offsets[row];
             return u32(out.offsets[row + 1] - arc);
         }
-        const u32 arcs = lists.lights[row];
-        // As of many rows.
-        if (arcs == 0) return 0;
-        arc = out.offsets[row];
-        return is_exact ? arcs_within(arc, arcs, key) : arcs;
+        u32 quarter = StepQuarters::count - 1;
+        if (is_near) {
+            while (quarter > 0 && leads_beyond(key, quarter - 1)) --quarter;
+        }
+        const u32 arcs = lists.lights[u64(row) * StepQuarters::count + quarter];
+        // None, as of many rows.
+        if (arcs > 0) arc = out.offsets[row];
+        return arcs;
     }
 
-    // How many of a row's first arcs lead from `key` to keys in the step.
-    __device__ u32 arcs_within(u64 arc, u32 arcs, u32 key) const {
-        u32 low = 0;
-        while (low < arcs) {
-            const u32 middle = (low + arcs) / 2;
-            if (StepRule::extended(key, out.weights[arc + middle]) < block.end) {
-                low = middle + 1;
-            } else {
-                arcs = middle;
-            }
-        }
-        return arcs;
+    // Whether arcs too heavy for a quarter lead from `key` beyond the step.
+    __device__ bool leads_beyond(u32 key, u32 quarter) const {
+        const StepWeight delta = StepRule::weight(settings.delta);
+        return StepRule::extended(key, StepQuarters::end(delta, quarter)) >= block.end;
     }
 
     // Leaves a row to the block if it is long. How many of its arcs are still the lane's.

@@ -65,6 +65,9 @@ enum Reported {
     Received,
 }
 
+/// Parts of a step by which light arcs are counted: `StepQuarters` of `step_quarters.cuh`.
+const QUARTERS: usize = 4;
+
 const REPORT_WORDS: usize = Reported::Received as usize + 1;
 
 /// How a search goes.
@@ -176,7 +179,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
                 values,
                 near: device.shared(2 * owned)?,
                 marks: device.shared(2 * owned.div_ceil(32))?,
-                lights: device.shared(if device.is_gpu() { rows } else { 0 })?,
+                lights: device.shared(if device.is_gpu() { rows * QUARTERS } else { 0 })?,
                 told_vertices: device.shared(told)?,
                 told_values: device.shared(told)?,
                 gang,
@@ -208,7 +211,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             let (offsets, _, weights) = self.outgoing(place);
             let stream = its.device.stream()?;
             let arguments = (offsets, weights, &its.lights, its.settings.delta);
-            kernel.launch(&stream, its.lights.len(), arguments)?;
+            kernel.launch(&stream, its.lights.len() / QUARTERS, arguments)?;
             stream.record()?.completed().await?;
         }
         Ok(())
@@ -352,6 +355,8 @@ fn types<R: DistanceRule, V: Value>() -> String {
 /// The gang's kernel: each file goes on where the one before ends.
 pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
     const TEXT: &str = concat!(
+        "#line 1 \"step_quarters.cuh\"\n",
+        include_str!("step_quarters.cuh"),
         "#line 1 \"step_device.cuh\"\n",
         include_str!("step_device.cuh"),
         "#line 1 \"step_push.cuh\"\n",
@@ -366,6 +371,11 @@ pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
 }
 
 pub(crate) fn lights_source<R: DistanceRule>() -> CudaSource {
-    const TEXT: &str = concat!("#line 1 \"step_lights.cuh\"\n", include_str!("step_lights.cuh"));
+    const TEXT: &str = concat!(
+        "#line 1 \"step_quarters.cuh\"\n",
+        include_str!("step_quarters.cuh"),
+        "#line 1 \"step_lights.cuh\"\n",
+        include_str!("step_lights.cuh"),
+    );
     CudaSource::generated("step_lights.cuh", "lights", types::<R, u32>() + TEXT)
 }

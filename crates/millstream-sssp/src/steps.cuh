@@ -79,6 +79,7 @@ class StepSearch : public StepPull {
         }
         const Verdict verdict =
             barrier.meet([&](Totals& totals) { return decide(phase, totals); });
+        if (tells && verdict.phase != expanding && verdict.phase != GangBarrier::stopped) take_told();
         if (tells || phase == telling) return verdict;
         if (phase == reviewing && verdict.phase == reviewing) {
             // The same list again.
@@ -105,14 +106,16 @@ class StepSearch : public StepPull {
                     return reviewing;
                 return is_alone() ? expanding : telling;
             }
-            if (phase != pulling || !is_last_step()) return expanding;
-            totals.keep(kept_reviewed, listed);
-            return reviewing;
-        }
-        if (phase == collecting || phase == pulling) {
+            if (phase == pulling && is_last_step()) {
+                totals.keep(kept_reviewed, listed);
+                return reviewing;
+            }
+            if (is_alone() || totals.most() >= leads) return expanding;
+        } else if (phase == collecting || phase == pulling) {
             // Nothing in this step: on to the nearest.
             return totals.most() == 0 ? finished : plan(totals, collecting, ~u32(totals.most()), left);
         }
+        // The step is settled.
         if (left == 0 || is_last_step()) return finished;
         const u64 now = settled - totals.keep(kept_settled, settled);
         return left < now * settings.pull ? plan(totals, pulling, block.end, left) : pushing;

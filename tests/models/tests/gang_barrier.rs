@@ -1,6 +1,6 @@
 //! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
-//! interleaving: two blocks of one device meet twice, also by themselves before, and two
-//! devices of one block three times.
+//! interleaving: two blocks of one device meet twice, also after they have met by themselves
+//! twice each time, and two devices of one block three times.
 //!
 //! | here | there |
 //! |---|---|
@@ -30,13 +30,14 @@ enum Fault {
     MostAfterVerdict,
     HereWithoutFence,
     HereStaysArrived,
+    HereOnceInARound,
 }
 
 fn seeded(fault: Fault) -> bool {
     is_seeded(fault as usize)
 }
 
-const MOST_ROUNDS: usize = 3;
+const MOST_STEPS: usize = 4;
 const ONE_BLOCK: u64 = 1 << 40;
 
 /// Of two lines, each one word: its upper half the round.
@@ -65,8 +66,8 @@ struct Gang {
     blocks: [u64; 2],
     /// Whether blocks meet by themselves before each round.
     meets_here: bool,
-    /// What each block has written in each round.
-    cells: Vec<[UnsafeCell<u64>; MOST_ROUNDS]>,
+    /// What each block has written in each step: each round, or twice by themselves in each.
+    cells: Vec<[UnsafeCell<u64>; MOST_STEPS]>,
 }
 
 // SAFETY: loom checks each access to a cell.
@@ -94,7 +95,7 @@ impl Block {
         let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
         {
             true => self.lead(before % ONE_BLOCK),
-            false => self.wait(&device.verdict),
+            false => self.wait(&device.verdict, self.round + 1),
         };
         self.round += 1;
         verdict
@@ -103,19 +104,23 @@ impl Block {
     /// Meets the blocks of the same device; its places.
     fn meet_here(&self) -> u64 {
         let device = &self.gang.devices[self.here];
+        let tag = match seeded(Fault::HereOnceInARound) {
+            true => self.round + 1,
+            false => (device.here.load(Ordering::Relaxed) >> 32) + 1,
+        };
         if !seeded(Fault::HereWithoutFence) {
             fence(Ordering::AcqRel);
         }
         let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::AcqRel);
         if before != self.gang.blocks[self.here] - 1 {
-            return self.wait(&device.here).0;
+            return self.wait(&device.here, tag).0;
         }
         if !seeded(Fault::HereStaysArrived) {
             device.arrived_here.store(0, Ordering::Relaxed);
         }
         let places = device.arrived.load(Ordering::Relaxed) % ONE_BLOCK;
-        device.here.store((self.round + 1) << 32 | places, Ordering::Relaxed);
+        device.here.store(tag << 32 | places, Ordering::Relaxed);
         places
     }
 
@@ -168,10 +173,10 @@ impl Block {
         heard
     }
 
-    fn wait(&self, verdict: &AtomicU64) -> (u64, u64) {
+    fn wait(&self, verdict: &AtomicU64, tag: u64) -> (u64, u64) {
         loop {
             let word = verdict.load(Ordering::Acquire);
-            if word >> 32 == self.round + 1 {
+            if word >> 32 == tag {
                 return (word & 0xffff, word >> 16 & 0xffff);
             }
             thread::yield_now();
@@ -181,12 +186,16 @@ impl Block {
     fn run(mut self, place: usize, rounds: u64) {
         let blocks = self.gang.cells.len();
         for round in 0..rounds {
-            // SAFETY: only this block writes its cell, once in a round.
-            self.gang.cells[place][round as usize].with_mut(|cell| unsafe { *cell = round + 7 });
             if self.gang.meets_here {
                 self.gang.devices[self.here].arrived.fetch_add(1, Ordering::Relaxed);
-                assert_eq!(self.meet_here(), (round + 1) * blocks as u64, "a place is missing");
-                self.look(round);
+                for step in 2 * round..2 * round + 2 {
+                    self.write(place, step);
+                    let places = self.meet_here();
+                    assert_eq!(places, (round + 1) * blocks as u64, "a place is missing");
+                    self.look(step);
+                }
+            } else {
+                self.write(place, round);
             }
             // Each round offers less than the one before.
             let count = u64::from(!self.gang.meets_here);
@@ -194,16 +203,23 @@ impl Block {
             // Every block's places, of all rounds so far.
             assert_eq!(total, (round + 1) * blocks as u64, "a count is missing");
             assert_eq!(most, 9 - 3 * round + blocks as u64, "a maximum of another round");
-            self.look(round);
+            if !self.gang.meets_here {
+                self.look(round);
+            }
         }
     }
 
-    /// Looks at what all blocks have written in a round.
-    fn look(&self, round: u64) {
+    fn write(&self, place: usize, step: u64) {
+        // SAFETY: only this block writes its cell, once in a step.
+        self.gang.cells[place][step as usize].with_mut(|cell| unsafe { *cell = step + 7 });
+    }
+
+    /// Looks at what all blocks have written in a step.
+    fn look(&self, step: u64) {
         for cells in &self.gang.cells {
             // SAFETY: nobody writes it any more; loom checks.
-            let cell = cells[round as usize].with(|cell| unsafe { *cell });
-            assert_eq!(cell, round + 7);
+            let cell = cells[step as usize].with(|cell| unsafe { *cell });
+            assert_eq!(cell, step + 7);
         }
     }
 }
@@ -260,6 +276,11 @@ fn an_arrival_by_themselves_without_its_fence_is_caught() {
 #[test]
 fn arrivals_by_themselves_that_stay_are_caught() {
     fails_with(Fault::HereStaysArrived as usize, two_blocks_by_themselves);
+}
+
+#[test]
+fn meeting_by_themselves_once_in_a_round_only_is_caught() {
+    fails_with(Fault::HereOnceInARound as usize, two_blocks_by_themselves);
 }
 
 #[test]

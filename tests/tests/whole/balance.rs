@@ -10,7 +10,7 @@ use millstream::prelude::*;
 #[path = "../../../crates/millstream-cli/src/filter/pipeline.rs"]
 mod pipeline;
 
-use pipeline::{Filter, Filtered, Filterer, ideal_split};
+use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers};
 
 const DIVISOR: u32 = 7;
 const PACKET_ITEMS: u32 = 64;
@@ -28,8 +28,8 @@ fn filterers(context: &Context, repeats: &[u32]) -> Vec<Filterer> {
 /// Filters so many items; none is lost and none comes twice.
 fn run(context: &Context, repeats: &[u32], policy: RoutingPolicy, items: u32) -> Filtered {
     let filterers = filterers(context, repeats);
-    let numbers = (0..items).collect();
-    let filtering = filter().run(context, &filterers, policy, numbers);
+    let numbers = numbers(context.host(), items).unwrap();
+    let filtering = filter().run(context, &filterers, policy, &numbers);
     let mut filtered = context.block_on(filtering).unwrap().unwrap();
     filtered.kept.sort_unstable();
     assert!(filtered.kept.iter().copied().eq((0..items).step_by(DIVISOR as usize)));
