@@ -9,6 +9,7 @@ use millstream_traversal::{
     Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
+use rayon::prelude::*;
 
 use crate::algorithm::Algorithm;
 use crate::depth_probe;
@@ -322,7 +323,7 @@ impl Bfs {
         let Found { levels, predecessors, statistics, run_time, gather_time } = found;
         let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
         let predecessors = predecessors.map(|predecessors| {
-            partition.restore(predecessors.into_iter().map(original).collect())
+            partition.restore(predecessors.into_par_iter().map(original).collect())
         });
         let levels = partition.restore(levels);
         Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })

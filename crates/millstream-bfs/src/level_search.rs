@@ -220,7 +220,7 @@ impl LevelSearch<'_> {
         }
         let bits: Arc<[u32]> = bits.into();
         let gangs = GangMemory::of_all(context, TALLY_WORDS, REPORT_WORDS)?;
-        let mut memory = Vec::new();
+        let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
             let device = &context.devices()[place];
             let range = partition.range(place);
@@ -263,7 +263,10 @@ impl LevelSearch<'_> {
                 hubs,
                 source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
             });
-            stream.record()?.completed().await?;
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
         }
         Ok(memory)
     }
@@ -343,13 +346,18 @@ impl LevelSearch<'_> {
     }
 
     async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
-        let (mut levels, mut predecessors) = (Vec::new(), Vec::new());
-        for its in memory {
-            let stream = its.device.stream()?;
-            levels.extend(stream.download_shared(&its.levels, 0..its.levels.len())?.await?);
-            let kept = 0..its.predecessors.len();
-            let found = stream.download_shared(&its.predecessors, kept)?.await?;
-            predecessors.extend(found.into_iter().map(|id| self.vertex(its, id)));
+        let download = |its: &Memory| {
+            let (stream, kept) = (its.device.stream()?, 0..its.predecessors.len());
+            let levels = stream.download_shared(&its.levels, 0..its.levels.len())?;
+            Ok((levels, stream.download_shared(&its.predecessors, kept)?))
+        };
+        let arriving =
+            memory.iter().map(download).collect::<millstream_device::Result<Vec<_>>>()?;
+        let mut levels = Vec::with_capacity(self.graph.vertices() as usize);
+        let mut predecessors = Vec::new();
+        for (its, (its_levels, its_predecessors)) in memory.iter().zip(arriving) {
+            its_levels.append_to(&mut levels, |level| level).await?;
+            its_predecessors.append_to(&mut predecessors, |id| self.vertex(its, id)).await?;
         }
         Ok((levels, self.predecessors.then_some(predecessors)))
     }

@@ -393,7 +393,8 @@ async fn gathered(
     let mut labels = Vec::new();
     for Solver { stream, parents, own, .. } in labelling {
         let own = own.start as usize..own.end as usize;
-        labels.extend(stream.download_shared(parents, own)?.await?);
+        let arriving = stream.download_shared(parents, own)?;
+        arriving.append_to(&mut labels, |label| label).await?;
     }
     let gather_time = start.elapsed();
     Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })

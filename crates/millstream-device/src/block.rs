@@ -73,4 +73,16 @@ impl HostMemory {
             }
         }
     }
+
+    /// For a copy that writes all of it; `None` if there is not enough.
+    pub(crate) fn allocate_to_overwrite(&self, bytes: usize) -> Result<Option<Block>> {
+        match self {
+            // Costs nothing until it is touched.
+            HostMemory::Heap => Ok(Block::heap(bytes)),
+            #[cfg(feature = "cuda")]
+            HostMemory::Pinned(pool) => {
+                pool.allocate_to_overwrite(bytes).map(|memory| memory.map(Block::Pinned))
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytemuck::Pod;
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::event::{Completion, Event};
@@ -43,6 +44,49 @@ impl<T: Pod> Download<T> {
     pub fn wait(self) -> Result<Vec<T>> {
         self.event.synchronize()?;
         Ok(self.staging.host_view()?.to_vec())
+    }
+}
+
+/// Items that a thread copies at least.
+const PIECE: usize = 1 << 16;
+
+impl<T: Pod + Sync> Download<T> {
+    /// Waits for the items and appends what `map` makes of each to `items`, by all threads:
+    /// the host takes longer to touch new memory than the items took to come.
+    ///
+    /// # Errors
+    /// The first cause, if an operation before failed; nothing is appended then.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: they are appended all at once.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let buffer = stream.uploaded(vec![1, 2, 3])?;
+    /// let mut items = vec![0_u64];
+    /// set.block_on(stream.download(&buffer)?.append_to(&mut items, |item: i32| 10 * item as u64))??;
+    /// assert_eq!(items, [0, 10, 20, 30]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub async fn append_to<R: Send>(
+        self,
+        items: &mut Vec<R>,
+        map: impl Fn(T) -> R + Send + Sync,
+    ) -> Result<()> {
+        let Download { staging, completion, .. } = self;
+        completion.await?;
+        let arrived = staging.host_view()?;
+        match arrived.len() {
+            ..PIECE => items.extend(arrived.iter().map(|item| map(*item))),
+            _ => {
+                let arrived = arrived.par_iter().with_min_len(PIECE);
+                items.par_extend(arrived.map(|item| map(*item)));
+            }
+        }
+        Ok(())
     }
 }
 

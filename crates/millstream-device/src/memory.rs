@@ -80,7 +80,7 @@ impl Allocation {
     /// purpose.
     fn staging(device: &Device, bytes: usize) -> Result<Allocation> {
         let core = &device.core;
-        let block = core.host_memory.allocate(bytes)?;
+        let block = core.host_memory.allocate_to_overwrite(bytes)?;
         Ok(Allocation::of(core, block.ok_or_else(|| core.out_of_memory(bytes as u64))?, 0))
     }
 

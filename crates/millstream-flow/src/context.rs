@@ -1,8 +1,7 @@
 //! The runtime environment of a program \[G §4, Table 1\].
 
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
-use std::thread::available_parallelism;
+use std::sync::Arc;
 
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 
@@ -12,7 +11,6 @@ use millstream_device::{
 
 use crate::Result;
 use crate::full_empty::Watcher;
-use crate::submitters::Submitters;
 use crate::waking::Waking;
 
 /// Which devices a [`Context`] manages.
@@ -52,8 +50,6 @@ pub struct Context {
     transfer: Option<TransferWay>,
     watcher: Arc<Watcher>,
     waking: Arc<Waking>,
-    /// `None` where there are not enough cores for them.
-    submitters: Arc<OnceLock<Option<Submitters>>>,
 }
 
 impl Context {
@@ -124,16 +120,6 @@ impl Context {
     /// How the links between GPUs are.
     pub(crate) fn waking(&self) -> &Waking {
         &self.waking
-    }
-
-    /// Threads that submit to devices side by side, from the first time on; `None` if there are
-    /// not cores for them and for the threads that watch the devices.
-    pub(crate) fn submitters(&self) -> Option<&Submitters> {
-        let devices = self.devices().len();
-        let has_cores = || available_parallelism().is_ok_and(|cores| cores.get() >= 2 * devices);
-        let submitters =
-            self.submitters.get_or_init(|| has_cores().then(|| Submitters::new(devices)));
-        submitters.as_ref()
     }
 
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
@@ -274,7 +260,7 @@ impl ContextBuilder {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
         let devices = self.devices.devices(list).open()?;
         let watcher = Arc::new(Watcher::new(&devices));
-        let (gang, waking, submitters) = Default::default();
-        Ok(Context { devices, gang, transfer: self.transfer, watcher, waking, submitters })
+        let (gang, waking) = (Arc::default(), Arc::default());
+        Ok(Context { devices, gang, transfer: self.transfer, watcher, waking })
     }
 }

@@ -9,8 +9,7 @@ use millstream_device::{
     Stream, StreamKind,
 };
 
-use crate::start_line::StartLine;
-use crate::{Context, Error, Result};
+use crate::{Context, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
@@ -87,9 +86,8 @@ impl Gang {
     }
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
-    /// the host's words too, and called for all devices before the first launch. Threads launch
-    /// side by side where there are cores for them. How long it took, from the first launch to
-    /// the end of the last kernel.
+    /// the host's words too, and called for all devices before the first launch. How long that
+    /// took from there on: see [`Gang::run`].
     ///
     /// # Errors
     /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
@@ -108,11 +106,8 @@ impl Gang {
         gang.prepare(kernel)?;
         let words = gang.words().clone();
         let bound = gang.members().map(|member| bind(&words, member));
-        let bound = bound.collect::<Result<Vec<_>>>()?;
-        let permit = context.gang_permit().await;
-        let (start, launched) = gang.submit(bound);
-        gang.finish(permit, launched).await?;
-        Ok(start.elapsed())
+        let mut bound = bound.collect::<Result<Vec<_>>>()?.into_iter();
+        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit()?))).await
     }
 
     /// A gang of all devices of a context.
@@ -163,39 +158,12 @@ impl Gang {
     ) -> Result<Duration> {
         let permit = self.context.gang_permit().await;
         let start = Instant::now();
+        // By one thread, which has done it before, and with nothing between: none goes on
+        // before the last has begun, and threads side by side wait for each other in the
+        // driver.
         let launched = self.members().try_for_each(&mut launch);
         self.finish(permit, launched).await?;
         Ok(start.elapsed())
-    }
-
-    /// Submits a kernel on each device: with nothing between, and at once where that is
-    /// possible, since none goes on before the last has begun. When it began to.
-    fn submit(&self, kernels: Vec<BoundKernel>) -> (Instant, Result<()>) {
-        let others = kernels.len().saturating_sub(1);
-        let Some(submitters) = self.context.submitters().filter(|_| others > 0) else {
-            let start = Instant::now();
-            return (start, kernels.into_iter().try_for_each(|kernel| Ok(kernel.submit()?)));
-        };
-        let line = Arc::new(StartLine::default());
-        let calls = kernels.into_iter().enumerate().map(|(place, kernel)| {
-            let line = Arc::clone(&line);
-            move || {
-                if place == 0 {
-                    line.open(others)
-                } else {
-                    line.wait()
-                }
-                (Instant::now(), kernel.submit())
-            }
-        });
-        match submitters.run(calls) {
-            Ok(submitted) => {
-                let start = submitted.iter().map(|(start, _)| *start).min();
-                let launched = submitted.into_iter().try_for_each(|(_, launched)| launched);
-                (start.unwrap_or_else(Instant::now), launched.map_err(Error::Device))
-            }
-            Err(error) => (Instant::now(), Err(error)),
-        }
     }
 
     fn members(&self) -> impl Iterator<Item = GangMember<'_>> {

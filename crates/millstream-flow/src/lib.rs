@@ -25,7 +25,6 @@ mod segment;
 mod segmenter;
 mod sender;
 mod staging;
-mod start_line;
 mod statistics;
 mod submitters;
 mod sync;

@@ -9,6 +9,7 @@ use millstream_device::{
     Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
+use rayon::prelude::*;
 
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
@@ -152,10 +153,13 @@ async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -
     let mut ranks = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {
         let stream = device.stream()?;
-        let own = stream.download_shared(&shares[place], pull.own(place))?.await?;
-        let weights = stream.download(&*pull.parts[place].row_weights)?.await?;
-        let own = own.into_iter().map(R::from_bits).zip(weights);
-        ranks.extend(own.map(|(share, weight)| rank(share, weight).to_f64()));
+        let own = stream.download_shared(&shares[place], pull.own(place))?;
+        let (mut shares, mut weights) = (Vec::new(), Vec::new());
+        let row_weights = stream.download(&*pull.parts[place].row_weights)?;
+        own.append_to(&mut shares, R::from_bits).await?;
+        row_weights.append_to(&mut weights, |weight| weight).await?;
+        let own = shares.into_par_iter().zip(weights);
+        ranks.par_extend(own.map(|(share, weight)| rank(share, weight).to_f64()));
     }
     Ok(ranks)
 }

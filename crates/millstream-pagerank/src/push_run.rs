@@ -235,8 +235,8 @@ impl<R: Real> PushGraph<R> {
         let mut ranks = Vec::with_capacity(self.graph.vertices() as usize);
         for (device, problem) in self.graph.context().devices().iter().zip(problems) {
             let own = 0..problem.ranks.len();
-            let bits = device.stream()?.download_shared(&problem.ranks, own)?.await?;
-            ranks.extend(bits.into_iter().map(|bits| R::from_bits(bits).to_f64()));
+            let arriving = device.stream()?.download_shared(&problem.ranks, own)?;
+            arriving.append_to(&mut ranks, |bits| R::from_bits(bits).to_f64()).await?;
         }
         Ok(ranks)
     }

@@ -11,6 +11,7 @@ use millstream_device::{
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_traversal::{GangPlace, Outcome, Part, UNREACHED, Value};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use rayon::prelude::*;
 
 use crate::step_graph::StepGraph;
 use crate::step_pilot::{Pilot, Rules};
@@ -140,13 +141,13 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let start = Instant::now();
         let values = incoming.gather(memory.iter().map(|its| its.values.clone())).await?;
         let partition = incoming.partition();
-        let keys = partition.restore(values.iter().map(|value| value.key()).collect());
+        let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
         let predecessors = V::KEEPS_PREDECESSOR.then(|| {
             let original = |value: &V| match value.predecessor() {
                 UNREACHED => UNREACHED,
                 predecessor => partition.to_original(predecessor),
             };
-            partition.restore(values.iter().map(original).collect())
+            partition.restore(values.par_iter().map(original).collect())
         });
         let gather_time = start.elapsed();
         Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
@@ -162,11 +163,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let incoming = &self.graph.incoming;
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
-        let mut initial = vec![V::UNREACHED; vertices];
-        for &source in sources {
-            initial[source as usize] = V::new(0, UNREACHED);
-        }
-        let values = incoming.shared(initial).await?;
+        let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
         let gangs = GangMemory::of_all(context, 0, REPORT_WORDS)?;
         let mut memory = Vec::new();
         for (place, (gang, values)) in gangs.into_iter().zip(values).enumerate() {
@@ -207,12 +204,16 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     /// Which arcs are light, on GPUs: host devices look as they go.
     async fn count_lights<V: Value>(&self, memory: &[Memory<V>]) -> Result<()> {
         let kernel = lights_kernel::<R>();
+        let mut events = Vec::new();
         for (place, its) in memory.iter().enumerate() {
             let (offsets, _, weights) = self.outgoing(place);
             let stream = its.device.stream()?;
             let arguments = (offsets, weights, &its.lights, its.settings.delta);
             kernel.launch(&stream, its.lights.len() / QUARTERS, arguments)?;
-            stream.record()?.completed().await?;
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
         }
         Ok(())
     }

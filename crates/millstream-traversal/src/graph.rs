@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer};
+use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
@@ -10,6 +10,10 @@ use rayon::prelude::*;
 use crate::nearest::sort_rows;
 use crate::owners::Owners;
 use crate::{Error, Result};
+
+/// Vertices that are filled one by one, at most: each fill takes microseconds, where the values of
+/// all vertices take milliseconds to come from the host.
+const MOST_FILLS: usize = 256;
 
 /// What of a graph goes to the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,13 +183,58 @@ impl DistributedGraph {
         initial: impl Into<Arc<[V]>>,
     ) -> Result<Vec<SharedBuffer<V>>> {
         let initial = initial.into();
-        let mut buffers = Vec::new();
+        let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
+            stream.upload_shared(Arc::clone(&initial), buffer, 0..initial.len())
+        };
+        self.made(upload).await
+    }
+
+    /// As [`DistributedGraph::shared`], `value` being that of every vertex but `vertices`, whose
+    /// value is `special`: little of it comes from the host if these are few.
+    ///
+    /// # Errors
+    /// No memory on a device.
+    ///
+    /// # Device ordering
+    /// When it resolves, the values are in the devices' memory.
+    ///
+    /// # Panics
+    /// If one of `vertices` is none.
+    pub async fn filled<V: AtomicPod>(
+        &self,
+        value: V,
+        vertices: &[u32],
+        special: V,
+    ) -> Result<Vec<SharedBuffer<V>>> {
+        if vertices.len() > MOST_FILLS {
+            let mut all = vec![value; self.vertices() as usize];
+            vertices.iter().for_each(|&vertex| all[vertex as usize] = special);
+            return self.shared(all).await;
+        }
+        let fill = |stream: &Stream, buffer: &SharedBuffer<V>| {
+            stream.fill_shared(buffer, 0..buffer.len(), value)?;
+            vertices
+                .iter()
+                .map(|&vertex| vertex as usize)
+                .try_for_each(|vertex| stream.fill_shared(buffer, vertex..vertex + 1, special))
+        };
+        self.made(fill).await
+    }
+
+    /// A buffer on each device for a value of every vertex, which `make` writes.
+    async fn made<V: AtomicPod>(
+        &self,
+        make: impl Fn(&Stream, &SharedBuffer<V>) -> millstream_device::Result<()>,
+    ) -> Result<Vec<SharedBuffer<V>>> {
+        let (mut buffers, mut events) = (Vec::new(), Vec::new());
         for device in self.context.devices() {
-            let stream = device.stream()?;
-            let buffer = device.shared(initial.len())?;
-            stream.upload_shared(Arc::clone(&initial), &buffer, 0..initial.len())?;
-            stream.record()?.completed().await?;
+            let (stream, buffer) = (device.stream()?, device.shared(self.vertices() as usize)?);
+            make(&stream, &buffer)?;
+            events.push(stream.record()?);
             buffers.push(buffer);
+        }
+        for event in events {
+            event.completed().await?;
         }
         Ok(buffers)
     }
@@ -198,12 +247,15 @@ impl DistributedGraph {
         &self,
         buffers: impl Iterator<Item = SharedBuffer<V>>,
     ) -> Result<Vec<V>> {
-        let mut values = Vec::with_capacity(self.vertices() as usize);
         let ranges = self.partition.boundaries().windows(2);
-        for ((device, buffer), range) in self.context.devices().iter().zip(buffers).zip(ranges) {
-            let stream = device.stream()?;
+        let devices = self.context.devices().iter().zip(buffers).zip(ranges);
+        let arriving = devices.map(|((device, buffer), range)| {
             let owned = range[0] as usize..range[1] as usize;
-            values.extend(stream.download_shared(&buffer, owned)?.await?);
+            device.stream()?.download_shared(&buffer, owned)
+        });
+        let mut values = Vec::with_capacity(self.vertices() as usize);
+        for its in arriving.collect::<Result<Vec<_>, _>>()? {
+            its.append_to(&mut values, |value| value).await?;
         }
         Ok(values)
     }
@@ -212,4 +264,31 @@ impl DistributedGraph {
 /// By all threads: pages that nobody has touched cost more than the copy.
 fn copied<T: Copy + Send + Sync>(items: &[T]) -> Vec<T> {
     items.par_iter().copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_flow::Devices;
+    use millstream_graph::partition;
+
+    use super::*;
+
+    #[test]
+    fn few_special_values_and_many_are_in_their_places() {
+        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+        let graph = CsrGraph::from_edges(100_000, &[(0, 1)]).unwrap();
+        let blocks = partition::contiguous_blocks(&graph, 2);
+        let run = async {
+            let graph = DistributedGraph::new(&context, &graph, blocks, Columns::Structure).await?;
+            for step in [30, 30_000] {
+                let special: Vec<u32> = (1..100_000).step_by(step).chain([99_999, 1]).collect();
+                let mut expected = vec![7_u64; 100_000];
+                special.iter().for_each(|&vertex| expected[vertex as usize] = 9);
+                let buffers = graph.filled(7, &special, 9).await?;
+                assert!(graph.gather(buffers.into_iter()).await? == expected, "every {step}");
+            }
+            Ok::<_, Error>(())
+        };
+        context.block_on(run).unwrap().unwrap();
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_worklist::WorklistStatistics;
+use rayon::prelude::*;
 
 use crate::relaxation::{Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
@@ -53,13 +54,13 @@ pub async fn run<R: Rule, V: Value>(
     let statistics = worklist.run(&initial).await?;
     let run_time = start.elapsed();
     let values = graph.gather(problems.iter().map(|problem| problem.values.clone())).await?;
-    let keys = partition.restore(values.iter().map(|value| value.key()).collect());
+    let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
     let predecessors = V::KEEPS_PREDECESSOR.then(|| {
         let original = |value: &V| match value.predecessor() {
             UNREACHED => UNREACHED,
             predecessor => partition.to_original(predecessor),
         };
-        partition.restore(values.iter().map(original).collect())
+        partition.restore(values.par_iter().map(original).collect())
     });
     let gather_time = start.elapsed() - run_time;
     Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
@@ -71,11 +72,7 @@ async fn problems<R: Rule, V: Value>(
     settings: Settings,
     sources: &[u32],
 ) -> Result<Vec<Arc<Problem<R, V>>>> {
-    let mut values = vec![V::UNREACHED; graph.vertices() as usize];
-    for &source in sources {
-        values[source as usize] = V::new(0, UNREACHED);
-    }
-    let values = graph.shared(values).await?;
+    let values = graph.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
     let mut problems = Vec::new();
     let devices = graph.context().devices().iter().zip(graph.parts());
     for ((device, part), values) in devices.zip(values) {

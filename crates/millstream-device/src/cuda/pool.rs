@@ -189,6 +189,16 @@ impl PinnedPool {
     /// The failure that poisoned the process: a GPU may still write to blocks that
     /// are free.
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
+        let memory = self.allocate_to_overwrite(bytes)?;
+        if let Some(memory) = &memory {
+            // SAFETY: the block is this long, and nothing uses it.
+            unsafe { std::ptr::write_bytes(memory.address(), 0, memory.bytes) };
+        }
+        Ok(memory)
+    }
+
+    /// As [`PinnedPool::allocate`], with whatever was there before.
+    pub(crate) fn allocate_to_overwrite(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
         let known = match self.exact {
@@ -204,10 +214,7 @@ impl PinnedPool {
         else {
             return Ok(None);
         };
-        let memory = Pinned { pool: Arc::clone(self), address, bytes };
-        // SAFETY: the block is this long, and nothing uses it.
-        unsafe { std::ptr::write_bytes(memory.address(), 0, bytes) };
-        Ok(Some(memory))
+        Ok(Some(Pinned { pool: Arc::clone(self), address, bytes }))
     }
 
     fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {

@@ -232,10 +232,10 @@ impl Partition {
     ///
     /// # Panics
     /// If there are fewer values than vertices.
-    pub fn restore<T: Clone>(&self, values: Vec<T>) -> Vec<T> {
+    pub fn restore<T: Clone + Send + Sync>(&self, values: Vec<T>) -> Vec<T> {
         match &self.order {
             Some(order) => {
-                order.renumbered.iter().map(|&new| values[new as usize].clone()).collect()
+                order.renumbered.par_iter().map(|&new| values[new as usize].clone()).collect()
             }
             None => values,
         }
