@@ -388,6 +388,10 @@ impl<T: Item> Sender<T> {
     /// Sends host data as one message and waits until all its packets are
     /// assigned.
     ///
+    /// The driver copies packets for GPUs out of such memory on the thread that submits them. Much
+    /// data goes faster in a buffer of the host ([`Sender::send_from`]), out of which GPUs copy
+    /// by themselves, all at once.
+    ///
     /// # Errors
     /// The graph's first cause.
     ///

@@ -148,15 +148,15 @@ class StepPush : public StepDevice {
         return vertex;
     }
 
-    // Arcs of a row that are light, if `is_near` but for those in the quarters of a step that
+    // Arcs of a row that are light, if `by_key` but for those in the quarters of a step that
     // lead from `key` beyond it, and where they are.
-    __device__ u32 arcs_of(u32 row, u32 key, bool is_near, u64& arc) const {
+    __device__ u32 arcs_of(u32 row, u32 key, bool by_key, u64& arc) const {
         if (block.end == unreached) {
             arc = out.offsets[row];
             return u32(out.offsets[row + 1] - arc);
         }
         u32 quarter = StepQuarters::count - 1;
-        if (is_near) {
+        if (by_key) {
             while (quarter > 0 && leads_beyond(key, quarter - 1)) --quarter;
         }
         const u32 arcs = lists.lights[u64(row) * StepQuarters::count + quarter];
