@@ -60,6 +60,9 @@ impl<T: Pod + Sync> Download<T> {
     /// # Cancel safety
     /// Cancel safe: they are appended all at once.
     ///
+    /// # Device ordering
+    /// When it resolves, host code comes after the copy.
+    ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
     ///
