@@ -8,7 +8,7 @@
 # with 1 when one fails, and shows what it said.
 set -uo pipefail
 folder=${EXAMPLES:-$(dirname "$0")/examples}
-export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
+export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 [ $# -gt 0 ] || set -- ""
 shopt -s nullglob
 examples=()

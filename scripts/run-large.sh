@@ -13,7 +13,7 @@ cd "$(dirname "$0")"
 list=${1:-cuda:0-3} scale=${2:-25} edge_factor=${3:-32}
 millstream=${MILLSTREAM_COMMAND:-./millstream}
 graph=${FOLDER:-/tmp}/kron-$scale-$edge_factor.mill
-export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
+export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 failed=0
 
 # Runs a command with a limit, and says how long it took.

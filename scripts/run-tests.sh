@@ -16,7 +16,7 @@ cd "$(dirname "$0")"
 DEFAULT_LISTS="cuda:0x4 cuda:0 cuda:0,host:1 cuda:0x2,host:2 cuda:0-1 cuda:0-3 cuda:0-7"
 
 [ -d real ] && export MILLSTREAM_DATASETS=$PWD/real
-export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
+export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 export MILLSTREAM_COMMAND=${MILLSTREAM_COMMAND:-$PWD/millstream}
 whole=${WHOLE:-./whole}
 if [ $# -eq 0 ]; then

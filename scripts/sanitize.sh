@@ -27,7 +27,7 @@ CASES="
     gpus::twins::items_that_go_everywhere
     gpus::algorithms::components_of_awkward_graphs
 "
-export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER MILLSTREAM_EXACT_ALLOCATIONS=1
+export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER MILLSTREAM_EXACT_ALLOCATIONS=1
 # initcheck remembers every byte of every copy.
 export MILLSTREAM_LARGEST_COPY=${MILLSTREAM_LARGEST_COPY:-20003}
 gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)

@@ -217,7 +217,7 @@ fn run() -> Result<bool> {
 
 fn main() -> ExitCode {
     // Before the driver is loaded, and while this is the only thread.
-    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "32"), ("CUDA_MODULE_LOADING", "EAGER")] {
+    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "12"), ("CUDA_MODULE_LOADING", "EAGER")] {
         if std::env::var_os(name).is_none() {
             // SAFETY: no other thread runs yet.
             unsafe { std::env::set_var(name, value) };

@@ -84,11 +84,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the CUDA driver reads when it starts: as many hardware queues as it has,
-/// so that streams do not block each other, and kernels loaded before they are
-/// launched, since loading one waits for those that run.
+/// What the CUDA driver reads when it starts: so many hardware queues that streams do not
+/// block each other, but no more, since opening and closing a GPU takes the longer the more
+/// there are (decision 5); and kernels loaded before they are launched, since loading one
+/// waits for those that run.
 fn set_driver_defaults() {
-    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "32"), ("CUDA_MODULE_LOADING", "EAGER")] {
+    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "12"), ("CUDA_MODULE_LOADING", "EAGER")] {
         if std::env::var_os(name).is_none() {
             // SAFETY: the first thing that `main` does, so no other thread runs
             // that could read the environment meanwhile.
