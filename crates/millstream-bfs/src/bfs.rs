@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
@@ -199,6 +201,19 @@ impl Bfs {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Bfs> {
+        Bfs::boxed_upload(context, graph, partition).await
+    }
+
+    /// Boxed, so that it is compiled here, and not again in each program.
+    fn boxed_upload<'a>(
+        context: &'a Context,
+        graph: &'a CsrGraph,
+        partition: Partition,
+    ) -> BoxFuture<'a, Result<Bfs>> {
+        Bfs::upload(context, graph, partition).boxed()
+    }
+
+    async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Bfs> {
         let (mut incoming, mut isolated) = (Incoming::None, Isolated::none(graph.vertices()));
         if can_meet(context) {
             let original = |vertex| partition.to_original(vertex);
@@ -284,9 +299,14 @@ impl Bfs {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self, sources: &[u32]) -> Result<BfsResult> {
+        self.boxed_run(sources).await
+    }
+
+    /// As [`Bfs::boxed_upload`].
+    fn boxed_run<'a>(&'a self, sources: &'a [u32]) -> BoxFuture<'a, Result<BfsResult>> {
         match self.algorithm() {
-            Algorithm::LevelSynchronous => self.run_by_levels(sources).await,
-            _ => self.run_asynchronously(sources).await,
+            Algorithm::LevelSynchronous => self.run_by_levels(sources).boxed(),
+            _ => self.run_asynchronously(sources).boxed(),
         }
     }
 

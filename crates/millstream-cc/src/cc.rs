@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
-use futures_util::try_join;
+use futures_util::future::{BoxFuture, try_join_all};
+use futures_util::{FutureExt, try_join};
 use millstream_device::{Device, Error as DeviceError};
 use millstream_flow::{
     Buffers, Context, Error as FlowError, Gang, Graph, LinkStatistics, Sender, first_available,
@@ -107,6 +107,19 @@ impl Cc {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Cc> {
+        Cc::boxed_upload(context, graph, partition).await
+    }
+
+    /// Boxed, so that it is compiled here, and not again in each program.
+    fn boxed_upload<'a>(
+        context: &'a Context,
+        graph: &'a CsrGraph,
+        partition: Partition,
+    ) -> BoxFuture<'a, Result<Cc>> {
+        Cc::upload(context, graph, partition).boxed()
+    }
+
+    async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Cc> {
         let (arcs, hub) = (graph.arcs(), source::max_degree(graph));
         let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
         let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
@@ -133,6 +146,15 @@ impl Cc {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self) -> Result<CcResult> {
+        self.boxed_run().await
+    }
+
+    /// As [`Cc::boxed_upload`].
+    fn boxed_run(&self) -> BoxFuture<'_, Result<CcResult>> {
+        self.find().boxed()
+    }
+
+    async fn find(&self) -> Result<CcResult> {
         let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
         let search = Search::new(context, partition.vertices(), self.options)?;

@@ -94,13 +94,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let search = async {
         let bfs = Bfs::with_partition(&context, &graph, partition).await?.with_options(options);
         let upload = clock.lap();
-        Ok::<_, millstream::bfs::Error>((
-            upload,
-            bfs.layout(),
-            how.repeat.median(async || bfs.run(&sources).await, |r| &mut r.run_time).await?,
-        ))
+        let run = async || bfs.run(&sources).await;
+        let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
+        Ok::<_, millstream::bfs::Error>((upload, bfs.layout(), ran))
     };
-    let (upload, layout, result) = phase("searching", || run_interruptibly(&context, search))??;
+    let (upload, layout, (result, prepare)) =
+        phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &sources, options.depth_limit, &result)).err(),
@@ -109,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.verified = how.verify.then_some(fault.is_none());
     phase("writing", || write(arguments, &graph, &result))?;
     let arcs = arcs_reached(&graph, |vertex| result.levels[vertex] != UNREACHED);
-    common.ran(result.run_time, result.gather_time, arcs);
+    common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.statistics.work_items();
     common.useful_work_items = result.reached();
     common.links = links(&result.statistics.links);

@@ -1,5 +1,7 @@
 //! `millstream cc GRAPH`.
 
+use std::time::Duration;
+
 use clap::Args;
 use millstream::cc::{Cc, CcOptions, Error as CcError};
 use millstream::graph::{CsrGraph, validate};
@@ -55,9 +57,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.phases_ms.read = clock.lap();
     let mut options = CcOptions::default();
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
-    let result = if arguments.streamed {
+    let (result, prepare) = if arguments.streamed {
         let search = Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options);
-        phase("searching", || run_interruptibly(&context, search))??
+        (phase("searching", || run_interruptibly(&context, search))??, Duration::ZERO)
     } else {
         let partition = spread.partition(&graph, context.devices().len())?;
         common.phases_ms.partition = clock.lap();
@@ -66,7 +68,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             let upload = clock.lap();
             Ok::<_, CcError>((
                 upload,
-                how.repeat.median(async || cc.run().await, |r| &mut r.run_time).await?,
+                how.repeat
+                    .median(async || cc.run().await, |it| (&mut it.run_time, it.gather_time))
+                    .await?,
             ))
         };
         let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
@@ -79,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     if let Some(path) = &how.output {
         phase("writing", || write(path, &graph, &result.labels))?;
     }
-    common.ran(result.run_time, result.gather_time, graph.arcs());
+    common.ran(prepare, result.run_time, result.gather_time, graph.arcs());
     common.links = links(&result.links);
     let device = |device: &millstream::cc::DeviceStatistics| PerDevice {
         work_items: device.hooked,

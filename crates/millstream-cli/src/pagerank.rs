@@ -95,12 +95,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             None => PageRank::new(&context, &graph, options.clone()).await?,
         };
         let upload = clock.lap();
-        Ok::<_, millstream::pagerank::Error>((
-            upload,
-            how.repeat.median(async || pagerank.run().await, |r| &mut r.run_time).await?,
-        ))
+        let ran = how
+            .repeat
+            .median(async || pagerank.run().await, |it| (&mut it.run_time, it.gather_time))
+            .await?;
+        Ok::<_, millstream::pagerank::Error>((upload, ran))
     };
-    let (upload, result) = phase("ranking", || run_interruptibly(&context, search))??;
+    let (upload, (result, prepare)) = phase("ranking", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &options, &result)).err(),
@@ -111,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         phase("writing", || write_values(path, graph.original_ids(), &result.ranks))?;
     }
     let arcs = graph.arcs() * u64::from(result.iterations);
-    common.ran(result.run_time, result.gather_time, arcs);
+    common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.devices.iter().map(|device| device.work_items).sum();
     common.useful_work_items = common.work_items.min(graph.vertices().into());
     common.links = links(&result.links);

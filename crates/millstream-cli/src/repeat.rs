@@ -1,6 +1,6 @@
 //! Runs that are repeated to be timed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -14,26 +14,34 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// The last result of `run`, whose `time` becomes the median.
+    /// The last result of `run`, whose run time becomes the median, and how long that run took
+    /// beside its own times, in which it makes and clears its memory. `times` are the run's
+    /// and the gathering's.
     ///
     /// # Cancel safety
     /// That of `run`.
     pub(crate) async fn median<T, E>(
         &self,
         mut run: impl AsyncFnMut() -> Result<T, E>,
-        time: impl Fn(&mut T) -> &mut Duration,
-    ) -> Result<T, E> {
-        let mut result = run().await?;
-        if self.repeat == 1 {
-            return Ok(result);
+        times: impl Fn(&mut T) -> (&mut Duration, Duration),
+    ) -> Result<(T, Duration), E> {
+        let mut all = Vec::new();
+        // The first does not count if there are several.
+        let runs = if self.repeat == 1 { 1 } else { self.repeat + 1 };
+        loop {
+            let start = Instant::now();
+            let mut result = run().await?;
+            let whole = start.elapsed();
+            let (run_time, gather_time) = times(&mut result);
+            let preparing = whole.saturating_sub(*run_time + gather_time);
+            all.push(*run_time);
+            if all.len() < runs as usize {
+                continue;
+            }
+            let counted = &mut all[(runs - self.repeat) as usize..];
+            counted.sort();
+            *run_time = counted[counted.len() / 2];
+            return Ok((result, preparing));
         }
-        let mut times = Vec::new();
-        for _ in 0..self.repeat {
-            result = run().await?;
-            times.push(*time(&mut result));
-        }
-        times.sort();
-        *time(&mut result) = times[times.len() / 2];
-        Ok(result)
     }
 }

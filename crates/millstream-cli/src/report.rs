@@ -34,6 +34,7 @@ pub(crate) struct Phases {
     pub(crate) read: f64,
     pub(crate) partition: f64,
     pub(crate) upload: f64,
+    pub(crate) prepare: f64,
     pub(crate) run: f64,
     pub(crate) gather: f64,
 }
@@ -81,10 +82,11 @@ impl Common {
         }
     }
 
-    /// Takes in how long it ran, over so many arcs, and how long the answer took to
-    /// the host.
-    pub(crate) fn ran(&mut self, run: Duration, gather: Duration, arcs: u64) {
+    /// Takes in how long it made memory ready and ran, over so many arcs, and how long the
+    /// answer took to the host.
+    pub(crate) fn ran(&mut self, prepare: Duration, run: Duration, gather: Duration, arcs: u64) {
         self.time_ms = milliseconds(run);
+        self.phases_ms.prepare = milliseconds(prepare);
         self.phases_ms.run = self.time_ms;
         self.phases_ms.gather = milliseconds(gather);
         self.teps = arcs as f64 / run.as_secs_f64();

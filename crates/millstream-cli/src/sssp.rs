@@ -117,10 +117,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let upload = clock.lap();
         let sssp = sssp.with_options(options(arguments));
         let run = async || sssp.run(&sources).await;
-        let result = how.repeat.median(run, |result| &mut result.run_time).await?;
-        Ok::<_, millstream::sssp::Error>((upload, result))
+        let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
+        Ok::<_, millstream::sssp::Error>((upload, ran))
     };
-    let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
+    let (upload, (result, prepare)) = phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &sources, arguments.cutoff, &result)).err(),
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     phase("writing", || write(arguments, &graph, &result))?;
     let is_reached = result.is_reached();
     let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
-    common.ran(result.run_time, result.gather_time, arcs);
+    common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.statistics.work_items();
     common.useful_work_items = result.reached();
     common.links = links(&result.statistics.links);

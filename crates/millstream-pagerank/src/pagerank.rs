@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::reference::PageRankError;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
@@ -90,7 +92,7 @@ impl PageRank {
         graph: &CsrGraph,
         options: PageRankOptions,
     ) -> Result<PageRank> {
-        PageRank::upload(context, graph, None, options).await
+        PageRank::boxed_upload(context, graph, None, options).await
     }
 
     /// Uploads a graph in the parts of `partition`, one for each device.
@@ -110,7 +112,17 @@ impl PageRank {
                 millstream_traversal::Error::Partition { vertices, parts, graph_vertices, devices };
             return Err(error.into());
         }
-        PageRank::upload(context, graph, Some(partition), options).await
+        PageRank::boxed_upload(context, graph, Some(partition), options).await
+    }
+
+    /// Boxed, so that it is compiled here, and not again in each program.
+    fn boxed_upload<'a>(
+        context: &'a Context,
+        graph: &'a CsrGraph,
+        partition: Option<Partition>,
+        options: PageRankOptions,
+    ) -> BoxFuture<'a, Result<PageRank>> {
+        PageRank::upload(context, graph, partition, options).boxed()
     }
 
     async fn upload(
@@ -193,6 +205,15 @@ impl PageRank {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self) -> Result<PageRankResult> {
+        self.boxed_run().await
+    }
+
+    /// As [`PageRank::boxed_upload`].
+    fn boxed_run(&self) -> BoxFuture<'_, Result<PageRankResult>> {
+        self.rank().boxed()
+    }
+
+    async fn rank(&self) -> Result<PageRankResult> {
         let options = &self.options;
         let (found, partition) = match &self.graph {
             Uploaded::Nothing => return Ok(of_nothing()),

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
@@ -176,6 +178,25 @@ impl Sssp {
         partition: Partition,
         algorithm: Algorithm,
     ) -> Result<Sssp> {
+        Sssp::boxed_upload(context, graph, partition, algorithm).await
+    }
+
+    /// Boxed, so that it is compiled here, and not again in each program.
+    fn boxed_upload<'a>(
+        context: &'a Context,
+        graph: &'a CsrGraph,
+        partition: Partition,
+        algorithm: Algorithm,
+    ) -> BoxFuture<'a, Result<Sssp>> {
+        Sssp::upload(context, graph, partition, algorithm).boxed()
+    }
+
+    async fn upload(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        algorithm: Algorithm,
+    ) -> Result<Sssp> {
         let weights = weight_type(graph)?;
         let is_stepping = match algorithm {
             Algorithm::Auto => can_meet(context) && step_graph::is_worth_it(graph),
@@ -230,11 +251,16 @@ impl Sssp {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self, sources: &[u32]) -> Result<SsspResult> {
+        self.boxed_run(sources).await
+    }
+
+    /// As [`Sssp::boxed_upload`].
+    fn boxed_run<'a>(&'a self, sources: &'a [u32]) -> BoxFuture<'a, Result<SsspResult>> {
         match (self.weights, self.options.predecessors) {
-            (WeightType::Integer, false) => self.search::<IntegerDistances, u32>(sources).await,
-            (WeightType::Integer, true) => self.search::<IntegerDistances, u64>(sources).await,
-            (WeightType::Real, false) => self.search::<RealDistances, u32>(sources).await,
-            (WeightType::Real, true) => self.search::<RealDistances, u64>(sources).await,
+            (WeightType::Integer, false) => self.search::<IntegerDistances, u32>(sources).boxed(),
+            (WeightType::Integer, true) => self.search::<IntegerDistances, u64>(sources).boxed(),
+            (WeightType::Real, false) => self.search::<RealDistances, u32>(sources).boxed(),
+            (WeightType::Real, true) => self.search::<RealDistances, u64>(sources).boxed(),
         }
     }
 

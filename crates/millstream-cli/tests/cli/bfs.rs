@@ -41,7 +41,7 @@ fn json_has_the_keys_of_the_contract() {
     // Every arc leaves a reached vertex.
     let teps = report["teps"].as_f64().unwrap();
     assert!(time > 0.0 && (teps * time / 1e3 - 156.0).abs() < 1e-6, "{teps} {time}");
-    for phase in ["read", "partition", "upload", "run", "gather"] {
+    for phase in ["read", "partition", "upload", "prepare", "run", "gather"] {
         assert!(report["phases_ms"][phase].as_f64().unwrap() >= 0.0, "{phase}");
     }
     assert_eq!(report["phases_ms"]["run"], report["time_ms"]);
