@@ -8,7 +8,7 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
+    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -318,8 +318,9 @@ impl Bfs {
             false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
             true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
         };
-        let Outcome { keys, predecessors, statistics, run_time, gather_time, .. } = outcome;
-        Ok(BfsResult { levels: keys, predecessors, statistics, run_time, gather_time })
+        let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
+        let Answer { keys: levels, predecessors } = answer;
+        Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
     }
 
     async fn run_by_levels(&self, sources: &[u32]) -> Result<BfsResult> {

@@ -85,11 +85,19 @@ impl Grid {
         match self.blocks() {
             0 => Ok(()),
             1 => work(block(0)),
-            // On a simulated device, or outside of a pool of its own, one by one.
-            blocks if rayon::current_thread_index().is_none() => {
-                (0..blocks).try_for_each(|index| work(block(index)))
-            }
-            blocks => (0..blocks).into_par_iter().try_for_each(|index| work(block(index))),
+            blocks => for_each_index(blocks, &|index| work(block(index))),
         }
+    }
+}
+
+/// Not generic, so that it is compiled once, and not for each kernel.
+fn for_each_index(
+    blocks: usize,
+    work: &(dyn Fn(usize) -> KernelResult + Send + Sync),
+) -> KernelResult {
+    match rayon::current_thread_index() {
+        // On a simulated device, or outside of a pool of its own, one by one.
+        None => (0..blocks).try_for_each(work),
+        Some(_) => (0..blocks).into_par_iter().try_for_each(work),
     }
 }

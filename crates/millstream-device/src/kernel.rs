@@ -393,23 +393,21 @@ struct BoundLaunch<S: Parameter> {
     loaded: Arc<Loaded>,
 }
 
-impl<S: Parameter> BoundLaunch<S> {
-    /// Calls every block that is not done.
-    fn step(
-        &self,
-        twin: impl Fn(usize) -> Result<Step, KernelFault> + Send + Sync,
-    ) -> Result<Step, KernelFault> {
-        let mut waiting = self.waiting.lock();
-        let blocks = std::mem::take(&mut *waiting);
-        let step = |block: usize| Ok((block, twin(block)?));
-        // On a simulated device, or outside of a pool of its own, one by one.
-        let steps: Result<Vec<_>, KernelFault> = match rayon::current_thread_index() {
-            None => blocks.into_iter().map(step).collect(),
-            Some(_) => blocks.into_par_iter().map(step).collect(),
-        };
-        waiting.extend(steps?.iter().filter(|(_, step)| *step == Step::Waits).map(|(at, _)| *at));
-        Ok(if waiting.is_empty() { Step::Done } else { Step::Waits })
-    }
+/// Calls every block that waits. Not generic, so that it is compiled once, and not for each
+/// kernel.
+fn step_blocks(
+    waiting: &mut Vec<usize>,
+    twin: &(dyn Fn(usize) -> Result<Step, KernelFault> + Send + Sync),
+) -> Result<Step, KernelFault> {
+    let blocks = std::mem::take(waiting);
+    let step = |block: usize| Ok((block, twin(block)?));
+    // On a simulated device, or outside of a pool of its own, one by one.
+    let steps: Result<Vec<_>, KernelFault> = match rayon::current_thread_index() {
+        None => blocks.into_iter().map(step).collect(),
+        Some(_) => blocks.into_par_iter().map(step).collect(),
+    };
+    waiting.extend(steps?.iter().filter(|(_, step)| *step == Step::Waits).map(|(at, _)| *at));
+    Ok(if waiting.is_empty() { Step::Done } else { Step::Waits })
 }
 
 impl<S: Parameter> Launch for BoundLaunch<S> {
@@ -418,11 +416,12 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
         // this is their operation.
         let view = unsafe { S::view(&self.bound) };
         let grid = Grid::new(self.size);
+        let mut waiting = self.waiting.lock();
         let result = match &self.twin {
             Twin::Function(twin) => twin(&grid, view).map(|()| Step::Done),
             Twin::Closure(twin) => twin(&grid, view).map(|()| Step::Done),
-            Twin::Steps(twin) => self.step(|block| twin(block, &view)),
-            Twin::StepClosure(twin) => self.step(|block| twin(block, &view)),
+            Twin::Steps(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
+            Twin::StepClosure(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
         };
         result.map_err(|fault| Error::KernelFailed {
             kernel: Arc::clone(&self.kernel),

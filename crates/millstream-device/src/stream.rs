@@ -221,13 +221,8 @@ impl Stream {
     ) -> Result<()> {
         let (source, destination) = (source.into(), destination.into());
         same_length(source.len(), destination.len())?;
-        let accesses = [
-            source.allocation.access(AccessKind::Read),
-            destination.allocation.access(AccessKind::Write),
-        ];
         let from = Place::new::<T>(source.allocation, &source.range);
-        let to = Place::new::<T>(destination.allocation, &destination.range);
-        self.submit("copy", &accesses, Task::Copy { from, to })
+        self.copy_place(from, Place::new::<T>(destination.allocation, &destination.range))
     }
 
     /// Copies items from the host into a buffer.
@@ -304,6 +299,39 @@ impl Stream {
         let data = data.into();
         same_length(data.len(), range.len())?;
         self.upload_place(data, Place::new::<T>(destination.allocation(), &range))
+    }
+
+    /// Copies items into a shared buffer.
+    ///
+    /// ```
+    /// # use millstream_device::{DeviceList, DeviceSet};
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let (items, shared) = (stream.uploaded(vec![7_u32, 8])?, set.devices()[0].shared(3)?);
+    /// stream.copy_to_shared(&items, &shared, 1..3)?;
+    /// assert_eq!(set.block_on(stream.download_shared(&shared, 0..3)?)??, [0, 7, 8]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::download_shared`]; different lengths.
+    pub fn copy_to_shared<'a, T: AtomicPod>(
+        &self,
+        source: impl Into<Part<'a, T>>,
+        destination: &SharedBuffer<T>,
+        range: Range<usize>,
+    ) -> Result<()> {
+        destination.check(&range)?;
+        let source = source.into();
+        same_length(source.len(), range.len())?;
+        let from = Place::new::<T>(source.allocation, &source.range);
+        self.copy_place(from, Place::new::<T>(destination.allocation(), &range))
+    }
+
+    fn copy_place(&self, from: Place, to: Place) -> Result<()> {
+        let accesses =
+            [from.allocation().access(AccessKind::Read), to.allocation().access(AccessKind::Write)];
+        self.submit("copy", &accesses, Task::Copy { from, to })
     }
 
     /// Sets every item of a part.

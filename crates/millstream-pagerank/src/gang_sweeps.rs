@@ -5,8 +5,8 @@
 use std::time::Instant;
 
 use millstream_device::{
-    BoundKernel, CudaSource, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer, SharedSet,
-    Value, Zeroable,
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer,
+    SharedSet, Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use rayon::prelude::*;
@@ -94,20 +94,24 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 
 /// Everything that changes in a run: ranks start even.
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
-    let shares: Vec<R::Bits> = pull.even_shares().into_iter().map(R::to_bits).collect();
     let chances = teleport(&pull.partition, options);
     let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS)?;
     let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
+    let mut events = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {
+        let shares = &*pull.parts[place].even;
         let stream = device.stream()?;
         let own = chances.get(pull.own(place)).unwrap_or_default();
         let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
         memory.teleport.push(stream.uploaded(own)?);
         let even = device.shared(shares.len())?;
-        stream.upload_shared(shares.clone(), &even, 0..shares.len())?;
+        stream.copy_to_shared(shares, &even, 0..shares.len())?;
         memory.even.push(even);
         memory.odd.push(device.shared(shares.len())?);
-        stream.record()?.completed().await?;
+        events.push(stream.record()?);
+    }
+    for event in events {
+        event.completed().await?;
     }
     Ok(memory)
 }
@@ -150,18 +154,16 @@ fn bind<R: Real>(
 
 /// Of all vertices, as their owners' shares say.
 async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -> Result<Vec<f64>> {
-    let mut ranks = Vec::new();
-    for (place, device) in pull.context.devices().iter().enumerate() {
-        let stream = device.stream()?;
-        let own = stream.download_shared(&shares[place], pull.own(place))?;
-        let (mut shares, mut weights) = (Vec::new(), Vec::new());
-        let row_weights = stream.download(&*pull.parts[place].row_weights)?;
-        own.append_to(&mut shares, R::from_bits).await?;
-        row_weights.append_to(&mut weights, |weight| weight).await?;
-        let own = shares.into_par_iter().zip(weights);
-        ranks.par_extend(own.map(|(share, weight)| rank(share, weight).to_f64()));
+    let download = |(place, device): (usize, &Device)| {
+        device.stream()?.download_shared(&shares[place], pull.own(place))
+    };
+    let arriving = pull.context.devices().iter().enumerate().map(download);
+    let mut own = Vec::with_capacity(pull.row_weights.len());
+    for its in arriving.collect::<Result<Vec<_>, _>>()? {
+        its.append_to(&mut own, R::from_bits).await?;
     }
-    Ok(ranks)
+    let own = own.into_par_iter().zip(&pull.row_weights);
+    Ok(own.map(|(share, &weight)| rank(share, R::from_f64(weight)).to_f64()).collect())
 }
 
 /// A packet is what one device tells another after a sweep.

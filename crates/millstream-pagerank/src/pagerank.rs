@@ -9,6 +9,7 @@ use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::reference::PageRankError;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_worklist::DeviceStatistics;
+use rayon::prelude::*;
 
 use crate::pull::PullGraph;
 use crate::push_run::PushGraph;
@@ -223,8 +224,12 @@ impl PageRank {
             Uploaded::Push64(graph) => (graph.run(options).await?, graph.partition()),
         };
         let Ranks { ranks, iterations, delta, converged, links, devices, .. } = found;
-        let factor = if options.unnormalized { ranks.len() as f64 } else { 1.0 };
-        let ranks = partition.restore(ranks.into_iter().map(|rank| rank * factor).collect());
+        let vertices = ranks.len() as f64;
+        let ranks = match options.unnormalized {
+            true => ranks.into_par_iter().map(|rank| rank * vertices).collect(),
+            false => ranks,
+        };
+        let ranks = partition.restore(ranks);
         let (run_time, gather_time) = (found.run_time, found.gather_time);
         Ok(PageRankResult {
             ranks,

@@ -34,6 +34,8 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
+    /// What all vertices give when ranks are even; empty unless the devices form a gang.
+    pub(crate) even: Arc<DeviceBuffer<R::Bits>>,
     /// See [`Askers::of_items`]; empty unless several devices form a gang.
     pub(crate) askers: Arc<DeviceBuffer<u32>>,
     /// Rows that each device asks for.
@@ -55,7 +57,12 @@ impl<R: Real> PullGraph<R> {
     ) -> Result<PullGraph<R>> {
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let is_exchanged = context.devices().len() > 1 && Gang::is_possible(context);
+        let is_gang = Gang::is_possible(context);
+        let is_exchanged = context.devices().len() > 1 && is_gang;
+        let even: Arc<[R::Bits]> = match is_gang {
+            true => even_shares(&row_weights).map(R::to_bits).collect(),
+            false => Arc::default(),
+        };
         let askers = is_exchanged.then(|| Askers::new(transposed, &partition));
         let mut parts = Vec::new();
         for (place, device) in context.devices().iter().enumerate() {
@@ -79,6 +86,7 @@ impl<R: Real> PullGraph<R> {
                 sources: uploaded(&stream, rows.sources)?,
                 weights: uploaded(&stream, rows.weights)?,
                 row_weights: uploaded(&stream, weights)?,
+                even: Arc::new(stream.uploaded(Arc::clone(&even))?),
                 askers: uploaded(&stream, askers)?,
                 asked,
                 block_rows,
@@ -137,9 +145,13 @@ impl<R: Real> PullGraph<R> {
 
     /// What vertices give at the start, when ranks are even; by new id.
     pub(crate) fn even_shares(&self) -> Vec<R> {
-        let even = 1.0 / self.row_weights.len() as f64;
-        self.row_weights.iter().map(|&weight| R::from_f64(share(even, weight))).collect()
+        even_shares(&self.row_weights).collect()
     }
+}
+
+fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {
+    let even = 1.0 / row_weights.len() as f64;
+    row_weights.iter().map(move |&weight| R::from_f64(share(even, weight)))
 }
 
 fn uploaded<T: millstream_device::Pod + Send + Sync>(

@@ -133,8 +133,7 @@ impl<R: Real> PushGraph<R> {
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();
             let buffers = problems.iter().map(|problem| problem.residuals.clone());
-            let left = self.graph.gather(buffers).await?;
-            residuals = left.into_iter().map(R::from_bits).collect();
+            residuals = self.graph.gather(buffers, R::from_bits).await?;
             ranks = self.ranks(&problems).await?;
             let leaked = self.take_leaked(&problems).await?;
             let left: f64 = residuals.iter().map(|residual| residual.abs().to_f64()).sum();

@@ -21,7 +21,7 @@ pub(crate) trait Real:
     /// Whether it has 64 bits.
     const IS_DOUBLE: bool;
     const ZERO: Self;
-    type Bits: AtomicPod;
+    type Bits: AtomicPod + std::fmt::Debug;
     /// Fills a packet up to a multiple of its alignment.
     type Padding: Pod + Send + Sync + std::fmt::Debug;
 

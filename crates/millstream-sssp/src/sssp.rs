@@ -9,9 +9,10 @@ use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
+    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
+use rayon::prelude::*;
 
 use crate::algorithm::Algorithm;
 use crate::delta::{Delta, Means};
@@ -290,13 +291,14 @@ impl Sssp {
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }
         };
-        let Outcome { keys, predecessors, statistics, run_time, gather_time, .. } = outcome;
-        if let Some(vertex) = keys.iter().position(|&key| key == R::TOO_FAR) {
+        let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
+        let Answer { keys, predecessors } = answer;
+        if let Some(vertex) = keys.par_iter().position_first(|&key| key == R::TOO_FAR) {
             return Err(Error::Overflow { vertex: vertex as u32 });
         }
         let distances = match self.weights {
             WeightType::Integer => Distances::Integer(keys),
-            WeightType::Real => Distances::Real(keys.into_iter().map(real).collect()),
+            WeightType::Real => Distances::Real(keys.into_par_iter().map(real).collect()),
         };
         Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
     }

@@ -9,9 +9,8 @@ use millstream_device::{
     SharedBuffer, SharedSet, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_traversal::{GangPlace, Outcome, Part, UNREACHED, Value};
+use millstream_traversal::{Answer, GangPlace, Outcome, Part, UNREACHED, Value};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
-use rayon::prelude::*;
 
 use crate::step_graph::StepGraph;
 use crate::step_pilot::{Pilot, Rules};
@@ -139,18 +138,10 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             (start.elapsed(), step_twin::statistics(&memory)?)
         };
         let start = Instant::now();
-        let values = incoming.gather(memory.iter().map(|its| its.values.clone())).await?;
-        let partition = incoming.partition();
-        let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
-        let predecessors = V::KEEPS_PREDECESSOR.then(|| {
-            let original = |value: &V| match value.predecessor() {
-                UNREACHED => UNREACHED,
-                predecessor => partition.to_original(predecessor),
-            };
-            partition.restore(values.par_iter().map(original).collect())
-        });
+        let values = memory.iter().map(|its| its.values.clone());
+        let answer = Answer::gather(incoming, values).await?;
         let gather_time = start.elapsed();
-        Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
+        Ok(Outcome { answer, statistics, run_time, gather_time })
     }
 
     fn rules(&self, settings: &Settings) -> Rules {

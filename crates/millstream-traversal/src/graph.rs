@@ -239,14 +239,16 @@ impl DistributedGraph {
         Ok(buffers)
     }
 
-    /// The owners' values, by new id, of buffers that have one for every vertex.
+    /// What `map` makes of the owners' values, by new id, of buffers that have one for every
+    /// vertex.
     ///
     /// # Errors
     /// A device failed, or still works on a buffer.
-    pub async fn gather<V: AtomicPod>(
+    pub async fn gather<V: AtomicPod, R: Send>(
         &self,
         buffers: impl Iterator<Item = SharedBuffer<V>>,
-    ) -> Result<Vec<V>> {
+        map: impl Fn(V) -> R + Send + Sync,
+    ) -> Result<Vec<R>> {
         let ranges = self.partition.boundaries().windows(2);
         let devices = self.context.devices().iter().zip(buffers).zip(ranges);
         let arriving = devices.map(|((device, buffer), range)| {
@@ -255,7 +257,7 @@ impl DistributedGraph {
         });
         let mut values = Vec::with_capacity(self.vertices() as usize);
         for its in arriving.collect::<Result<Vec<_>, _>>()? {
-            its.append_to(&mut values, |value| value).await?;
+            its.append_to(&mut values, &map).await?;
         }
         Ok(values)
     }
@@ -285,7 +287,10 @@ mod tests {
                 let mut expected = vec![7_u64; 100_000];
                 special.iter().for_each(|&vertex| expected[vertex as usize] = 9);
                 let buffers = graph.filled(7, &special, 9).await?;
-                assert!(graph.gather(buffers.into_iter()).await? == expected, "every {step}");
+                assert!(
+                    graph.gather(buffers.into_iter(), |value| value).await? == expected,
+                    "every {step}"
+                );
             }
             Ok::<_, Error>(())
         };

@@ -3,6 +3,7 @@
 //! *relaxation*, the program on a distributed worklist that breadth-first search
 //! and shortest paths are cases of.
 
+mod answer;
 mod error;
 mod gang_place;
 mod graph;
@@ -14,6 +15,7 @@ mod relaxation;
 mod run;
 mod value;
 
+pub use answer::Answer;
 pub use error::{Error, Result};
 pub use gang_place::GangPlace;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};

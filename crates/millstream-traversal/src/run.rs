@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_worklist::WorklistStatistics;
-use rayon::prelude::*;
 
 use crate::relaxation::{Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
-use crate::{DistributedGraph, Result, WorklistOptions};
+use crate::{Answer, DistributedGraph, Result, WorklistOptions};
 
-/// What a relaxation came to, by original vertex id.
+/// What a relaxation came to.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// [`UNREACHED`] where no path leads.
-    pub keys: Vec<u32>,
-    /// The vertex before on such a path; [`UNREACHED`] for sources and where there
-    /// is none. `None` for values that keep none.
-    pub predecessors: Option<Vec<u32>>,
+    /// Keys, perhaps with predecessors.
+    pub answer: Answer,
     /// What the devices did.
     pub statistics: WorklistStatistics,
     /// From the first item to the last, values in place and left on the devices.
@@ -53,17 +49,10 @@ pub async fn run<R: Rule, V: Value>(
     let start = Instant::now();
     let statistics = worklist.run(&initial).await?;
     let run_time = start.elapsed();
-    let values = graph.gather(problems.iter().map(|problem| problem.values.clone())).await?;
-    let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
-    let predecessors = V::KEEPS_PREDECESSOR.then(|| {
-        let original = |value: &V| match value.predecessor() {
-            UNREACHED => UNREACHED,
-            predecessor => partition.to_original(predecessor),
-        };
-        partition.restore(values.par_iter().map(original).collect())
-    });
+    let values = problems.iter().map(|problem| problem.values.clone());
+    let answer = Answer::gather(graph, values).await?;
     let gather_time = start.elapsed() - run_time;
-    Ok(Outcome { keys, predecessors, statistics, run_time, gather_time })
+    Ok(Outcome { answer, statistics, run_time, gather_time })
 }
 
 /// Values on every device: nobody reached but the sources.
