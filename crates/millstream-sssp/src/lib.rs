@@ -9,6 +9,7 @@ mod error;
 mod rule;
 mod sssp;
 mod step_graph;
+mod step_lights;
 mod step_pilot;
 mod step_search;
 mod step_twin;

@@ -6,7 +6,8 @@ use millstream_device::{CudaSource, DeviceBuffer};
 use millstream_traversal::{Part, PartWeights, Relaxation, Rule, Settings, Value};
 use millstream_worklist::{CudaProgram, Program};
 
-use crate::step_search::{cuda_source, lights_source};
+use crate::step_lights;
+use crate::step_search::cuda_source;
 
 /// Keys that are distances in some type.
 pub(crate) trait DistanceRule: Rule {
@@ -157,7 +158,7 @@ pub fn cuda_sources() -> Vec<CudaSource> {
         let worklist = cuda.flat_map(|cuda| {
             [cuda.kernel::<Relaxation<R, V>>("process"), cuda.fused::<Relaxation<R, V>>()]
         });
-        worklist.chain([cuda_source::<R, V>(), lights_source::<R>()])
+        worklist.chain([cuda_source::<R, V>(), step_lights::source::<R>()])
     }
     sources::<IntegerDistances, u32>()
         .chain(sources::<IntegerDistances, u64>())

@@ -4,12 +4,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{Columns, DistributedGraph, Part, PartWeights, sort_rows};
 use rayon::prelude::*;
 
 use crate::Result;
+use crate::step_lights::Lights;
 
 /// A graph on the devices.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct StepGraph {
     pub(crate) arcs: u64,
     /// The bits of the smallest weight.
     pub(crate) lightest: u32,
+    /// Of the last search.
+    pub(crate) lights: Mutex<Option<Lights>>,
 }
 
 /// Rows that one thread goes through at a time.
@@ -46,7 +50,8 @@ impl StepGraph {
             true => None,
             false => Some(outgoing(&incoming, graph).await?),
         };
-        Ok(StepGraph { incoming, outgoing, arcs: graph.arcs(), lightest: lightest(graph) })
+        let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
+        Ok(StepGraph { incoming, outgoing, arcs, lightest, lights })
     }
 
     /// The rows of vertices that a device's arcs leave: of all, or alone, of its own.

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Parameter, Read, Shared,
-    SharedBuffer, SharedSet, Value as Plain,
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_traversal::{Answer, GangPlace, Outcome, Part, UNREACHED, Value};
@@ -39,7 +39,6 @@ macro_rules! with_common {
 
 type GangSignature<W, V> = with_common!(W, V, (Shared<u32>, Shared<u64>), Plain<Settings>);
 pub(crate) type TwinSignature<W, V> = with_common!(W, V, Plain<Settings>);
-type LightsSignature<W> = (Read<u64>, Read<W>, Shared<u32>, Plain<u32>);
 
 /// How a search goes, as kernels take it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -64,9 +63,6 @@ enum Reported {
     Told,
     Received,
 }
-
-/// Parts of a step by which light arcs are counted: `StepQuarters` of `step_quarters.cuh`.
-const QUARTERS: usize = 4;
 
 const REPORT_WORDS: usize = Reported::Received as usize + 1;
 
@@ -100,7 +96,7 @@ type RowsOf<'a, W> = (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>, &'a DeviceBu
 
 /// A search, on a graph whose weights are those of the rule.
 pub(crate) struct StepSearch<'a, R: DistanceRule> {
-    graph: &'a StepGraph,
+    pub(crate) graph: &'a StepGraph,
     manner: Manner,
     /// Of each device, the weights of the arcs that leave and that enter.
     weights: Vec<[std::sync::Arc<DeviceBuffer<R::Weight>>; 2]>,
@@ -127,7 +123,6 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
         let (run_time, statistics) = if is_gang {
-            self.count_lights(&memory).await?;
             let kernel = Gang::kernel("steps", cuda_source::<R, V>());
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
@@ -156,18 +151,19 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
         let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
         let gangs = GangMemory::of_all(context, 0, REPORT_WORDS)?;
+        let lights = self.lights(self.settings(0).delta).await?;
         let mut memory = Vec::new();
-        for (place, (gang, values)) in gangs.into_iter().zip(values).enumerate() {
+        let places = gangs.into_iter().zip(values).zip(lights);
+        for (place, ((gang, values), lights)) in places.enumerate() {
             let device = &context.devices()[place];
             let owned = incoming.partition().range(place).len();
             let told = if context.devices().len() == 1 { 0 } else { 2 * vertices };
-            let rows = self.graph.outgoing(place).offsets.len() - 1;
             memory.push(Memory {
                 device: device.clone(),
                 values,
                 near: device.shared(2 * owned)?,
                 marks: device.shared(2 * owned.div_ceil(32))?,
-                lights: device.shared(if device.is_gpu() { rows * QUARTERS } else { 0 })?,
+                lights,
                 told_vertices: device.shared(told)?,
                 told_values: device.shared(told)?,
                 gang,
@@ -192,23 +188,6 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         }
     }
 
-    /// Which arcs are light, on GPUs: host devices look as they go.
-    async fn count_lights<V: Value>(&self, memory: &[Memory<V>]) -> Result<()> {
-        let kernel = lights_kernel::<R>();
-        let mut events = Vec::new();
-        for (place, its) in memory.iter().enumerate() {
-            let (offsets, _, weights) = self.outgoing(place);
-            let stream = its.device.stream()?;
-            let arguments = (offsets, weights, &its.lights, its.settings.delta);
-            kernel.launch(&stream, its.lights.len() / QUARTERS, arguments)?;
-            events.push(stream.record()?);
-        }
-        for event in events {
-            event.completed().await?;
-        }
-        Ok(())
-    }
-
     fn bind<V: Value>(
         &self,
         kernel: &Kernel<GangSignature<R::Weight, V>>,
@@ -224,7 +203,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
-    fn outgoing(&self, place: usize) -> RowsOf<'_, R::Weight> {
+    pub(crate) fn outgoing(&self, place: usize) -> RowsOf<'_, R::Weight> {
         let part = self.graph.outgoing(place);
         (&part.offsets, &part.targets, &self.weights[place][0])
     }
@@ -328,15 +307,8 @@ fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
     Ok(run)
 }
 
-fn lights_kernel<R: DistanceRule>() -> Kernel<LightsSignature<R::Weight>> {
-    let no_twin = |_: &_, _: <LightsSignature<R::Weight> as Parameter>::View<'_>| {
-        Err(KernelFault::new("host devices look at weights as they go"))
-    };
-    Kernel::from_closure("lights", no_twin).with_cuda(lights_source::<R>())
-}
-
 /// What comes before the kernels' text: the rule, and what vertices hold.
-fn types<R: DistanceRule, V: Value>() -> String {
+pub(crate) fn types<R: DistanceRule, V: Value>() -> String {
     let (rule, bits) = (R::CLASS, 8 * size_of::<V>());
     format!(
         "#include \"distances.cuh\"\n#include \"span.cuh\"\nnamespace millstream {{\n\
@@ -360,14 +332,4 @@ pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
     );
     let text = types::<R, V>() + TEXT;
     CudaSource::generated("steps.cuh", "steps", text).threads(1024).resident()
-}
-
-pub(crate) fn lights_source<R: DistanceRule>() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"step_quarters.cuh\"\n",
-        include_str!("step_quarters.cuh"),
-        "#line 1 \"step_lights.cuh\"\n",
-        include_str!("step_lights.cuh"),
-    );
-    CudaSource::generated("step_lights.cuh", "lights", types::<R, u32>() + TEXT)
 }

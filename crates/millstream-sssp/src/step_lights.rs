@@ -1,0 +1,79 @@
+//! Which arcs stay in a step, counted for each row by quarters of the step: GPUs look it up
+//! (`step_quarters.cuh`), host devices look at the weights as they go.
+
+use millstream_device::{
+    CudaSource, Device, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, Value,
+};
+
+use crate::Result;
+use crate::rule::DistanceRule;
+use crate::step_search::{StepSearch, types};
+
+/// Numbers of a row: `StepQuarters` of `step_quarters.cuh`.
+const QUARTERS: usize = 4;
+
+type Signature<W> = (Read<u64>, Read<W>, Shared<u32>, Value<u32>);
+
+/// The numbers for one step, kept from search to search.
+#[derive(Debug)]
+pub(crate) struct Lights {
+    /// The bits of the step.
+    delta: u32,
+    /// Of each device.
+    rows: Vec<SharedBuffer<u32>>,
+}
+
+impl<R: DistanceRule> StepSearch<'_, R> {
+    /// The numbers of each device for steps of `delta`, counted if the search before had
+    /// others. Searches only read them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what is not counted yet is not kept.
+    pub(crate) async fn lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
+        let mut known = self.graph.lights.lock().await;
+        if let Some(lights) = known.as_ref().filter(|lights| lights.delta == delta) {
+            return Ok(lights.rows.clone());
+        }
+        let rows = self.count_lights(delta).await?;
+        *known = Some(Lights { delta, rows: rows.clone() });
+        Ok(rows)
+    }
+
+    async fn count_lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
+        let devices = self.graph.incoming.context().devices();
+        if !devices.iter().all(Device::is_gpu) {
+            return Ok(devices.iter().map(|device| device.shared(0)).collect::<Result<_, _>>()?);
+        }
+        let kernel = kernel::<R>();
+        let (mut counted, mut events) = (Vec::new(), Vec::new());
+        for (place, device) in devices.iter().enumerate() {
+            let (offsets, _, weights) = self.outgoing(place);
+            let (rows, stream) = (offsets.len() - 1, device.stream()?);
+            let lights = device.shared(rows * QUARTERS)?;
+            kernel.launch(&stream, rows, (offsets, weights, &lights, delta))?;
+            events.push(stream.record()?);
+            counted.push(lights);
+        }
+        for event in events {
+            event.completed().await?;
+        }
+        Ok(counted)
+    }
+}
+
+fn kernel<R: DistanceRule>() -> Kernel<Signature<R::Weight>> {
+    let no_twin = |_: &_, _: <Signature<R::Weight> as Parameter>::View<'_>| {
+        Err(KernelFault::new("host devices look at weights as they go"))
+    };
+    Kernel::from_closure("lights", no_twin).with_cuda(source::<R>())
+}
+
+pub(crate) fn source<R: DistanceRule>() -> CudaSource {
+    const TEXT: &str = concat!(
+        "#line 1 \"step_quarters.cuh\"\n",
+        include_str!("step_quarters.cuh"),
+        "#line 1 \"step_lights.cuh\"\n",
+        include_str!("step_lights.cuh"),
+    );
+    CudaSource::generated("step_lights.cuh", "lights", types::<R, u32>() + TEXT)
+}
