@@ -42,14 +42,10 @@ struct PassPlaces {
 
 template <class Element>
 struct Pass {
-    static constexpr u32 width = 16 % sizeof(Element) == 0 ? 16 / sizeof(Element) : 0;
+    using Vector = ItemVector<Element>;
+    static constexpr u32 width = Vector::width;
     // Sources that are read at once: as registers allow.
     static constexpr u32 at_once = 4;
-    union Vector {
-        uint4 bits;
-        Element items[width == 0 ? 1 : width];
-        __device__ Vector() {}
-    };
 
     const Ranks& ranks;
     const SpanSet<const Element>& inputs;

@@ -28,6 +28,15 @@ struct RankSettings {
 };
 static_assert(sizeof(RankSettings) == 24, "as Rust writes it");
 
+// Items in 16 bytes; none of those that do not fill them.
+template <class Element>
+union ItemVector {
+    static constexpr u32 width = 16 % sizeof(Element) == 0 ? 16 / sizeof(Element) : 0;
+    uint4 bits;
+    Element items[width == 0 ? 1 : width];
+    __device__ ItemVector() {}
+};
+
 struct Ranks {
     const SpanSet<u64>& memory;  // Of each rank.
     u32* stop;  // The host's word.

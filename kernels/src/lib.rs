@@ -97,6 +97,8 @@ pub const COLLECTIVE_RANKS: Source = source!("collective_ranks.cuh");
 pub const COLLECTIVE_LINES: Source = source!("collective_lines.cuh");
 /// Collectives of long vectors.
 pub const COLLECTIVE_PASS: Source = source!("collective_pass.cuh");
+/// Reductions of long vectors.
+pub const COLLECTIVE_CHAIN: Source = source!("collective_chain.cuh");
 /// Collectives of a block of a resident kernel.
 pub const BLOCK_COLLECTIVES: Source = source!("block_collectives.cuh");
 
@@ -137,5 +139,6 @@ pub const HEADERS: &[Source] = &[
     COLLECTIVE_RANKS,
     COLLECTIVE_LINES,
     COLLECTIVE_PASS,
+    COLLECTIVE_CHAIN,
     BLOCK_COLLECTIVES,
 ];

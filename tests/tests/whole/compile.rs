@@ -91,7 +91,7 @@ fn collectives_without_spills() {
         Operator::<f64>::max().cuda_sources(),
     ];
     for sources in operators {
-        assert_eq!(sources.len(), 3);
+        assert_eq!(sources.len(), 4);
         sources.iter().for_each(|source| compile(source, &[source.entry()]));
     }
     let moving =

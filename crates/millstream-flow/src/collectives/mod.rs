@@ -1,6 +1,7 @@
 //! Collectives: operations that all devices of a context take part in.
 
 mod algorithm;
+mod chain_settings;
 mod checks;
 mod communicator;
 mod direct;
@@ -11,6 +12,8 @@ mod packets;
 mod pass_settings;
 #[cfg(test)]
 mod peer_model;
+#[cfg(test)]
+mod peer_tests;
 mod peers;
 mod plan;
 #[cfg(test)]

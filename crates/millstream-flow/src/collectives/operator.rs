@@ -59,8 +59,8 @@ type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
 /// An associative and commutative operation on two items. Cheap to clone; a program
 /// keeps one for all its calls, since its kernels are loaded once for each.
 ///
-/// The result of a floating-point sum depends on the algorithm and the number of
-/// ranks, but is the same on all ranks.
+/// The result of a floating-point sum depends on the algorithm, the number of ranks and
+/// the root, but is the same on all ranks.
 ///
 /// ```
 /// use millstream_flow::Operator;
@@ -172,8 +172,8 @@ impl<T: Item> Operator<T> {
     pub fn cuda_sources(&self) -> Vec<CudaSource> {
         let combine = program("collective_combine.cuh", &self.cuda, size_of::<T>(), COMBINE);
         let combine = CudaSource::generated("combine.cu", "combine_items", combine);
-        let [lines, pass] = super::programs::sources::<T>(Some(&self.cuda));
-        let mut sources = vec![combine, pass];
+        let [lines, pass, chain] = super::programs::sources::<T>(Some(&self.cuda));
+        let mut sources = vec![combine, pass, chain];
         sources.extend(super::line_settings::fits(size_of::<T>()).then_some(lines));
         sources
     }

@@ -1,24 +1,20 @@
-//! A model of `collective_lines.cuh` and `collective_pass.cuh`: series of collectives,
-//! each in one way or the other, whose threads take their steps in any order on all
-//! ranks. It runs the very settings that kernels get. `README.md` maps its steps to the
-//! headers' lines.
+//! A model of `collective_lines.cuh`, `collective_pass.cuh` and `collective_chain.cuh`: series
+//! of collectives, each in one of these ways, whose threads take their steps in any order
+//! on all ranks. It runs the very settings that kernels get; tiles have one item. `README.md`
+//! maps its steps to the headers' lines.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
-use proptest::prelude::*;
+use super::line_settings::LinePieces;
+use super::pass_settings::Job;
 
-use super::line_settings::{LinePieces, lines, pieces, unit};
-use super::pass_settings::{Job, jobs, swaps};
-use super::plan::{Pattern, Piece};
-use crate::segmenter;
-
-/// Bytes of an item: one line each.
-const ITEM: usize = 8;
+/// Blocks of a rank in a chain, and slots of each.
+const BLOCKS: u64 = 2;
+const SLOTS: u64 = 2;
 
 /// What a faulty kernel leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     None,
     /// All collectives' lines lie in the same place.
     OneBox,
@@ -30,14 +26,30 @@ enum Fault {
     NoEnd,
     /// Items that change places are sent like others.
     NoSwap,
+    /// Tiles are written where those before have not been taken.
+    NoRoom,
+    /// Tiles are counted anew in each chain.
+    Forgetful,
+    /// A chain has a number, like the collectives in which all hear from all.
+    CountedChain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Lines,
+    Pass,
+    /// To this rank.
+    Chain(usize),
 }
 
 /// One collective, for all ranks.
-struct Collective {
-    pieces: Vec<LinePieces>,
-    jobs: Vec<Vec<Job>>,
-    swaps: bool,
-    in_lines: bool,
+pub(super) struct Collective {
+    /// As lines and words carry it.
+    pub(super) epoch: usize,
+    pub(super) pieces: Vec<LinePieces>,
+    pub(super) jobs: Vec<Vec<Job>>,
+    pub(super) swaps: bool,
+    pub(super) way: Way,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +65,20 @@ enum Step {
     Read(Job),
     /// What was read: the combined item, or the two that change places.
     Write(Job, u64, u64),
+    /// A tile, at this item.
+    Take(u64),
+    /// Its item, and those of the ranks before.
+    Give(u64, u64),
+}
+
+/// What blocks of one number share, in the memory of one rank.
+#[derive(Default)]
+struct Channel {
+    arrived: u64,
+    received: u64,
+    taken: u64,
+    sent: u64,
+    slots: [u64; SLOTS as usize],
 }
 
 /// The steps that a rank may take next, and those that come after all of them.
@@ -62,15 +88,17 @@ struct Rank {
     later: Vec<Vec<Step>>,
 }
 
-struct Model {
+pub(super) struct Model {
     collectives: Vec<Collective>,
     /// `None` in place.
     inputs: Option<Vec<Vec<u64>>>,
-    outputs: Vec<Vec<u64>>,
+    pub(super) outputs: Vec<Vec<u64>>,
     /// By receiver, box, sender and place: the collective's number and the item.
     lines: HashMap<(usize, usize, usize, u64), (usize, u64)>,
     /// By receiver and sender: the last number heard, of begun and of ended ones.
     words: HashMap<(usize, usize, bool), usize>,
+    /// By rank and block.
+    channels: HashMap<(usize, u64), Channel>,
     fault: Fault,
 }
 
@@ -79,6 +107,16 @@ fn is_sent(len: u64, unit: u64, fault: Fault) -> bool {
 }
 
 impl Model {
+    pub(super) fn new(
+        collectives: Vec<Collective>,
+        inputs: Option<Vec<Vec<u64>>>,
+        outputs: Vec<Vec<u64>>,
+        fault: Fault,
+    ) -> Model {
+        let (lines, words, channels) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Model { collectives, inputs, outputs, lines, words, channels, fault }
+    }
+
     fn ranks(&self) -> usize {
         self.outputs.len()
     }
@@ -89,8 +127,12 @@ impl Model {
 
     /// All steps of a rank's kernel, in groups that follow each other.
     fn steps(&self, number: usize, rank: usize) -> Vec<Vec<Step>> {
-        let Collective { pieces, jobs, in_lines, .. } = &self.collectives[number];
-        if *in_lines {
+        let Collective { pieces, jobs, way, .. } = &self.collectives[number];
+        if let Way::Chain(_) = way {
+            let len = self.outputs[rank].len() as u64;
+            return vec![(0..len.min(BLOCKS)).map(Step::Take).collect()];
+        }
+        if *way == Way::Lines {
             let LinePieces { sends, receives, .. } = &pieces[rank];
             let most = sends.iter().chain(receives).map(|piece| piece.len).max().unwrap_or(0);
             return vec![(0..most.max(1)).map(Step::Send).collect()];
@@ -116,8 +158,12 @@ impl Model {
         steps
     }
 
+    fn epoch(&self, number: usize) -> usize {
+        self.collectives[number].epoch
+    }
+
     fn box_of(&self, number: usize) -> usize {
-        if self.fault == Fault::OneBox { 0 } else { number % 2 }
+        if self.fault == Fault::OneBox { 0 } else { self.epoch(number) % 2 }
     }
 
     /// Takes a step; what the same thread does next, or `None` if it must wait.
@@ -130,14 +176,15 @@ impl Model {
             Step::Receive(unit) => self.receive(rank, number, *unit).then_some(None),
             Step::Tell { ended } => {
                 for other in 0..self.ranks() {
-                    self.words.insert((other, rank, *ended), number + 1);
+                    self.words.insert((other, rank, *ended), self.epoch(number));
                 }
                 Some(None)
             }
             Step::Hear { ended } => {
+                let epoch = self.epoch(number);
                 let skipped = if *ended { Fault::NoEnd } else { Fault::NoBegin };
                 let heard = |other: usize| {
-                    self.words.get(&(rank, other, *ended)).is_some_and(|heard| *heard > number)
+                    self.words.get(&(rank, other, *ended)).is_some_and(|heard| *heard >= epoch)
                 };
                 (self.fault == skipped || (0..self.ranks()).all(heard)).then_some(None)
             }
@@ -149,6 +196,12 @@ impl Model {
                 self.write(rank, number, job, [*here, *there]);
                 Some(None)
             }
+            Step::Take(at) => self.take(rank, number, *at).map(|item| Some(Step::Give(*at, item))),
+            Step::Give(at, item) => {
+                self.give(rank, number, *at, *item);
+                let next = at + BLOCKS;
+                Some((next < self.outputs[rank].len() as u64).then_some(Step::Take(next)))
+            }
         }
     }
 
@@ -158,13 +211,15 @@ impl Model {
             if is_sent(sends[to].len, unit, self.fault) {
                 let is_item = unit < sends[to].len;
                 let item = if is_item { self.input(rank, sends[to].start + unit) } else { 0 };
-                self.lines.insert((to, self.box_of(number), rank, unit), (number, item));
+                let line = (to, self.box_of(number), rank, unit);
+                self.lines.insert(line, (self.epoch(number), item));
             }
         }
     }
 
     fn receive(&mut self, rank: usize, number: usize, unit: u64) -> bool {
         let LinePieces { sends, receives, combines, .. } = self.collectives[number].pieces[rank];
+        let epoch = self.epoch(number);
         let mut arrived = Vec::new();
         for from in 0..self.ranks() {
             let piece = if from == rank { sends[from] } else { receives[from] };
@@ -172,7 +227,7 @@ impl Model {
                 (unit < piece.len).then(|| self.input(rank, piece.start + unit))
             } else if is_sent(piece.len, unit, self.fault) {
                 let line = self.lines.get(&(rank, self.box_of(number), from, unit));
-                let Some((_, item)) = line.filter(|line| line.0 == number) else { return false };
+                let Some((_, item)) = line.filter(|line| line.0 == epoch) else { return false };
                 (unit < piece.len).then_some(*item)
             } else {
                 None
@@ -219,6 +274,54 @@ impl Model {
         }
     }
 
+    /// The rank before, unless this is the chain's first, and the next one, unless the last.
+    fn neighbours(&self, rank: usize, number: usize) -> [Option<usize>; 2] {
+        let Way::Chain(root) = self.collectives[number].way else { return [None; 2] };
+        let ranks = self.ranks();
+        let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
+        [(before != root).then_some(before), (rank != root).then_some(next)]
+    }
+
+    fn channel(&mut self, rank: usize, at: u64) -> &mut Channel {
+        self.channels.entry((rank, at % BLOCKS)).or_default()
+    }
+
+    /// Waits for a tile, and for room where it goes.
+    fn take(&mut self, rank: usize, number: usize, at: u64) -> Option<u64> {
+        let [before, next] = self.neighbours(rank, number);
+        let (own, fault) = (self.input(rank, at), self.fault);
+        let channel = self.channel(rank, at);
+        if at < BLOCKS && fault == Fault::Forgetful {
+            (channel.received, channel.sent) = (0, 0);
+        }
+        let has_room = fault == Fault::NoRoom || channel.sent < channel.taken + SLOTS;
+        if (next.is_some() && !has_room)
+            || (before.is_some() && channel.arrived <= channel.received)
+        {
+            return None;
+        }
+        let arrived = before.map_or(0, |_| channel.slots[(channel.received % SLOTS) as usize]);
+        Some(own.wrapping_add(arrived))
+    }
+
+    fn give(&mut self, rank: usize, number: usize, at: u64, item: u64) {
+        let [before, next] = self.neighbours(rank, number);
+        let channel = self.channel(rank, at);
+        let (received, sent) = (channel.received, channel.sent);
+        channel.received += u64::from(before.is_some());
+        channel.sent += u64::from(next.is_some());
+        if let Some(next) = next {
+            let channel = self.channel(next, at);
+            channel.slots[(sent % SLOTS) as usize] = item;
+            channel.arrived = sent + 1;
+        } else {
+            self.outputs[rank][at as usize] = item;
+        }
+        if let Some(before) = before {
+            self.channel(before, at).taken = received + 1;
+        }
+    }
+
     /// Begins the rank's next collective; false after the last.
     fn begin(&self, rank: usize, state: &mut Rank) -> bool {
         while state.now.is_empty() {
@@ -237,7 +340,7 @@ impl Model {
 
     /// Runs all ranks, the next step chosen by `choose` among so many; false if all that
     /// are left wait.
-    fn run(&mut self, mut choose: impl FnMut(usize) -> usize) -> bool {
+    pub(super) fn run(&mut self, mut choose: impl FnMut(usize) -> usize) -> bool {
         let rank = |_| Rank { collective: 0, now: Vec::new(), later: Vec::new() };
         let mut ranks: Vec<Rank> = (0..self.ranks()).map(rank).collect();
         loop {
@@ -265,170 +368,4 @@ impl Model {
             }
         }
     }
-}
-
-fn parts(len: usize, ranks: usize) -> Vec<Range<usize>> {
-    segmenter::parts(len, ranks).collect()
-}
-
-/// One of all patterns, on vectors of a multiple of `ranks` items.
-fn pattern(kind: usize, ranks: usize, len: usize, root: usize) -> Pattern {
-    let items = 0..len;
-    match kind {
-        0 => Pattern::Broadcast { root, items },
-        1 => Pattern::Reduce { root, items },
-        2 => Pattern::AllReduce { items },
-        3 => Pattern::ReduceScatter { parts: parts(len, ranks) },
-        4 => Pattern::AllGather { parts: parts(len, ranks) },
-        _ => {
-            let parts = parts(len, ranks);
-            let piece =
-                |from: usize, to: usize| Piece { items: parts[to].clone(), at: parts[from].start };
-            let row = |from| (0..ranks).map(|to| piece(from, to)).collect();
-            Pattern::AllToAll { pieces: (0..ranks).map(row).collect() }
-        }
-    }
-}
-
-/// What a collective does, all at once.
-fn apply(pattern: &Pattern, inputs: &[Vec<u64>], outputs: &mut [Vec<u64>], in_place: bool) {
-    let ranks = inputs.len();
-    let sum = |at: usize| inputs.iter().fold(0, |sum: u64, input| sum.wrapping_add(input[at]));
-    let start = |part: &Range<usize>| if in_place { part.start } else { 0 };
-    match pattern {
-        Pattern::Broadcast { root, .. } => outputs.fill(inputs[*root].clone()),
-        Pattern::Reduce { root, items } => outputs[*root] = items.clone().map(sum).collect(),
-        Pattern::AllReduce { items } => outputs.fill(items.clone().map(sum).collect()),
-        Pattern::ReduceScatter { parts } => {
-            for (output, part) in outputs.iter_mut().zip(parts) {
-                for at in part.clone() {
-                    output[start(part) + at - part.start] = sum(at);
-                }
-            }
-        }
-        Pattern::AllGather { parts } => {
-            for (input, part) in inputs.iter().zip(parts) {
-                let items = &input[start(part)..start(part) + part.len()];
-                outputs.iter_mut().for_each(|to| to[part.clone()].copy_from_slice(items));
-            }
-        }
-        Pattern::AllToAll { pieces } => {
-            for (from, to) in (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to))) {
-                let Piece { items, at } = &pieces[from][to];
-                outputs[to][*at..at + items.len()].copy_from_slice(&inputs[from][items.clone()]);
-            }
-        }
-    }
-}
-
-/// Runs a series; whether it ends, and with the right items.
-fn is_right(
-    (ranks, len): (usize, usize),
-    in_place: bool,
-    series: &[(Pattern, bool)],
-    fault: Fault,
-    seed: u64,
-) -> bool {
-    let inputs: Vec<Vec<u64>> = (0..ranks)
-        .map(|rank| (0..len).map(|at| (at as u64 * 31 + 7) << (4 * rank)).collect())
-        .collect();
-    let outputs = if in_place { inputs.clone() } else { vec![vec![0; len]; ranks] };
-    let mut expected = outputs.clone();
-    for (pattern, _) in series {
-        let before = if in_place { expected.clone() } else { inputs.clone() };
-        apply(pattern, &before, &mut expected, in_place);
-    }
-    let collective = |(pattern, in_lines): &(Pattern, bool)| Collective {
-        pieces: pieces(pattern, ranks, in_place),
-        jobs: jobs(pattern, ranks, in_place, ITEM),
-        swaps: swaps(pattern, in_place),
-        in_lines: *in_lines,
-    };
-    let mut model = Model {
-        collectives: series.iter().map(collective).collect(),
-        inputs: (!in_place).then_some(inputs),
-        outputs,
-        lines: HashMap::new(),
-        words: HashMap::new(),
-        fault,
-    };
-    let mut state = seed;
-    let ends = model.run(|count| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize % count
-    });
-    ends && model.outputs == expected
-}
-
-proptest! {
-    #[test]
-    fn every_order_of_steps_is_right(
-        ranks in 2usize..9,
-        share in 0usize..6,
-        series in proptest::collection::vec((0usize..6, any::<bool>(), 0usize..8), 1..6),
-        seed: u64,
-    ) {
-        let size = (ranks, ranks * share);
-        let collective = |(kind, in_lines, root): &(usize, bool, usize)| {
-            (pattern(*kind, ranks, size.1, root % ranks), *in_lines)
-        };
-        let series: Vec<_> = series.iter().map(collective).collect();
-        prop_assert!(is_right(size, true, &series, Fault::None, seed));
-    }
-
-    #[test]
-    fn inputs_may_be_elsewhere(
-        ranks in 2usize..9,
-        len in 0usize..40,
-        kind in 0usize..5,
-        in_lines: bool,
-        root in 0usize..8,
-        seed: u64,
-    ) {
-        let series = [(pattern(kind, ranks, len, root % ranks), in_lines)];
-        prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
-        let len = len * ranks;
-        let series = [(pattern(5, ranks, len, 0), in_lines)];
-        prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
-    }
-}
-
-#[test]
-fn faults_are_seen() {
-    let broadcast = |in_lines| (pattern(0, 3, 6, 0), in_lines);
-    let reduce = |in_lines| (pattern(1, 3, 6, 0), in_lines);
-    let all_to_all = (pattern(5, 3, 6, 0), false);
-    let all_reduce = |in_lines| (pattern(2, 3, 6, 0), in_lines);
-    for (fault, series) in [
-        (Fault::OneBox, vec![all_reduce(true); 3]),
-        // The root may be several collectives ahead.
-        (
-            Fault::Silence,
-            vec![broadcast(true), reduce(true), broadcast(true), broadcast(true), broadcast(true)],
-        ),
-        (Fault::NoBegin, vec![all_reduce(true), all_reduce(false)]),
-        (Fault::NoEnd, vec![all_reduce(false), all_reduce(true)]),
-        (Fault::NoSwap, vec![all_to_all]),
-    ] {
-        let right = |fault| (0..300).all(|seed| is_right((3, 6), true, &series, fault, seed));
-        assert!(!right(fault), "{fault:?}");
-        assert!(right(Fault::None), "{fault:?}");
-    }
-}
-
-#[test]
-fn units_are_whole_items_in_whole_lines() {
-    for (item, expected) in [
-        (1, (8, 1)),
-        (2, (4, 1)),
-        (3, (8, 3)),
-        (4, (2, 1)),
-        (8, (1, 1)),
-        (12, (2, 3)),
-        (16, (1, 2)),
-    ] {
-        assert_eq!(unit(item), expected);
-        assert_eq!(expected.0 * item, expected.1 * 8);
-    }
-    assert_eq!([lines(0, 4), lines(1, 4), lines(3, 4), lines(3, 12)], [0, 1, 2, 6]);
 }

@@ -1,6 +1,6 @@
 //! Collectives as one kernel on each GPU, which use each other's memory: short vectors in
-//! lines (`collective_lines.cuh`), long ones in one pass (`collective_pass.cuh`). The
-//! protocols are in `README.md`.
+//! lines (`collective_lines.cuh`), long ones in one pass (`collective_pass.cuh`) or, to be
+//! reduced, along a chain (`collective_chain.cuh`). The protocols are in `README.md`.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -11,6 +11,7 @@ use millstream_device::{
     SharedBuffer, SharedSet, Stream, Value,
 };
 
+use super::chain_settings::{self, ChainSettings, Channels};
 use super::communicator::CommunicatorOptions;
 use super::line_settings::{LINE_BYTES, LineSettings, fits, lines, pieces, unit};
 use super::operands::Operands;
@@ -37,12 +38,13 @@ type PeerKernel<T, S> = Kernel<Signature<T, S>>;
 struct Kernels<T: Item> {
     lines: PeerKernel<T, LineSettings>,
     pass: PeerKernel<T, PassSettings>,
+    chain: PeerKernel<T, ChainSettings>,
 }
 
 impl<T: Item> Kernels<T> {
     fn new(operator: Option<&str>) -> Kernels<T> {
-        let [lines, pass] = programs::sources::<T>(operator);
-        Kernels { lines: kernel(lines), pass: kernel(pass) }
+        let [lines, pass, chain] = programs::sources::<T>(operator);
+        Kernels { lines: kernel(lines), pass: kernel(pass), chain: kernel(chain) }
     }
 }
 
@@ -55,7 +57,7 @@ fn kernel<T: Item, S: Pod + Send + Sync>(source: CudaSource) -> PeerKernel<T, S>
 
 /// What kernels meet in.
 pub(super) struct Peers {
-    /// Of each rank: words of the others, and their lines.
+    /// Of each rank: words of the others, their lines, and channels of the chain.
     memory: Vec<SharedBuffer<u64>>,
     /// What to end the kernels for.
     host: SharedBuffer<u32>,
@@ -66,8 +68,9 @@ pub(super) struct Peers {
     blocks: usize,
     /// Lines from one rank to another, for one collective.
     capacity: usize,
+    channels: Channels,
     patience_ns: u64,
-    /// Collectives so far.
+    /// Collectives in lines or one pass so far.
     epoch: u64,
 }
 
@@ -85,16 +88,19 @@ impl Peers {
         let capacity = options.line_bytes.div_ceil(LINE_BYTES).max(1);
         // Lines of two collectives, a number with each word.
         let words = RANK_WORDS + 2 * ranks * capacity * 2;
+        let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
+        let channels = Channels::new(words, blocks);
         let memory = context.devices().iter().map(|device| {
-            Ok(device.shared(words)?.with_label(format!("collectives' words of {device}")))
+            Ok(device.shared(channels.end())?.with_label(format!("collectives' words of {device}")))
         });
         Ok(Peers {
             memory: memory.collect::<Result<_>>()?,
             host: context.host().shared(2)?,
             kernels: HashMap::new(),
             submitters: Submitters::new(ranks),
-            blocks: options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1),
+            blocks,
             capacity,
+            channels,
             patience_ns: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
             epoch: 0,
         })
@@ -137,10 +143,12 @@ impl Peers {
         let word = if pattern.combines() { size_of::<T>() } else { programs::word_bytes::<T>() };
         let pattern = pattern.in_words(size_of::<T>() / word);
         let in_lines = fits(word) && lines(pattern.longest(), word) <= self.capacity;
-        if in_lines {
-            self.in_lines(streams, &pattern, word, &mut operands, operator)
-        } else {
-            self.in_one_pass(streams, &pattern, word, &mut operands, operator)
+        match &pattern {
+            _ if in_lines => self.in_lines(streams, &pattern, word, &mut operands, operator),
+            Pattern::Reduce { root, items } if chain_settings::fits(word) => {
+                self.along_a_chain(streams, *root, items.len(), &mut operands, operator)
+            }
+            _ => self.in_one_pass(streams, &pattern, word, &mut operands, operator),
         }
     }
 
@@ -183,6 +191,24 @@ impl Peers {
         self.launch(streams, threads, operands, operator, |kernels| &kernels.pass, settings)
     }
 
+    fn along_a_chain<T: Item>(
+        &mut self,
+        streams: &[Stream],
+        root: usize,
+        len: usize,
+        operands: &mut Operands<'_, T>,
+        operator: Option<&Operator<T>>,
+    ) -> Result<()> {
+        let (vector, in_place) = ((len, size_of::<T>()), operands.is_in_place());
+        let settings = self.ranks(streams.len());
+        let settings = settings
+            .map(|common| ChainSettings::new(common, self.channels, vector, root, in_place));
+        let settings: Vec<_> = settings.collect();
+        // A block for each tile.
+        let threads = settings[0].tiles() * THREADS;
+        self.launch(streams, threads, operands, operator, |kernels| &kernels.chain, settings)
+    }
+
     /// Submits a pass of nothing, after which every rank comes after what all were given
     /// before.
     pub(super) fn barrier(&mut self, streams: &[Stream]) -> Result<()> {
@@ -192,9 +218,14 @@ impl Peers {
         self.launch(streams, 1, &mut operands, None, |kernels| &kernels.pass, settings)
     }
 
-    /// Begins a collective: what each rank is told.
+    /// Begins a collective with a number of its own: what each rank is told.
     fn next(&mut self, ranks: usize) -> impl Iterator<Item = RankSettings> + use<> {
         self.epoch += 1;
+        self.ranks(ranks)
+    }
+
+    /// What each rank is told.
+    fn ranks(&self, ranks: usize) -> impl Iterator<Item = RankSettings> + use<> {
         let (epoch, patience_ns) = (self.epoch, self.patience_ns);
         (0..ranks).map(move |rank| RankSettings {
             epoch,

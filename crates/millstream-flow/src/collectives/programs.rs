@@ -11,12 +11,13 @@ pub(super) fn word_bytes<T>() -> usize {
     align_of::<T>().min(8)
 }
 
-/// The kernels for an operator, or for items that are only moved: in lines, and in one
-/// pass.
-pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 2] {
+/// The kernels for an operator, or for items that are only moved: in lines, in one
+/// pass, and along a chain.
+pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
     let kernels = [
         ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES),
         ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS),
+        ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN),
     ];
     kernels.map(|(file, header, entry, kernel)| {
         let text = match operator {
@@ -59,5 +60,16 @@ extern \"C\" __global__ void __launch_bounds__(512, 1) pass_of_items(
     const __grid_constant__ millstream::PassSettings settings) {
     millstream::collective_pass(inputs, outputs, memory, host, settings,
                     [](Element one, Element other) { return combine(one, other); });
+}
+";
+
+const CHAIN: &str = "
+extern \"C\" __global__ void __launch_bounds__(512, 1) chain_of_items(
+    const __grid_constant__ millstream::SpanSet<const Element> inputs,
+    const __grid_constant__ millstream::SpanSet<Element> outputs,
+    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
+    const __grid_constant__ millstream::ChainSettings settings) {
+    millstream::collective_chain(inputs, outputs, memory, host, settings,
+                     [](Element one, Element other) { return combine(one, other); });
 }
 ";

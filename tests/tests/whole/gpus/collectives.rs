@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedSet, Value,
+    CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedSet,
+    Value,
 };
 use millstream::flow::{
-    Algorithm, BlockSettings, Communicator, CommunicatorOptions, Context, Devices, Gang, Operator,
-    ResidentCollectives,
+    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
+    Gang, Item, Operands, Operator, ResidentCollectives, Result,
 };
 
 use super::{context, list, scaled, skip};
@@ -100,6 +101,123 @@ fn many_collectives_without_a_pause() {
     }
 }
 
+/// Vectors that are reduced again and again, and what they must then hold.
+struct Reduced<T: Item> {
+    operator: Operator<T>,
+    combine: fn(T, T) -> T,
+    vectors: Vec<DeviceBuffer<T>>,
+    outputs: Vec<DeviceBuffer<T>>,
+    expected: [Vec<Vec<T>>; 2],
+}
+
+impl<T: Item + PartialEq + std::fmt::Debug> Reduced<T> {
+    fn new(
+        context: &Context,
+        len: usize,
+        (operator, combine): (Operator<T>, fn(T, T) -> T),
+        item: impl Fn(usize) -> T,
+    ) -> Reduced<T> {
+        let items = |rank: usize| (0..len).map(|at| item(at * 31 + rank * 7)).collect();
+        let items: Vec<Vec<T>> = (0..context.devices().len()).map(items).collect();
+        let vectors = upload(context, &items).unwrap();
+        let outputs = upload(context, &items).unwrap();
+        Reduced { operator, combine, vectors, outputs, expected: [items.clone(), items] }
+    }
+
+    fn reduce(&mut self, to: &mut Collectives<'_>, root: usize, in_place: bool) {
+        let mut combined = self.expected[0][0].clone();
+        for vector in &self.expected[0][1..] {
+            let pairs = combined.iter_mut().zip(vector);
+            pairs.for_each(|(one, other)| *one = (self.combine)(*one, *other));
+        }
+        self.expected[usize::from(!in_place)][root] = combined;
+        let operands: Operands<'_, T> = match in_place {
+            true => (&mut self.vectors).into(),
+            false => (&self.vectors, &mut self.outputs).into(),
+        };
+        to.reduce(root, operands, &self.operator).unwrap();
+    }
+
+    async fn check(&self) {
+        assert_eq!(download(&self.vectors).await.unwrap(), self.expected[0], "in place");
+        assert_eq!(download(&self.outputs).await.unwrap(), self.expected[1], "to outputs");
+    }
+}
+
+/// `MILLSTREAM_RUNS` (300 unless set, 24 where GPUs are emulated) times: reductions to one
+/// root after the other, of items that do and do not fill 16 bytes, with other collectives in
+/// between and no pause. Few blocks, each of which has several tiles.
+#[test]
+fn reductions_to_changing_roots() {
+    let runs =
+        std::env::var("MILLSTREAM_RUNS").map_or(scaled(300, 24), |runs| runs.parse().unwrap());
+    let context = context();
+    let ranks = context.devices().len();
+    let bytes = (
+        Operator::new("bytes", BYTES, |one: [u8; 3], other: [u8; 3]| {
+            std::array::from_fn(|at| one[at].wrapping_add(other[at]))
+        }),
+        (|one, other| std::array::from_fn(|at| one[at].wrapping_add(other[at])))
+            as fn([u8; 3], [u8; 3]) -> [u8; 3],
+    );
+    let words = (
+        Operator::new("words", WORDS, |one: [u64; 9], other: [u64; 9]| {
+            std::array::from_fn(|at| one[at] ^ other[at])
+        }),
+        (|one, other| std::array::from_fn(|at| one[at] ^ other[at]))
+            as fn([u64; 9], [u64; 9]) -> [u64; 9],
+    );
+    let number = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
+    let mut short = Reduced::new(&context, 100, number.clone(), |seed| seed as u32);
+    let mut long = Reduced::new(&context, scaled(1_000_003, 40_003), number, |seed| seed as u32);
+    let mut bytes = Reduced::new(&context, 50_001, bytes, |seed| [seed as u8, 1, 2]);
+    let mut words = Reduced::new(&context, 1003, words, |seed| [seed as u64; 9]);
+    let mut moved = upload(&context, &vec![vec![1u32; 3000]; ranks]).unwrap();
+    for blocks in [2, 128] {
+        let mut options = CommunicatorOptions::default();
+        (options.blocks, options.line_bytes) = (blocks, 1 << 10);
+        let mut communicator = Communicator::with_options(&context, options).unwrap();
+        let run = async {
+            let mut collectives = communicator.begin().await?;
+            for run in 0..runs {
+                let (root, in_place) = ((run + run / 7) % ranks, run % 5 < 3);
+                match run % 6 {
+                    0 | 3 => short.reduce(&mut collectives, root, in_place),
+                    1 | 4 => long.reduce(&mut collectives, root, in_place),
+                    2 => bytes.reduce(&mut collectives, root, in_place),
+                    _ => words.reduce(&mut collectives, root, in_place),
+                }
+                if run % 4 == 1 {
+                    collectives.broadcast(root, &mut moved)?;
+                }
+            }
+            collectives.completed().await
+        };
+        context.block_on(run).unwrap().unwrap();
+        let checked = async {
+            short.check().await;
+            long.check().await;
+            bytes.check().await;
+            words.check().await;
+        };
+        context.block_on(checked).unwrap();
+    }
+}
+
+const BYTES: &str = "
+    struct Element { unsigned char bytes[3]; };
+    __device__ Element combine(Element one, Element other) {
+        for (int at = 0; at < 3; ++at) one.bytes[at] += other.bytes[at];
+        return one;
+    }";
+
+const WORDS: &str = "
+    struct Element { millstream::u64 words[9]; };
+    __device__ Element combine(Element one, Element other) {
+        for (int at = 0; at < 9; ++at) one.words[at] ^= other.words[at];
+        return one;
+    }";
+
 /// Runs of the fused kind take turns with collectives: one that was begun first ends
 /// first, and one that is dropped does not keep the devices.
 #[test]
@@ -161,13 +279,25 @@ fn packets_between_all_devices() {
 /// patience to end, and everyone hears the first cause.
 #[test]
 fn a_rank_that_does_not_come() {
+    a_rank_is_missed_by(|collectives, vectors, _| {
+        collectives.all_reduce(vectors, &Operator::sum())
+    });
+    // GPUs miss who stands first in the chain, other devices who combines.
+    a_rank_is_missed_by(|collectives, vectors, are_gpus| {
+        collectives.reduce(usize::from(!are_gpus), vectors, &Operator::sum())
+    });
+}
+
+fn a_rank_is_missed_by(
+    operation: fn(&mut Collectives<'_>, &mut Vec<DeviceBuffer<u32>>, bool) -> Result<()>,
+) {
     let devices = list();
     let names: Vec<String> =
         context().devices().iter().map(millstream::device::Device::name).collect();
     let Some(name) = names.get(1) else { return };
     let are_gpus = context().devices().iter().all(millstream::device::Device::is_gpu);
-    let operation = if are_gpus { "collective" } else { "combine" };
-    let fault = InjectedFault::new(operation).on(name.clone()).occurrence(0);
+    let kernel = if are_gpus { "collective" } else { "combine" };
+    let fault = InjectedFault::new(kernel).on(name.clone()).occurrence(0);
     let injection = Injection { faults: vec![fault], ..Injection::default() };
     let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
     let context = builder.build().unwrap();
@@ -178,11 +308,11 @@ fn a_rank_that_does_not_come() {
     let run = async {
         let mut collectives = communicator.begin().await?;
         // Refused already, if the failure is known by then.
-        let submitted = collectives.all_reduce(&mut vectors, &Operator::sum());
+        let submitted = operation(&mut collectives, &mut vectors, are_gpus);
         submitted.and(collectives.completed().await)
     };
     let first = context.block_on(run).unwrap().unwrap_err().to_string();
-    assert!(first.contains(&format!("injected failure of {operation} on {name}")), "{first}");
+    assert!(first.contains(&format!("injected failure of {kernel} on {name}")), "{first}");
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     let later = context.block_on(communicator.begin()).unwrap().unwrap_err().to_string();
     assert_eq!(later, first);

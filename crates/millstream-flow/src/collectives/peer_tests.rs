@@ -1,0 +1,205 @@
+//! Series of collectives between peers, as the model of their kernels runs them, against
+//! what they should do.
+
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::line_settings::{lines, pieces, unit};
+use super::pass_settings::{jobs, swaps};
+use super::peer_model::{Collective, Fault, Model, Way};
+use super::plan::{Pattern, Piece};
+use crate::segmenter;
+
+/// Bytes of an item: one line each.
+const ITEM: usize = 8;
+
+fn parts(len: usize, ranks: usize) -> Vec<Range<usize>> {
+    segmenter::parts(len, ranks).collect()
+}
+
+/// One of all patterns, on vectors of a multiple of `ranks` items.
+fn pattern(kind: usize, ranks: usize, len: usize, root: usize) -> Pattern {
+    let items = 0..len;
+    match kind {
+        0 => Pattern::Broadcast { root, items },
+        1 => Pattern::Reduce { root, items },
+        2 => Pattern::AllReduce { items },
+        3 => Pattern::ReduceScatter { parts: parts(len, ranks) },
+        4 => Pattern::AllGather { parts: parts(len, ranks) },
+        _ => {
+            let parts = parts(len, ranks);
+            let piece =
+                |from: usize, to: usize| Piece { items: parts[to].clone(), at: parts[from].start };
+            let row = |from| (0..ranks).map(|to| piece(from, to)).collect();
+            Pattern::AllToAll { pieces: (0..ranks).map(row).collect() }
+        }
+    }
+}
+
+/// The way that a collective takes if it may.
+fn way(pattern: &Pattern, in_lines: bool) -> Way {
+    match pattern {
+        _ if in_lines => Way::Lines,
+        Pattern::Reduce { root, .. } => Way::Chain(*root),
+        _ => Way::Pass,
+    }
+}
+
+/// What a collective does, all at once.
+fn apply(pattern: &Pattern, inputs: &[Vec<u64>], outputs: &mut [Vec<u64>], in_place: bool) {
+    let ranks = inputs.len();
+    let sum = |at: usize| inputs.iter().fold(0, |sum: u64, input| sum.wrapping_add(input[at]));
+    let start = |part: &Range<usize>| if in_place { part.start } else { 0 };
+    match pattern {
+        Pattern::Broadcast { root, .. } => outputs.fill(inputs[*root].clone()),
+        Pattern::Reduce { root, items } => outputs[*root] = items.clone().map(sum).collect(),
+        Pattern::AllReduce { items } => outputs.fill(items.clone().map(sum).collect()),
+        Pattern::ReduceScatter { parts } => {
+            for (output, part) in outputs.iter_mut().zip(parts) {
+                for at in part.clone() {
+                    output[start(part) + at - part.start] = sum(at);
+                }
+            }
+        }
+        Pattern::AllGather { parts } => {
+            for (input, part) in inputs.iter().zip(parts) {
+                let items = &input[start(part)..start(part) + part.len()];
+                outputs.iter_mut().for_each(|to| to[part.clone()].copy_from_slice(items));
+            }
+        }
+        Pattern::AllToAll { pieces } => {
+            for (from, to) in (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to))) {
+                let Piece { items, at } = &pieces[from][to];
+                outputs[to][*at..at + items.len()].copy_from_slice(&inputs[from][items.clone()]);
+            }
+        }
+    }
+}
+
+/// Runs a series; whether it ends, and with the right items.
+fn is_right(
+    (ranks, len): (usize, usize),
+    in_place: bool,
+    series: &[(Pattern, Way)],
+    fault: Fault,
+    seed: u64,
+) -> bool {
+    let inputs: Vec<Vec<u64>> = (0..ranks)
+        .map(|rank| (0..len).map(|at| (at as u64 * 31 + 7) << (4 * rank)).collect())
+        .collect();
+    let outputs = if in_place { inputs.clone() } else { vec![vec![0; len]; ranks] };
+    let mut expected = outputs.clone();
+    for (pattern, _) in series {
+        let before = if in_place { expected.clone() } else { inputs.clone() };
+        apply(pattern, &before, &mut expected, in_place);
+    }
+    let mut epoch = 0;
+    let collective = |(pattern, way): &(Pattern, Way)| {
+        let is_chain = matches!(way, Way::Chain(_));
+        epoch += usize::from(!is_chain || fault == Fault::CountedChain);
+        Collective {
+            epoch,
+            pieces: pieces(pattern, ranks, in_place),
+            jobs: jobs(pattern, ranks, in_place, ITEM),
+            swaps: swaps(pattern, in_place),
+            way: *way,
+        }
+    };
+    let collectives = series.iter().map(collective).collect();
+    let mut model = Model::new(collectives, (!in_place).then_some(inputs), outputs, fault);
+    let mut state = seed;
+    let ends = model.run(|count| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % count
+    });
+    ends && model.outputs == expected
+}
+
+proptest! {
+    #[test]
+    fn every_order_of_steps_is_right(
+        ranks in 2usize..9,
+        share in 0usize..6,
+        series in proptest::collection::vec((0usize..6, any::<bool>(), 0usize..8), 1..6),
+        seed: u64,
+    ) {
+        let size = (ranks, ranks * share);
+        let collective = |(kind, in_lines, root): &(usize, bool, usize)| {
+            let pattern = pattern(*kind, ranks, size.1, root % ranks);
+            let way = way(&pattern, *in_lines);
+            (pattern, way)
+        };
+        let series: Vec<_> = series.iter().map(collective).collect();
+        prop_assert!(is_right(size, true, &series, Fault::None, seed));
+    }
+
+    #[test]
+    fn inputs_may_be_elsewhere(
+        ranks in 2usize..9,
+        len in 0usize..40,
+        kind in 0usize..5,
+        in_lines: bool,
+        root in 0usize..8,
+        seed: u64,
+    ) {
+        let moved = pattern(kind, ranks, len, root % ranks);
+        let series = [(moved.clone(), way(&moved, in_lines))];
+        prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
+        let len = len * ranks;
+        let moved = pattern(5, ranks, len, 0);
+        let series = [(moved.clone(), way(&moved, in_lines))];
+        prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
+    }
+}
+
+#[test]
+fn faults_are_seen() {
+    use Way::{Chain, Lines, Pass};
+    let broadcast = |way| (pattern(0, 3, 6, 0), way);
+    let reduce = |way| (pattern(1, 3, 6, 0), way);
+    let all_to_all = (pattern(5, 3, 6, 0), Pass);
+    let all_reduce = |way| (pattern(2, 3, 6, 0), way);
+    for (fault, series) in [
+        (Fault::OneBox, vec![all_reduce(Lines); 3]),
+        // The root may be several collectives ahead.
+        (
+            Fault::Silence,
+            vec![
+                broadcast(Lines),
+                reduce(Lines),
+                broadcast(Lines),
+                broadcast(Lines),
+                broadcast(Lines),
+            ],
+        ),
+        (Fault::NoBegin, vec![all_reduce(Lines), all_reduce(Pass)]),
+        (Fault::NoEnd, vec![all_reduce(Pass), all_reduce(Lines)]),
+        (Fault::NoSwap, vec![all_to_all]),
+        (Fault::NoRoom, vec![reduce(Chain(0))]),
+        (Fault::Forgetful, vec![reduce(Chain(0)); 2]),
+        // The first in the chain is done before others have read their lines.
+        (Fault::CountedChain, vec![all_reduce(Lines), reduce(Chain(0)), all_reduce(Lines)]),
+    ] {
+        let right = |fault| (0..300).all(|seed| is_right((3, 6), true, &series, fault, seed));
+        assert!(!right(fault), "{fault:?}");
+        assert!(right(Fault::None), "{fault:?}");
+    }
+}
+
+#[test]
+fn units_are_whole_items_in_whole_lines() {
+    for (item, expected) in [
+        (1, (8, 1)),
+        (2, (4, 1)),
+        (3, (8, 3)),
+        (4, (2, 1)),
+        (8, (1, 1)),
+        (12, (2, 3)),
+        (16, (1, 2)),
+    ] {
+        assert_eq!(unit(item), expected);
+        assert_eq!(expected.0 * item, expected.1 * 8);
+    }
+    assert_eq!([lines(0, 4), lines(1, 4), lines(3, 4), lines(3, 12)], [0, 1, 2, 6]);
+}
