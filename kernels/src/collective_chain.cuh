@@ -9,8 +9,9 @@
 
 namespace millstream {
 
-// Words of a channel, which is what the blocks of one number share, in each rank's memory.
-// Tiles are counted over all collectives. The words of either end have a cache line.
+// Words of a channel, in each rank's memory. Every rank cuts a vector up for the same
+// channels, whatever blocks it has for them. Tiles are counted over all collectives. The
+// words of either end have a cache line.
 enum ChannelWord {
     arrived_word,     // Tiles in our slots: written by the rank before.
     received_word,    // Those that we have taken: our own, for our next kernel.
@@ -23,7 +24,7 @@ struct ChainSettings {
     RankSettings common;
     u64 len;
     u64 channels;    // The word of each rank's memory that they begin at, followed by slots.
-    u32 count;       // Of channels; there may be fewer blocks.
+    u32 count;       // Of channels.
     u32 slots;       // Of a channel, a power of two: slots stay when positions wrap around.
     u32 slot_words;  // A multiple of 16 bytes.
     u32 tile;        // Items, which fit in a slot.
@@ -45,19 +46,20 @@ struct Chain {
     const Element* input;
     Element* output;
     Combine combine;
+    u32 channel;
 
     __device__ u32 before() const { return (ranks.rank + ranks.ranks - 1) % ranks.ranks; }
     __device__ u32 next() const { return (ranks.rank + 1) % ranks.ranks; }
     __device__ bool is_first() const { return before() == settings.root; }
     __device__ bool is_last() const { return ranks.rank == settings.root; }
 
-    // Of our channel, in some rank's memory.
+    // In some rank's memory.
     __device__ u64* word(u32 of, ChannelWord place) const {
-        return ranks.word(of, settings.channels + u64(blockIdx.x) * channel_words + place);
+        return ranks.word(of, settings.channels + u64(channel) * channel_words + place);
     }
 
     __device__ Element* slot(u32 of, u64 position) const {
-        const u64 slot = u64(blockIdx.x) * settings.slots + (position & (settings.slots - 1));
+        const u64 slot = u64(channel) * settings.slots + (position & (settings.slots - 1));
         u64* first = ranks.word(of, settings.channels + u64(settings.count) * channel_words);
         return reinterpret_cast<Element*>(first + slot * settings.slot_words);
     }
@@ -123,12 +125,12 @@ struct Chain {
             target[at] = arrived == nullptr ? own[at] : combine(arrived[at], own[at]);
     }
 
-    // The block: its tiles.
-    __device__ void run() const {
+    // The block: the channel's tiles.
+    __device__ bool run() const {
         u64 received = *word(ranks.rank, received_word), sent = *word(ranks.rank, sent_word);
-        const u64 step = u64(gridDim.x) * settings.tile;
-        for (u64 at = u64(blockIdx.x) * settings.tile; at < settings.len; at += step) {
-            if (!wait(received, sent)) return;
+        const u64 step = u64(settings.count) * settings.tile;
+        for (u64 at = u64(channel) * settings.tile; at < settings.len; at += step) {
+            if (!wait(received, sent)) return false;
             const u64 left = settings.len - at;
             combine_tile(is_first() ? nullptr : slot(ranks.rank, received), input + at,
                          is_last() ? output + at : slot(next(), sent),
@@ -139,10 +141,12 @@ struct Chain {
         }
         // All threads have read them.
         __syncthreads();
-        if (threadIdx.x != receiver) return;
-        // The kernel's end publishes them to our next one.
-        *word(ranks.rank, received_word) = received;
-        *word(ranks.rank, sent_word) = sent;
+        if (threadIdx.x == receiver) {
+            // The kernel's end publishes them to our next one.
+            *word(ranks.rank, received_word) = received;
+            *word(ranks.rank, sent_word) = sent;
+        }
+        return true;
     }
 };
 
@@ -156,7 +160,11 @@ __device__ void collective_chain(const SpanSet<const Element>& inputs,
     const Ranks ranks{memory, &host[host_stop], common.patience, common.rank, common.ranks};
     Element* output = outputs[common.rank].items;
     const Element* input = settings.in_place ? output : inputs[common.rank].items;
-    Chain<Element, Combine>{ranks, settings, input, output, combine}.run();
+    // A block of each; several, one after the other, where fewer run at once.
+    for (u32 channel = blockIdx.x; channel < settings.count; channel += gridDim.x) {
+        const Chain<Element, Combine> chain{ranks, settings, input, output, combine, channel};
+        if (!chain.run()) return;
+    }
 }
 
 }  // namespace millstream

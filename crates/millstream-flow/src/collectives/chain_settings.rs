@@ -5,17 +5,18 @@ use bytemuck::{Pod, Zeroable};
 
 use super::rank_settings::RankSettings;
 
-/// Of a slot, and a tile at most. Four times 32 KiB for each block are 16 MiB a rank.
+/// Of a slot, and a tile at most. Four times 32 KiB for each of 128 channels are 16 MiB a
+/// rank.
 const SLOT_BYTES: usize = 32 << 10;
 
 /// Slots of a channel: a power of two.
 const SLOTS: usize = 4;
 
-/// Of a tile at least, if every block has one: what comes with each costs more than
-/// so many bytes.
+/// Of a tile at least, if every channel has one: to wait and tell takes as long as so many
+/// bytes.
 const LEAST_TILE_BYTES: usize = 16 << 10;
 
-/// Tiles of a block in a vector of middling length. With fewer, ranks at the end of the chain
+/// Tiles of a channel in a vector of middling length. With fewer, ranks at the end of the chain
 /// wait for long until the first ones come.
 const TILES: usize = 32;
 
@@ -24,7 +25,7 @@ const CHANNEL_WORDS: usize = 32;
 
 const WORD_BYTES: usize = 8;
 
-/// Where the channels of all ranks are, one for each block.
+/// Where the channels of all ranks are, one for each block of a kernel at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     /// The word that they begin at.
@@ -33,7 +34,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Of so many blocks, behind so many words.
+    /// So many, behind so many words.
     pub(super) fn new(words: usize, count: usize) -> Channels {
         // A cache line for the words of either end.
         Channels { first: words.next_multiple_of(CHANNEL_WORDS / 2), count }
@@ -94,8 +95,8 @@ pub(super) fn fits(item: usize) -> bool {
 }
 
 /// Items of a tile: whole vectors of 16 bytes, where items fill these.
-fn tile(len: usize, item: usize, blocks: usize) -> usize {
-    let share = (len * item).div_ceil(blocks);
+fn tile(len: usize, item: usize, channels: usize) -> usize {
+    let share = (len * item).div_ceil(channels);
     let bytes = (share / TILES).clamp(LEAST_TILE_BYTES, SLOT_BYTES).min(share);
     (bytes.next_multiple_of(16) / item).max(1)
 }
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tiles_fit_in_slots_and_reach_all_blocks() {
+    fn tiles_fit_in_slots_and_reach_all_channels() {
         for item in [1, 2, 3, 4, 8, 12, 16, 72, 20_000, SLOT_BYTES] {
             for len in [1, 2, 1000, 70_001, 1 << 22, 1 << 28] {
                 let tile = tile(len, item, 128);

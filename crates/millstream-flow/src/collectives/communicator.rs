@@ -25,7 +25,7 @@ pub struct CommunicatorOptions {
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
     /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices
-    /// share a GPU.
+    /// share a GPU. For each, 128 KiB are allocated on each GPU, which reductions go through.
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to another go in
     /// lines, which are there sooner, at twice the bytes. Four times as many bytes for
@@ -108,7 +108,7 @@ impl Communicator {
     /// The same with options.
     ///
     /// # Errors
-    /// No memory for the lines of GPUs.
+    /// No memory for the lines and tiles of GPUs.
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
         let are_peers = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
             && Peers::are_possible(context);
