@@ -1,5 +1,5 @@
 //! A channel of a chain, step by step as in `kernels/src/collective_chain.cuh`, under every
-//! interleaving: one rank sends tiles to the next in two reductions, with one slot. Buffers
+//! interleaving: one rank sends tiles to the next in two reductions, with two slots. Buffers
 //! of either are its own and not modelled.
 //!
 //! | here | there |
@@ -32,9 +32,9 @@ fn seeded(fault: Fault) -> bool {
     is_seeded(fault as usize)
 }
 
-const SLOTS: u64 = 1;
+const SLOTS: u64 = 2;
 /// Of either reduction.
-const TILES: [u64; 2] = [2, 1];
+const TILES: [u64; 2] = [3, 1];
 
 #[derive(Default)]
 struct Channel {

@@ -169,7 +169,7 @@ impl Communicator {
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         match &mut self.peers {
-            Some(peers) if Peers::carry::<T>() => {
+            Some(peers) if Peers::carry::<T>(pattern) => {
                 peers.run(&self.streams, pattern, operands, operator)
             }
             _ => self.in_packets(pattern, operands, operator),

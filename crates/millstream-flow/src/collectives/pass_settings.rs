@@ -85,22 +85,8 @@ pub(super) fn jobs(pattern: &Pattern, ranks: usize, in_place: bool, item: usize)
                 let targets = if in_place { others } else { everyone };
                 vec![job(part, own_part(part), part.start, own, targets)]
             }
-            // Everyone but the root has a part: it reads that of all, and the root
-            // receives no more than the result.
-            Pattern::Reduce { root, items } => {
-                let part = match (ranks, rank == *root) {
-                    (..=2, is_root) => {
-                        if is_root {
-                            items.clone()
-                        } else {
-                            0..0
-                        }
-                    }
-                    (_, true) => 0..0,
-                    (_, false) => share_of_others(items, ranks, *root, rank, item),
-                };
-                vec![job(&part, part.start, part.start, everyone, 1 << root)]
-            }
+            // Along a chain.
+            Pattern::Reduce { .. } => Vec::new(),
             // Everyone but the root gets a part, and passes it on to the rest at once; with
             // one other, the root writes, which is faster than being read.
             Pattern::Broadcast { root, items } if ranks == 2 => {

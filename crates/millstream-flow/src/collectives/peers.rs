@@ -106,9 +106,12 @@ impl Peers {
         })
     }
 
-    /// Whether items of this type are something to move.
-    pub(super) fn carry<T: Item>() -> bool {
-        size_of::<T>() > 0
+    /// Whether items of this type are something to move, and fit in what they go through.
+    pub(super) fn carry<T: Item>(pattern: &Pattern) -> bool {
+        match pattern {
+            Pattern::Reduce { .. } => chain_settings::fits(size_of::<T>()),
+            _ => size_of::<T>() > 0,
+        }
     }
 
     /// Ends the kernels, which may wait for one that will not come.
@@ -145,7 +148,7 @@ impl Peers {
         let in_lines = fits(word) && lines(pattern.longest(), word) <= self.capacity;
         match &pattern {
             _ if in_lines => self.in_lines(streams, &pattern, word, &mut operands, operator),
-            Pattern::Reduce { root, items } if chain_settings::fits(word) => {
+            Pattern::Reduce { root, items } => {
                 self.along_a_chain(streams, *root, items.len(), &mut operands, operator)
             }
             _ => self.in_one_pass(streams, &pattern, word, &mut operands, operator),
