@@ -70,7 +70,7 @@ for tool in ${TOOLS:-memcheck initcheck synccheck racecheck}; do
         unset "running[started - gpus]"
     fi
     CUDA_VISIBLE_DEVICES=$((started % gpus)) check "$tool" "$@" &
-    running+=($!)
+    running[started]=$!
     started=$((started + 1))
 done
 for process in "${running[@]}"; do
