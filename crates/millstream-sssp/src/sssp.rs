@@ -134,6 +134,9 @@ enum Uploaded {
     Stepping(StepGraph),
 }
 
+/// Keys that a thread looks through at least.
+const PIECE: usize = 1 << 16;
+
 #[derive(Clone, Copy, Debug)]
 enum WeightType {
     Integer,
@@ -294,7 +297,9 @@ impl Sssp {
         };
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys, predecessors } = answer;
-        if let Some(vertex) = keys.par_iter().position_first(|&key| key == R::TOO_FAR) {
+        // In pieces, each of which is compared many keys at a time.
+        if keys.par_chunks(PIECE).any(|keys| keys.contains(&R::TOO_FAR)) {
+            let vertex = keys.iter().position(|&key| key == R::TOO_FAR).unwrap_or_default();
             return Err(Error::Overflow { vertex: vertex as u32 });
         }
         let distances = match self.weights {

@@ -5,20 +5,12 @@ use bytemuck::{Pod, Zeroable};
 
 use super::rank_settings::RankSettings;
 
-/// Of a slot, and a tile at most. Four times 32 KiB for each of 128 channels are 16 MiB a
-/// rank.
-const SLOT_BYTES: usize = 32 << 10;
+/// Of a slot, and of a tile but in short vectors. Four of them for each of 256 channels are
+/// 16 MiB a rank.
+const SLOT_BYTES: usize = 16 << 10;
 
 /// Slots of a channel: a power of two.
 const SLOTS: usize = 4;
-
-/// Of a tile at least, if every channel has one: to wait and tell takes as long as so many
-/// bytes.
-const LEAST_TILE_BYTES: usize = 16 << 10;
-
-/// Tiles of a channel in a vector of middling length. With fewer, ranks at the end of the chain
-/// wait for long until the first ones come.
-const TILES: usize = 32;
 
 /// `channel_words` of the header.
 const CHANNEL_WORDS: usize = 32;
@@ -97,8 +89,7 @@ pub(super) fn fits(item: usize) -> bool {
 /// Items of a tile: whole vectors of 16 bytes, where items fill these.
 fn tile(len: usize, item: usize, channels: usize) -> usize {
     let share = (len * item).div_ceil(channels);
-    let bytes = (share / TILES).clamp(LEAST_TILE_BYTES, SLOT_BYTES).min(share);
-    (bytes.next_multiple_of(16) / item).max(1)
+    (share.next_multiple_of(16).min(SLOT_BYTES) / item).max(1)
 }
 
 #[cfg(test)]
@@ -107,14 +98,13 @@ mod tests {
 
     #[test]
     fn tiles_fit_in_slots_and_reach_all_channels() {
-        for item in [1, 2, 3, 4, 8, 12, 16, 72, 20_000, SLOT_BYTES] {
+        for item in [1, 2, 3, 4, 8, 12, 16, 72, 10_000, SLOT_BYTES] {
             for len in [1, 2, 1000, 70_001, 1 << 22, 1 << 28] {
                 let tile = tile(len, item, 128);
                 assert!(tile > 0 && tile * item <= SLOT_BYTES, "{len} of {item}");
                 assert!(16 % item != 0 || (tile * item).is_multiple_of(16), "{len} of {item}");
             }
         }
-        assert_eq!(tile(128 * 64, 4, 128), 64);
-        assert_eq!([20, 24, 25, 28].map(|bits| tile(1 << bits, 4, 128)), [4096, 4096, 8192, 8192]);
+        assert_eq!([13, 20, 24, 28].map(|bits| tile(1 << bits, 4, 128)), [64, 4096, 4096, 4096]);
     }
 }

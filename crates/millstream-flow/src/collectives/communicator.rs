@@ -24,8 +24,9 @@ pub struct CommunicatorOptions {
     pub algorithm: Algorithm,
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
-    /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices
-    /// share a GPU. For each, 128 KiB are allocated on each GPU, which reductions go through.
+    /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices share a
+    /// GPU; of a long `reduce` twice as many, two a multiprocessor. For each, 128 KiB are
+    /// allocated on each GPU, which reductions go through.
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to another go in
     /// lines, which are there sooner, at twice the bytes. Four times as many bytes for

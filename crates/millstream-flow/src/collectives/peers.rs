@@ -26,6 +26,9 @@ use crate::{Error, Item, Result};
 
 /// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor.
 const MOST_BLOCKS: usize = 128;
+/// Of a chain there are as many more, two a multiprocessor: one works while the other waits
+/// until its stores are there.
+const BLOCKS_OF_A_CHAIN: usize = 2;
 /// The word in the host's memory that ends the kernels, `host_stop`, and what it says.
 const HOST_STOP: usize = 1;
 const IS_STOPPED: u32 = 1;
@@ -89,7 +92,7 @@ impl Peers {
         // Lines of two collectives, a number with each word.
         let words = RANK_WORDS + 2 * ranks * capacity * 2;
         let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
-        let channels = Channels::new(words, blocks);
+        let channels = Channels::new(words, BLOCKS_OF_A_CHAIN * blocks);
         let memory = context.devices().iter().map(|device| {
             Ok(device.shared(channels.end())?.with_label(format!("collectives' words of {device}")))
         });
@@ -168,7 +171,7 @@ impl Peers {
         let settings = self.next(streams.len()).zip(pieces);
         let settings = settings.map(|(common, pieces)| LineSettings { common, pieces, capacity });
         // A thread for each unit.
-        let threads = pattern.longest().div_ceil(unit(word).0);
+        let threads = pattern.longest().div_ceil(unit(word).0).min(self.blocks * THREADS);
         let settings = settings.collect();
         self.launch(streams, threads, operands, operator, |kernels| &kernels.lines, settings)
     }
@@ -185,7 +188,7 @@ impl Peers {
         let jobs = jobs(pattern, streams.len(), in_place, word);
         let longest = jobs.iter().flatten().map(|job| job.len as usize).max().unwrap_or(0);
         // A thread for each 16 bytes.
-        let threads = (longest * word).div_ceil(16);
+        let threads = (longest * word).div_ceil(16).min(self.blocks * THREADS);
         let swaps = swaps(pattern, in_place);
         let settings = self.next(streams.len()).zip(jobs);
         let settings =
@@ -208,7 +211,7 @@ impl Peers {
             .map(|common| ChainSettings::new(common, self.channels, vector, root, in_place));
         let settings: Vec<_> = settings.collect();
         // A block for each tile.
-        let threads = settings[0].tiles() * THREADS;
+        let threads = settings[0].tiles().min(self.channels.count) * THREADS;
         self.launch(streams, threads, operands, operator, |kernels| &kernels.chain, settings)
     }
 
@@ -248,7 +251,7 @@ impl Peers {
         kernel: fn(&Kernels<T>) -> &PeerKernel<T, S>,
         settings: Vec<S>,
     ) -> Result<()> {
-        let size = threads.clamp(1, self.blocks * THREADS);
+        let size = threads.max(1);
         let key = (TypeId::of::<T>(), operator.map(|operator| Arc::clone(operator.cuda())));
         let kernels = self.kernels.entry(key).or_insert_with(|| {
             Box::new(Kernels::<T>::new(operator.map(|operator| &**operator.cuda())))

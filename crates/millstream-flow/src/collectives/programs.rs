@@ -64,7 +64,7 @@ extern \"C\" __global__ void __launch_bounds__(512, 1) pass_of_items(
 ";
 
 const CHAIN: &str = "
-extern \"C\" __global__ void __launch_bounds__(512, 1) chain_of_items(
+extern \"C\" __global__ void __launch_bounds__(512, 2) chain_of_items(
     const __grid_constant__ millstream::SpanSet<const Element> inputs,
     const __grid_constant__ millstream::SpanSet<Element> outputs,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
