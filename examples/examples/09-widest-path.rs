@@ -109,7 +109,7 @@ async fn widest_paths(graph: &DistributedGraph, worker: Worker) -> Result<Vec<u3
     let initial = [(graph.owners().owner(source), source)];
     let statistics = worklist.worker(worker).delta(Some(100)).run(&initial).await?;
     println!("{worker:?}: {} work items", statistics.work_items());
-    Ok(graph.partition().restore(graph.gather(widths.into_iter()).await?))
+    Ok(graph.partition().restore(graph.gather(widths.into_iter(), |width| width).await?))
 }
 
 /// The same, one vertex after the other: Dijkstra's algorithm.

@@ -114,7 +114,7 @@ async fn k_core(graph: &DistributedGraph, degrees: &[u32], worker: Worker) -> Re
     let worklist = DistributedWorklist::new(graph.context(), program, problems, degrees.len());
     let statistics = worklist.worker(worker).run(&initial).await?;
     println!("{worker:?}: {} of {} vertices go", statistics.work_items(), degrees.len());
-    Ok(graph.gather(left.into_iter()).await?.into_iter().map(|left| left >= K).collect())
+    graph.gather(left.into_iter(), |left| left >= K).await
 }
 
 /// The same, one vertex after the other.
