@@ -8,6 +8,8 @@
 namespace millstream {
 
 constexpr u32 most_ranks = 8;
+// Nanoseconds between looks at the host's word.
+constexpr u64 look_after = 4000000;
 
 // What the host's word `host_stop` says.
 enum StopReason : u32 { goes_on, is_stopped, peer_is_late };
@@ -48,16 +50,24 @@ struct Ranks {
     __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
 
     // One thread: waits until `is_there()`. False if the kernel must end instead.
+    //
+    // It looks at the host's word only when it has waited for long: such reads are served one
+    // after the other, a microsecond each, and with those of all blocks whoever waits would wait
+    // for longer still, and so would those who wait for it.
     template <class Condition>
     __device__ __forceinline__ bool wait_until(Condition is_there) const {
         if (is_there()) return true;
         const u64 since = nanoseconds();
+        u64 looked = since;
         for (u32 turn = 1;; ++turn) {
             if (is_there()) return true;
-            if (turn % 256 != 0) continue;
+            if (turn % 64 != 0) continue;
+            const u64 now = nanoseconds();
+            if (now - looked < look_after) continue;
+            looked = now;
             // Acquire: pairs with whoever stops; nothing else comes with it.
             if (load_acquire_sys(stop) != goes_on) return false;
-            if (nanoseconds() - since < patience) continue;
+            if (now - since < patience) continue;
             store_release_sys(stop, u32(peer_is_late));
             return false;
         }
