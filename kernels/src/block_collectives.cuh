@@ -38,7 +38,7 @@ class BlockCollectives {
 
     __device__ BlockCollectives(const SpanSet<u64>& memory, const Span<u32>& host,
                                 const BlockCollectiveSettings& settings)
-        : ranks{memory, &host[host_stop], settings.patience, settings.rank, settings.ranks},
+        : ranks{memory, &host[host_stop], settings.patience, settings.rank, settings.ranks, nullptr},
           first((u64(settings.channels) + 1) / 2 * 2 +
                 u64(blockIdx.x) * 4 * settings.ranks * settings.capacity),
           capacity(settings.capacity),

@@ -157,7 +157,7 @@ __device__ void collective_chain(const SpanSet<const Element>& inputs,
                                  Span<u32> host, const ChainSettings& settings,
                                  Combine combine) {
     const RankSettings& common = settings.common;
-    const Ranks ranks{memory, &host[host_stop], common.patience, common.rank, common.ranks};
+    const Ranks ranks = Ranks::of_a_series(memory, host, common);
     Element* output = outputs[common.rank].items;
     const Element* input = settings.in_place ? output : inputs[common.rank].items;
     // A block of each; several, one after the other, where fewer run at once.

@@ -199,7 +199,7 @@ __device__ void collective_lines(const SpanSet<const Element>& inputs,
                                  const SpanSet<Element>& outputs, const SpanSet<u64>& memory,
                                  Span<u32> host, const LineSettings& settings, Combine combine) {
     const RankSettings& common = settings.common;
-    const Ranks ranks{memory, &host[host_stop], common.patience, common.rank, common.ranks};
+    const Ranks ranks = Ranks::of_a_series(memory, host, common);
     const Lines lines{ranks, rank_words, settings.capacity, common.epoch};
     Element* output = outputs[common.rank].items;
     const Element* input = settings.pieces.in_place ? output : inputs[common.rank].items;

@@ -222,7 +222,7 @@ __device__ void collective_pass(const SpanSet<const Element>& inputs,
                                 Span<u32> host, const PassSettings& settings, Combine combine) {
     __shared__ PassPlaces<Element> places;
     const RankSettings& common = settings.common;
-    const Ranks ranks{memory, &host[host_stop], common.patience, common.rank, common.ranks};
+    const Ranks ranks = Ranks::of_a_series(memory, host, common);
     const Pass<Element> pass{ranks, inputs, outputs, settings, places};
     if (!pass.begin()) return;
     pass.run(combine);

@@ -19,7 +19,8 @@ enum RankWord {
     begun_word,                            // From each rank: its kernel has begun.
     ended_word = begun_word + most_ranks,  // From each rank: it is done with our buffers.
     done_word = ended_word + most_ranks,   // Our blocks that are done.
-    rank_words = done_word + 2             // A multiple of 16 bytes.
+    stopped_word,                          // Not 0 once one of our threads has given up.
+    rank_words                             // A multiple of 16 bytes.
 };
 
 struct RankSettings {
@@ -45,6 +46,14 @@ struct Ranks {
     u64 patience;
     u32 rank;
     u32 ranks;
+    u64* stopped;  // `stopped_word`, or null where no other kernel follows.
+
+    // Of a kernel that others follow.
+    static __device__ Ranks of_a_series(const SpanSet<u64>& memory, const Span<u32>& host,
+                                        const RankSettings& settings) {
+        return {memory, &host[host_stop], settings.patience, settings.rank, settings.ranks,
+                memory[settings.rank].items + stopped_word};
+    }
 
     __device__ bool is_peer(u32 other) const { return other < ranks && other != rank; }
     __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
@@ -53,7 +62,8 @@ struct Ranks {
     //
     // It looks at the host's word only when it has waited for long: such reads are served one
     // after the other, a microsecond each, and with those of all blocks whoever waits would wait
-    // for longer still, and so would those who wait for it.
+    // for longer still, and so would those who wait for it. Who gives up tells the device's
+    // other threads, also those of kernels to come.
     template <class Condition>
     __device__ __forceinline__ bool wait_until(Condition is_there) const {
         if (is_there()) return true;
@@ -62,13 +72,17 @@ struct Ranks {
         for (u32 turn = 1;; ++turn) {
             if (is_there()) return true;
             if (turn % 64 != 0) continue;
+            // Relaxed, and acquire: nothing else comes with them.
+            if (stopped != nullptr && load_relaxed_gpu(stopped) != 0) return false;
             const u64 now = nanoseconds();
             if (now - looked < look_after) continue;
             looked = now;
-            // Acquire: pairs with whoever stops; nothing else comes with it.
-            if (load_acquire_sys(stop) != goes_on) return false;
-            if (now - since < patience) continue;
-            store_release_sys(stop, u32(peer_is_late));
+            const bool is_late = now - since >= patience;
+            if (load_acquire_sys(stop) == goes_on) {
+                if (!is_late) continue;
+                store_release_sys(stop, u32(peer_is_late));
+            }
+            if (stopped != nullptr) store_relaxed_gpu(stopped, u64(1));
             return false;
         }
     }

@@ -143,7 +143,7 @@ struct Large {
         collective_pass(inputs, outputs, memory, host, settings,                           \
                         [](Element one, Element other) -> Element { return expression; });  \
     }                                                                                      \
-    extern "C" __global__ void __launch_bounds__(512, 1)                                   \
+    extern "C" __global__ void __launch_bounds__(512, 2)                                   \
     chain_of_##name(const __grid_constant__ SpanSet<const Element> inputs,                 \
                     const __grid_constant__ SpanSet<Element> outputs,                      \
                     const __grid_constant__ SpanSet<u64> memory, Span<u32> host,           \

@@ -14,9 +14,9 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// The last result of `run`, whose run time becomes the median, and how long that run took
-    /// beside its own times, in which it makes and clears its memory. `times` are the run's
-    /// and the gathering's.
+    /// The last result of `run`, whose run time becomes the median, and how long that call took
+    /// beside its `times`, of the run and of gathering: it makes its memory ready before, and
+    /// looks at the answer after.
     ///
     /// # Cancel safety
     /// That of `run`.

@@ -82,8 +82,8 @@ impl Common {
         }
     }
 
-    /// Takes in how long it made memory ready and ran, over so many arcs, and how long the
-    /// answer took to the host.
+    /// Takes in how long it ran, over so many arcs, how long the answer took to the host, and
+    /// how long all else took.
     pub(crate) fn ran(&mut self, prepare: Duration, run: Duration, gather: Duration, arcs: u64) {
         self.time_ms = milliseconds(run);
         self.phases_ms.prepare = milliseconds(prepare);

@@ -162,8 +162,8 @@ async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -
     for its in arriving.collect::<Result<Vec<_>, _>>()? {
         its.append_to(&mut own, R::from_bits).await?;
     }
-    let own = own.into_par_iter().zip(&pull.row_weights);
-    Ok(own.map(|(share, &weight)| rank(share, R::from_f64(weight)).to_f64()).collect())
+    let rows = own.into_par_iter().zip(&pull.row_weights);
+    Ok(rows.map(|(share, &weight)| rank(share, R::from_f64(weight)).to_f64()).collect())
 }
 
 /// A packet is what one device tells another after a sweep.

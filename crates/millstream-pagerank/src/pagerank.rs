@@ -86,6 +86,9 @@ impl PageRank {
     /// Uploads a graph in blocks with equally many arcs: of those that come in for
     /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
     ///
+    /// GPUs that pull keep a number for each vertex of the graph between runs: what it gives
+    /// while ranks are even.
+    ///
     /// # Errors
     /// Options or weights that have no meaning; no memory on a device.
     pub async fn new(

@@ -19,8 +19,7 @@ type Signature<W> = (Read<u64>, Read<W>, Shared<u32>, Value<u32>);
 pub(crate) struct Lights {
     /// The bits of the step.
     delta: u32,
-    /// Of each device.
-    rows: Vec<SharedBuffer<u32>>,
+    of_devices: Vec<SharedBuffer<u32>>,
 }
 
 impl<R: DistanceRule> StepSearch<'_, R> {
@@ -32,11 +31,11 @@ impl<R: DistanceRule> StepSearch<'_, R> {
     pub(crate) async fn lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
         let mut known = self.graph.lights.lock().await;
         if let Some(lights) = known.as_ref().filter(|lights| lights.delta == delta) {
-            return Ok(lights.rows.clone());
+            return Ok(lights.of_devices.clone());
         }
-        let rows = self.count_lights(delta).await?;
-        *known = Some(Lights { delta, rows: rows.clone() });
-        Ok(rows)
+        let of_devices = self.count_lights(delta).await?;
+        *known = Some(Lights { delta, of_devices: of_devices.clone() });
+        Ok(of_devices)
     }
 
     async fn count_lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {

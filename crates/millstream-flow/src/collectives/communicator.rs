@@ -74,7 +74,7 @@ impl Default for CommunicatorOptions {
 ///
 /// # Two ways
 /// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one
-/// kernel on each, which use each other's buffers. Everywhere else, and
+/// kernel on each, which use each other's memory. Everywhere else, and
 /// with the other algorithms, packets are copied from device to device and combined
 /// there, in the order of streams and events.
 pub struct Communicator {

@@ -37,5 +37,6 @@ pub use series::Collectives;
 #[doc(hidden)]
 #[cfg(feature = "cuda")]
 pub fn moving_sources<T: crate::Item>() -> Vec<millstream_device::CudaSource> {
-    programs::sources::<T>(None).into()
+    let [lines, pass, _] = programs::sources::<T>(None);
+    vec![lines, pass]
 }
