@@ -127,12 +127,17 @@ struct FullEmptySegment {
         if (threadIdx.x == 0) write(packet, 0);
     }
 
-    // The whole block: waits for a packet of another segment with the same packets,
-    // copies its items here, and makes the packet full here. For items of the host's
-    // memory that are read more than once. False when waiting has ended.
+    // The whole block: waits for the items of a packet in another segment of the same
+    // length, whose packets may be others, copies them here, and makes the packet full
+    // here. For items of the host's memory that are read more than once. False when
+    // waiting has ended.
     __device__ bool pull(const FullEmptySegment& from, u32 packet) const {
-        if (!from.wait_full(packet)) return false;
         const u64 first = begin(packet), bytes = (end(packet) - first) * sizeof(T);
+        if (bytes != 0) {
+            const u32 there = u32(first / from.settings.packet_items);
+            const u32 last = u32((end(packet) - 1) / from.settings.packet_items);
+            if (!from.wait_full(there, last - there + 1)) return false;
+        }
         copy_bytes({threadIdx.x, blockDim.x},
                    reinterpret_cast<const unsigned char*>(&from.items.items[first]),
                    reinterpret_cast<unsigned char*>(&items.items[first]), bytes);

@@ -196,9 +196,10 @@ impl<T: Item> PacketsView<'_, T> {
         self.items.try_write(self.range(packet), write)
     }
 
-    /// Copies a packet of another segment with the same packets here, and makes it full
-    /// here, unless it is; false if the block must wait for it. Kernels do that with
-    /// items of the host's memory that they read more than once.
+    /// Copies the items of a packet here from another segment of the same length, whose
+    /// packets may be others, and makes it full here, unless it is; false if the block
+    /// must wait for them. Kernels do that with items of the host's memory that they read
+    /// more than once.
     ///
     /// # Errors
     /// As [`PacketsView::is_full`].
@@ -206,10 +207,17 @@ impl<T: Item> PacketsView<'_, T> {
         if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
             return Ok(true);
         }
-        if from.range(packet) != self.range(packet) {
-            return Err(KernelFault::new("it pulls from a segment with other packets"));
+        let range = self.range(packet);
+        if from.items.len() != self.items.len() {
+            return Err(KernelFault::new("it pulls from a segment of another length"));
         }
-        let Some(items) = from.items(packet)? else { return Ok(false) };
+        let size = (from.settings.packet_items as usize).max(1);
+        for there in range.start / size..range.end.div_ceil(size) {
+            if !from.is_full(there)? {
+                return Ok(false);
+            }
+        }
+        let Some(items) = from.items.try_read(range, <[T]>::to_vec) else { return Ok(false) };
         let copied = self.write(packet, |to| to.copy_from_slice(&items)).is_some();
         if copied {
             self.publish(packet);

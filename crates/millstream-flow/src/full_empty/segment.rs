@@ -37,6 +37,8 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) words: SharedBuffer<u32>,
     /// The same for host code, where it does not reach those; else none.
     pub(super) mirror: SharedBuffer<u32>,
+    /// Those of both that host code looks at, if any.
+    seen: Option<SharedBuffer<u32>>,
     /// One for each packet, where those who write it together are.
     pub(super) arrivals: SharedBuffer<u32>,
     /// `LocalWord`s of the header, where kernels wait.
@@ -57,18 +59,9 @@ impl<T: Item> fmt::Debug for FullEmptySegment<T> {
 impl<T: Item> SegmentCore<T> {
     /// Whether a packet is full, as the host sees it.
     pub(super) fn is_full(&self, packet: usize, epoch: u32) -> Result<bool> {
+        let unseen = || Error::UnseenPackets { segment: self.group.label(self.number) };
         // An acquire load, as in `core.rs`.
-        Ok(self.host_words()?.load(packet)? == epoch)
-    }
-
-    /// The words that host code reaches.
-    fn host_words(&self) -> Result<&SharedBuffer<u32>> {
-        let is_of_host = self.items.device().is_host_endpoint();
-        match (is_of_host, self.shape.is_seen_by_host()) {
-            (true, _) => Ok(&self.words),
-            (false, true) => Ok(&self.mirror),
-            (false, false) => Err(Error::UnseenPackets { segment: self.group.label(self.number) }),
-        }
+        Ok(self.seen.as_ref().ok_or_else(unseen)?.load(packet)? == epoch)
     }
 
     /// Stores a packet's word when everything before on the stream is done.
@@ -106,12 +99,19 @@ impl<T: Item> FullEmptySegment<T> {
         let reading = shape.reading_device().unwrap_or(device);
         let near = if device == host && reading != host { 2 * packets } else { 0 };
         let writing = shape.writing_device().unwrap_or(device);
+        let words = device.shared(packets)?.with_label(format!("words of {label}"));
+        let mirror = host.shared(mirrored)?.with_label(format!("host's words of {label}"));
+        let seen = match device == host {
+            true => Some(words.clone()),
+            false => shape.is_seen_by_host().then(|| mirror.clone()),
+        };
         let core = SegmentCore {
             group: group.clone(),
             number,
             items: device.guarded(shape.items())?.with_label(label.clone()),
-            words: device.shared(packets)?.with_label(format!("words of {label}")),
-            mirror: host.shared(mirrored)?.with_label(format!("host's words of {label}")),
+            words,
+            mirror,
+            seen,
             arrivals: writing.shared(packets)?.with_label(format!("arrivals of {label}")),
             local: reading
                 .shared(LOCAL_WORDS + near)?
@@ -236,13 +236,13 @@ impl<T: Item> FullEmptySegment<T> {
         self.core.check(&packets)?;
         let set = self.core.group.context().device_set();
         let (deadline, start) = (self.core.group.deadline(), Instant::now());
-        for packet in packets.clone() {
-            let wanted = self.wanted(packet..packet + 1, Condition::Full);
-            while !wanted.look(deadline)? {
-                if !set.stay_awake(start.elapsed()) {
-                    let event = self.full_event(packets)?;
-                    return event.synchronize().or_else(|error| self.cause(error));
-                }
+        let mut wanted = self.wanted(packets, Condition::Full);
+        // What is full need not be looked at again.
+        while let Some(missing) = wanted.missing(deadline)? {
+            wanted.packets.start = missing;
+            if !set.stay_awake(start.elapsed()) {
+                let event = self.full_event(wanted.packets)?;
+                return event.synchronize().or_else(|error| self.cause(error));
             }
         }
         Ok(())

@@ -25,30 +25,26 @@ pub(super) struct Wanted<T: Item> {
 }
 
 impl<T: Item> Wanted<T> {
-    /// A packet that is not what is wanted, if any.
-    fn missing(&self) -> Result<Option<usize>> {
+    /// A packet that is not what is wanted, if any; an error when it never will be.
+    pub(super) fn missing(&self, deadline: Option<Instant>) -> Result<Option<usize>> {
+        let is_full = self.condition == Condition::Full;
         for packet in self.packets.clone() {
-            let is_met = match self.condition {
-                Condition::Full => self.segment.is_full(packet, self.epoch)?,
-                Condition::Empty => !self.segment.is_full(packet, self.epoch)?,
-            };
-            if !is_met {
-                return Ok(Some(packet));
+            if self.segment.is_full(packet, self.epoch)? != is_full {
+                return self.goes_on(packet, deadline).map(|()| Some(packet));
             }
         }
         Ok(None)
     }
 
-    /// Whether it is all as wanted; an error when it never will be.
-    pub(super) fn look(&self, deadline: Option<Instant>) -> Result<bool> {
+    /// Whether it makes sense to wait.
+    fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<()> {
         let group = &self.segment.group;
-        let Some(packet) = self.missing()? else { return Ok(true) };
         group.check()?;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             group.time_out(self.segment.number, packet)?;
             group.check()?;
         }
-        Ok(false)
+        Ok(())
     }
 }
 
@@ -75,11 +71,11 @@ impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Pending<T, F> {
         let Some(bell) = self.bell() else { return (self.then)(Ok(())) };
         // Before the look, so that no ring is missed.
         let seen = bell.rings();
-        let looks = self.wanted.iter().map(|wanted| wanted.look(self.deadline));
-        match looks.reduce(|one, other| Ok(one? & other?)) {
-            Some(Ok(false)) => bell.at_next(seen, move || self.go_on()),
+        let looks = self.wanted.iter().map(|wanted| wanted.missing(self.deadline));
+        match looks.reduce(|one, other| Ok(one?.or(other?))) {
+            Some(Ok(Some(_))) => bell.at_next(seen, move || self.go_on()),
             Some(Err(error)) => (self.then)(Err(error)),
-            Some(Ok(true)) | None => (self.then)(Ok(())),
+            Some(Ok(None)) | None => (self.then)(Ok(())),
         }
     }
 

@@ -295,20 +295,31 @@ pub async fn withheld(context: &Context, device: &Device) -> Result<()> {
 }
 
 /// Blocks fetch packets from the host's memory for each other, in an order that the host
-/// chooses.
+/// chooses: the packets that they fetch are those of the host, or others.
 pub async fn pulled(context: &Context, device: &Device, rounds: u32, seed: u64) -> Result<()> {
+    pulled_from(context, device, PACKET, rounds.div_ceil(2), seed).await?;
+    pulled_from(context, device, PACKET * 5 / 2, rounds.div_ceil(2), seed).await
+}
+
+async fn pulled_from(
+    context: &Context,
+    device: &Device,
+    packet: usize,
+    rounds: u32,
+    seed: u64,
+) -> Result<()> {
     let (group, mut numbers) = (FullEmpty::new(context, Duration::from_secs(20))?, Numbers(seed));
     let shape = PacketShape::new(LEN, PACKET);
-    let mut from =
-        group.segment::<u32>(context.host(), shape.clone().read_by(device).unseen_by_host())?;
+    let whole = PacketShape::new(LEN, packet).read_by(device).unseen_by_host();
+    let mut from = group.segment::<u32>(context.host(), whole.clone())?;
     let mut input = group.segment::<u32>(device, shape.clone().unseen_by_host())?;
     let mut output = group.segment::<u32>(context.host(), shape.clone())?;
     let compute = device.stream_of(StreamKind::Gang)?;
     for round in 1..=rounds {
         let arguments = (&from, &input, &output, round);
         let ended = group.launch_early(&compute, &SCALE_PULLED, shape.packets(), arguments).await?;
-        for packet in numbers.shuffled((0..shape.packets()).collect()) {
-            let items = shape.range(packet).map(|at| at as u32 ^ (round << 12));
+        for packet in numbers.shuffled((0..whole.packets()).collect()) {
+            let items = whole.range(packet).map(|at| at as u32 ^ (round << 12));
             from.fill(packet, |to| to.iter_mut().zip(items).for_each(|(to, item)| *to = item))?;
         }
         output.full(0..shape.packets()).await?;
