@@ -64,7 +64,7 @@ pub struct Bed<'a> {
     copied: Vec<FullEmptySegment<u32>>,
     /// Of the host.
     mapped: Vec<FullEmptySegment<u32>>,
-    /// Of the device, with the same packets as those of the host.
+    /// Of the device, for packets of those of the host.
     pulled: Vec<FullEmptySegment<u32>>,
     /// Of the host.
     leaving: FullEmptySegment<u32>,
@@ -99,8 +99,6 @@ impl<'a> Bed<'a> {
             });
             shapes.map(|shape| group.segment(on, shape)).collect()
         };
-        // What is read in place is there all at once.
-        let near_bytes = if work.is_read_once { work.input_bytes() } else { PULLED_BYTES };
         let leaving = match work.summed {
             Some(len) => PacketShape::new(len, len).written_by(device, parameters.tiles as usize),
             None => PacketShape::new(work.output_len(), parameters.tile as usize * work.words),
@@ -122,8 +120,9 @@ impl<'a> Bed<'a> {
             output: device.guarded(work.output_len())?,
             result: host.buffer(work.output_len())?,
             copied: segments(device, packet_bytes)?,
-            mapped: segments(host, near_bytes)?,
-            pulled: segments(device, near_bytes)?,
+            // What is read in place is there all at once.
+            mapped: segments(host, work.input_bytes())?,
+            pulled: segments(device, PULLED_BYTES)?,
             leaving: group.segment(host, leaving)?,
             ended: host.shared(1)?,
             ends: 0,

@@ -48,15 +48,21 @@ pub struct Workload {
     is_float: bool,
 }
 
-/// Bytes of inputs, at most, that are read in place.
+/// Bytes at most of inputs that are read in place, and of results that blocks write there.
 const SMALL_BYTES: usize = 4 << 20;
+
+/// Bytes of a packet that is copied for an early launch.
+pub const EARLY_PACKET: usize = 16 << 20;
 
 /// How large the benchmarks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// As in the paper.
     Paper,
-    /// For a GPU of today.
+    /// Eight times the paper's data, which a bus of 55 GB/s moves in the time that the
+    /// paper's took at 6.8.
+    Node,
+    /// Far more than that: copies take nearly all of the time.
     Large,
     /// For tests.
     Small,
@@ -129,7 +135,7 @@ fn matrix_mul(width: usize) -> Workload {
         name: "matrixMul",
         inputs: [floats(items, 0.0, 1.0, 3), floats(items, 0.0, 1.0, 4), Vec::new()],
         table: vec![0],
-        parameters: parameters(items, width * (256 / width).max(1), width),
+        parameters: parameters(items, width * (width / 96).clamp(1, 8), width),
         words: 1,
         summed: None,
         needs: |parameters, input, tile| match input {
@@ -332,6 +338,7 @@ fn fib_lookup(items: usize) -> Workload {
 pub fn workloads(sizes: Sizes) -> Vec<Workload> {
     let [vector, matrix, histogram, options, vertices, grid, lookups] = match sizes {
         Sizes::Paper => [65_536, 64, 65_536, 65_536, 4096, 64, 512],
+        Sizes::Node => [1 << 19, 192, 1 << 19, 1 << 19, 1 << 15, 192, 4096],
         Sizes::Large => [1 << 24, 768, 1 << 24, 1 << 23, 1 << 15, 4096, 1 << 20],
         Sizes::Small => [3000, 16, 3000, 1500, 200, 24, 300],
     };
@@ -362,29 +369,35 @@ impl Workload {
         if self.is_read_once { Moved::Mapped } else { Moved::Pulled }
     }
 
-    /// How the data of an early launch moves, chosen by what the benchmark is. Reading in
-    /// place saves calls, copy engines are faster with what is large; `None`: launched
-    /// like the baseline, since a large kernel that needs all of its data gains nothing.
-    pub fn early(&self) -> Option<Moved> {
-        match self.input_bytes() <= SMALL_BYTES {
-            true => Some(self.in_place()),
-            false => (!self.needs_everything()).then_some(Moved::Copied),
-        }
+    /// How the data of an early launch moves, chosen by what the benchmark is: reading in
+    /// place saves calls, copy engines are faster with what is large.
+    pub fn early(&self) -> Moved {
+        if self.input_bytes() <= SMALL_BYTES { self.in_place() } else { Moved::Copied }
     }
 
     /// The same for full overlap. Where results leave all the time, blocks that read and
     /// write in the host's memory share its bus better than engines and blocks do.
-    pub fn overlapped(&self) -> Option<Moved> {
+    pub fn overlapped(&self) -> Moved {
         let leaves_by_tiles = self.summed.is_none() && self.is_read_once;
-        if leaves_by_tiles { Some(self.in_place()) } else { self.early() }
+        if leaves_by_tiles { self.in_place() } else { self.early() }
     }
 
-    /// Whether a tile reads all of an input.
-    fn needs_everything(&self) -> bool {
-        let mut inputs = self.inputs.iter().enumerate();
-        inputs.any(|(input, items)| {
-            !items.is_empty() && (self.needs)(&self.parameters, input, 0) == (0..items.len())
-        })
+    /// Whether results leave while the kernel runs, where its inputs have been copied
+    /// before: not where they are so large that blocks write them to the host in more
+    /// time than the kernel and a copy engine take.
+    pub fn returns(&self) -> bool {
+        4 * self.output_len() <= SMALL_BYTES
+    }
+
+    /// Bytes of a packet that is copied for full overlap: sixteen of them, but from 1 MiB,
+    /// since each costs about 5 us, to 4 MiB. Results that leave at the end, as all do
+    /// after an early launch, gain little by packets that come early: 16 MiB.
+    pub fn packet_bytes(&self) -> usize {
+        let largest = self.inputs.iter().map(|items| items.len() * 4).max().unwrap_or(4);
+        match self.summed {
+            Some(_) => EARLY_PACKET,
+            None => (largest / 16).next_power_of_two().clamp(1 << 20, 4 << 20),
+        }
     }
 
     /// The answer, computed on one thread.

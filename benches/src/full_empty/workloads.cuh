@@ -102,40 +102,65 @@ __device__ bool vectorAdd(const Source& from, const Sink& to, Span<u32>, Paramet
     return true;
 }
 
-// A tile is some rows of the product. Small matrices are read once, into the block's
-// own memory.
+// Matrices are up to MOST_WIDE wide, a tile is up to TILE_ROWS rows of the product, and
+// the rows of B are waited for some at a time: products of those that are there are
+// added up while others come.
+constexpr u32 MOST_WIDE = 1024, TILE_ROWS = 8, THREADS = 256, ROWS_AT_A_TIME = 96;
+
+// The tile, with its rows of A in the block's own memory, column by column.
+template <u32 COLUMNS, class Source>
+__device__ bool product(const Source& from, u32* out, Parameters p, u64 begin, u64 end,
+                        const float (*rows)[TILE_ROWS]) {
+    const u32* b = from.input(1);
+    u32 column[COLUMNS];
+    for (u32 turn = 0; turn < COLUMNS; ++turn) column[turn] = threadIdx.x + turn * THREADS;
+    float sum[TILE_ROWS][COLUMNS] = {};
+    for (u32 first = 0; first < p.width; first += ROWS_AT_A_TIME) {
+        const u32 last = min(first + ROWS_AT_A_TIME, p.width);
+        if (!from.wait(1, u64(first) * p.width, u64(last) * p.width)) return false;
+#pragma unroll 8
+        for (u32 k = first; k < last; ++k) {
+            float row[TILE_ROWS];
+#pragma unroll
+            for (u32 at = 0; at < TILE_ROWS; ++at) row[at] = rows[k][at];
+#pragma unroll
+            for (u32 turn = 0; turn < COLUMNS; ++turn) {
+                const float item = number(b, k * p.width + min(column[turn], p.width - 1));
+#pragma unroll
+                for (u32 at = 0; at < TILE_ROWS; ++at) sum[at][turn] += row[at] * item;
+            }
+        }
+    }
+#pragma unroll
+    for (u32 at = 0; at < TILE_ROWS; ++at)
+#pragma unroll
+        for (u32 turn = 0; turn < COLUMNS; ++turn) {
+            const u64 item = begin + u64(at) * p.width + column[turn];
+            if (column[turn] < p.width && item < end) out[item] = __float_as_uint(sum[at][turn]);
+        }
+    return true;
+}
+
 template <class Source, class Sink>
 __device__ bool matrixMul(const Source& from, const Sink& to, Span<u32>, Parameters p, u32 tile) {
-    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items)), width = p.width;
-    if (!from.wait(0, begin, end) || !from.wait(1, 0, p.items)) return false;
-    const u32 *a = from.input(0), *b = from.input(1);
+    const u64 begin = u64(tile) * p.tile, end = min(begin + p.tile, u64(p.items));
+    if (!from.wait(0, begin, end)) return false;
+    const u32* a = from.input(0);
+    __shared__ alignas(16) float rows[MOST_WIDE][TILE_ROWS];
+    // The block's tile before has been multiplied.
+    __syncthreads();
+    for (u32 at = threadIdx.x; at < TILE_ROWS * p.width; at += THREADS)
+        rows[at % p.width][at / p.width] = begin + at < end ? number(a, begin + at) : 0;
+    __syncthreads();
     u32* out = to.output();
-    __shared__ float staged[64 * 64], rows[4 * 64];
-    if (p.items <= 64 * 64 && end - begin <= 4 * 64) {
-        // The block's tile before has been multiplied.
-        __syncthreads();
-        for (u32 at = threadIdx.x; at < p.items; at += blockDim.x) staged[at] = number(b, at);
-        for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x)
-            rows[at] = number(a, begin + at);
-        __syncthreads();
-        for (u32 at = threadIdx.x; at < end - begin; at += blockDim.x) {
-            const float* row = rows + at / p.width * p.width;
-            float sum = 0;
-#pragma unroll 8
-            for (u32 k = 0; k < p.width; ++k) sum += row[k] * staged[k * p.width + at % p.width];
-            out[begin + at] = __float_as_uint(sum);
-        }
-        to.publish(tile);
-        return true;
+    bool is_there = false;
+    switch ((p.width + THREADS - 1) / THREADS) {
+        case 1: is_there = product<1>(from, out, p, begin, end, rows); break;
+        case 2: is_there = product<2>(from, out, p, begin, end, rows); break;
+        case 3: is_there = product<3>(from, out, p, begin, end, rows); break;
+        case 4: is_there = product<4>(from, out, p, begin, end, rows); break;
     }
-    for (u64 at = begin + threadIdx.x; at < end; at += blockDim.x) {
-        const u64 row = at / width, column = at % width;
-        float sum = 0;
-#pragma unroll 8
-        for (u64 k = 0; k < width; ++k)
-            sum += number(a, row * width + k) * number(b, k * width + column);
-        out[at] = __float_as_uint(sum);
-    }
+    if (!is_there) return false;
     to.publish(tile);
     return true;
 }
@@ -195,17 +220,18 @@ __device__ bool BlackScholes(const Source& from, const Sink& to, Span<u32>, Para
     return true;
 }
 
-// Levels from vertex 0, level by level, in one block: offsets, then targets.
+// Levels from vertex 0, level by level, in one block. The first needs the arcs of the
+// source, the next ones all.
 template <class Source, class Sink>
 __device__ bool BFS(const Source& from, const Sink& to, Span<u32> levels, Parameters p, u32) {
+    for (u32 at = threadIdx.x; at < p.width; at += blockDim.x) levels[at] = at == 0 ? 0 : ~0u;
     if (!from.wait(0, 0, p.width + 1)) return false;
     const u32 *offsets = from.input(0), *targets = from.input(1);
-    for (u32 at = threadIdx.x; at < p.width; at += blockDim.x) levels[at] = at == 0 ? 0 : ~0u;
-    if (!from.wait(1, 0, offsets[p.width])) return false;
-    // All levels are there before any is written again.
-    __syncthreads();
     bool goes_on = true;
     for (u32 level = 0; goes_on; ++level) {
+        if (level <= 1 && !from.wait(1, 0, offsets[level == 0 ? 1 : p.width])) return false;
+        // All levels are there before any is written again.
+        if (level == 0) __syncthreads();
         bool found = false;
         for (u32 vertex = threadIdx.x; vertex < p.width; vertex += blockDim.x) {
             if (levels[vertex] != level) continue;
