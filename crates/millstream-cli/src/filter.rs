@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Keeps its multiples.
     #[arg(long, default_value_t = 7)]
     divisor: u32,
+    /// How expensive the predicate is: each number is tested so many times over.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    cost: u32,
     #[command(flatten)]
     devices: DeviceOptions,
     /// Who gets which segment.
@@ -73,6 +76,7 @@ impl Schedule {
 struct Report {
     algorithm: &'static str,
     items: u32,
+    cost: u32,
     kept: usize,
     devices: Vec<String>,
     schedule: Schedule,
@@ -108,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let filterers = filterers(&context, &arguments.slow)?;
     let buffers = Buffers::bytes(arguments.packet_bytes);
     let buffers = arguments.buffers.map_or(buffers, |count| buffers.count(count));
-    let filter = Filter { divisor: arguments.divisor, buffers };
+    let filter = Filter { divisor: arguments.divisor, cost: arguments.cost, buffers };
     let (warm_up, sample) = sample(arguments, filterers.len());
     let measuring = filter.rates_alone(&context, &filterers, warm_up, sample);
     let rates = phase("measuring each device alone", || run_interruptibly(&context, measuring))??;
@@ -160,6 +164,7 @@ fn report(
     Report {
         algorithm: "filter",
         items: arguments.items,
+        cost: arguments.cost,
         kept: filtered.kept.len(),
         devices: filterers.iter().map(|filterer| filterer.device.name()).collect(),
         schedule: arguments.schedule,

@@ -17,7 +17,7 @@ const PACKET_ITEMS: u32 = 64;
 const SLOW: u32 = 4;
 
 fn filter() -> Filter {
-    Filter { divisor: DIVISOR, buffers: Buffers::items(PACKET_ITEMS as usize).count(3) }
+    Filter { divisor: DIVISOR, cost: 1, buffers: Buffers::items(PACKET_ITEMS as usize).count(3) }
 }
 
 fn filterers(context: &Context, repeats: &[u32]) -> Vec<Filterer> {

@@ -26,6 +26,8 @@ pub(crate) struct Filterer {
 pub(crate) struct Filter {
     /// Keeps its multiples.
     pub(crate) divisor: u32,
+    /// How many times over each number is tested.
+    pub(crate) cost: u32,
     /// Packets of each link.
     pub(crate) buffers: Buffers,
 }
@@ -60,22 +62,33 @@ pub(crate) struct Filtered {
     pub(crate) links: Vec<LinkStatistics>,
 }
 
-type Signature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);
+type Signature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>, Value<u32>);
 
+// What the compiler knows nothing of is tested each time.
 const SOURCE: &str = r#"
 #include "filter.cuh"
 using namespace millstream;
 extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
-                                  Span<u32> count, u32 divisor) {
-    filter(input, kept, scratch, count, [=](u32 item) { return item % divisor == 0; });
+                                  Span<u32> count, u32 divisor, u32 cost) {
+    filter(input, kept, scratch, count, [=](u32 item) {
+        bool is_kept = false;
+        for (u32 turn = 0; turn < cost; ++turn) {
+            asm volatile("" : "+r"(item));
+            is_kept = item % divisor == 0;
+        }
+        return is_kept;
+    });
 }
 "#;
 
 static FILTER: Kernel<Signature> = Kernel::with_source(
     "filter",
     CudaSource::new("filter.cu", "filter", SOURCE),
-    |_, (input, kept, _, count, divisor)| {
-        let matching = input.iter().filter(|item| *item % divisor == 0);
+    |_, (input, kept, _, count, divisor, cost)| {
+        let is_kept = |item: u32| {
+            (0..cost).fold(false, |_, _| std::hint::black_box(item).is_multiple_of(divisor))
+        };
+        let matching = input.iter().filter(|item| is_kept(**item));
         let number = kept.iter_mut().zip(matching).map(|(to, item)| *to = *item).count();
         count[0].store(number as u32, Ordering::Release);
         Ok(())
@@ -169,7 +182,8 @@ impl Filter {
             let mut kept = output.buffer(pending.len()).await?;
             let count: Counter = host.shared(1)?;
             for _ in 0..repeats {
-                let arguments = (&pending, &mut kept, &scratch, &count, self.divisor);
+                let Filter { divisor, cost, .. } = self;
+                let arguments = (&pending, &mut kept, &scratch, &count, divisor, cost);
                 FILTER.launch(&stream, pending.len(), arguments)?;
             }
             // Not when the input ends: that is when everybody's packets are assigned.

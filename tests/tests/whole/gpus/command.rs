@@ -64,7 +64,18 @@ fn verified_answers() {
         &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "ring"][..],
         &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "direct"],
         &["filter", "--items", "1000000", "--verify"],
-        &["filter", "--items", "1000000", "--verify", "--schedule", "static", "--slow", &slow],
+        &[
+            "filter",
+            "--items",
+            "1000000",
+            "--verify",
+            "--schedule",
+            "static",
+            "--cost",
+            "3",
+            "--slow",
+            &slow,
+        ],
     ] {
         let Some(mut command) = millstream(arguments) else { return };
         let (output, _) = run(command.arg("--json"), LIMIT, |_| {});
