@@ -71,12 +71,12 @@ using namespace millstream;
 extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
                                   Span<u32> count, u32 divisor, u32 cost) {
     filter(input, kept, scratch, count, [=](u32 item) {
-        bool is_kept = false;
-        for (u32 turn = 0; turn < cost; ++turn) {
+        u32 kept = item % divisor == 0;
+        for (u32 turn = 1; turn < cost; ++turn) {
             asm volatile("" : "+r"(item));
-            is_kept = item % divisor == 0;
+            kept += item % divisor == 0;
         }
-        return is_kept;
+        return kept == cost;
     });
 }
 "#;
@@ -85,8 +85,10 @@ static FILTER: Kernel<Signature> = Kernel::with_source(
     "filter",
     CudaSource::new("filter.cu", "filter", SOURCE),
     |_, (input, kept, _, count, divisor, cost)| {
+        let keeps = |item: u32| std::hint::black_box(item).is_multiple_of(divisor);
         let is_kept = |item: u32| {
-            (0..cost).fold(false, |_, _| std::hint::black_box(item).is_multiple_of(divisor))
+            let again = (1..cost).filter(|_| keeps(item)).count() as u32;
+            item.is_multiple_of(divisor) && again + 1 == cost
         };
         let matching = input.iter().filter(|item| is_kept(**item));
         let number = kept.iter_mut().zip(matching).map(|(to, item)| *to = *item).count();
