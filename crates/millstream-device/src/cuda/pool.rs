@@ -1,11 +1,13 @@
 //! Memory of GPUs and pinned memory of the host, kept for the next user: both
 //! are slow to get, and freeing either waits for the whole device.
 //!
-//! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it.
+//! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it
+//! is given away again: all blocks that wait for that at once, since waiting for the GPU
+//! takes longer than zeroing most of them. Not when they are dropped: that may happen on
+//! the reactor's thread, which must never wait for a device that waits for the reactor.
 //! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
 //! nothing again, for memory checkers. Blocks are then freed before the next
-//! allocation and not when they are dropped: that may happen on the reactor's
-//! thread, which must never wait for a device that waits for the reactor.
+//! allocation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +21,8 @@ use crate::Result;
 const SMALLEST: usize = 512;
 const LARGE: usize = 1 << 20;
 const PAGE: usize = 2 << 20;
+/// Larger ones are zeroed alone, when somebody wants them.
+const ZEROED_TOGETHER: usize = 64 << 20;
 
 /// Blocks that nobody uses, by size.
 #[derive(Debug, Default)]
@@ -29,6 +33,14 @@ struct FreeBlocks {
 impl FreeBlocks {
     fn take(&mut self, bytes: usize) -> Option<u64> {
         self.blocks.get_mut(&bytes)?.pop()
+    }
+
+    /// All blocks of up to so many bytes, and their sizes.
+    fn take_up_to(&mut self, most: usize) -> Vec<(usize, u64)> {
+        let up_to_most = self.blocks.range_mut(..=most);
+        up_to_most
+            .flat_map(|(&bytes, blocks)| blocks.drain(..).map(move |at| (bytes, at)))
+            .collect()
     }
 
     fn put(&mut self, bytes: usize, address: u64) {
@@ -61,7 +73,9 @@ pub(crate) struct GpuPool {
 }
 
 struct GpuPoolState {
-    free: FreeBlocks,
+    zeroed: FreeBlocks,
+    /// As their last users left them.
+    used: FreeBlocks,
     /// Where blocks are zeroed.
     stream: sys::CUstream,
 }
@@ -76,7 +90,8 @@ impl GpuPool {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; destroyed with the pool.
         context.check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
-        let state = Mutex::new(GpuPoolState { free: FreeBlocks::default(), stream });
+        let (zeroed, used) = (FreeBlocks::default(), FreeBlocks::default());
+        let state = Mutex::new(GpuPoolState { zeroed, used, stream });
         Ok(Arc::new(GpuPool { context: Arc::clone(context), exact: is_exact(), state }))
     }
 
@@ -86,32 +101,44 @@ impl GpuPool {
         self.context.bind()?;
         let mut state = self.state.lock();
         if self.exact {
-            state.free.take_all().for_each(|address| self.give_to_driver(address));
+            state.used.take_all().for_each(|address| self.give_to_driver(address));
         }
-        let address = match state.free.take(bytes) {
-            Some(address) => Some(address),
-            None => match self.take_from_driver(bytes)? {
-                Some(address) => Some(address),
-                None => {
-                    for address in state.free.take_all() {
-                        self.give_to_driver(address);
-                    }
-                    self.take_from_driver(bytes)?
-                }
+        let address = match state.zeroed.take(bytes) {
+            Some(address) => address,
+            None => match self.take_unzeroed(&mut state, bytes)? {
+                Some(address) => self.zero(&mut state, bytes, address)?,
+                None => return Ok(None),
             },
         };
-        let Some(address) = address else {
-            return Ok(None);
-        };
-        let memory = GpuMemory { pool: Arc::clone(self), address, bytes };
-        // SAFETY: the block is this long, and nothing uses it.
-        let answer = unsafe { sys::cuMemsetD8Async(address, 0, bytes, state.stream) };
-        self.context.check(answer, "cuMemsetD8Async")?;
+        Ok(Some(GpuMemory { pool: Arc::clone(self), address, bytes }))
+    }
+
+    /// A block that has been used or is new.
+    fn take_unzeroed(&self, state: &mut GpuPoolState, bytes: usize) -> Result<Option<u64>> {
+        if let Some(address) = state.used.take(bytes) {
+            return Ok(Some(address));
+        }
+        if let Some(address) = self.take_from_driver(bytes)? {
+            return Ok(Some(address));
+        }
+        let unused = state.used.take_all().chain(state.zeroed.take_all());
+        unused.for_each(|address| self.give_to_driver(address));
+        self.take_from_driver(bytes)
+    }
+
+    /// Zeroes a block, and others that wait for it.
+    fn zero(&self, state: &mut GpuPoolState, bytes: usize, address: u64) -> Result<u64> {
+        let others = state.used.take_up_to(ZEROED_TOGETHER);
+        for &(bytes, address) in [(bytes, address)].iter().chain(&others) {
+            // SAFETY: the block is this long, and nothing uses it.
+            let answer = unsafe { sys::cuMemsetD8Async(address, 0, bytes, state.stream) };
+            self.context.check(answer, "cuMemsetD8Async")?;
+        }
         // SAFETY: a stream of this context.
         let answer = unsafe { sys::cuStreamSynchronize(state.stream) };
-        drop(state);
         self.context.check(answer, "cuStreamSynchronize")?;
-        Ok(Some(memory))
+        others.into_iter().for_each(|(bytes, address)| state.zeroed.put(bytes, address));
+        Ok(address)
     }
 
     fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {
@@ -136,7 +163,7 @@ impl Drop for GpuPool {
             return;
         }
         let state = self.state.get_mut();
-        let (stream, blocks) = (state.stream, state.free.take_all());
+        let (stream, blocks) = (state.stream, state.used.take_all().chain(state.zeroed.take_all()));
         blocks.for_each(|address| self.give_to_driver(address));
         // SAFETY: a stream of this context, which nothing uses any more.
         let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
@@ -162,7 +189,7 @@ impl GpuMemory {
 
 impl Drop for GpuMemory {
     fn drop(&mut self) {
-        self.pool.state.lock().free.put(self.bytes, self.address);
+        self.pool.state.lock().used.put(self.bytes, self.address);
     }
 }
 
@@ -285,6 +312,8 @@ mod tests {
         free.put(512, 1);
         free.put(1024, 2);
         assert_eq!((free.take(2048), free.take(512), free.take(512)), (None, Some(1), None));
-        assert_eq!(free.take_all().collect::<Vec<_>>(), [2]);
+        free.put(4096, 3);
+        assert_eq!(free.take_up_to(1024), [(1024, 2)]);
+        assert_eq!(free.take_all().collect::<Vec<_>>(), [3]);
     }
 }
