@@ -16,7 +16,8 @@ use rayon::prelude::*;
 use crate::algorithm::Algorithm;
 use crate::depth_probe;
 use crate::hubs::Hubs;
-use crate::level_search::{Found, Isolated, LevelSearch};
+use crate::isolated::Isolated;
+use crate::level_search::{Found, LevelSearch};
 use crate::packed_rows::PackedRows;
 use crate::rule::Levels;
 use crate::{Error, Result};
@@ -214,25 +215,29 @@ impl Bfs {
     }
 
     async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Bfs> {
-        let (mut incoming, mut isolated) = (Incoming::None, Isolated::none(graph.vertices()));
+        let (mut incoming, mut isolated) = (Incoming::None, None);
         if can_meet(context) {
             let original = |vertex| partition.to_original(vertex);
             if graph.is_symmetric() {
                 let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
-                isolated = Isolated::new(graph.vertices(), is_isolated);
+                isolated = Some(Isolated::new(context, graph.vertices(), is_isolated).await?);
                 incoming = Incoming::Same;
             } else if !partition::is_mesh_like(graph) {
                 let reversed = graph.transposed_structure()?;
                 let is_isolated = |vertex| {
                     graph.degree(original(vertex)) + reversed.degree(original(vertex)) == 0
                 };
-                isolated = Isolated::new(graph.vertices(), is_isolated);
+                isolated = Some(Isolated::new(context, graph.vertices(), is_isolated).await?);
                 let parts = partition.clone();
                 let columns = Columns::Structure;
                 let reversed = DistributedGraph::new(context, &reversed, parts, columns).await?;
                 incoming = Incoming::Reversed(Box::new(reversed));
             }
         }
+        let isolated = match isolated {
+            Some(isolated) => isolated,
+            None => Isolated::none(context, graph.vertices()).await?,
+        };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
         let is_deep = are_gpus && context.devices().len() > 1 && depth_probe::is_deep(graph);
         let is_packed = are_gpus && can_meet(context) && PackedRows::suit(graph);

@@ -2,7 +2,6 @@
 //! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
 //! `level_twin.rs`.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
@@ -16,6 +15,7 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
+use crate::isolated::Isolated;
 use crate::level_twin;
 use crate::packed_rows::{DeviceRows, HaloShape, PackedRows};
 use crate::phase::{Pilot, Rules};
@@ -79,49 +79,6 @@ enum Reported {
 }
 
 const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
-
-/// Which vertices a search need not look for.
-#[derive(Debug)]
-pub(crate) struct Isolated {
-    /// A bit for each vertex without arcs, and those past the last one.
-    bits: Vec<u32>,
-    /// Vertices with arcs.
-    connected: u32,
-}
-
-impl Isolated {
-    /// None is known.
-    pub(crate) fn none(vertices: u32) -> Isolated {
-        Isolated::new(vertices, |_| false)
-    }
-
-    /// Of vertices by their new ids.
-    pub(crate) fn new(vertices: u32, is_isolated: impl Fn(u32) -> bool) -> Isolated {
-        let mut bits = vec![0; vertices.div_ceil(32) as usize];
-        let mut connected = vertices;
-        for vertex in (0..vertices).filter(|&vertex| is_isolated(vertex)) {
-            bits[vertex as usize / 32] |= 1 << (vertex % 32);
-            connected -= 1;
-        }
-        Isolated { bits, connected }
-    }
-
-    /// Vertices with arcs.
-    pub(crate) fn connected(&self) -> u32 {
-        self.connected
-    }
-
-    /// Bits and number of connected vertices, if these are to be found too.
-    fn without(&self, sources: &[u32]) -> (Vec<u32>, u32) {
-        let (mut bits, mut connected) = (self.bits.clone(), self.connected);
-        for source in sources {
-            let word = &mut bits[*source as usize / 32];
-            connected += *word >> (source % 32) & 1;
-            *word &= !(1 << (source % 32));
-        }
-        (bits, connected)
-    }
-}
 
 /// A search.
 #[derive(Debug)]
@@ -211,14 +168,14 @@ impl LevelSearch<'_> {
     async fn memory(&self, sources: &[u32]) -> Result<Vec<Memory>> {
         let partition = self.graph.partition();
         let context = self.graph.context();
-        let (mut bits, connected) = self.isolated.without(sources);
+        let mut beginning = self.isolated.beginning(sources);
+        let connected = beginning.connected;
         let hubs = self.hubs.filter(|_| self.depth_limit > 1);
         let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
         if split.is_some() {
             // Its targets are visited at once, here and there, so that nobody can claim it.
-            sources.iter().for_each(|source| bits[*source as usize / 32] |= 1 << (source % 32));
+            beginning.visit(sources);
         }
-        let bits: Arc<[u32]> = bits.into();
         let gangs = GangMemory::of_all(context, TALLY_WORDS, REPORT_WORDS)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
@@ -241,10 +198,9 @@ impl LevelSearch<'_> {
             };
             let own = sources.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
-            let visited = device.shared(2 * bits.len())?;
+            let visited = device.shared(2 * beginning.words())?;
             for copy in 0..2 {
-                let its = copy * bits.len()..(copy + 1) * bits.len();
-                stream.upload_shared(Arc::clone(&bits), &visited, its)?;
+                beginning.write(&stream, place, &visited, copy * beginning.words())?;
             }
             let near = owned + packed.halo.len();
             let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;

@@ -9,6 +9,7 @@ mod depth_probe;
 mod error;
 mod halo;
 mod hubs;
+mod isolated;
 mod level_search;
 mod level_twin;
 mod packed_rows;

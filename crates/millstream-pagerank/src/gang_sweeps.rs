@@ -9,7 +9,6 @@ use millstream_device::{
     SharedSet, Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use rayon::prelude::*;
 
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
@@ -152,7 +151,7 @@ fn bind<R: Real>(
     Ok(kernel.bind(stream, sharers, arguments)?)
 }
 
-/// Of all vertices, as their owners' shares say.
+/// Of all vertices by original id, as their owners' shares say.
 async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -> Result<Vec<f64>> {
     let download = |(place, device): (usize, &Device)| {
         device.stream()?.download_shared(&shares[place], pull.own(place))
@@ -162,8 +161,8 @@ async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -
     for its in arriving.collect::<Result<Vec<_>, _>>()? {
         its.append_to(&mut own, R::from_bits).await?;
     }
-    let rows = own.into_par_iter().zip(&pull.row_weights);
-    Ok(rows.map(|(share, &weight)| rank(share, R::from_f64(weight)).to_f64()).collect())
+    let of = |new: usize| rank(own[new], R::from_f64(pull.row_weights[new])).to_f64();
+    Ok(pull.partition.restore_with(|new| of(new as usize)))
 }
 
 /// A packet is what one device tells another after a sweep.

@@ -41,6 +41,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         Ok::<_, FlowError>((ranks, iterations, delta, run_time))
     };
     let (ranks, iterations, delta, run_time) = graph.run(sweeps).await?;
+    let ranks = pull.partition.restore(ranks);
     let gather_time = start.elapsed() - run_time;
     let (links, devices) = (links.links(), Vec::new());
     let converged = delta <= options.tolerance;

@@ -38,7 +38,7 @@ pub struct PageRankResult {
     pub gather_time: Duration,
 }
 
-/// Ranks by new id, summing to 1.
+/// Ranks by original id, summing to 1.
 pub(crate) struct Ranks {
     pub(crate) ranks: Vec<f64>,
     pub(crate) iterations: u32,
@@ -219,12 +219,12 @@ impl PageRank {
 
     async fn rank(&self) -> Result<PageRankResult> {
         let options = &self.options;
-        let (found, partition) = match &self.graph {
+        let found = match &self.graph {
             Uploaded::Nothing => return Ok(of_nothing()),
-            Uploaded::Pull32(graph) => (graph.run(options).await?, graph.partition()),
-            Uploaded::Pull64(graph) => (graph.run(options).await?, graph.partition()),
-            Uploaded::Push32(graph) => (graph.run(options).await?, graph.partition()),
-            Uploaded::Push64(graph) => (graph.run(options).await?, graph.partition()),
+            Uploaded::Pull32(graph) => graph.run(options).await?,
+            Uploaded::Pull64(graph) => graph.run(options).await?,
+            Uploaded::Push32(graph) => graph.run(options).await?,
+            Uploaded::Push64(graph) => graph.run(options).await?,
         };
         let Ranks { ranks, iterations, delta, converged, links, devices, .. } = found;
         let vertices = ranks.len() as f64;
@@ -232,7 +232,6 @@ impl PageRank {
             true => ranks.into_par_iter().map(|rank| rank * vertices).collect(),
             false => ranks,
         };
-        let ranks = partition.restore(ranks);
         let (run_time, gather_time) = (found.run_time, found.gather_time);
         Ok(PageRankResult {
             ranks,

@@ -100,10 +100,6 @@ impl<R: Real> PullGraph<R> {
         Ok(PullGraph { context: context.clone(), partition, parts, row_weights, dangling })
     }
 
-    pub(crate) fn partition(&self) -> &Partition {
-        &self.partition
-    }
-
     /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
         // A gang sweeps at least once.

@@ -94,10 +94,6 @@ impl<R: Real> PushGraph<R> {
         Ok(uploaded)
     }
 
-    pub(crate) fn partition(&self) -> &Partition {
-        self.graph.partition()
-    }
-
     /// Pushes until residuals, and what the dangling vertices have given, are small
     /// enough together.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
@@ -125,7 +121,7 @@ impl<R: Real> PushGraph<R> {
             let is_worth = |&v: &u32| residual(v) > threshold * self.costs[v as usize];
             let worth = (0..vertices as u32).filter(is_worth);
             let initial: Vec<_> =
-                worth.map(|vertex| (self.partition().owner(vertex), vertex)).collect();
+                worth.map(|vertex| (self.graph.partition().owner(vertex), vertex)).collect();
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
             let worklist = worklist.delta(Some(1));
@@ -147,6 +143,7 @@ impl<R: Real> PushGraph<R> {
         }
         let sum: f64 = ranks.iter().sum();
         ranks.iter_mut().for_each(|rank| *rank /= sum);
+        let ranks = self.graph.partition().restore(ranks);
         let gather_time = start.elapsed() - run_time;
         let converged = delta <= options.tolerance;
         let WorklistCounts { links, devices } = counts;
@@ -163,7 +160,7 @@ impl<R: Real> PushGraph<R> {
         let PageRankOptions { damping, ref personalization, .. } = *options;
         let vertices = self.graph.vertices() as usize;
         if !personalization.is_empty() {
-            let residuals = teleport(self.partition(), options);
+            let residuals = teleport(self.graph.partition(), options);
             return Start { ranks: vec![0.0; vertices], residuals, ignores_leaks: false };
         }
         let even = 1.0 / vertices as f64;
@@ -180,7 +177,7 @@ impl<R: Real> PushGraph<R> {
         let mut problems = Vec::new();
         let devices = self.graph.context().devices().iter();
         for (place, (device, part)) in devices.zip(self.graph.parts()).enumerate() {
-            let own = self.partition().range(place);
+            let own = self.graph.partition().range(place);
             let own = &ranks[own.start as usize..own.end as usize];
             let bits: Vec<R::Bits> = own.iter().map(|&r| R::from_f64(r).to_bits()).collect();
             let ranks = device.shared(bits.len())?;
@@ -207,7 +204,7 @@ impl<R: Real> PushGraph<R> {
     async fn upload_residuals(&self, problems: &[Arc<Problem<R>>], residuals: &[R]) -> Result<()> {
         let devices = self.graph.context().devices().iter().zip(problems);
         for (place, (device, problem)) in devices.enumerate() {
-            let own = self.partition().range(place);
+            let own = self.graph.partition().range(place);
             let own = own.start as usize..own.end as usize;
             let bits: Vec<R::Bits> = residuals[own.clone()].iter().map(|r| r.to_bits()).collect();
             let stream = device.stream()?;

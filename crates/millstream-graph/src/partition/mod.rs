@@ -234,10 +234,25 @@ impl Partition {
     /// If there are fewer values than vertices.
     pub fn restore<T: Clone + Send + Sync>(&self, values: Vec<T>) -> Vec<T> {
         match &self.order {
-            Some(order) => {
-                order.renumbered.par_iter().map(|&new| values[new as usize].clone()).collect()
-            }
+            Some(_) => self.restore_with(|new| values[new as usize].clone()),
             None => values,
+        }
+    }
+
+    /// What `value` says of each new id, in the order of original ids: computed and put in
+    /// order at once.
+    ///
+    /// ```
+    /// use millstream_graph::Partition;
+    ///
+    /// let odd_and_even = Partition::from_parts(2, &[1, 0, 1, 0])?;
+    /// assert_eq!(odd_and_even.restore_with(|new| new), [2, 0, 3, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn restore_with<T: Send>(&self, value: impl Fn(u32) -> T + Sync + Send) -> Vec<T> {
+        match &self.order {
+            Some(order) => order.renumbered.par_iter().map(|&new| value(new)).collect(),
+            None => (0..self.vertices()).into_par_iter().map(value).collect(),
         }
     }
 

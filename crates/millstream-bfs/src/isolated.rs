@@ -1,0 +1,178 @@
+//! Which vertices a search need not look for, and the bits that it begins with.
+
+use std::collections::BTreeMap;
+
+use millstream_device::{Device, DeviceBuffer, Event, SharedBuffer, Stream};
+use millstream_flow::Context;
+
+use crate::Result;
+
+/// So few words are set one by one, each by a call to the driver.
+const FEW: usize = 8;
+
+/// Vertices without arcs: a search's visited bits have them from the beginning.
+#[derive(Debug)]
+pub(crate) struct Isolated {
+    /// A bit for each of them by new id, and for those past the last vertex.
+    bits: Vec<u32>,
+    /// Vertices with arcs.
+    connected: u32,
+    /// The bits on each device.
+    on_devices: Vec<DeviceBuffer<u32>>,
+}
+
+impl Isolated {
+    /// None is known.
+    pub(crate) async fn none(context: &Context, vertices: u32) -> Result<Isolated> {
+        Isolated::new(context, vertices, |_| false).await
+    }
+
+    /// Of vertices by their new ids.
+    pub(crate) async fn new(
+        context: &Context,
+        vertices: u32,
+        is_isolated: impl Fn(u32) -> bool,
+    ) -> Result<Isolated> {
+        let mut bits = vec![0; vertices.div_ceil(32) as usize];
+        let mut connected = vertices;
+        for vertex in (0..vertices).filter(|&vertex| is_isolated(vertex)) {
+            bits[vertex as usize / 32] |= 1 << (vertex % 32);
+            connected -= 1;
+        }
+        let upload = |device: &Device| {
+            let stream = device.stream()?;
+            Ok((stream.uploaded(bits.clone())?, stream.record()?))
+        };
+        let uploads = context.devices().iter().map(upload);
+        let uploads: Vec<(_, Event)> = uploads.collect::<millstream_device::Result<_>>()?;
+        let mut on_devices = Vec::new();
+        for (buffer, event) in uploads {
+            event.completed().await?;
+            on_devices.push(buffer);
+        }
+        Ok(Isolated { bits, connected, on_devices })
+    }
+
+    /// Vertices with arcs.
+    pub(crate) fn connected(&self) -> u32 {
+        self.connected
+    }
+
+    /// What a search from these sources begins with: they are to be found, too.
+    pub(crate) fn beginning(&self, sources: &[u32]) -> Beginning<'_> {
+        let mut beginning =
+            Beginning { isolated: self, connected: self.connected, changed: BTreeMap::new() };
+        for &source in sources {
+            let word = beginning.word(source);
+            let was_isolated = *word >> (source % 32) & 1;
+            *word &= !(1 << (source % 32));
+            beginning.connected += was_isolated;
+        }
+        beginning
+    }
+}
+
+/// The visited bits that a search begins with.
+#[derive(Debug)]
+pub(crate) struct Beginning<'a> {
+    isolated: &'a Isolated,
+    /// Vertices to be found.
+    pub(crate) connected: u32,
+    /// Words that may differ from those of the isolated vertices.
+    changed: BTreeMap<usize, u32>,
+}
+
+impl Beginning<'_> {
+    fn word(&mut self, vertex: u32) -> &mut u32 {
+        let at = vertex as usize / 32;
+        self.changed.entry(at).or_insert(self.isolated.bits[at])
+    }
+
+    /// Nobody may claim these any more.
+    pub(crate) fn visit(&mut self, vertices: &[u32]) {
+        vertices.iter().for_each(|vertex| *self.word(*vertex) |= 1 << (vertex % 32));
+    }
+
+    /// Words of all bits.
+    pub(crate) fn words(&self) -> usize {
+        self.isolated.bits.len()
+    }
+
+    /// Writes the bits into words of device `place`, from `start` on.
+    pub(crate) fn write(
+        &self,
+        stream: &Stream,
+        place: usize,
+        visited: &SharedBuffer<u32>,
+        start: usize,
+    ) -> millstream_device::Result<()> {
+        let bits = &self.isolated.bits;
+        let differs = |(at, word): &(&usize, &u32)| bits[**at] != **word;
+        let changed: Vec<_> = self.changed.iter().filter(differs).collect();
+        if changed.len() > FEW {
+            let mut bits = bits.clone();
+            changed.into_iter().for_each(|(&at, &word)| bits[at] = word);
+            return stream.upload_shared(bits, visited, start..start + self.words());
+        }
+        let here = &self.isolated.on_devices[place];
+        stream.copy_to_shared(here, visited, start..start + self.words())?;
+        for (at, &word) in changed {
+            stream.fill_shared(visited, start + at..start + at + 1, word)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_flow::Devices;
+
+    /// The bits of two devices, of which every third vertex is isolated.
+    fn bits(sources: &[u32], visited: &[u32]) -> (u32, Vec<u32>) {
+        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+        let beginning = async {
+            let isolated = Isolated::new(&context, 1000, |vertex| vertex % 3 == 0).await?;
+            assert_eq!(isolated.connected(), 666);
+            let mut beginning = isolated.beginning(sources);
+            beginning.visit(visited);
+            let mut found = Vec::new();
+            for (place, device) in context.devices().iter().enumerate() {
+                let (stream, words) = (device.stream()?, device.shared(1 + beginning.words())?);
+                beginning.write(&stream, place, &words, 1)?;
+                found.push(stream.download_shared(&words, 0..words.len())?.await?);
+            }
+            assert_eq!(found[0], found[1]);
+            Ok::<_, crate::Error>((beginning.connected, found.remove(0)))
+        };
+        context.block_on(beginning).unwrap().unwrap()
+    }
+
+    fn expected(sources: &[u32], visited: &[u32]) -> Vec<u32> {
+        let mut words = vec![0; 1 + 1000_usize.div_ceil(32)];
+        let is_set = |vertex: &u32| {
+            visited.contains(vertex) || vertex.is_multiple_of(3) && !sources.contains(vertex)
+        };
+        for vertex in (0..1000).filter(is_set) {
+            words[1 + vertex as usize / 32] |= 1 << (vertex % 32);
+        }
+        words
+    }
+
+    #[test]
+    fn sources_are_to_be_found() {
+        let many: Vec<u32> = (0..1000).step_by(7).collect();
+        for (sources, connected) in [(&[][..], 666), (&[1], 666), (&[3, 3, 999], 668)] {
+            assert_eq!(bits(sources, &[]), (connected, expected(sources, &[])), "{sources:?}");
+        }
+        let isolated = many.iter().filter(|vertex| vertex.is_multiple_of(3)).count() as u32;
+        assert_eq!(bits(&many, &[]), (666 + isolated, expected(&many, &[])));
+    }
+
+    #[test]
+    fn what_is_visited_is_found() {
+        assert_eq!(bits(&[4], &[4]), (666, expected(&[4], &[4])));
+        let many: Vec<u32> = (1..1000).step_by(40).collect();
+        assert_eq!(bits(&many, &many).1, expected(&many, &many));
+    }
+}
