@@ -9,6 +9,10 @@
 //     ...
 //     collectives.leave();
 //
+// A kernel that ends without `leave`, because it was stopped or a peer did not come, leaves
+// its peers in the middle of something: the memory is of no use any more, and all calls of
+// later kernels return false.
+//
 // Every call is the whole block's. It returns when the block's results are there, for
 // all its threads; false if the kernel must end, because it is stopped or a peer did not
 // come in time. Lengths are any: vectors longer than lines are sent in several goes.
@@ -42,7 +46,7 @@ class BlockCollectives {
           first((u64(settings.channels) + 1) / 2 * 2 +
                 u64(blockIdx.x) * 4 * settings.ranks * settings.capacity),
           capacity(settings.capacity),
-          epoch(*ranks.word(settings.rank, blockIdx.x)) {}
+          epoch(enter()) {}
 
     __device__ u32 rank() const { return ranks.rank; }
 
@@ -129,10 +133,22 @@ class BlockCollectives {
         }
     };
 
+    // Beside the epoch in the block's word, while it is inside.
+    static constexpr u64 is_inside = u64(1) << 63;
+
     const Ranks ranks;
     u64 first;  // Word of the block's lines.
     u64 capacity;
-    u64 epoch;  // Of the last collective.
+    u64 epoch;  // Of the last collective; `is_inside` too if one before has not ended well.
+
+    __device__ u64 enter() const {
+        u64* const word = ranks.word(ranks.rank, blockIdx.x);
+        const u64 before = *word;
+        // All have read it before one writes it.
+        __syncthreads();
+        if (threadIdx.x == 0) *word = before | is_inside;
+        return before;
+    }
 
     // A rank's part of `len` items of so many ranks.
     static __device__ Piece part(u32 rank, u32 ranks, u64 len) {
@@ -151,6 +167,7 @@ class BlockCollectives {
     template <class Element, class Combine, class Sends, class Receives>
     __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
                         bool combines, Sends sends, Receives receives) {
+        if (epoch & is_inside) return false;
         __shared__ LinePieces pieces;
         using Unit = LineUnit<Element>;
         static_assert(Unit::words <= least_capacity, "items of so many bytes are too large");
@@ -172,7 +189,10 @@ class BlockCollectives {
             const Lines lines{ranks, first, capacity, ++epoch};
             const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
             const bool goes_on = exchange.run(threadIdx.x, blockDim.x);
-            if (!__syncthreads_and(goes_on)) return false;
+            if (!__syncthreads_and(goes_on)) {
+                epoch |= is_inside;
+                return false;
+            }
             done += most;
         } while (done < longest);
         return true;

@@ -7,6 +7,9 @@
 //     DeviceReceiver<u32> in(link);              // one block of the receiver's
 //     while (in.receive(items, &count)) ...
 //
+// With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
+// gang is stopped; else until their patience ends.
+//
 // Every call is the whole block's, with the same answer for all its threads.
 #pragma once
 
@@ -37,19 +40,40 @@ struct DeviceLink {
                            u32(slots.len / 2), settings.packet_items};
     }
 
-    // Whether it makes sense to wait, since `start`, which is now if it is 0.
-    __device__ __forceinline__ bool goes_on(u64* start) const {
-        const u64 now = nanoseconds();
-        if (*start == 0) *start = now;
-        return !__syncthreads_or(threadIdx.x == 0 && now - *start >= settings.patience_ns);
+};
+
+// How long a block has waited, which ends when the gang is stopped.
+struct DeviceLinkWait {
+    // The host's word is far away.
+    static constexpr u64 between_looks_ns = 1'000'000;
+
+    u64 start, looked;
+
+    __device__ DeviceLinkWait() : start(nanoseconds()), looked(start) {}
+
+    // The whole block: whether it makes sense to wait on.
+    __device__ bool goes_on(u64 patience_ns, const Span<u32>& host) {
+        bool ends = false;
+        if (threadIdx.x == 0) {
+            const u64 now = nanoseconds();
+            ends = now - start >= patience_ns;
+            if (host.len != 0 && now - looked >= between_looks_ns) {
+                looked = now;
+                // Relaxed: the word is all there is to see.
+                ends = ends || load_relaxed_sys(&host[host_stop]) != 0;
+            }
+        }
+        return !__syncthreads_or(ends);
     }
 };
 
 template <class T>
 struct DeviceSender {
     DeviceLink<T> link;
+    Span<u32> host;
 
-    __device__ explicit DeviceSender(const DeviceLink<T>& link) : link(link) {}
+    __device__ explicit DeviceSender(const DeviceLink<T>& link, Span<u32> host = {})
+        : link(link), host(host) {}
 
     // At most a packet of items. False, and nothing sent, without a free slot.
     __device__ bool try_send(const T* items, u32 count) const {
@@ -58,9 +82,9 @@ struct DeviceSender {
 
     // Waits for a slot. False, and nothing sent, if none came free in time.
     __device__ bool send(const T* items, u32 count) const {
-        u64 start = 0;
+        DeviceLinkWait wait;
         while (!try_send(items, count))
-            if (!link.goes_on(&start)) return false;
+            if (!wait.goes_on(link.settings.patience_ns, host)) return false;
         return true;
     }
 };
@@ -68,11 +92,12 @@ struct DeviceSender {
 template <class T>
 struct DeviceReceiver {
     DeviceLink<T> link;
+    Span<u32> host;
     u32 next;
 
     // Goes on where the last receiver of the link was.
-    __device__ explicit DeviceReceiver(const DeviceLink<T>& link)
-        : link(link), next(link.taken[0]) {}
+    __device__ explicit DeviceReceiver(const DeviceLink<T>& link, Span<u32> host = {})
+        : link(link), host(host), next(link.taken[0]) {}
 
     // Takes the next packet, if it is there, into room for `packet_items`.
     __device__ bool try_receive(T* items, u32* count) {
@@ -84,9 +109,9 @@ struct DeviceReceiver {
 
     // Waits for the next packet. False if none came in time.
     __device__ bool receive(T* items, u32* count) {
-        u64 start = 0;
+        DeviceLinkWait wait;
         while (!try_receive(items, count))
-            if (!link.goes_on(&start)) return false;
+            if (!wait.goes_on(link.settings.patience_ns, host)) return false;
         return true;
     }
 };

@@ -124,7 +124,11 @@ struct FullEmptySegment {
     __device__ void empty(u32 packet) const {
         // The block's loads come before the leader's release.
         __syncthreads();
-        if (threadIdx.x == 0) write(packet, 0);
+        if (threadIdx.x != 0) return;
+        // Nobody takes what was found before for the next fill. Whoever empties comes after
+        // all who waited.
+        if (local.len > local_words) store_relaxed_gpu(&local[local_words + packet], 0u);
+        write(packet, 0);
     }
 
     // The whole block: waits for the items of a packet in another segment of the same

@@ -258,6 +258,25 @@ impl Device {
         self.core.is_host_endpoint()
     }
 
+    /// Whether both are virtual devices of one GPU, or the same device of one: their kernels
+    /// share its multiprocessors, whatever a topology says of their links.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// let [one, other] = [&set.devices()[0], &set.devices()[1]];
+    /// assert!(!one.shares_gpu_with(other) && !one.shares_gpu_with(one));
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub fn shares_gpu_with(&self, other: &Device) -> bool {
+        match (&self.core.place, &other.core.place) {
+            #[cfg(feature = "cuda")]
+            (DevicePlace::Gpu(gpu), DevicePlace::Gpu(its)) => Arc::ptr_eq(gpu, its),
+            _ => false,
+        }
+    }
+
     /// Whether this is a GPU, or a virtual device on one.
     pub fn is_gpu(&self) -> bool {
         !matches!(self.core.place, DevicePlace::Host)

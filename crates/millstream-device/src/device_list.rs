@@ -1,5 +1,6 @@
 //! Device lists, as written on a command line.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -151,10 +152,24 @@ impl FromStr for DeviceList {
         let entries = list.split(',').map(|entry| parse_entry(entry.trim()));
         let entries = entries.collect::<Result<Vec<_>, String>>().map_err(fault)?;
         let list = DeviceList { entries };
+        if let Some(gpu) = list.gpu_named_twice() {
+            return Err(fault(format!(
+                "it names cuda:{gpu} twice; two virtual devices of it are cuda:{gpu}x2"
+            )));
+        }
         match list.len() {
             0..=MOST => Ok(list),
             len => Err(fault(format!("{len} devices are more than {MOST}"))),
         }
+    }
+}
+
+impl DeviceList {
+    fn gpu_named_twice(&self) -> Option<usize> {
+        let gpus = self.entries.iter().filter(|entry| entry.driver == Driver::Cuda);
+        let mut seen = HashSet::new();
+        gpus.flat_map(|entry| entry.first..entry.first.saturating_add(entry.count))
+            .find(|gpu| !seen.insert(*gpu))
     }
 }
 
@@ -238,6 +253,8 @@ mod tests {
             ("cuda:3-1", "is empty"),
             ("opencl:0", "neither host nor cuda"),
             ("host:2000", "more than"),
+            ("cuda:0,host:1,cuda:0", "names cuda:0 twice; two virtual devices of it are cuda:0x2"),
+            ("cuda:0-3,cuda:2x2", "cuda:2 twice"),
             ("host:40x40", "more than"),
         ] {
             let error = list.parse::<DeviceList>().unwrap_err().to_string();

@@ -49,7 +49,10 @@ pub enum Error {
         reason: String,
     },
     /// A device's memory budget is used up.
-    #[error("{device}: {requested} bytes requested, {in_use} of {budget} in use")]
+    #[error(
+        "{device}: out of memory: {requested} bytes requested, {}; drop what is not needed any \
+         more, or spread the data over more devices", used_of(*in_use, *budget)
+    )]
     OutOfMemory {
         /// The device.
         device: String,
@@ -57,7 +60,7 @@ pub enum Error {
         requested: u64,
         /// Bytes in use.
         in_use: u64,
-        /// Bytes the device may use.
+        /// Bytes the device may use; [`u64::MAX`] without a limit.
         budget: u64,
     },
     /// A range outside of a buffer.
@@ -206,5 +209,11 @@ fn outstanding_text(outstanding: &[String]) -> String {
     match outstanding.is_empty() {
         true => "a task waits and no operation is outstanding".to_string(),
         false => outstanding.join("; "),
+    }
+}
+fn used_of(in_use: u64, budget: u64) -> String {
+    match budget {
+        u64::MAX => format!("{in_use} in use"),
+        _ => format!("{in_use} of {budget} in use"),
     }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    BoundKernel, CudaSource, Device, Kernel, KernelFault, LinkKind, Parameter, SharedBuffer,
-    Stream, StreamKind,
+    BoundKernel, CudaSource, Device, Kernel, KernelFault, Parameter, SharedBuffer, Stream,
+    StreamKind,
 };
 
 use crate::{Context, Result};
@@ -194,8 +194,7 @@ impl Gang {
 
     /// Devices on the same GPU.
     fn sharers(&self, place: usize) -> usize {
-        let topology = self.context.topology();
-        let here = |other: &usize| topology.link(place, *other) == LinkKind::Memory;
-        (0..self.streams.len()).filter(|other| *other == place || here(other)).count()
+        let devices = self.context.devices();
+        devices.iter().filter(|other| other.shares_gpu_with(&devices[place])).count()
     }
 }

@@ -69,12 +69,15 @@ fn rounded(bytes: usize, exact: bool) -> usize {
 pub(crate) struct GpuPool {
     context: Arc<GpuContext>,
     exact: bool,
+    /// Blocks with their sizes, as their last users left them. A lock of its own, which is
+    /// never held while a GPU is waited for.
+    dropped: Mutex<Vec<(usize, u64)>>,
     state: Mutex<GpuPoolState>,
 }
 
 struct GpuPoolState {
     zeroed: FreeBlocks,
-    /// As their last users left them.
+    /// Not zeroed yet.
     used: FreeBlocks,
     /// Where blocks are zeroed.
     stream: sys::CUstream,
@@ -92,7 +95,8 @@ impl GpuPool {
         context.check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
         let (zeroed, used) = (FreeBlocks::default(), FreeBlocks::default());
         let state = Mutex::new(GpuPoolState { zeroed, used, stream });
-        Ok(Arc::new(GpuPool { context: Arc::clone(context), exact: is_exact(), state }))
+        let (context, exact, dropped) = (Arc::clone(context), is_exact(), Mutex::default());
+        Ok(Arc::new(GpuPool { context, exact, dropped, state }))
     }
 
     /// Zeroed memory; `None` if there is not enough.
@@ -100,6 +104,8 @@ impl GpuPool {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
         let mut state = self.state.lock();
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        dropped.into_iter().for_each(|(bytes, address)| state.used.put(bytes, address));
         if self.exact {
             state.used.take_all().for_each(|address| self.give_to_driver(address));
         }
@@ -163,8 +169,11 @@ impl Drop for GpuPool {
             return;
         }
         let state = self.state.get_mut();
-        let (stream, blocks) = (state.stream, state.used.take_all().chain(state.zeroed.take_all()));
-        blocks.for_each(|address| self.give_to_driver(address));
+        let (stream, dropped) = (state.stream, std::mem::take(self.dropped.get_mut()));
+        let blocks = state.used.take_all().chain(state.zeroed.take_all());
+        blocks
+            .chain(dropped.into_iter().map(|(_, address)| address))
+            .for_each(|address| self.give_to_driver(address));
         // SAFETY: a stream of this context, which nothing uses any more.
         let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
     }
@@ -189,7 +198,7 @@ impl GpuMemory {
 
 impl Drop for GpuMemory {
     fn drop(&mut self) {
-        self.pool.state.lock().used.put(self.bytes, self.address);
+        self.pool.dropped.lock().push((self.bytes, self.address));
     }
 }
 
@@ -228,20 +237,27 @@ impl PinnedPool {
     pub(crate) fn allocate_to_overwrite(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
-        let known = match self.exact {
-            false => self.free.lock().take(bytes),
-            true => {
-                let blocks: Vec<u64> = self.free.lock().take_all().collect();
-                blocks.into_iter().for_each(|address| self.give_to_driver(address));
-                None
-            }
+        if self.exact {
+            self.give_all_back();
+        }
+        let known = self.free.lock().take(bytes);
+        let address = match known {
+            Some(address) => Some(address),
+            None => match self.take_from_driver(bytes)? {
+                Some(address) => Some(address),
+                None => {
+                    self.give_all_back();
+                    self.take_from_driver(bytes)?
+                }
+            },
         };
-        let Some(address) =
-            known.map_or_else(|| self.take_from_driver(bytes), |it| Ok(Some(it)))?
-        else {
-            return Ok(None);
-        };
-        Ok(Some(Pinned { pool: Arc::clone(self), address, bytes }))
+        Ok(address.map(|address| Pinned { pool: Arc::clone(self), address, bytes }))
+    }
+
+    /// Blocks that nobody uses go back to the driver.
+    fn give_all_back(&self) {
+        let blocks: Vec<u64> = self.free.lock().take_all().collect();
+        blocks.into_iter().for_each(|address| self.give_to_driver(address));
     }
 
     fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_device::{
-    CudaSource, Event, GangRead, GangWrite, Kernel, KernelFault, LinkKind, Parameter, Pod, Shared,
+    CudaSource, Device, Event, GangRead, GangWrite, Kernel, KernelFault, Parameter, Pod, Shared,
     SharedBuffer, SharedSet, Stream, Value,
 };
 
@@ -286,11 +286,7 @@ impl Peers {
 
 /// Devices that share a GPU: their kernels must all fit at once.
 fn most_sharers(context: &Context) -> usize {
-    let topology = context.topology();
-    let ranks = 0..context.devices().len();
-    let sharers = |place: usize| {
-        let here = |other: &usize| topology.link(place, *other) == LinkKind::Memory;
-        ranks.clone().filter(|other| *other == place || here(other)).count()
-    };
-    ranks.clone().map(sharers).max().unwrap_or(1)
+    let devices = context.devices();
+    let sharers = |one: &Device| devices.iter().filter(|other| one.shares_gpu_with(other)).count();
+    devices.iter().map(sharers).max().unwrap_or(1)
 }

@@ -29,7 +29,9 @@ pub struct BlockSettings {
 /// block. Devices are ranks in the context's order.
 ///
 /// The kernels are a [`Gang`](crate::Gang), which runs on GPUs that reach each other's
-/// memory; on host devices there is no such thing, since their kernels never wait.
+/// memory; on host devices there is no such thing, since their kernels never wait. After a
+/// gang that failed or was stopped, when kernels have not left, collectives of this memory
+/// return false at once: make it anew.
 ///
 /// ```no_run
 /// use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Copies of packets with triggers and actions on both sides.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_device::{Event, Promise, Stream};
 
@@ -49,12 +50,20 @@ impl Guard {
     }
 }
 
-/// One side of a copy, in the epoch in which it was asked for.
+/// One side of a copy, in the epoch in which it was asked for: that does not end before the
+/// copy has been submitted, or never will be.
 struct Side<T: Item> {
     segment: Arc<SegmentCore<T>>,
     epoch: u32,
     packet: usize,
     action: Action,
+}
+
+impl<T: Item> Drop for Side<T> {
+    fn drop(&mut self) {
+        // Release: pairs with `next_epoch`.
+        self.segment.pending_copies.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl<T: Item> Side<T> {
@@ -105,12 +114,16 @@ impl<T: Item> FullEmptySegment<T> {
         let (event, stream) = (promise.event().clone(), stream.clone());
         Pending::begin(wanted, move |met| {
             let copied = met.and_then(|()| submit(&stream, &source, &target));
+            // Whoever waits for the copy may begin a new epoch then.
+            drop((source, target));
             keep(promise, copied);
         });
         Ok(event)
     }
 
     fn side(&self, packet: usize, action: Action) -> Side<T> {
+        // Relaxed: only this segment's owner begins a new epoch.
+        self.core.pending_copies.fetch_add(1, Ordering::Relaxed);
         Side { segment: Arc::clone(&self.core), epoch: self.epoch, packet, action }
     }
 

@@ -1,5 +1,6 @@
 //! What kernels take for a segment: `FullEmptySegment` of `full_empty.cuh`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use millstream_device::{
     Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
     Value, Words, WordsView,
 };
+use parking_lot::Mutex;
 
 use super::core::PacketWords;
 use super::group::{FullEmpty, timed_out};
@@ -37,12 +39,16 @@ pub struct Settings {
     segment: u32,
 }
 
+/// Until when a twin waits for packets that it has missed, and whether for full ones; never
+/// [too long](FullEmpty::deadline) on simulated devices.
+type Waits = Mutex<HashMap<(usize, bool), Option<Instant>>>;
+
 /// A segment that a launch holds.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct HeldPackets<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
-    deadline: Option<Instant>,
+    waits: Waits,
     group: FullEmpty,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -61,8 +67,8 @@ impl<T: Item> Parameter for FullEmptyPackets<T> {
         let (items, words, mirror, arrivals, control, _, settings) =
             unsafe { Parts::<T>::view(&bound.parts) };
         bound.attention.get_or_init(|| bound.group.attend());
-        let deadline = bound.deadline;
-        PacketsView { items, words, mirror, arrivals, control, settings, deadline }
+        let (waits, group) = (&bound.waits, &bound.group);
+        PacketsView { items, words, mirror, arrivals, control, settings, waits, group }
     }
 }
 
@@ -88,7 +94,7 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
         );
         Ok(HeldPackets {
             parts: Argument::<Parts<T>>::bind(parts, accesses)?,
-            deadline: core.group.deadline(),
+            waits: Mutex::default(),
             group: core.group.clone(),
             attention: OnceLock::new(),
         })
@@ -106,7 +112,8 @@ pub struct PacketsView<'a, T> {
     arrivals: WordsView<'a>,
     control: &'a [AtomicU64],
     settings: Settings,
-    deadline: Option<Instant>,
+    waits: &'a Waits,
+    group: &'a FullEmpty,
 }
 
 impl<T: Item> PacketsView<'_, T> {
@@ -133,10 +140,8 @@ impl<T: Item> PacketsView<'_, T> {
     /// # Errors
     /// A packet that is not, and that was waited for too long; a group that has ended.
     pub fn is_full(&self, packet: usize) -> Result<bool, KernelFault> {
-        if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
-            return Ok(true);
-        }
-        self.goes_on(packet).map(|()| false)
+        let is_full = self.of(&self.words, packet).is_some_and(|words| words.is_full());
+        self.met_or_missed(packet, true, is_full)
     }
 
     /// Whether a packet is empty.
@@ -144,16 +149,26 @@ impl<T: Item> PacketsView<'_, T> {
     /// # Errors
     /// As [`PacketsView::is_full`].
     pub fn is_empty(&self, packet: usize) -> Result<bool, KernelFault> {
-        if self.of(&self.words, packet).is_some_and(|words| words.is_empty()) {
+        let is_empty = self.of(&self.words, packet).is_some_and(|words| words.is_empty());
+        self.met_or_missed(packet, false, is_empty)
+    }
+
+    /// Patience begins anew with each wait, as on GPUs: when a packet is missed first.
+    fn met_or_missed(&self, packet: usize, full: bool, is_met: bool) -> Result<bool, KernelFault> {
+        let mut waits = self.waits.lock();
+        if is_met {
+            waits.remove(&(packet, full));
             return Ok(true);
         }
-        self.goes_on(packet).map(|()| false)
+        let deadline = *waits.entry((packet, full)).or_insert_with(|| self.group.deadline());
+        drop(waits);
+        self.goes_on(packet, deadline).map(|()| false)
     }
 
     /// Whether it makes sense to wait.
-    fn goes_on(&self, packet: usize) -> Result<(), KernelFault> {
+    fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<(), KernelFault> {
         let Some(control) = self.control.first() else { return Ok(()) };
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             let cause = timed_out(self.settings.segment as usize, packet);
             // Relaxed: the word is all there is to see.
             let _ = control.compare_exchange(0, cause, Ordering::Relaxed, Ordering::Relaxed);

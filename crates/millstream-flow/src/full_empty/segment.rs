@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use millstream_device::{Event, GuardedBuffer, Part, SharedBuffer, Stream};
@@ -43,6 +44,8 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) arrivals: SharedBuffer<u32>,
     /// `LocalWord`s of the header, where kernels wait.
     pub(super) local: SharedBuffer<u32>,
+    /// Copies of this epoch that have not been submitted yet.
+    pub(super) pending_copies: AtomicUsize,
 }
 
 impl<T: Item> fmt::Debug for FullEmptySegment<T> {
@@ -117,6 +120,7 @@ impl<T: Item> FullEmptySegment<T> {
                 .shared(LOCAL_WORDS + near)?
                 .with_label(format!("local words of {label}")),
             shape,
+            pending_copies: AtomicUsize::new(0),
         };
         Ok(FullEmptySegment { core: Arc::new(core), epoch: next_epoch(0) })
     }
@@ -140,12 +144,18 @@ impl<T: Item> FullEmptySegment<T> {
     /// so.
     ///
     /// # Errors
-    /// A kernel or a copy of this epoch that the host has not waited for; a group that
-    /// has ended.
+    /// A kernel or a copy of this epoch that the host has not waited for, or whose trigger
+    /// has not come; a group that has ended.
     pub fn next_epoch(&mut self) -> Result<()> {
         self.core.group.check()?;
-        if let Some(access) = self.core.items.in_flight() {
-            let (buffer, access) = (self.core.group.label(self.core.number), access.to_string());
+        // Acquire: pairs with the release of a copy that has been submitted, which is in
+        // flight then.
+        let pending = match self.core.pending_copies.load(Ordering::Acquire) {
+            0 => self.core.items.in_flight().map(|access| access.to_string()),
+            copies => Some(format!("{copies} copies wait for their triggers")),
+        };
+        if let Some(access) = pending {
+            let buffer = self.core.group.label(self.core.number);
             return Err(Error::InFlight { buffer, action: "begun anew", access });
         }
         self.epoch = next_epoch(self.epoch);

@@ -9,7 +9,7 @@ use millstream_flow::{
 };
 
 use crate::common::everywhere;
-use crate::full_empty_cases::{SCALE, chain, counted, pulled, rounds, withheld};
+use crate::full_empty_cases::{SCALE, chain, counted, pulled, refilled, rounds, withheld};
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
@@ -54,6 +54,43 @@ fn blocks_fetch_packets_for_each_other() {
 #[test]
 fn packets_go_through_kernels_of_all_devices() {
     for result in everywhere(3, |context| async move { chain(&context, 5).await }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn packets_are_filled_again_in_one_epoch() {
+    let times = [Duration::ZERO, Duration::from_secs(20)];
+    for result in everywhere(1, |context| async move {
+        refilled(&context, &context.devices()[0], host_rounds(), times).await
+    }) {
+        result.unwrap();
+    }
+    // Longer than anybody's patience in all.
+    let times = [Duration::from_millis(30), Duration::from_millis(300)];
+    let context = threaded();
+    context.block_on(refilled(&context, &context.devices()[0], 20, times)).unwrap().unwrap();
+}
+
+/// The packets that it waits for are those of this epoch.
+#[test]
+fn no_epoch_ends_before_its_copies_have_begun() {
+    for result in everywhere(1, |context| async move {
+        let stream = context.devices()[0].stream()?;
+        let group = FullEmpty::new(&context, Duration::from_secs(20))?;
+        let source = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+        let mut destination = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+        destination.fill(0, |items| items.fill(1))?;
+        let guard = Guard::new(Trigger::Empty, Action::Fill);
+        let copied = source.copy(&stream, 0, Guard::default(), (&destination, 0, guard))?;
+        let early = destination.next_epoch();
+        assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
+        set(&stream, &destination, 0, false).await?;
+        copied.completed().await?;
+        destination.next_epoch()?;
+        assert!(!destination.is_full(0)?);
+        Ok::<_, Error>(())
+    }) {
         result.unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Cases of full/empty segments for any context: early launch and proactive return in
 //! every order of their parts, with contents checked.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_device::{
@@ -55,6 +56,16 @@ extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
         if (threadIdx.x == 0) output.fill(0);
     }
 }
+
+// Takes the first packet again and again, and says what was in it.
+extern "C" __global__ void take_again(FullEmptySegment<u32> input, Span<u32> sums, u32 turns) {
+    for (u32 turn = 0; turn < turns; ++turn) {
+        if (!input.wait_full(0)) return;
+        for (u64 at = threadIdx.x; at < input.end(0); at += blockDim.x)
+            fetch_add_relaxed_gpu(&sums[turn], input.items[at]);
+        input.empty(0);
+    }
+}
 "#;
 
 /// The kernels' source, for tests that compile it.
@@ -103,6 +114,25 @@ static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kernel::o
         }
         output.publish(packet);
         Ok(Step::Done)
+    },
+);
+
+/// Takes the first packet again and again. The last word counts turns, for twins.
+static TAKE_AGAIN: Kernel<(Packets, Shared<u32>, Value<u32>)> = Kernel::of_steps(
+    "take_again",
+    CudaSource::new("packets.cu", "take_again", SOURCE).block_each(),
+    |_, (input, sums, turns)| {
+        let [sums @ .., done] = &sums[..] else { return Ok(Step::Done) };
+        loop {
+            let turn = done.load(Ordering::Relaxed);
+            if turn == *turns {
+                return Ok(Step::Done);
+            }
+            let Some(items) = input.items(0)? else { return Ok(Step::Waits) };
+            sums[turn as usize].store(items.iter().sum(), Ordering::Relaxed);
+            done.store(turn + 1, Ordering::Relaxed);
+            input.empty(0);
+        }
     },
 );
 
@@ -333,6 +363,30 @@ async fn pulled_from(
             .into_iter()
             .try_for_each(|segment| segment.next_epoch())?;
     }
+    Ok(())
+}
+
+/// A packet of the host's memory is emptied and filled again many times in one epoch, each
+/// time after a pause: the kernel's patience is for each of its waits.
+pub async fn refilled(
+    context: &Context,
+    device: &Device,
+    turns: u32,
+    [pause, patience]: [Duration; 2],
+) -> Result<()> {
+    let group = FullEmpty::new(context, patience)?;
+    let input = group.segment(context.host(), PacketShape::new(PACKET, PACKET).read_by(device))?;
+    let sums = device.shared::<u32>(turns as usize + 1)?;
+    let compute = device.stream_of(StreamKind::Gang)?;
+    let ended = group.launch_early(&compute, &TAKE_AGAIN, 1, (&input, &sums, turns)).await?;
+    for turn in 0..turns {
+        std::thread::sleep(pause);
+        input.fill(0, |items| items.fill(turn))?;
+        input.empty(0..1).await?;
+    }
+    ended.completed().await?;
+    let sums = compute.download_shared(&sums, 0..turns as usize)?.await?;
+    assert!(sums.into_iter().eq((0..turns).map(|turn| turn * PACKET as u32)));
     Ok(())
 }
 

@@ -379,3 +379,45 @@ fn resident_kernels() {
         assert_eq!(found, vec![(0, rounds); ranks * BLOCKS]);
     }
 }
+
+const FORGETFUL: &str = r#"
+#include "block_collectives.cuh"
+using namespace millstream;
+
+extern "C" __global__ void forgetful(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
+                                     Span<u32> report, BlockCollectiveSettings settings,
+                                     u32 leaves) {
+    BlockCollectives collectives(memory, host, settings);
+    const bool goes_on = collectives.barrier();
+    if (leaves) collectives.leave();
+    if (threadIdx.x == 0) store_relaxed_sys(&report[settings.rank], goes_on ? 1u : 2u);
+}
+"#;
+
+/// After kernels that ended without leaving, their memory is of no use, and says so.
+#[test]
+fn resident_kernels_that_did_not_leave() {
+    type Signature = (SharedSet<u64>, Shared<u32>, Shared<u32>, Value<BlockSettings>, Value<u32>);
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip("resident kernels run on GPUs only, all of them peers");
+    }
+    let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
+    let kernel = Gang::kernel::<Signature>("forgetful", source.blocks(1).threads(64));
+    let ranks = context.devices().len();
+    let collectives =
+        ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();
+    for (leaves, expected) in [(1, 1), (0, 1), (1, 2), (1, 2)] {
+        let gang = Gang::new(&context).unwrap();
+        gang.prepare(&kernel).unwrap();
+        let (host, report) = (gang.words().clone(), context.host().shared::<u32>(ranks).unwrap());
+        let run = gang.run(|member| {
+            let settings = collectives.settings(member.place);
+            let arguments = (&collectives.memory()[..], &host, &report, settings, leaves);
+            Ok(kernel.launch(member.stream, member.sharers, arguments)?)
+        });
+        context.block_on(run).unwrap().unwrap();
+        let found: Vec<_> = (0..ranks).map(|rank| report.load(rank).unwrap()).collect();
+        assert_eq!(found, vec![expected; ranks], "{leaves}");
+    }
+}

@@ -9,7 +9,7 @@ use millstream::device::StreamKind;
 use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::{context, scaled};
-use crate::full_empty_cases::{SCALE, chain, counted, pulled, rounds, withheld};
+use crate::full_empty_cases::{SCALE, chain, counted, pulled, refilled, rounds, withheld};
 
 fn runs() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 50), |runs| runs.parse().unwrap())
@@ -47,6 +47,17 @@ fn blocks_fetch_packets_for_each_other() {
     for (device, seed) in context.devices().iter().zip(1..) {
         let share = runs() / context.devices().len() as u32 + 1;
         context.block_on(pulled(&context, device, share, seed)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn packets_are_filled_again_in_one_epoch() {
+    let context = context();
+    for device in context.devices() {
+        for (turns, times) in [(scaled(2000, 50), [0, 20_000]), (20, [30, 300])] {
+            let times = times.map(Duration::from_millis);
+            context.block_on(refilled(&context, device, turns, times)).unwrap().unwrap();
+        }
     }
 }
 

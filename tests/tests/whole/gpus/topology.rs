@@ -242,3 +242,15 @@ fn links_that_may_sleep_are_woken() {
     assert_eq!(context.wake_links().unwrap(), is_any);
     context.device_set().quiesce().unwrap();
 }
+
+/// Virtual devices of one GPU that a shape connects by NVLink still share its
+/// multiprocessors: kernels of a gang must all fit at once.
+#[test]
+fn a_shape_does_not_part_virtual_devices() {
+    let context = connected(|_, _| LinkKind::NvLink);
+    let graph = generate::kron(scaled(14, 8), 8, &GenerateOptions::default()).unwrap();
+    let expected = reference::bfs_levels(&graph, &[0], u32::MAX);
+    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
+    assert!(result.levels == expected);
+}

@@ -1,7 +1,9 @@
 //! The three ways from device to device: what arrives, how fast, and how soon, on the
 //! devices that `MILLSTREAM_TEST_DEVICES` names, else on four host devices.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::device::{
@@ -13,7 +15,7 @@ use millstream::flow::{
 };
 
 use super::links::{MAKE, rate, times};
-use super::{context, is_gpu, list, scaled};
+use super::{context, is_gpu, list, scaled, skip};
 
 /// A context whose links all go this way, or choose.
 fn by(way: Option<TransferWay>) -> Context {
@@ -255,4 +257,45 @@ fn a_kernel_without_an_other_end_ends() {
         (ended.is_ok(), report.load(2).unwrap()),
         if is_gpu(one) { (true, 1) } else { (false, 0) }
     );
+}
+
+const WAITING: &str = r#"
+#include "device_link.cuh"
+using namespace millstream;
+
+extern "C" __global__ void wait_for_nobody(DeviceLink<u32> link, Span<u32> host) {
+    DeviceReceiver<u32> in(link, host);
+    u32 number, count;
+    in.receive(&number, &count);
+}
+"#;
+
+/// Nor for the whole patience once the gang is stopped: the next one begins soon.
+#[test]
+fn a_stopped_gang_waits_for_no_link() {
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip("gangs run on GPUs only, all of them peers");
+    }
+    let source = CudaSource::new("waiting.cu", "wait_for_nobody", WAITING);
+    let kernel = Gang::kernel::<(End, Shared<u32>)>("wait_for_nobody", source.blocks(1));
+    let device = &context.devices()[0];
+    let patience = Duration::from_secs(60);
+    let link = DeviceLink::<u32>::new(&context, device, device, (4, 1), patience).unwrap();
+    let start = Instant::now();
+    for _ in 0..2 {
+        let gang = Gang::new(&context).unwrap();
+        gang.prepare(&kernel).unwrap();
+        let host = gang.words().clone();
+        let mut run = pin!(gang.run(|GangMember { place, stream, .. }| match place {
+            0 => Ok(kernel.launch(stream, 1, (&link, &host))?),
+            _ => Ok(()),
+        }));
+        let (mut task, begun) = (TaskContext::from_waker(Waker::noop()), Instant::now());
+        while begun.elapsed() < Duration::from_millis(100) {
+            assert!(run.as_mut().poll(&mut task).is_pending());
+        }
+    }
+    context.device_set().quiesce().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
