@@ -125,9 +125,13 @@ struct FullEmptySegment {
         // The block's loads come before the leader's release.
         __syncthreads();
         if (threadIdx.x != 0) return;
-        // Nobody takes what was found before for the next fill. Whoever empties comes after
-        // all who waited.
-        if (local.len > local_words) store_relaxed_gpu(&local[local_words + packet], 0u);
+        // Whoever empties comes after all who waited: nobody takes what they found for the
+        // next fill, and somebody looks for that again.
+        if (local.len > local_words) {
+            u32* found = &local[local_words + packet];
+            store_relaxed_gpu(found, 0u);
+            store_relaxed_gpu(found + settings.packets, 0u);
+        }
         write(packet, 0);
     }
 

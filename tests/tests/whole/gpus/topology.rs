@@ -2,7 +2,7 @@
 //! the devices that `MILLSTREAM_TEST_DEVICES` names, else on four host devices.
 
 use futures_util::try_join;
-use millstream::bfs::Bfs;
+use millstream::bfs::{Algorithm, Bfs, BfsOptions};
 use millstream::device::{
     Device, DeviceList, DeviceSet, Error, LinkKind, StreamKind, Topology, TransferTable,
     TransferWay,
@@ -250,7 +250,10 @@ fn a_shape_does_not_part_virtual_devices() {
     let context = connected(|_, _| LinkKind::NvLink);
     let graph = generate::kron(scaled(14, 8), 8, &GenerateOptions::default()).unwrap();
     let expected = reference::bfs_levels(&graph, &[0], u32::MAX);
+    let mut options = BfsOptions::default();
+    options.algorithm = Algorithm::LevelSynchronous;
     let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let bfs = bfs.with_options(options);
     let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
     assert!(result.levels == expected);
 }
