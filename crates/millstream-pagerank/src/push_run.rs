@@ -114,7 +114,8 @@ impl<R: Real> PushGraph<R> {
         let program = Arc::new(Push::<R>::new(self.graph.owners()));
         let mut counts = WorklistCounts::default();
         let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
-        let (mut ranks, start) = (Vec::new(), Instant::now());
+        // Even, should there be no round.
+        let (mut ranks, start) = (vec![1.0 / vertices as f64; vertices], Instant::now());
         while delta > options.tolerance && iterations < options.max_iterations {
             self.upload_residuals(&problems, &residuals).await?;
             let residual = |vertex: u32| residuals[vertex as usize].abs().to_f64();

@@ -71,6 +71,23 @@ fn what_does_not_converge_is_written_and_said() {
 }
 
 #[test]
+fn ranks_are_even_without_any_iteration() {
+    let folder = Folder::new();
+    let (karate, path) = (dataset("karate.mtx"), folder.path("ranks"));
+    for algorithm in ["pull", "push"] {
+        for options in [&[][..], &["--partitioner", "random"], &["--personalize", "3"]] {
+            let fixed = ["pagerank", &karate, "--max-iterations", "0", "--allow-unconverged"];
+            let rest = ["--algorithm", algorithm, "--output", &path];
+            succeed(&[&fixed[..], &rest, options].concat());
+            let ranks = ranks(&folder.text("ranks"));
+            assert_eq!(ranks.len(), 34, "{algorithm} {options:?}");
+            let is_even = |rank: &f64| (rank - 1.0 / 34.0).abs() < 1e-8;
+            assert!(ranks.iter().all(is_even), "{algorithm} {options:?}: {ranks:?}");
+        }
+    }
+}
+
+#[test]
 fn questions_without_answers_are_refused() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", "0 1\n");
