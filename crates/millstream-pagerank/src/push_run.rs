@@ -112,6 +112,12 @@ impl<R: Real> PushGraph<R> {
         let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings, ranks).await?;
         let program = Arc::new(Push::<R>::new(self.graph.owners()));
+        let worklist = || {
+            let (context, program) = (self.graph.context(), Arc::clone(&program));
+            let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
+            worklist.delta(Some(1))
+        };
+        worklist().prepare()?;
         let mut counts = WorklistCounts::default();
         let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
         // Even, should there be no round.
@@ -123,9 +129,7 @@ impl<R: Real> PushGraph<R> {
             let worth = (0..vertices as u32).filter(is_worth);
             let initial: Vec<_> =
                 worth.map(|vertex| (self.graph.partition().owner(vertex), vertex)).collect();
-            let (context, program) = (self.graph.context(), Arc::clone(&program));
-            let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
-            let worklist = worklist.delta(Some(1));
+            let worklist = worklist();
             let round = Instant::now();
             counts.add(worklist.run(&initial).await?);
             run_time += round.elapsed();
