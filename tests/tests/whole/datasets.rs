@@ -41,7 +41,7 @@ fn everything_else(graph: &CsrGraph) {
         (sssp, pagerank.run().await.unwrap(), cc)
     };
     let (sssp, pagerank, cc) = context.block_on(all).unwrap();
-    validate::sssp_distances(&graph, &[source], &sssp.distances).unwrap();
+    validate::sssp_distances(&graph, &[source], None, &sssp.distances).unwrap();
     let question = PageRankOptions::default().question();
     validate::pagerank(&graph, &question, &pagerank.ranks, 1e-4).unwrap();
     validate::weak_components(&graph, &cc.labels).unwrap();

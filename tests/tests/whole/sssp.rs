@@ -43,7 +43,7 @@ pub(crate) fn run_as(
 pub(crate) fn check(what: &str, graph: &CsrGraph, sources: &[u32], result: &SsspResult) {
     let expected = reference::dijkstra(graph, sources).unwrap();
     assert!(result.distances == expected, "{what}: {:?} not {expected:?}", result.distances);
-    validate::sssp_distances(graph, sources, &result.distances).unwrap();
+    validate::sssp_distances(graph, sources, None, &result.distances).unwrap();
     if let Some(predecessors) = &result.predecessors {
         validate::sssp_predecessors(graph, sources, &result.distances, predecessors)
             .unwrap_or_else(|fault| panic!("{what}: {fault}"));

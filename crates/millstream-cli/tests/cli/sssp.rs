@@ -75,6 +75,27 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
 }
 
 #[test]
+fn nothing_beyond_the_cutoff_matters() {
+    let folder = Folder::new();
+    // The last vertex is too far for the type of the weights.
+    let graph = folder.file("graph.wel", "0 1 7\n1 2 4294967295\n");
+    let real = folder.file("real.wel", "0 1 0.5\n1 2 3e38\n2 3 3e38\n");
+    let (distances, predecessors) = (folder.path("distances"), folder.path("predecessors"));
+    for algorithm in ["asynchronous", "stepping"] {
+        let run = |graph: &str, cutoff: &str| {
+            let fixed = ["sssp", graph, "--source", "0", "--algorithm", algorithm, "--verify"];
+            let files = ["--output", &distances, "--predecessors", &predecessors, cutoff];
+            let said = succeed(&[&fixed[..], &files].concat());
+            assert!(said.ends_with("verified\n"), "{said}");
+            folder.text("distances")
+        };
+        assert_eq!(run(&graph, "--cutoff=7"), "0 0\n1 7\n2 inf\n");
+        assert_eq!(folder.text("predecessors"), "0 inf\n1 0\n2 inf\n");
+        assert_eq!(run(&real, "--cutoff=1"), "0 0\n1 0.5\n2 inf\n3 inf\n");
+    }
+}
+
+#[test]
 fn graphs_without_answers_are_refused() {
     let folder = Folder::new();
     let karate = dataset("karate.mtx");

@@ -130,7 +130,7 @@ proptest! {
     fn references_agree_with_each_other_and_with_the_validators(graph in graphs()) {
         let distances = dijkstra(&graph, &[0]).unwrap();
         prop_assert_eq!(&distances, &Distances::Integer(bellman_ford(&graph, 0)));
-        prop_assert_eq!(validate::sssp_distances(&graph, &[0], &distances), Ok(()));
+        prop_assert_eq!(validate::sssp_distances(&graph, &[0], None, &distances), Ok(()));
 
         let levels = bfs_levels(&graph, &[0], u32::MAX);
         prop_assert_eq!(validate::bfs_levels(&graph, &[0], u32::MAX, &levels), Ok(()));
@@ -283,7 +283,7 @@ fn references_and_validators_take_generated_graphs() {
     ] {
         let sources = [crate::source::max_degree(&graph).unwrap()];
         let distances = dijkstra(&graph, &sources).unwrap();
-        assert_eq!(validate::sssp_distances(&graph, &sources, &distances), Ok(()));
+        assert_eq!(validate::sssp_distances(&graph, &sources, None, &distances), Ok(()));
         let levels = bfs_levels(&graph, &sources, u32::MAX);
         assert_eq!(validate::bfs_levels(&graph, &sources, u32::MAX, &levels), Ok(()));
         let labels = weak_components(&graph);

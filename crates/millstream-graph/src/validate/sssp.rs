@@ -51,6 +51,14 @@ pub enum SsspFault {
         /// The target's distance.
         distance: f64,
     },
+    /// A finite distance beyond the cutoff.
+    #[error("vertex {vertex} at distance {distance} lies beyond the cutoff")]
+    TooFar {
+        /// The vertex.
+        vertex: u32,
+        /// Its distance.
+        distance: f64,
+    },
     /// A finite distance that is no path's length.
     #[error("no path from the source is as long as distance {distance} of vertex {vertex}")]
     Unsupported {
@@ -81,19 +89,35 @@ pub enum SsspFault {
 /// tight arcs (those that give their target exactly its distance, in the arithmetic
 /// of its type). Zero weights are allowed.
 ///
+/// With a `cutoff` all of that holds of the vertices within it, and no other is finite;
+/// without, a path that overflows is a fault.
+///
+/// ```
+/// use millstream_graph::CsrGraph;
+/// use millstream_graph::reference::Distances;
+/// use millstream_graph::validate::sssp_distances;
+///
+/// let path = CsrGraph::from_weighted_edges(3, &[(0, 1, 2u32), (1, 2, 3)])?;
+/// let near = Distances::Integer(vec![0, 2, u32::MAX]);
+/// assert!(sssp_distances(&path, &[0], Some(4.0), &near).is_ok());
+/// assert!(sssp_distances(&path, &[0], None, &near).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// A fault found.
 pub fn sssp_distances(
     graph: &CsrGraph,
     sources: &[u32],
+    cutoff: Option<f64>,
     distances: &Distances,
 ) -> Result<(), SsspFault> {
     match (graph.weights().ok_or(SsspError::NoWeights)?, distances) {
         (Weights::Integer(weights), Distances::Integer(distances)) => {
-            Paths::new(graph, sources, weights, distances)?.check(sources)
+            Paths::new(graph, sources, weights, distances)?.check(sources, cutoff)
         }
         (Weights::Real(weights), Distances::Real(distances)) => {
-            Paths::new(graph, sources, weights, distances)?.check(sources)
+            Paths::new(graph, sources, weights, distances)?.check(sources, cutoff)
         }
         _ => Err(SsspFault::Type),
     }
@@ -168,13 +192,18 @@ impl<'a, D: Distance> Paths<'a, D> {
         Ok(Paths { graph, weights, distances })
     }
 
-    fn check(&self, sources: &[u32]) -> Result<(), SsspFault> {
+    fn check(&self, sources: &[u32], cutoff: Option<f64>) -> Result<(), SsspFault> {
         if let Some(&vertex) = sources.iter().find(|&&v| self.distance(v) != D::default()) {
             return Err(SsspFault::Source { vertex, distance: self.distance(vertex).into() });
         }
+        let is_beyond = |distance: f64| cutoff.is_some_and(|cutoff| distance > cutoff);
+        let too_far = |&v: &u32| self.is_reached(v) && is_beyond(self.distance(v).into());
+        if let Some(vertex) = (0..self.graph.vertices()).into_par_iter().find_first(too_far) {
+            return Err(SsspFault::TooFar { vertex, distance: self.distance(vertex).into() });
+        }
         (0..self.graph.vertices()).into_par_iter().try_for_each(|from| {
             let mut row = if self.is_reached(from) { self.graph.row(from) } else { 0..0 };
-            match row.find(|&arc| self.is_relaxable(from, arc)) {
+            match row.find(|&arc| self.is_relaxable(from, arc, cutoff)) {
                 Some(arc) => {
                     let to = self.graph.targets()[arc];
                     Err(SsspFault::Relaxable { from, to, distance: self.distance(to).into() })
@@ -202,9 +231,13 @@ impl<'a, D: Distance> Paths<'a, D> {
     }
 
     /// For an arc that leaves a vertex that is reached.
-    fn is_relaxable(&self, from: u32, arc: usize) -> bool {
+    fn is_relaxable(&self, from: u32, arc: usize, cutoff: Option<f64>) -> bool {
         let to = self.graph.targets()[arc];
         let through = self.distance(from).extended(self.weights[arc]);
+        let is_beyond = |cutoff| through.is_none_or(|through| through.into() > cutoff);
+        if cutoff.is_some_and(is_beyond) {
+            return false;
+        }
         !self.is_reached(to) || through.is_some_and(|through| through < self.distance(to))
     }
 
@@ -255,7 +288,7 @@ mod tests {
     const UN: u32 = u32::MAX;
 
     fn check(distances: [u32; 6]) -> Result<(), SsspFault> {
-        sssp_distances(&graph(), &[0], &Distances::Integer(distances.to_vec()))
+        sssp_distances(&graph(), &[0], None, &Distances::Integer(distances.to_vec()))
     }
 
     #[test]
@@ -264,7 +297,7 @@ mod tests {
         for graph in [graph(), real_graph()] {
             for sources in [&[0][..], &[1], &[0, 4], &[]] {
                 let distances = reference::dijkstra(&graph, sources).unwrap();
-                assert_eq!(sssp_distances(&graph, sources, &distances), Ok(()));
+                assert_eq!(sssp_distances(&graph, sources, None, &distances), Ok(()));
             }
         }
     }
@@ -282,14 +315,14 @@ mod tests {
         // So do 4 and 5, which no path reaches.
         assert_eq!(check([0, 2, 5, 5, 7, 7]), Err(Unsupported { vertex: 4, distance: 7.0 }));
         assert_eq!(check([0, 2, 5, 5, 0, 0]), Err(Unsupported { vertex: 4, distance: 0.0 }));
-        let short = sssp_distances(&graph(), &[0], &Distances::Integer(vec![0]));
+        let short = sssp_distances(&graph(), &[0], None, &Distances::Integer(vec![0]));
         assert_eq!(short, Err(Length { values: 1, vertices: 6 }));
-        assert_eq!(sssp_distances(&graph(), &[0], &Distances::Real(vec![0.0; 6])), Err(Type));
-        let source = sssp_distances(&graph(), &[6], &Distances::Integer(vec![UN; 6]));
+        assert_eq!(sssp_distances(&graph(), &[0], None, &Distances::Real(vec![0.0; 6])), Err(Type));
+        let source = sssp_distances(&graph(), &[6], None, &Distances::Integer(vec![UN; 6]));
         let expected = SsspError::Source { source_vertex: 6, vertices: 6 };
         assert_eq!(source, Err(Question(expected)));
         let weights = graph().with_weights(None).unwrap();
-        let unweighted = sssp_distances(&weights, &[0], &Distances::Integer(vec![0; 6]));
+        let unweighted = sssp_distances(&weights, &[0], None, &Distances::Integer(vec![0; 6]));
         assert_eq!(unweighted, Err(Question(SsspError::NoWeights)));
     }
 
@@ -297,7 +330,7 @@ mod tests {
     fn reals_are_tight_as_they_are_rounded() {
         let far = f32::INFINITY;
         let check = |distances: [f32; 6]| {
-            sssp_distances(&real_graph(), &[0], &Distances::Real(distances.to_vec()))
+            sssp_distances(&real_graph(), &[0], None, &Distances::Real(distances.to_vec()))
         };
         let sum = 0.1f32 + 0.2;
         assert_eq!(check([0.0, 0.1, sum, sum, far, far]), Ok(()));
@@ -313,7 +346,7 @@ mod tests {
         }
         let weights = Weights::Real(vec![0.1, 9.0, 0.2, 0.0, 0.0, 0.0, -1.0]);
         let graph = graph().with_weights(Some(weights)).unwrap();
-        let fault = sssp_distances(&graph, &[0], &Distances::Real(vec![far; 6]));
+        let fault = sssp_distances(&graph, &[0], None, &Distances::Real(vec![far; 6]));
         let expected =
             |fault| matches!(fault, SsspFault::Question(SsspError::Weight { arc: 6, .. }));
         assert!(expected(fault.unwrap_err()));
@@ -328,7 +361,40 @@ mod tests {
         assert_eq!(overflow, Err(SsspError::Overflow { vertex: 2 }));
         for wrong in [0, UN] {
             let distances = Distances::Integer(vec![0, u32::MAX - 1, wrong]);
-            assert!(sssp_distances(&path, &[0], &distances).is_err());
+            assert!(sssp_distances(&path, &[0], None, &distances).is_err());
         }
+    }
+
+    #[test]
+    fn a_cutoff_bounds_what_must_be_reached() {
+        let check = |cutoff, distances: [u32; 6]| {
+            sssp_distances(&graph(), &[0], Some(cutoff), &Distances::Integer(distances.to_vec()))
+        };
+        for (cutoff, distances) in [
+            (0.0, [0, UN, UN, UN, UN, UN]),
+            (4.5, [0, 2, UN, UN, UN, UN]),
+            (5.0, [0, 2, 5, 5, UN, UN]),
+            (f64::INFINITY, [0, 2, 5, 5, UN, UN]),
+        ] {
+            assert_eq!(check(cutoff, distances), Ok(()), "{cutoff}");
+        }
+        let beyond = check(4.0, [0, 2, 5, 5, UN, UN]);
+        assert_eq!(beyond, Err(SsspFault::TooFar { vertex: 2, distance: 5.0 }));
+        let missing = check(5.0, [0, 2, UN, UN, UN, UN]);
+        assert!(matches!(missing, Err(SsspFault::Relaxable { from: 1, to: 2, .. })));
+        let longer = check(9.0, [0, 2, 9, 9, UN, UN]);
+        assert!(matches!(longer, Err(SsspFault::Relaxable { from: 1, to: 2, .. })));
+        let shorter = check(3.5, [0, 1, UN, UN, UN, UN]);
+        assert_eq!(shorter, Err(SsspFault::Unsupported { vertex: 1, distance: 1.0 }));
+        let reals = Distances::Real([&[0.0, 0.1][..], &[f32::INFINITY; 4]].concat());
+        assert_eq!(sssp_distances(&real_graph(), &[0], Some(0.25), &reals), Ok(()));
+    }
+
+    #[test]
+    fn what_overflows_lies_beyond_any_cutoff() {
+        let path = CsrGraph::from_weighted_edges(3, &[(0, 1, 7), (1, 2, u32::MAX)]).unwrap();
+        let distances = Distances::Integer(vec![0, 7, UN]);
+        assert_eq!(sssp_distances(&path, &[0], Some(7.0), &distances), Ok(()));
+        assert!(sssp_distances(&path, &[0], None, &distances).is_err());
     }
 }
