@@ -105,7 +105,8 @@ impl DistanceRule for RealDistances {
     fn limit(cutoff: f64) -> u32 {
         let nearest = cutoff as f32;
         let below = if f64::from(nearest) > cutoff { nearest.next_down() } else { nearest };
-        below.to_bits().min(Self::TOO_FAR - 1)
+        // -0 has larger bits than all distances.
+        below.abs().to_bits().min(Self::TOO_FAR - 1)
     }
 
     fn step(distance: f64) -> f32 {

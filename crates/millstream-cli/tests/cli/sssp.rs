@@ -92,6 +92,9 @@ fn nothing_beyond_the_cutoff_matters() {
         assert_eq!(run(&graph, "--cutoff=7"), "0 0\n1 7\n2 inf\n");
         assert_eq!(folder.text("predecessors"), "0 inf\n1 0\n2 inf\n");
         assert_eq!(run(&real, "--cutoff=1"), "0 0\n1 0.5\n2 inf\n3 inf\n");
+        for zero in ["--cutoff=0", "--cutoff=-0.0"] {
+            assert_eq!(run(&real, zero), "0 0\n1 inf\n2 inf\n3 inf\n", "{zero}");
+        }
     }
 }
 
