@@ -79,11 +79,10 @@ impl Error {
             | Error::Sssp(SsspError::Traversal(error))
             | Error::Rank(RankError::Traversal(error))
             | Error::Cc(CcError::Traversal(error)) => traversal_code(error),
-            Error::Bfs(BfsError::Graph(_)) | Error::Rank(RankError::Graph(_)) => 1,
-            Error::Bfs(_) => 2,
-            Error::Rank(_) | Error::Cc(_) => 2,
-            Error::Sssp(SsspError::Overflow { .. }) => 1,
-            Error::Sssp(_) => 2,
+            Error::Bfs(BfsError::Graph(_))
+            | Error::Sssp(SsspError::Graph(_) | SsspError::Overflow { .. })
+            | Error::Rank(RankError::Graph(_)) => 1,
+            Error::Bfs(_) | Error::Sssp(_) | Error::Rank(_) | Error::Cc(_) => 2,
             Error::Flow(error) => flow_code(error),
             Error::Destination(WriteError::Io { .. }) => 1,
             Error::Destination(_) => 2,
@@ -98,6 +97,10 @@ fn traversal_code(error: &TraversalError) -> u8 {
     match error {
         TraversalError::SourceOutOfRange { .. } => 2,
         TraversalError::Worklist(WorklistError::Flow(error)) => flow_code(error),
+        // Another worker or routing would have been accepted.
+        TraversalError::Worklist(
+            WorklistError::NotFused { .. } | WorklistError::NoOwner { .. },
+        ) => 2,
         _ => 1,
     }
 }
@@ -112,7 +115,15 @@ fn flow_code(error: &FlowError) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use millstream::graph::GraphError;
+
     use super::*;
+
+    const OUT_OF_MEMORY: GraphError = GraphError::OutOfMemory { bytes: 1 << 40 };
+
+    fn worklist(error: WorklistError) -> Error {
+        BfsError::from(TraversalError::from(error)).into()
+    }
 
     #[test]
     fn exit_codes_are_those_of_the_contract() {
@@ -122,9 +133,16 @@ mod tests {
             (Error::Flow(FlowError::Cancelled), 1),
             (Error::Output { path: file(), source: std::io::ErrorKind::NotFound.into() }, 1),
             (Error::Flow(small.clone()), 2),
-            (BfsError::from(TraversalError::from(WorklistError::Flow(small))).into(), 2),
+            (worklist(WorklistError::Flow(small)), 2),
+            (worklist(WorklistError::NotFused { reason: "no GPU" }), 2),
+            (worklist(WorklistError::NoOwner { item: 0 }), 2),
+            (worklist(WorklistError::ProblemCount { problems: 1, devices: 2 }), 1),
             (BfsError::NotLevelSynchronous.into(), 2),
+            (BfsError::Graph(OUT_OF_MEMORY).into(), 1),
             (SsspError::NoWeights.into(), 2),
+            (SsspError::NotStepping.into(), 2),
+            (SsspError::Graph(OUT_OF_MEMORY).into(), 1),
+            (RankError::Graph(OUT_OF_MEMORY).into(), 1),
             (SsspError::Overflow { vertex: 3 }.into(), 1),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
