@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use millstream::cc::{Cc, CcOptions, Error as CcError};
+use millstream::cc::{Cc, CcOptions, CcResult, Error as CcError};
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     answer: Answer,
     /// Scatters edges from the host while the devices work, instead of uploading
-    /// the graph first.
+    /// the graph first: there is nothing to divide, so it goes without --partitioner.
     #[arg(long)]
     streamed: bool,
     /// Bytes of a packet at most.
@@ -48,7 +48,11 @@ struct Report {
 
 /// Reads, searches, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    let Arguments { input, spread, answer: how, .. } = arguments;
+    let Arguments { input, spread, answer: how, streamed, .. } = arguments;
+    if *streamed && spread.has_partitioner() {
+        let reason = "edges that are streamed go to whichever device is free";
+        return Err(Error::Usage(format!("--partitioner does not go with --streamed: {reason}")));
+    }
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
     let mut clock = Clock::start();
@@ -57,21 +61,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.phases_ms.read = clock.lap();
     let mut options = CcOptions::default();
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
-    let (result, prepare) = if arguments.streamed {
-        let search = Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options);
-        (phase("searching", || run_interruptibly(&context, search))??, Duration::ZERO)
+    let (result, prepare) = if *streamed {
+        let run =
+            async || Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options).await;
+        phase("searching", || run_interruptibly(&context, how.repeat.median(run, times)))??
     } else {
         let partition = spread.partition(&graph, context.devices().len())?;
         common.phases_ms.partition = clock.lap();
         let search = async {
             let cc = Cc::with_partition(&context, &graph, partition).await?.with_options(options);
             let upload = clock.lap();
-            Ok::<_, CcError>((
-                upload,
-                how.repeat
-                    .median(async || cc.run().await, |it| (&mut it.run_time, it.gather_time))
-                    .await?,
-            ))
+            Ok::<_, CcError>((upload, how.repeat.median(async || cc.run().await, times).await?))
         };
         let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
         common.phases_ms.upload = upload;
@@ -98,6 +98,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let report = Report { common, components: sizes.len(), largest, hooked };
     answer(&report, how.json, table)?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
+}
+
+/// Of the run and of gathering.
+fn times(result: &mut CcResult) -> (&mut Duration, Duration) {
+    (&mut result.run_time, result.gather_time)
 }
 
 /// Labels are vertices: they go by their ids in the file.

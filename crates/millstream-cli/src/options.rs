@@ -117,6 +117,11 @@ impl Spread {
         }
     }
 
+    /// Whether `--partitioner` is given.
+    pub(crate) fn has_partitioner(&self) -> bool {
+        self.partitioner.is_some()
+    }
+
     /// The partition that `--partitioner` asks for, if it is given.
     pub(crate) fn chosen_partition(
         &self,

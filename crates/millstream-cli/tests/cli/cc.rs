@@ -58,3 +58,12 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
         assert!(labels("several", options) == expected, "{options:?}");
     }
 }
+
+#[test]
+fn streamed_runs_are_repeated_and_not_divided() {
+    let karate = dataset("karate.mtx");
+    let report = json(&["cc", &karate, "--streamed", "--repeat", "3", "--verify"]);
+    assert_eq!((&report["components"], &report["verified"]), (&json!(1), &json!(true)));
+    let said = refused(&["cc", &karate, "--streamed", "--partitioner", "blocks"], 2);
+    assert!(said.contains("--partitioner does not go with --streamed"), "{said}");
+}
