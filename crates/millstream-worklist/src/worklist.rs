@@ -67,6 +67,15 @@ impl<P: Program> std::fmt::Debug for DistributedWorklist<P> {
     }
 }
 
+/// Entries of a queue at most: the largest power of two that 32 bits count.
+const MOST_ENTRIES: usize = 1 << 31;
+
+/// Entries that GPUs have beside those of items: one for each thread.
+const SPARE_ENTRIES: usize = 1 << 19;
+
+/// Items of a fused run at most: it has no other way to queue than an entry.
+const MOST_FUSED_ITEMS: usize = MOST_ENTRIES - SPARE_ENTRIES;
+
 /// One device of a run.
 pub(crate) struct WorklistDevice<P: Program> {
     pub(crate) device: Device,
@@ -78,7 +87,8 @@ pub(crate) struct WorklistDevice<P: Program> {
 }
 
 impl<P: Program> WorklistDevice<P> {
-    /// With empty queues of so many entries, rounded up to a power of two.
+    /// With empty queues of so many entries, rounded up to a power of two that can be
+    /// indexed.
     pub(crate) fn new(
         device: &Device,
         program: &Arc<P>,
@@ -88,7 +98,7 @@ impl<P: Program> WorklistDevice<P> {
         items: usize,
         entries: usize,
     ) -> Result<WorklistDevice<P>> {
-        let (queues, entries) = (OUTBOXES + outboxes, entries.max(1).next_power_of_two());
+        let (queues, entries) = (OUTBOXES + outboxes, ring_entries(entries));
         let queue_buffers = QueueBuffers {
             bits: device.shared(queues * bit_words(items))?,
             entries: device.shared(queues * entries)?,
@@ -294,15 +304,7 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     fn is_fused(&self) -> Result<bool> {
-        let is_possible = fused::is_possible::<P>(&self.context);
-        match self.worker {
-            Worker::Auto => Ok(is_possible),
-            Worker::HostDriven => Ok(false),
-            Worker::Fused if is_possible => Ok(true),
-            Worker::Fused => Err(Error::NotFused {
-                reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
-            }),
-        }
+        is_fused(self.worker, fused::is_possible::<P>(&self.context), self.items)
     }
 
     fn check(&self, initial: &[(usize, u32)]) -> Result<()> {
@@ -354,8 +356,8 @@ impl<P: Program> DistributedWorklist<P> {
                 // run has no other way to queue than an entry. The outbox of a ring
                 // takes items of all other devices.
                 let least = match (is_fused || is_ring, device.is_gpu()) {
-                    (true, true) => self.items + (1 << 19),
-                    (false, true) => share + (1 << 19),
+                    (true, true) => self.items + SPARE_ENTRIES,
+                    (false, true) => share + SPARE_ENTRIES,
                     (_, false) => share.max(1024),
                 };
                 let entries = if is_fused { None } else { self.queue_entries };
@@ -390,9 +392,67 @@ impl<P: Program> DistributedWorklist<P> {
     }
 }
 
+/// Whether a run of so many items is fused; `can_fuse` says whether the devices and the
+/// program allow it.
+fn is_fused(worker: Worker, can_fuse: bool, items: usize) -> Result<bool> {
+    let has_room = items <= MOST_FUSED_ITEMS;
+    match worker {
+        Worker::Auto => Ok(can_fuse && has_room),
+        Worker::HostDriven => Ok(false),
+        Worker::Fused if !can_fuse => Err(Error::NotFused {
+            reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
+        }),
+        Worker::Fused if !has_room => {
+            Err(Error::NotFused { reason: "its queues hold 2^31 - 2^19 items at most" })
+        }
+        Worker::Fused => Ok(true),
+    }
+}
+
+/// Entries of a queue that should have so many. A queue of fewer than its items is swept.
+fn ring_entries(least: usize) -> usize {
+    least.clamp(1, MOST_ENTRIES).next_power_of_two()
+}
+
 /// The device after `place` in the ring, if there is another.
 fn next_in(order: &[usize], place: usize) -> Option<usize> {
     let position = order.iter().position(|&device| device == place)?;
     let next = order[(position + 1) % order.len()];
     (next != place).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_have_no_more_entries_than_can_be_indexed() {
+        for (least, entries) in [
+            (0, 1),
+            (1024, 1024),
+            (1025, 2048),
+            (MOST_FUSED_ITEMS + SPARE_ENTRIES, MOST_ENTRIES),
+            (MOST_ENTRIES + 1, MOST_ENTRIES),
+            (u32::MAX as usize - 1 + SPARE_ENTRIES, MOST_ENTRIES),
+        ] {
+            assert_eq!(ring_entries(least), entries, "{least}");
+        }
+    }
+
+    #[test]
+    fn more_items_than_entries_are_for_the_host() {
+        let most = MOST_FUSED_ITEMS;
+        for (worker, can_fuse, items, expected) in [
+            (Worker::Auto, true, most, Some(true)),
+            (Worker::Auto, true, most + 1, Some(false)),
+            (Worker::Auto, false, most, Some(false)),
+            (Worker::HostDriven, true, most, Some(false)),
+            (Worker::Fused, true, most, Some(true)),
+            (Worker::Fused, true, most + 1, None),
+            (Worker::Fused, false, most, None),
+        ] {
+            let found = is_fused(worker, can_fuse, items);
+            assert_eq!(found.ok(), expected, "{worker:?} {can_fuse} {items}");
+        }
+    }
 }
