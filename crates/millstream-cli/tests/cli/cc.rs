@@ -23,7 +23,10 @@ fn json_has_the_keys_of_the_contract() {
             assert_eq!(report[key], value, "{key}");
         }
         assert!(report["time_ms"].as_f64().unwrap() > 0.0);
-        assert_eq!(report["per_device"].as_array().unwrap().len(), 3);
+        let per_device = report["per_device"].as_array().unwrap();
+        let sum = per_device.iter().map(|device| device["work_items"].as_u64().unwrap()).sum();
+        assert_eq!(per_device.len(), 3);
+        assert!(sum > 0 && report["work_items"].as_u64() == Some(sum), "{report}");
     }
 }
 
