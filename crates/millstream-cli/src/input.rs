@@ -56,27 +56,32 @@ pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
         }
         "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
         "center" => Ok(source::center(graph).into_iter().collect()),
-        list => vertices(list, graph),
+        list => vertices(list, graph, "source", "neither max-degree, center nor"),
     }
 }
 
-/// The vertices of a comma list of ids in the file.
-pub(crate) fn vertices(list: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
-    list.split(',').map(|name| vertex(name.trim(), graph)).collect()
+/// The vertices of a comma list of ids in the file. Of one that is none it is said what
+/// it should have been, and that it is `not` that.
+pub(crate) fn vertices(
+    list: &str,
+    graph: &CsrGraph,
+    what: &str,
+    not: &str,
+) -> Result<Vec<u32>, Error> {
+    let unknown = |name| {
+        let vertices = graph.vertices();
+        Error::Usage(format!("{what} {name:?} is {not} one of the {vertices} vertices"))
+    };
+    let names = list.split(',').map(str::trim);
+    names.map(|name| vertex(name, graph).ok_or_else(|| unknown(name))).collect()
 }
 
 /// The vertex with this id in the file.
-fn vertex(name: &str, graph: &CsrGraph) -> Result<u32, Error> {
+fn vertex(name: &str, graph: &CsrGraph) -> Option<u32> {
     let id = name.parse::<u64>().ok();
-    let found = id.and_then(|id| match graph.original_ids() {
+    id.and_then(|id| match graph.original_ids() {
         Some(ids) => ids.iter().position(|&original| original == id).map(|place| place as u32),
         None => u32::try_from(id).ok().filter(|&vertex| vertex < graph.vertices()),
-    });
-    found.ok_or_else(|| {
-        Error::Usage(format!(
-            "source {name:?} is neither max-degree, center nor one of the {} vertices",
-            graph.vertices()
-        ))
     })
 }
 

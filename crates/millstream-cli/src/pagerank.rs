@@ -145,7 +145,7 @@ fn options(arguments: &Arguments, graph: &CsrGraph) -> Result<PageRankOptions, E
     options.weighted = arguments.weighted;
     options.unnormalized = arguments.unnormalized;
     if let Some(names) = &arguments.personalize {
-        options.personalization = vertices(names, graph)?;
+        options.personalization = vertices(names, graph, "--personalize", "not")?;
     }
     Ok(options)
 }
