@@ -70,7 +70,10 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
         ["--routing", "direct", "--delta", "off"],
         ["--packet-bytes", "4096", "--buffers", "1"],
     ] {
-        assert_eq!(distances("several", &options), expected, "{options:?}");
+        for algorithm in ["--algorithm=asynchronous", "--algorithm=stepping"] {
+            let options = [&options[..], &[algorithm]].concat();
+            assert_eq!(distances("several", &options), expected, "{options:?}");
+        }
     }
 }
 
