@@ -1,5 +1,7 @@
 //! Which way to search.
 
+use std::fmt;
+
 /// Which way to search; the levels do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,4 +18,14 @@ pub enum Algorithm {
     /// Level by level, top-down or bottom-up, the devices meeting after each. Needs
     /// host devices, or up to eight GPUs with NVLink, all of which reach each other.
     LevelSynchronous,
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Algorithm::Auto => "auto",
+            Algorithm::Asynchronous => "asynchronous",
+            Algorithm::LevelSynchronous => "level-synchronous",
+        })
+    }
 }

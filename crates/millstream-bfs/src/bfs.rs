@@ -270,6 +270,19 @@ impl Bfs {
     }
 
     /// The algorithm that runs: never [`Algorithm::Auto`].
+    ///
+    /// ```
+    /// use millstream_bfs::{Algorithm, Bfs};
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::CsrGraph;
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+    /// let bfs = context.block_on(Bfs::new(&context, &path))??;
+    /// assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
+    /// assert_eq!(bfs.algorithm().to_string(), "level-synchronous");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn algorithm(&self) -> Algorithm {
         let meets_seldom = || self.packed().is_some_and(PackedRows::is_for_many_levels);
         match self.options.algorithm {

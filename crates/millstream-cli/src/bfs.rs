@@ -61,6 +61,8 @@ enum AlgorithmOption {
 struct Report {
     #[serde(flatten)]
     common: Common,
+    /// Which way it has searched.
+    method: String,
     source: Vec<u64>,
     reached: u64,
     max_level: Option<u32>,
@@ -96,9 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let upload = clock.lap();
         let run = async || bfs.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::bfs::Error>((upload, bfs.layout(), ran))
+        Ok::<_, millstream::bfs::Error>((upload, bfs.algorithm(), bfs.layout(), ran))
     };
-    let (upload, layout, (result, prepare)) =
+    let (upload, method, layout, (result, prepare)) =
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
@@ -115,6 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.per_device = per_device(&result.statistics);
     let report = Report {
         common,
+        method: method.to_string(),
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
@@ -180,5 +183,6 @@ fn verify(
 
 fn table(report: &Report) -> String {
     let max_level = report.max_level.map_or("-".to_string(), |level| level.to_string());
-    report.common.table(&[("reached", format!("{}, last level {max_level}", report.reached))])
+    let found = format!("{}, last level {max_level}", report.reached);
+    report.common.table(&[("method", report.method.clone()), ("reached", found)])
 }

@@ -86,6 +86,8 @@ fn delta(text: &str) -> Result<Delta, String> {
 struct Report {
     #[serde(flatten)]
     common: Common,
+    /// Which way it has searched.
+    method: String,
     source: Vec<u64>,
     reached: u64,
     max_distance: serde_json::Value,
@@ -115,12 +117,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         };
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
-        let sssp = sssp.with_options(options(arguments));
+        let (method, sssp) = (sssp.algorithm(), sssp.with_options(options(arguments)));
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::sssp::Error>((upload, ran))
+        Ok::<_, millstream::sssp::Error>((upload, method, ran))
     };
-    let (upload, (result, prepare)) = phase("searching", || run_interruptibly(&context, search))??;
+    let (upload, method, (result, prepare)) =
+        phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &sources, arguments.cutoff, &result)).err(),
@@ -137,6 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.per_device = per_device(&result.statistics);
     let report = Report {
         common,
+        method: method.to_string(),
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_distance: max_distance(&result),
@@ -216,5 +220,6 @@ fn table(report: &Report) -> String {
     };
     let found = format!("{}, largest distance {largest}", report.reached);
     let delta = report.delta.map_or("off".into(), |delta| format!("{delta:.3}"));
-    report.common.table(&[("reached", found), ("delta", delta)])
+    let method = report.method.clone();
+    report.common.table(&[("method", method), ("reached", found), ("delta", delta)])
 }

@@ -1,5 +1,7 @@
 //! Which way to search.
 
+use std::fmt;
+
 /// Which way to search; the distances do not depend on it. Each needs rows of its own on
 /// the devices, so it is chosen when a graph is uploaded:
 /// [`Sssp::with_algorithm`](crate::Sssp::with_algorithm).
@@ -20,4 +22,14 @@ pub enum Algorithm {
     /// the other, the devices meeting after each round. Needs host devices, or up to
     /// eight GPUs with NVLink, all of which reach each other.
     Stepping,
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Algorithm::Auto => "auto",
+            Algorithm::Asynchronous => "asynchronous",
+            Algorithm::Stepping => "stepping",
+        })
+    }
 }

@@ -237,6 +237,21 @@ impl Sssp {
     }
 
     /// The algorithm that runs: never [`Algorithm::Auto`].
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::{CsrGraph, partition};
+    /// use millstream_sssp::{Algorithm, Sssp};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let path = CsrGraph::from_weighted_edges(3, &[(0, 1, 2u32), (1, 2, 3)])?;
+    /// let parts = partition::contiguous_blocks(&path, 2);
+    /// let upload = Sssp::with_algorithm(&context, &path, parts, Algorithm::Stepping);
+    /// let sssp = context.block_on(upload)??;
+    /// assert_eq!(sssp.algorithm(), Algorithm::Stepping);
+    /// assert_eq!(sssp.algorithm().to_string(), "stepping");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn algorithm(&self) -> Algorithm {
         match self.graph {
             Uploaded::Asynchronous(_) => Algorithm::Asynchronous,

@@ -46,6 +46,9 @@ fn json_has_the_keys_of_the_contract() {
     }
     assert_eq!(report["phases_ms"]["run"], report["time_ms"]);
     assert_eq!(json(&["bfs", &karate])["verified"], json!(null));
+    assert_eq!(report["method"], json!("level-synchronous"));
+    let asynchronous = json(&["bfs", &karate, "--algorithm", "asynchronous"]);
+    assert_eq!(asynchronous["method"], json!("asynchronous"));
 }
 
 #[test]

@@ -30,6 +30,10 @@ fn json_has_the_keys_of_the_contract() {
     assert!(report["time_ms"].as_f64().unwrap() > 0.0);
     assert_eq!(report["phases_ms"]["run"], report["time_ms"]);
     assert_eq!(report["per_device"].as_array().unwrap().len(), 2);
+    for method in ["asynchronous", "stepping"] {
+        let report = json(&["sssp", &graph, "--source", "0", "--algorithm", method]);
+        assert_eq!(report["method"], json!(method));
+    }
 }
 
 #[test]
