@@ -29,10 +29,10 @@ pub(crate) struct Worklist {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
-    /// Bytes of a packet at most.
+    /// Bytes of a packet at most; the fused worker has packets of its own.
     #[arg(long, default_value = "262144")]
     packet_bytes: NonZeroUsize,
-    /// Packet buffers of each link.
+    /// Packet buffers of each link; the fused worker has its own.
     #[arg(long, default_value = "2")]
     buffers: NonZeroUsize,
     /// Who drives the worklist.

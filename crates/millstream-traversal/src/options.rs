@@ -13,11 +13,12 @@ pub struct WorklistOptions {
     pub routing: Routing,
     /// Whether halo copies keep back what is no improvement \[G §4.5\].
     pub halo_filter: bool,
-    /// Bytes of a packet at most.
+    /// Bytes of a packet at most; the fused worker has packets of a fixed size.
     pub packet_bytes: usize,
-    /// Packet buffers of each link.
+    /// Packet buffers of each link, if the host drives.
     pub buffers: usize,
-    /// Entries of each queue; `None` for a device's share of the vertices.
+    /// Entries of each queue; `None` for a device's share of the vertices. The fused worker
+    /// has room for all.
     pub queue_entries: Option<usize>,
     /// Vertices that one kernel processes at most, if the host drives.
     pub batch: u32,

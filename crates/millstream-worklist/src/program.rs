@@ -36,7 +36,8 @@ pub enum Routing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Worker {
     /// Kernels that stay on the devices and do everything among themselves: GPUs
-    /// that are all peers, for programs with CUDA C++.
+    /// that are all peers, for programs with CUDA C++ and 2^31 - 2^19 items at most. What
+    /// is set of packets, buffers, queues and batches does not concern it.
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
     /// on any devices.

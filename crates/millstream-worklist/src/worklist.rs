@@ -159,13 +159,15 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { routing, ..self }
     }
 
-    /// Bytes of a packet at most; 256 KiB unless set.
+    /// Bytes of a packet at most; 256 KiB unless set. Those of the fused worker hold 256
+    /// items, whatever is set.
     #[must_use]
     pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
         DistributedWorklist { packet_bytes, ..self }
     }
 
-    /// Packet buffers of each link; two unless set.
+    /// Packet buffers of each link; two unless set. The fused worker has 64 for each pair of
+    /// blocks that exchange packets, whatever is set.
     #[must_use]
     pub fn buffers(self, count: usize) -> DistributedWorklist<P> {
         DistributedWorklist { buffers: self.buffers.count(count), ..self }
@@ -173,13 +175,13 @@ impl<P: Program> DistributedWorklist<P> {
 
     /// Entries of each queue, rounded up to a power of two; a device's share of
     /// the items unless set. Smaller queues lose nothing: they are swept. The fused
-    /// worker has room for all items.
+    /// worker has room for all items, whatever is set.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
     }
 
-    /// Items that one kernel processes at most; 262144 unless set.
+    /// Items that one kernel processes at most, if the host drives; 262144 unless set.
     #[must_use]
     pub fn batch(self, items: u32) -> DistributedWorklist<P> {
         DistributedWorklist { batch: items.max(1), ..self }
