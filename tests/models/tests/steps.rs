@@ -7,7 +7,7 @@
 //! | here | there |
 //! |---|---|
 //! | `Device::take` | `StepPush::take` |
-//! | `Device::improve` | `StepPush::improve`, `StepDevice::set_mark` |
+//! | `Device::improve` | `StepPush::relax`, `StepDevice::set_mark` |
 //! | `Device::tell`, `Told::place` | `StepPush::tell`, `StepPush::told_place` |
 //! | `review` | `StepPull::review` |
 //!
