@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use millstream::bfs::Error as BfsError;
 use millstream::cc::Error as CcError;
 use millstream::flow::Error as FlowError;
+use millstream::graph::partition::PartitionError;
 use millstream::graph::write::WriteError;
 use millstream::pagerank::Error as RankError;
 use millstream::sssp::Error as SsspError;
@@ -28,6 +29,9 @@ pub(crate) enum Error {
     /// A graph that does not fit in memory twice.
     #[error(transparent)]
     Graph(#[from] millstream::graph::GraphError),
+    /// A graph that the partitioner cannot divide.
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
     /// Options that do not fit the input.
     #[error("{0}")]
     Usage(String),
@@ -88,7 +92,8 @@ impl Error {
             Error::Destination(_) => 2,
             Error::NotVerified(_) | Error::NotConverged { .. } => 3,
             Error::Interrupted => interrupt::EXIT_CODE,
-            Error::Graph(_) | Error::Output { .. } => 1,
+            Error::Partition(PartitionError::TooLargeForMetis { .. }) => 2,
+            Error::Graph(_) | Error::Partition(_) | Error::Output { .. } => 1,
         }
     }
 }
@@ -137,6 +142,9 @@ mod tests {
             (worklist(WorklistError::NotFused { reason: "no GPU" }), 2),
             (worklist(WorklistError::NoOwner { item: 0 }), 2),
             (worklist(WorklistError::ProblemCount { problems: 1, devices: 2 }), 1),
+            (PartitionError::Metis { reason: "no memory".into() }.into(), 1),
+            (PartitionError::Graph(OUT_OF_MEMORY).into(), 1),
+            (PartitionError::TooLargeForMetis { vertices: 1, arcs: 1 << 31, parts: 2 }.into(), 2),
             (BfsError::NotLevelSynchronous.into(), 2),
             (BfsError::Graph(OUT_OF_MEMORY).into(), 1),
             (SsspError::NoWeights.into(), 2),

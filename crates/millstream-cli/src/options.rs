@@ -88,9 +88,7 @@ impl Partitioner {
             Partitioner::Blocks => Ok(partition::contiguous_blocks(graph, parts)),
             Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
             Partitioner::Random => Ok(partition::random(graph, parts, 0)),
-            Partitioner::Metis => {
-                partition::metis(graph, parts).map_err(|error| Error::Usage(error.to_string()))
-            }
+            Partitioner::Metis => Ok(partition::metis(graph, parts)?),
         })
     }
 }
