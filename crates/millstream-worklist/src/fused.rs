@@ -11,8 +11,9 @@ use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
 use crate::program::Program;
-use crate::statistics::{COUNTERS, Counter, Counters, DeviceStatistics, WorklistStatistics};
+use crate::statistics::{COUNTERS, Counters, WorklistStatistics};
 use crate::status::{self, FAULT, fault_text};
+use crate::watch::counters_text;
 use crate::worklist::WorklistDevice;
 use crate::{Error, Result};
 
@@ -187,14 +188,15 @@ impl<P: Program> FusedRun<P> {
         let mut statistics = WorklistStatistics::default();
         for (place, report) in memory.reports.iter().enumerate() {
             if let Some(message) = fault_text(report.load(FAULT)?) {
-                let message = format!("{message}; {}", self.counters(memory)?);
+                let patience = self.patience;
+                let message = format!("{message}{}; patience {patience:?}", self.counters(memory)?);
                 return Err(Error::from(millstream_device::Error::KernelFailed {
                     kernel: "the fused worklist's".into(),
                     device: self.devices[place].device.name(),
                     message: message.into(),
                 }));
             }
-            statistics.devices.push(device_statistics(report)?);
+            statistics.devices.push(known(report)?.statistics());
             statistics.links.extend(self.links(place, report)?);
         }
         Ok(statistics)
@@ -224,26 +226,18 @@ impl<P: Program> FusedRun<P> {
 
     /// Where every counter stands, for an error.
     fn counters(&self, memory: &Memory) -> Result<String> {
-        let mut text = Vec::new();
-        for (member, report) in self.devices.iter().zip(&memory.reports) {
-            let [produced, consumed, deferred_in, deferred_out] =
-                [Counter::Produced, Counter::Consumed, Counter::DeferredIn, Counter::DeferredOut]
-                    .map(|counter| report.load(counter as usize));
-            text.push(format!(
-                "{}: {} produced, {} consumed, {} deferred, {} of them brought back",
-                member.device, produced?, consumed?, deferred_in?, deferred_out?
-            ));
-        }
-        Ok(text.join("; "))
+        let members = self.devices.iter().zip(&memory.reports);
+        members.map(|(member, report)| Ok(counters_text(&member.device, &known(report)?))).collect()
     }
 }
 
-fn device_statistics(report: &SharedBuffer<u64>) -> Result<DeviceStatistics> {
+/// What a device has counted.
+fn known(report: &SharedBuffer<u64>) -> Result<Counters> {
     let words: millstream_device::Result<Vec<u64>> =
         (0..COUNTERS).map(|place| report.load(place)).collect();
     let counters = Counters::default();
     counters.update(words?.into_iter());
-    Ok(counters.statistics())
+    Ok(counters)
 }
 
 /// The kernel of a program. It has no twin: host devices are driven by the host.

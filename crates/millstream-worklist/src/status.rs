@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::{DEFERRED, OUTBOXES, READY};
 use crate::statistics::COUNTERS;
 
 /// The lowest priority that was deferred at the present threshold; a word up to the
@@ -54,10 +55,23 @@ pub(crate) fn fault_text(word: u64) -> Option<String> {
         0 => None,
         PASSED_ALONE => Some(format!("item {item} is passed on, but there is one device only")),
         PASSED_TO_NOBODY => Some(format!("item {item} is passed on, but no other device owns it")),
-        QUEUE_FULL => Some(format!("queue {item} (ready, deferred, outboxes) is full")),
+        QUEUE_FULL => Some(format!("{} is full", queue_name(item))),
         STALLED => Some("nothing has changed for as long as the patience allows".to_string()),
-        TOO_FEW_BLOCKS => Some(format!("{item} blocks are too few for a gang")),
+        TOO_FEW_BLOCKS => Some(format!(
+            "{item} blocks are too few for a gang; let fewer virtual devices share a GPU"
+        )),
         fault => Some(format!("fault {fault} at item {item}")),
+    }
+}
+
+/// The queue that a kernel calls so.
+fn queue_name(queue: u32) -> String {
+    match queue as usize {
+        READY => "the queue of ready items".to_string(),
+        DEFERRED => "the queue of deferred items".to_string(),
+        // `Worklist::share` of the header.
+        _ if queue == u32::MAX => "the ring of pieces of long rows".to_string(),
+        outbox => format!("outbox {}", outbox - OUTBOXES),
     }
 }
 
@@ -81,5 +95,27 @@ pub(crate) fn publish(status: &[AtomicU64], report: &[AtomicU64], packed: u64, e
             _ => from.load(Ordering::Acquire),
         };
         to.store(word, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_say_what_is_full() {
+        let text = |fault: u64, item: u32| fault_text(fault << 32 | u64::from(item)).unwrap();
+        assert_eq!(fault_text(0), None);
+        for (queue, name) in [
+            (0, "the queue of ready items is full"),
+            (1, "the queue of deferred items is full"),
+            (2, "outbox 0 is full"),
+            (9, "outbox 7 is full"),
+            (u32::MAX, "the ring of pieces of long rows is full"),
+        ] {
+            assert_eq!(text(QUEUE_FULL, queue), name);
+        }
+        assert!(text(TOO_FEW_BLOCKS, 2).starts_with("2 blocks are too few"));
+        assert_eq!(text(99, 5), "fault 99 at item 5");
     }
 }

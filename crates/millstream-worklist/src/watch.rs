@@ -1,7 +1,6 @@
 //! Sees that a run which the host drives goes on: if nothing is under way and yet items
 //! are not accounted for, nobody would wake anybody any more.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use millstream_device::Device;
 
 use crate::coordinator::Coordinator;
-use crate::statistics::Counter;
+use crate::statistics::{Counter, Counters};
 use crate::{Error, Result};
 
 /// Watches a run until it is dropped.
@@ -53,25 +52,26 @@ impl Watch {
 
 /// The error of a run that stands still: where every counter stands.
 pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: Duration) -> Error {
-    let mut counters = String::new();
-    for (device, known) in devices.iter().zip(&coordinator.counters) {
-        let [produced, consumed, deferred_in, deferred_out, sent, received] = [
-            Counter::Produced,
-            Counter::Consumed,
-            Counter::DeferredIn,
-            Counter::DeferredOut,
-            Counter::Sent,
-            Counter::Received,
-        ]
-        .map(|counter| known.get(counter));
-        // Writing to a string does not fail.
-        let _ = write!(
-            counters,
-            "; {device}: {produced} produced, {consumed} consumed, {deferred_in} deferred, \
-             {deferred_out} of them brought back, {sent} sent, {received} received"
-        );
-    }
+    let devices = devices.iter().zip(&coordinator.counters);
+    let counters = devices.map(|(device, known)| counters_text(device, known)).collect();
     Error::Stalled { patience, threshold: coordinator.threshold(), counters }
+}
+
+/// Where the counters of a device stand, to go on in an error.
+pub(crate) fn counters_text(device: &Device, known: &Counters) -> String {
+    let [produced, consumed, deferred_in, deferred_out, sent, received] = [
+        Counter::Produced,
+        Counter::Consumed,
+        Counter::DeferredIn,
+        Counter::DeferredOut,
+        Counter::Sent,
+        Counter::Received,
+    ]
+    .map(|counter| known.get(counter));
+    format!(
+        "; {device}: {produced} produced, {consumed} consumed, {deferred_in} deferred, \
+         {deferred_out} of them brought back, {sent} sent, {received} received"
+    )
 }
 
 #[cfg(test)]
