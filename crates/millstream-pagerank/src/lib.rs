@@ -1,7 +1,8 @@
 //! PageRank (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): the chance to
 //! be at a vertex after many steps along arcs. Two ways to the same ranks: full
 //! sweeps in which every vertex *pulls* from its predecessors, and residuals that
-//! are *pushed* along arcs on a distributed worklist \[G §4.6.3\].
+//! are *pushed* along arcs on a distributed worklist \[G §4.6.3\]. How both go, and what
+//! orders them, is in `README.md` beside this file.
 
 mod askers;
 mod error;
