@@ -487,6 +487,7 @@ void __stcs(T* address, T value) { *address = value; }
 
 inline int __popc(unsigned word) { return __builtin_popcount(word); }
 inline int __ffs(unsigned word) { return __builtin_ffs(int(word)); }
+inline int __clz(unsigned word) { return word == 0 ? 32 : __builtin_clz(word); }
 
 inline unsigned __float_as_uint(float value) { return unsigned(emulated::bits(value)); }
 inline float __uint_as_float(unsigned word) { return emulated::value_of<float>(word); }

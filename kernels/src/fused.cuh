@@ -9,69 +9,21 @@
 // for remote space but a sender, and nobody waits for a sender.
 #pragma once
 
-#include "fused_words.cuh"
-#include "gang.cuh"
-#include "peer_ring.cuh"
-#include "worklist.cuh"
+#include "fused_service.cuh"
 
 namespace millstream {
 
 template <class Program>
-struct Gang {
-    using Packet = typename Program::Packet;
+struct Gang : FusedService<Program> {
+    using Base = FusedService<Program>;
+    using typename Base::Packet;
+    using Base::common, Base::words, Base::settings, Base::undefer;
+    using Base::here, Base::devices, Base::ends, Base::boxes, Base::word, Base::threshold;
+    using Base::state, Base::ring, Base::destination, Base::source;
+    using Base::wait_for_start, Base::stop_all, Base::serve, Base::lead;
+
     static constexpr u32 block_threads = 256;
     static constexpr u32 most_slot_items = 256;
-
-    const Common<Program>& common;
-    const SpanSet<u64>& statuses;
-    const SpanSet<u32>& words;
-    const SpanSet<u32>& inboxes;
-    const SpanSet<u32>& credits;
-    const Span<u32>& host;
-    const GangSettings& settings;
-
-    __device__ u32 here() const { return common.here.device; }
-    __device__ u32 devices() const { return common.here.devices; }
-    __device__ bool is_ring() const { return common.here.next != nobody; }
-
-    // Inboxes of a device, and outboxes. Alone there is no ring.
-    __device__ u32 boxes() const { return is_ring() ? 1 : devices() - 1; }
-
-    // Blocks that receive, and as many that send.
-    __device__ u32 ends() const { return boxes() * settings.lanes; }
-
-    __device__ u32 word(GangWord word) const { return load_relaxed_sys(&words[here()][word]); }
-
-    // The lanes of a warp together, which branch on it: one word for all.
-    __device__ u32 threshold() const { return __shfl_sync(~0u, word(gang_threshold), 0); }
-
-    // Acquire: pairs with the leader's release.
-    __device__ u32 state() const { return load_acquire_sys(&words[here()][gang_state]); }
-
-    // Device `from` puts packets for `to` here.
-    __device__ PeerRing<Packet> ring(u32 from, u32 to, u32 lane) const {
-        const u32 inbox = (is_ring() ? 0 : from - (from > to)) * settings.lanes + lane;
-        const u32 outbox = (is_ring() ? 0 : to - (to > from)) * settings.lanes + lane;
-        const u64 slot_words = u64(settings.slots) * (sizeof(SlotWords) / 4);
-        const u64 ring_words =
-            slot_words + u64(settings.slots) * settings.slot_items * (sizeof(Packet) / 4);
-        u32* const base = inboxes[to].items + inbox * ring_words;
-        PeerRing<Packet> ring;
-        ring.sender = reinterpret_cast<SenderWords*>(credits[from].items) + outbox;
-        ring.slots = reinterpret_cast<SlotWords*>(base);
-        ring.payloads = reinterpret_cast<Packet*>(base + slot_words);
-        ring.capacity = settings.slots;
-        ring.slot_items = settings.slot_items;
-        return ring;
-    }
-
-    __device__ u32 destination(u32 outbox) const {
-        return is_ring() ? common.here.next : outbox + (outbox >= here());
-    }
-
-    __device__ u32 source(u32 inbox) const {
-        return is_ring() ? settings.previous : inbox + (inbox >= here());
-    }
 
     __device__ void run() const {
         __shared__ Tally tally;
@@ -95,159 +47,6 @@ struct Gang {
         if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);
     }
 
-    // Until the host has launched all kernels, or gives up.
-    __device__ void wait_for_start() const {
-        if (threadIdx.x == 0) {
-            if (blockIdx.x == 0) {
-                for (;;) {
-                    if (load_acquire_sys(&host[host_stop]) != 0) {
-                        store_release_sys(&words[here()][gang_state], u32(stopped));
-                        break;
-                    }
-                    if (load_acquire_sys(&host[host_open]) != 0) {
-                        // Unless another device has stopped the gang already.
-                        compare_exchange_acq_rel_sys(&words[here()][gang_state],
-                                                     u32(waiting_to_start), u32(running));
-                        break;
-                    }
-                    __nanosleep(500);
-                }
-            } else {
-                while (state() == waiting_to_start) __nanosleep(500);
-            }
-        }
-        __syncthreads();
-    }
-
-    // One thread: ends the run on every device.
-    __device__ void stop_all() const {
-        for (u32 device = 0; device < devices(); ++device) {
-            store_release_sys(&words[device][gang_state], u32(stopped));
-        }
-    }
-
-    // One thread of a service block: whether the run is to end.
-    __device__ bool must_stop(u32 turn) const {
-        if (state() == stopped) return true;
-        // The host's word is two microseconds away.
-        const bool host_stops = turn % 32 == 0 && load_acquire_sys(&host[host_stop]) != 0;
-        if (host_stops || load_relaxed_gpu(&common.status[fault]) != 0) {
-            stop_all();
-            return true;
-        }
-        return false;
-    }
-
-    // The service block of a device that does not lead.
-    __device__ void serve() const {
-        if (threadIdx.x != 0) return;
-        u32 epoch = 0;
-        for (u32 turn = 0; !must_stop(turn); ++turn) {
-            epoch = follow(epoch);
-            __nanosleep(200);
-        }
-    }
-
-    // One thread: begins to bring back deferred items when the threshold has risen.
-    __device__ u32 follow(u32 epoch) const {
-        // Acquire: pairs with the release in `raise`; the threshold is before it.
-        const u32 now = load_acquire_sys(&words[here()][gang_epoch]);
-        if (now == epoch) return epoch;
-        const Queue deferred = Worklist<Program, true>::queue_of(common, deferred_queue);
-        const u32 end = load_relaxed_gpu(deferred.control + Queue::tail);
-        const u32 first = load_relaxed_gpu(deferred.control + Queue::head);
-        if (first == end) {
-            // Release: pairs with the leader's look.
-            fetch_add_release_sys(&common.status[consumed], u64(1));
-        } else {
-            store_relaxed_gpu(deferred.control + Queue::head, end);
-            store_relaxed_gpu(&words[here()][undefer_first], first);
-            store_relaxed_gpu(&words[here()][undefer_left], end - first);
-            // Release: pairs with the acquire in `bring_back`.
-            store_release_gpu(undefer(), u64(end - first) << 32);
-        }
-        return now;
-    }
-
-    // Taken, and all in the upper half: one word, so that a ticket is of its epoch.
-    __device__ u64* undefer() const {
-        return reinterpret_cast<u64*>(&words[here()][undefer_taken]);
-    }
-
-    // The service block of device 0: looks for the end, and raises the threshold.
-    // One warp; lane d looks at device d.
-    __device__ void lead() const {
-        if (threadIdx.x >= 32) return;
-        u32 epoch = 0;
-        u32 threshold = settings.threshold;
-        u64 seen = 0;
-        u64 since = nanoseconds();
-        for (u32 turn = 0;; ++turn) {
-            const u32 stops = lane() == 0 && must_stop(turn);
-            if (__any_sync(~0u, stops)) return;
-            if (lane() == 0) epoch = follow(epoch);
-            const bool is_device = lane() < devices();
-            const u64* const status = statuses[is_device ? lane() : 0].items;
-            // All consumed before all produced: the other order may see an item
-            // consumed whose parent it has not seen produce it.
-            const u64 done = sum(is_device ? load_acquire_sys(status + consumed) +
-                                                 load_acquire_sys(status + deferred_in)
-                                           : 0);
-            __syncwarp();
-            const u64 made = sum(is_device ? load_acquire_sys(status + produced) +
-                                                 load_acquire_sys(status + deferred_out)
-                                           : 0);
-            if (done == made) {
-                const u64 deferred = sum(is_device ? load_acquire_sys(status + deferred_in) -
-                                                         load_acquire_sys(status + deferred_out)
-                                                   : 0);
-                if (deferred == 0) {
-                    if (lane() == 0) stop_all();
-                    return;
-                }
-                threshold = raise(status, is_device, threshold);
-            }
-            if (made + done != seen) {
-                seen = made + done;
-                since = nanoseconds();
-            } else if (__any_sync(~0u, nanoseconds() - since > settings.patience)) {
-                // All lanes leave or none: each has read the time for itself.
-                if (lane() == 0) {
-                    compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
-                    stop_all();
-                }
-                return;
-            }
-        }
-    }
-
-    // Raises the threshold to the next step that has work, on all devices. The
-    // devices' bringing back is work that counts. Returns the threshold.
-    __device__ u32 raise(const u64* status, bool is_device, u32 threshold) const {
-        u64 lowest = is_device ? load_acquire_sys(status + lowest_deferred) : ~u64(0);
-        if (lowest <= threshold) lowest = ~u64(0);
-        for (u32 step = 16; step > 0; step /= 2) {
-            const u64 other = __shfl_xor_sync(~0u, lowest, step);
-            lowest = other < lowest ? other : lowest;
-        }
-        const u64 delta = settings.delta == 0 ? u64(1) << 32 : settings.delta;
-        const u64 end = lowest > ~0u ? ~0u : lowest / delta * delta + (delta - 1);
-        const u32 raised = end > ~0u ? ~0u : u32(end);
-        if (lane() == 0) fetch_add_relaxed_sys(&common.status[produced], u64(devices()));
-        __syncwarp();
-        u32* const there = is_device ? words[lane()].items : nullptr;
-        if (is_device) store_relaxed_sys(there + gang_threshold, raised);
-        // All thresholds before any epoch: what one device brings back may come to
-        // another one, which is to keep it.
-        __syncwarp();
-        // Release: the count and the thresholds are before it.
-        if (is_device) {
-            store_release_sys(there + gang_epoch, load_relaxed_sys(there + gang_epoch) + 1);
-        }
-        __syncwarp();
-        return raised;
-    }
-
     // A block for each lane of an inbox: splits what arrives.
     __device__ void receive(Worklist<Program, true>& worklist, u32 inbox, u32 lane) const {
         __shared__ u32 count;
@@ -256,6 +55,7 @@ struct Gang {
         for (u32 next = 0;;) {
             if (threadIdx.x == 0) {
                 ready = from.is_ready(next, &count);
+                if (ready) linger(next);
                 ends = state() == stopped;
             }
             __syncthreads();
@@ -278,6 +78,16 @@ struct Gang {
         }
     }
 
+    // One thread of a receiving block: leaves a packet where it is for a while, if that
+    // is wanted; how long looks random.
+    __device__ void linger(u32 packet) const {
+        if (settings.most_delay == 0) return;
+        u32 random = packet * 0x9e3779b9u ^ blockIdx.x * 0x85ebca6bu ^ settings.seed;
+        random = (random ^ random >> 15) * 0x2c1b3c6du;
+        const u32 range = settings.most_delay - settings.least_delay + 1;
+        __nanosleep(settings.least_delay + (random ^ random >> 13) % range);
+    }
+
     // A block for each lane of an outbox: packs and sends what is there. Without
     // credit it keeps the packet; nobody waits for it.
     __device__ void send(Worklist<Program, true>& worklist, u32 outbox, u32 lane) const {
@@ -286,6 +96,8 @@ struct Gang {
         __shared__ u32 first, taken, packed;
         __shared__ bool ends;
         const OpenQueue queue{worklist.queue(outbox_queues + outbox)};
+        __shared__ Sweep sweep;
+        if (threadIdx.x == 0) sweep.at = Sweep::over;
         PeerRing<Packet> to = ring(here(), destination(outbox), lane);
         for (;;) {
             if (threadIdx.x == 0) {
@@ -295,12 +107,15 @@ struct Gang {
             }
             __syncthreads();
             if (ends) return;
+            u32 entry = 0;
             if (threadIdx.x < taken) {
-                const u32 entry = take(queue, first + threadIdx.x);
-                if (entry != 0 && queue.queue.claim(entry - 1)) {
-                    packets[atomicAdd(&packed, 1)] =
-                        Program::pack(common.problem, common.here, entry - 1);
-                }
+                entry = take(queue, first + threadIdx.x);
+            } else if (taken == 0 && threadIdx.x < 32) {
+                entry = sweep.next(queue, settings.slot_items < 32 ? settings.slot_items : 32);
+            }
+            if (entry != 0 && queue.queue.claim(entry - 1)) {
+                packets[atomicAdd(&packed, 1)] =
+                    Program::pack(common.problem, common.here, entry - 1);
             }
             __syncthreads();
             const u32 items = packed;
@@ -328,6 +143,8 @@ struct Gang {
     // of the ready queue, warps of the pieces.
     __device__ void work(Worklist<Program, true>& worklist) const {
         __shared__ LocalQueue local;
+        __shared__ Sweep sweeps[block_threads / 32];
+        if (threadIdx.x < block_threads / 32) sweeps[threadIdx.x].at = Sweep::over;
         local.clear();
         worklist.local = &local;
         const OpenQueue ready{worklist.queue(ready_queue)};
@@ -351,7 +168,9 @@ struct Gang {
                 state = word(gang_state);
             }
             if (__any_sync(~0u, state == stopped)) return;
-            const bool has_item = __any_sync(~0u, (own | come) != 0);
+            u32 item = own | come;
+            if (__all_sync(~0u, item == 0)) item = sweeps[threadIdx.x / 32].next(ready, 32);
+            const bool has_item = __any_sync(~0u, item != 0);
             // Now and then before items, so that none waits for ever.
             const bool has_piece = __all_sync(~0u, has_arcs) && (looks || !has_item);
             if (has_item || has_piece) {
@@ -364,7 +183,7 @@ struct Gang {
                 for (u32 pass = has_piece ? 0 : 1; pass < (has_item ? 2 : 1); ++pass) {
                     worklist.visit_all(
                         pass == 0 ? take_piece(worklist, pieces, &piece)
-                                  : worklist.begin((own | come) != 0, (own | come) - 1));
+                                  : worklist.begin(item != 0, item - 1));
                 }
             } else {
                 if (idle == idle_turns) worklist.tell();
@@ -439,10 +258,21 @@ struct Gang {
         // What the first lane has acquired, all have.
         __syncwarp();
         const OpenQueue deferred{worklist.queue(deferred_queue)};
-        const u32 first = word(undefer_first) + taken;
+        const u32 place = taken + lane();
+        const u32 entries = word(undefer_entries);
         worklist.threshold = threshold();
-        const u32 entry = lane() < count ? take(deferred, first + lane()) : 0;
-        worklist.undefer(entry != 0, entry - 1);
+        u32 item = 0;
+        u32 set = 0;
+        if (lane() < count) {
+            if (place < entries) item = take(deferred, word(undefer_first) + place);
+            else set = load_relaxed_gpu(deferred.queue.bits + (place - entries));
+        }
+        for (;;) {
+            worklist.undefer(item != 0, item - 1);
+            if (!__any_sync(~0u, set != 0)) break;
+            item = set == 0 ? 0 : (place - entries) * 32 + __ffs(set);
+            set &= set - 1;
+        }
         worklist.tell();
         // The last one to look ends what the leader has counted.
         if (lane() == 0 &&
@@ -461,11 +291,6 @@ struct Gang {
         }
         queue.empty(position);
         return entry;
-    }
-
-    __device__ static u64 sum(u64 value) {
-        for (u32 step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
-        return value;
     }
 };
 

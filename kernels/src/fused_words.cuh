@@ -11,11 +11,12 @@ enum GangWord {
     gang_state,
     gang_threshold,
     gang_epoch,
-    // Deferred entries being brought back: the first one, how many have not been
-    // looked at, and in two words how many have been taken, and of how many.
+    // Deferred items being brought back: the first entry, how many entries and words of
+    // bits have not been looked at, how many of them are entries, and in two words how
+    // many have been taken, and of how many.
     undefer_first,
     undefer_left,
-    undefer_padding,
+    undefer_entries,
     undefer_taken,
     undefer_all,
     gang_words
@@ -34,7 +35,11 @@ struct GangSettings {
     u32 slot_items;
     u32 previous;  // The device before this one in the ring.
     u32 lanes;     // Rings from one device to another.
+    u32 seed;      // Of delays.
+    u32 least_delay;  // Nanoseconds that a packet stays in an inbox.
+    u32 most_delay;   // 0 for none.
+    u32 padding;
 };
-static_assert(sizeof(GangSettings) == 32, "as Rust writes it");
+static_assert(sizeof(GangSettings) == 48, "as Rust writes it");
 
 }  // namespace millstream

@@ -72,6 +72,10 @@ pub const OPEN_QUEUE: Source = source!("open_queue.cuh");
 pub const PIECES: Source = source!("pieces.cuh");
 /// The words of a fused run's memory.
 pub const FUSED_WORDS: Source = source!("fused_words.cuh");
+/// A device of a fused run.
+pub const FUSED_DEVICE: Source = source!("fused_device.cuh");
+/// The block of the fused worker that starts, leads and ends it.
+pub const FUSED_SERVICE: Source = source!("fused_service.cuh");
 /// The fused worker (Ben-Nun et al., *Groute*, section 5.2).
 pub const FUSED: Source = source!("fused.cuh");
 /// Predicate-based filtering (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18,
@@ -130,6 +134,8 @@ pub const HEADERS: &[Source] = &[
     OPEN_QUEUE,
     PIECES,
     FUSED_WORDS,
+    FUSED_DEVICE,
+    FUSED_SERVICE,
     FUSED,
     GANG,
     GANG_BARRIER,

@@ -2,13 +2,11 @@
 // take from it while others put. Whoever wants items draws tickets, positions of its
 // own, and looks there until an entry appears: nobody contends for one.
 //
-// An entry says of which lap it is: the upper bits of its position lie above its item,
-// whose number is smaller than the capacity. So who holds a ticket for the next lap
-// leaves it alone.
+// An entry says of which lap it is: the upper bits of its position lie above its item.
+// A place is emptied for the next lap, so that laps come to it in their order.
 //
-// Nothing overflows: an item has an entry for each time its bit was set, and there is
-// room for all items beside all threads. Only deferred items leave entries behind
-// when they are processed before their turn.
+// Where there is room for all items and all threads an item always finds a place.
+// Where there is not, one without a place keeps its bit alone, and is swept.
 #pragma once
 
 #include "queue.cuh"
@@ -19,22 +17,10 @@ struct OpenQueue {
     Queue queue;
 
     // Puts an item for each lane of `group`, which call this together and have set
-    // the items' bits. False if there is no room, which ends the run.
+    // the items' bits. False if there is no room after all, which ends the run.
     __device__ bool put(u32 group, u32 item) const {
-        const u32 leader = __ffs(group) - 1;
-        u32 base = 0;
-        if (lane() == leader) {
-            base = fetch_add_relaxed_gpu(queue.control + Queue::tail, u32(__popc(group)));
-        }
-        const u32 position =
-            __shfl_sync(group, base, leader) + __popc(group & ((1u << lane()) - 1));
-        // Whoever has the ticket of a lap ago is about to empty it, unless nobody
-        // has: items that are queued again and again without a turn.
-        // Relaxed: the bit publishes the value, the entry says where it is.
-        u32 looks = 0;
-        while (compare_exchange_relaxed_gpu(entry(position), 0u, lap(position) | (item + 1)) != 0) {
-            if (++looks == most_looks) return false;
-        }
+        if (has_room_for_all()) return put_in_turn(group, item);
+        put_or_overflow(item);
         return true;
     }
 
@@ -57,11 +43,23 @@ struct OpenQueue {
     // The item that has come to a position, plus one; 0 as long as none has.
     __device__ u32 look(u32 position) const {
         const u32 item = load_relaxed_gpu(entry(position)) ^ lap(position);
-        return item < queue.capacity ? item : 0;
+        return item >> item_bits() == 0 ? item : 0;
     }
 
-    // Empties a position whose item has come.
-    __device__ void empty(u32 position) const { store_relaxed_gpu(entry(position), u32(0)); }
+    // Empties a position whose item has come, for the next lap.
+    __device__ void empty(u32 position) const {
+        store_relaxed_gpu(entry(position), lap(position + queue.capacity));
+    }
+
+    // One thread: whether items have found no place since the last sweep. Then the
+    // caller sweeps, and nobody else for these.
+    __device__ bool must_sweep() const {
+        // Acquire: pairs with the release in `put_or_overflow`; the bits are before it.
+        const u32 overflows = load_acquire_gpu(queue.control + Queue::overflowed);
+        u32* const word = queue.control + Queue::swept;
+        const u32 swept = load_relaxed_gpu(word);
+        return overflows != swept && compare_exchange_relaxed_gpu(word, swept, overflows) == swept;
+    }
 
     // Entries that nobody has a ticket for; less than 0 if tickets wait.
     __device__ int backlog() const { return int(tail() - head()); }
@@ -69,13 +67,104 @@ struct OpenQueue {
     __device__ u32 head() const { return load_relaxed_gpu(queue.control + Queue::head); }
     __device__ u32 tail() const { return load_relaxed_gpu(queue.control + Queue::tail); }
 
+    // Whether every item has a place, beside a ticket for every thread.
+    __device__ bool has_room_for_all() const {
+        return queue.capacity >= u32(queue.words * 32) + most_threads;
+    }
+
    private:
     static constexpr u32 most_looks = 1 << 20;
+    // Of a gang on one device.
+    static constexpr u32 most_threads = 1 << 18;
 
-    __device__ u32 lap(u32 position) const { return position & ~(queue.capacity - 1); }
+    // Everybody gets a position, and waits there for whoever has the ticket of a lap
+    // ago: it is about to empty the place, unless nobody has: items that are queued
+    // again and again without a turn.
+    __device__ bool put_in_turn(u32 group, u32 item) const {
+        const u32 leader = __ffs(group) - 1;
+        u32 base = 0;
+        if (lane() == leader) {
+            base = fetch_add_relaxed_gpu(queue.control + Queue::tail, u32(__popc(group)));
+        }
+        const u32 position =
+            __shfl_sync(group, base, leader) + __popc(group & ((1u << lane()) - 1));
+        const u32 empty = lap(position);
+        u32 looks = 0;
+        // Relaxed: the bit publishes the value, the entry says where it is.
+        while (compare_exchange_relaxed_gpu(entry(position), empty, empty | (item + 1)) != empty) {
+            if (++looks == most_looks) return false;
+        }
+        return true;
+    }
+
+    // Takes the next position only if its place is empty, and waits for nobody.
+    __device__ void put_or_overflow(u32 item) const {
+        u32 position = tail();
+        for (;;) {
+            const bool is_empty = load_relaxed_gpu(entry(position)) == lap(position);
+            const u32 now = is_empty ? compare_exchange_relaxed_gpu(queue.control + Queue::tail,
+                                                                    position, position + 1)
+                                     : tail();
+            if (now == position) {
+                if (!is_empty) break;
+                store_relaxed_gpu(entry(position), lap(position) | (item + 1));
+                return;
+            }
+            position = now;
+        }
+        // Release: the bit is set before.
+        fetch_add_acq_rel_gpu(queue.control + Queue::overflowed, u32(1));
+    }
+
+    // Bits of an entry that hold an item plus one; those above hold the lap. As many as
+    // places need, or more if there are more items.
+    __device__ u32 item_bits() const {
+        const u32 places = 31 - __clz(queue.capacity);
+        const u32 items = 32 - __clz(u32(queue.words * 32));
+        return places > items ? places : items;
+    }
+
+    __device__ u32 lap(u32 position) const {
+        const u32 places = 31 - __clz(queue.capacity);
+        return position >> places << item_bits();
+    }
 
     __device__ u32* entry(u32 position) const {
         return queue.entries + (position & (queue.capacity - 1));
+    }
+};
+
+// A warp's way through the bits of a queue, for items that have no entry. It lies in
+// shared memory, where it takes no register of those who never sweep.
+struct Sweep {
+    // Words before this one are done; `over` when there is nothing to do.
+    u32 at;
+    static constexpr u32 over = ~0u;
+
+    // The next items of a queue, plus one, at most one for each of the first `most` lanes
+    // and 0 for the others. The lanes of a warp call this together; items that are not
+    // claimed come again.
+    __device__ u32 next(const OpenQueue& open, u32 most) {
+        if (open.has_room_for_all()) return 0;
+        const Queue& queue = open.queue;
+        u32 from = at;
+        if (from == over) {
+            const u32 begins = lane() == 0 && open.must_sweep();
+            if (!__shfl_sync(~0u, begins, 0)) return 0;
+            from = 0;
+        }
+        u32 item = 0;
+        for (; from < queue.words; from += most) {
+            const u32 word = from + lane();
+            const bool looks = lane() < most && word < queue.words;
+            const u32 set = looks ? load_relaxed_gpu(queue.bits + word) : 0;
+            if (set != 0) item = word * 32 + __ffs(set);
+            if (__any_sync(~0u, set != 0)) break;
+        }
+        __syncwarp();
+        if (lane() == 0) at = from < queue.words ? from : over;
+        __syncwarp();
+        return item;
     }
 };
 

@@ -1,6 +1,7 @@
 //! Options that commands share.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use millstream::flow::Context;
@@ -29,15 +30,24 @@ pub(crate) struct Worklist {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
-    /// Bytes of a packet at most; the fused worker has packets of its own.
+    /// Bytes of a packet at most; those of the fused worker hold 256 items at most.
     #[arg(long, default_value = "262144")]
     packet_bytes: NonZeroUsize,
-    /// Packet buffers of each link; the fused worker has its own.
-    #[arg(long, default_value = "2")]
-    buffers: NonZeroUsize,
+    /// Packet buffers of each link; unless given, chosen by the link, and 64 for the fused
+    /// worker.
+    #[arg(long)]
+    buffers: Option<NonZeroUsize>,
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
     worker: WorkerOption,
+    /// Seconds without any change after which a run fails.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    patience: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,7 +69,8 @@ impl Worklist {
             RoutingOption::Auto => Routing::Auto,
         };
         options.packet_bytes = self.packet_bytes.get();
-        options.buffers = self.buffers.get();
+        options.buffers = self.buffers.map(NonZeroUsize::get);
+        options.patience = self.patience;
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,

@@ -57,7 +57,8 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { seed: Some(seed), ..self }
     }
 
-    /// Delays, reorders or fails operations.
+    /// Delays, reorders or fails operations of host devices, and delays packets of
+    /// persistent kernels.
     #[must_use]
     pub fn injection(self, injection: Injection) -> DeviceSetBuilder {
         DeviceSetBuilder { injection, ..self }
@@ -111,7 +112,8 @@ impl DeviceSetBuilder {
             &common,
         );
         let Common { topology, runner, .. } = common;
-        let set = Shared { devices, host, topology, warnings, runner, gpus };
+        let injection = self.injection;
+        let set = Shared { devices, host, topology, warnings, runner, gpus, injection };
         Ok(DeviceSet { shared: Arc::new(set) })
     }
 
@@ -191,6 +193,7 @@ struct Shared {
     warnings: Vec<String>,
     runner: Arc<Runner>,
     gpus: Gpus,
+    injection: Injection,
 }
 
 impl Drop for Shared {
@@ -219,6 +222,11 @@ impl DeviceSet {
     /// The devices, in the order of their list.
     pub fn devices(&self) -> &[Device] {
         &self.shared.devices
+    }
+
+    /// The trouble that was asked for.
+    pub fn injection(&self) -> &Injection {
+        &self.shared.injection
     }
 
     /// The host as an endpoint.

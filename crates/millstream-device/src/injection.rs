@@ -1,4 +1,4 @@
-//! Trouble on purpose: delays, reordering and failures of host devices.
+//! Trouble on purpose: delays, reordering and failures of host devices; delays on GPUs.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -19,8 +19,9 @@ use std::time::Duration;
 pub struct Injection {
     /// Chooses delays.
     pub seed: u64,
-    /// How long each operation waits before it runs: real time on threads,
-    /// virtual time in a simulation.
+    /// How long each operation of a host device waits before it runs: real time on
+    /// threads, virtual time in a simulation. On GPUs, how long the fused worker leaves a
+    /// packet in its inbox, a millisecond at most.
     pub delay: Option<RangeInclusive<Duration>>,
     /// Simulated devices favour some streams for a while, instead of choosing
     /// evenly: schedules that starve somebody.

@@ -179,7 +179,8 @@ impl ContextBuilder {
         self
     }
 
-    /// Delays, reorders or fails operations of host devices.
+    /// Delays, reorders or fails operations of host devices, and delays packets of
+    /// persistent kernels.
     #[must_use]
     pub fn injection(mut self, injection: Injection) -> ContextBuilder {
         self.devices = self.devices.injection(injection);

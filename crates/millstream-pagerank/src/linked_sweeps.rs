@@ -56,7 +56,8 @@ async fn workers<'a, R: Real>(
 ) -> Result<Vec<Worker<'a, R>>> {
     let devices = pull.context.devices();
     let mut ends: Vec<_> = devices.iter().map(|_| (Vec::new(), Vec::new())).collect();
-    let buffers = Buffers::bytes(options.worklist.packet_bytes).count(options.worklist.buffers);
+    let buffers = Buffers::bytes(options.worklist.packet_bytes);
+    let buffers = options.worklist.buffers.map_or(buffers, |count| buffers.count(count));
     for from in 0..devices.len() {
         for to in (0..devices.len()).filter(|&to| to != from) {
             let (sender, receiver) = graph.link(&devices[from], &devices[to], buffers)?;

@@ -1,6 +1,7 @@
 //! How an algorithm's worklist runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_flow::Context;
 use millstream_worklist::{DistributedWorklist, Program, Routing, Worker};
@@ -13,17 +14,20 @@ pub struct WorklistOptions {
     pub routing: Routing,
     /// Whether halo copies keep back what is no improvement \[G §4.5\].
     pub halo_filter: bool,
-    /// Bytes of a packet at most; the fused worker has packets of a fixed size.
+    /// Bytes of a packet at most; those of the fused worker hold 256 items at most.
     pub packet_bytes: usize,
-    /// Packet buffers of each link, if the host drives.
-    pub buffers: usize,
-    /// Entries of each queue; `None` for a device's share of the vertices. The fused worker
-    /// has room for all.
+    /// Packet buffers of each link: `None` for as many as the link chooses, or for 64 between each two blocks of the
+    /// fused worker that exchange packets.
+    pub buffers: Option<usize>,
+    /// Entries of each queue; `None` for a device's share of the vertices, or for all of
+    /// them if the worker is fused.
     pub queue_entries: Option<usize>,
     /// Vertices that one kernel processes at most, if the host drives.
     pub batch: u32,
     /// Who drives the worklist.
     pub worker: Worker,
+    /// How long a run may go on without any change before it fails.
+    pub patience: Duration,
 }
 
 impl Default for WorklistOptions {
@@ -32,10 +36,11 @@ impl Default for WorklistOptions {
             routing: Routing::Auto,
             halo_filter: true,
             packet_bytes: 1 << 18,
-            buffers: 2,
+            buffers: None,
             queue_entries: None,
             batch: 1 << 18,
             worker: Worker::Auto,
+            patience: Duration::from_secs(10),
         }
     }
 }
@@ -49,15 +54,18 @@ impl WorklistOptions {
         problems: Vec<Arc<P::Problem>>,
         items: usize,
     ) -> DistributedWorklist<P> {
-        let worklist = DistributedWorklist::new(context, program, problems, items)
+        let mut worklist = DistributedWorklist::new(context, program, problems, items)
             .routing(self.routing)
             .packet_bytes(self.packet_bytes)
-            .buffers(self.buffers)
             .batch(self.batch)
-            .worker(self.worker);
-        match self.queue_entries {
-            Some(entries) => worklist.queue_entries(entries),
-            None => worklist,
+            .worker(self.worker)
+            .patience(self.patience);
+        if let Some(count) = self.buffers {
+            worklist = worklist.buffers(count);
         }
+        if let Some(entries) = self.queue_entries {
+            worklist = worklist.queue_entries(entries);
+        }
+        worklist
     }
 }

@@ -17,10 +17,12 @@ use crate::watch::counters_text;
 use crate::worklist::WorklistDevice;
 use crate::{Error, Result};
 
-/// Packets of a peer ring.
-const SLOTS: u32 = 64;
-/// Items of a packet: one for each thread of the block that sends it.
-const SLOT_ITEMS: u32 = 256;
+/// Packets of a peer ring, unless set.
+const SLOTS: usize = 64;
+/// Items of a packet at most: one for each thread of the block that sends it.
+const MOST_SLOT_ITEMS: usize = 256;
+/// Packets of a peer ring at most.
+const MOST_SLOTS: usize = 1 << 16;
 /// Words of a device's gang memory, of which `GangWord` of `fused_words.cuh` names the first.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
@@ -51,11 +53,23 @@ struct GangSettings {
     slot_items: u32,
     previous: u32,
     lanes: u32,
+    seed: u32,
+    least_delay_ns: u32,
+    most_delay_ns: u32,
+    padding: u32,
 }
 
 /// Whether the fused worker can run on these devices.
 pub(crate) fn is_possible<P: Program>(context: &Context) -> bool {
     P::cuda().is_some() && Gang::is_possible(context)
+}
+
+/// Entries of a queue of so many items that should have `entries`: the laps that tell
+/// tickets for the same place apart are as many as fit above an item, and a gang holds
+/// less than 2^19 tickets.
+pub(crate) fn entries(entries: usize, items: usize) -> usize {
+    let laps = (u32::MAX as usize + 1) / (items + 32).next_power_of_two();
+    entries.max((1 << 19) / laps.max(1))
 }
 
 /// Compiles and loads the kernel on all devices.
@@ -74,6 +88,40 @@ pub(crate) struct FusedRun<P: Program> {
     pub(crate) is_ring: bool,
     pub(crate) delta: Option<u32>,
     pub(crate) patience: Duration,
+    pub(crate) rings: Rings,
+}
+
+/// How large peer rings are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rings {
+    /// Packets of each, a power of two.
+    slots: usize,
+    /// Items of a packet.
+    slot_items: usize,
+}
+
+impl Rings {
+    /// Rings of `buffers` packets, each of up to `bytes` of items, as far as a block goes.
+    pub(crate) fn new<T>(buffers: Option<usize>, bytes: usize) -> Result<Rings> {
+        let item_bytes = size_of::<T>();
+        let slot_items = bytes.checked_div(item_bytes).unwrap_or(0).min(MOST_SLOT_ITEMS);
+        if slot_items == 0 {
+            return Err(millstream_flow::Error::PacketTooSmall { bytes, item_bytes }.into());
+        }
+        let slots = match buffers {
+            Some(0) => return Err(millstream_flow::Error::NoBuffers.into()),
+            Some(count) => count.min(MOST_SLOTS).next_power_of_two(),
+            None => SLOTS,
+        };
+        Ok(Rings { slots, slot_items })
+    }
+
+    /// Words of one: two for each slot, see `SlotWords`, then the payloads, which begin
+    /// where any packet may.
+    fn words<P: Program>(self) -> usize {
+        let payloads = self.slots * self.slot_items * size_of::<P::Packet>() / 4;
+        ((2 * self.slots).next_multiple_of(4) + payloads).next_multiple_of(4)
+    }
 }
 
 /// Memory of all devices that their kernels share.
@@ -117,8 +165,7 @@ impl<P: Program> FusedRun<P> {
 
     async fn memory(&self, threshold: u32, lanes: usize) -> Result<Memory> {
         let rings = self.boxes() * lanes;
-        // Slots have two words each; see `SlotWords`.
-        let ring_words = SLOTS as usize * (2 + SLOT_ITEMS as usize * size_of::<P::Packet>() / 4);
+        let ring_words = self.rings.words::<P>();
         let host = self.context.host();
         let mut memory = Memory {
             words: Vec::new(),
@@ -172,14 +219,22 @@ impl<P: Program> FusedRun<P> {
 
     fn settings(&self, place: usize, threshold: u32, lanes: usize) -> GangSettings {
         let previous = self.devices.iter().position(|device| device.here.next == Some(place));
+        let injection = self.context.device_set().injection();
+        // A thread of a GPU sleeps for a millisecond at most.
+        let delay = |delay: &Duration| delay.as_nanos().min(1_000_000) as u32;
+        let delays = injection.delay.as_ref();
         GangSettings {
             patience_ns: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
             delta: self.delta.unwrap_or(0),
             threshold,
-            slots: SLOTS,
-            slot_items: SLOT_ITEMS,
+            slots: self.rings.slots as u32,
+            slot_items: self.rings.slot_items as u32,
             previous: previous.unwrap_or(0) as u32,
             lanes: lanes as u32,
+            seed: injection.seed as u32,
+            least_delay_ns: delays.map_or(0, |range| delay(range.start())),
+            most_delay_ns: delays.map_or(0, |range| delay(range.end())),
+            padding: 0,
         }
     }
 
@@ -217,8 +272,8 @@ impl<P: Program> FusedRun<P> {
             (link.packets, link.bytes) = (packets, items * size_of::<P::Packet>() as u64);
             link.packets_pushed = packets;
             // Of one the size is not known, but what it is at most.
-            link.largest_packet_bytes =
-                link.bytes.min(u64::from(SLOT_ITEMS) * size_of::<P::Packet>() as u64);
+            let most = self.rings.slot_items * size_of::<P::Packet>();
+            link.largest_packet_bytes = link.bytes.min(most as u64);
             links.push(link);
         }
         Ok(links)

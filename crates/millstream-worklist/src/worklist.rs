@@ -9,7 +9,7 @@ use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::common::{OUTBOXES, QueueBuffers};
 use crate::coordinator::Coordinator;
-use crate::fused::{self, FusedRun};
+use crate::fused::{self, FusedRun, Rings};
 use crate::kernels::Kernels;
 use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
@@ -43,7 +43,7 @@ pub struct DistributedWorklist<P: Program> {
     problems: Vec<Arc<P::Problem>>,
     items: usize,
     routing: Routing,
-    buffers: Buffers,
+    buffers: Option<usize>,
     packet_bytes: usize,
     queue_entries: Option<usize>,
     batch: u32,
@@ -143,7 +143,7 @@ impl<P: Program> DistributedWorklist<P> {
             problems,
             items,
             routing: Routing::Auto,
-            buffers: Buffers::bytes(0),
+            buffers: None,
             packet_bytes: 1 << 18,
             queue_entries: None,
             batch: 1 << 18,
@@ -160,22 +160,23 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     /// Bytes of a packet at most; 256 KiB unless set. Those of the fused worker hold 256
-    /// items, whatever is set.
+    /// items at most.
     #[must_use]
     pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
         DistributedWorklist { packet_bytes, ..self }
     }
 
-    /// Packet buffers of each link; two unless set. The fused worker has 64 for each pair of
-    /// blocks that exchange packets, whatever is set.
+    /// Packet buffers of each link; chosen by the link unless set. The fused worker has
+    /// them for each pair of blocks that exchange packets, 64 unless set, rounded up to a
+    /// power of two, 65,536 at most.
     #[must_use]
     pub fn buffers(self, count: usize) -> DistributedWorklist<P> {
-        DistributedWorklist { buffers: self.buffers.count(count), ..self }
+        DistributedWorklist { buffers: Some(count), ..self }
     }
 
     /// Entries of each queue, rounded up to a power of two; a device's share of
-    /// the items unless set. Smaller queues lose nothing: they are swept. The fused
-    /// worker has room for all items, whatever is set.
+    /// the items unless set, all items if the worker is fused. Smaller queues lose
+    /// nothing: they are swept.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
@@ -246,7 +247,8 @@ impl<P: Program> DistributedWorklist<P> {
         let solvers = self.solvers(&devices, &coordinator, initial).await?;
         if is_fused {
             let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
-            let run = FusedRun { context, devices, is_ring, delta, patience };
+            let rings = Rings::new::<P::Packet>(self.buffers, self.packet_bytes)?;
+            let run = FusedRun { context, devices, is_ring, delta, patience, rings };
             return run.run(coordinator.threshold()).await;
         }
         let graph = Graph::new(&self.context);
@@ -362,8 +364,8 @@ impl<P: Program> DistributedWorklist<P> {
                     (false, true) => share + SPARE_ENTRIES,
                     (_, false) => share.max(1024),
                 };
-                let entries = if is_fused { None } else { self.queue_entries };
-                let entries = entries.unwrap_or(least);
+                let entries = self.queue_entries.unwrap_or(least);
+                let entries = if is_fused { fused::entries(entries, self.items) } else { entries };
                 let here = Here { device: place, devices: count, next };
                 let (program, problem, items) = (&self.program, Arc::clone(problem), self.items);
                 let ways = (outboxes, self.delta);
@@ -378,7 +380,8 @@ impl<P: Program> DistributedWorklist<P> {
         let order = self.context.topology().ring_order();
         let mut ends: Vec<_> =
             devices.iter().map(|_| Ends { inputs: Vec::new(), outputs: Vec::new() }).collect();
-        let buffers = self.buffers.with_bytes(self.packet_bytes);
+        let buffers = Buffers::bytes(self.packet_bytes);
+        let buffers = self.buffers.map_or(buffers, |count| buffers.count(count));
         for from in 0..devices.len() {
             let targets: Vec<usize> = match is_ring {
                 true => next_in(&order, from).into_iter().collect(),

@@ -61,7 +61,7 @@ fn run(seed: u64) -> Result<(), String> {
     options.worklist.halo_filter = random.random_ratio(3, 4);
     options.delta = [None, Some(1), Some(3)][random.random_range(0..3usize)];
     options.worklist.packet_bytes = 16 * random.random_range(1..=4usize);
-    options.worklist.buffers = random.random_range(1..=3);
+    options.worklist.buffers = Some(random.random_range(1..=3));
     options.worklist.queue_entries = Some(random.random_range(1..=8));
     options.worklist.batch = random.random_range(1..=16);
     let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));

@@ -28,6 +28,7 @@ mod levels;
 mod links;
 mod litmus;
 mod mixed;
+mod patience;
 mod steps;
 mod topology;
 mod transfers;

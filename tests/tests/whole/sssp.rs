@@ -195,7 +195,7 @@ fn delayed(seed: u64) {
     options.worklist.routing = routings[random.random_range(0..2usize)];
     options.worklist.halo_filter = random.random_ratio(3, 4);
     options.worklist.packet_bytes = 16 * random.random_range(1..=4usize);
-    options.worklist.buffers = random.random_range(1..=3);
+    options.worklist.buffers = Some(random.random_range(1..=3));
     options.worklist.queue_entries = Some(random.random_range(1..=8));
     options.worklist.batch = random.random_range(1..=16);
     options.predecessors = random.random();

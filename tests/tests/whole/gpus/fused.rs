@@ -1,5 +1,5 @@
-//! The fused worker: many runs, and runs that nobody waits for. Where it cannot run,
-//! on host devices, the host drives the same.
+//! The fused worker: many runs, runs in memory that is too small, and runs that nobody
+//! waits for. Where it cannot run, on host devices, the host drives the same.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,12 +7,17 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use millstream::bfs::{Bfs, BfsOptions};
-use millstream::flow::Context;
+use millstream::device::Injection;
+use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::{reference, source};
+use millstream::graph::{partition, reference, source};
+use millstream::pagerank::Algorithm;
+use millstream::sssp::{Delta, SsspOptions};
+use millstream::traversal::WorklistOptions;
 use millstream::worklist::Routing;
 
-use super::{context, fused, scaled};
+use super::{context, fused, list, scaled};
+use crate::{pagerank, sssp};
 
 /// A graph small enough to race hard; `MILLSTREAM_RUNS` searches (100 on GPUs, unless set)
 /// with each routing and step of the threshold.
@@ -35,6 +40,59 @@ fn many_fused_runs() {
                 let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
                 assert!(result.levels == expected, "{routing:?} {delta:?} run {run}");
             }
+        }
+    }
+}
+
+/// The devices, with packets that stay in inboxes for up to so many microseconds.
+fn delayed(seed: u64, microseconds: u64) -> Context {
+    let delay = Some(Duration::ZERO..=Duration::from_micros(microseconds));
+    let injection = Injection { seed, delay, ..Injection::default() };
+    Context::builder().devices(Devices::List(list())).injection(injection).build().unwrap()
+}
+
+/// Sizes that fill up: bytes of packets, packets of rings, entries of queues.
+const SMALL: [(usize, usize, usize); 5] =
+    [(16, 64, 1000), (1 << 18, 4, 16), (80, 1, 64), (32, 2, 4), (16, 1, 1)];
+
+/// Every way for items to travel, in memory that is nearly always full, while inboxes are
+/// slow: searches, distances and ranks are right.
+#[test]
+fn small_rings_and_queues() {
+    let options = GenerateOptions { seed: 3, max_weight: Some(60) };
+    let graph = generate::kron(scaled(11, 6), 8, &options).unwrap();
+    let busiest = source::max_degree(&graph).unwrap();
+    let levels = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    for (seed, (bytes, buffers, entries)) in SMALL.into_iter().enumerate() {
+        let context = delayed(seed as u64, scaled(20, 200));
+        for routing in [Routing::Ring, Routing::Direct] {
+            let mut worklist = WorklistOptions::default();
+            (worklist.routing, worklist.worker) = (routing, fused(&context));
+            (worklist.packet_bytes, worklist.buffers) = (bytes, Some(buffers));
+            worklist.queue_entries = Some(entries);
+            let what = format!("{bytes} bytes, {buffers} buffers, {entries} entries, {routing:?}");
+            let parts = || partition::random(&graph, context.devices().len(), 1);
+
+            for delta in [None, Some(1), Some(3)] {
+                let mut options = crate::bfs::asynchronous();
+                (options.worklist, options.delta) = (worklist, delta);
+                let bfs = async {
+                    let bfs = Bfs::with_partition(&context, &graph, parts()).await?;
+                    bfs.with_options(options).run(&[busiest]).await
+                };
+                let result = context.block_on(bfs).unwrap().unwrap();
+                assert!(result.levels == levels, "{what}, {delta:?}");
+            }
+
+            let mut options = SsspOptions::default();
+            (options.worklist, options.delta) = (worklist, Delta::Auto);
+            let result = sssp::run(&context, &graph, parts(), options, &[busiest]).unwrap();
+            sssp::check(&what, &graph, &[busiest], &result);
+
+            let mut options = pagerank::exact(Algorithm::Push);
+            (options.worklist, options.tolerance) = (worklist, scaled(1e-7, 1e-2));
+            let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+            pagerank::check(&what, &graph, &options, &result);
         }
     }
 }

@@ -1,0 +1,173 @@
+// The service block of a device in the fused worker: start, stop, following the
+// threshold; on device 0 it leads: the end, raising the threshold, patience. FUSED.md
+// has the protocol.
+#pragma once
+
+#include "fused_device.cuh"
+
+namespace millstream {
+
+template <class Program>
+struct FusedService : FusedDevice<Program> {
+    using Base = FusedDevice<Program>;
+    using Base::common, Base::statuses, Base::words, Base::host, Base::settings;
+    using Base::here, Base::devices, Base::word, Base::state, Base::undefer;
+
+    // Until the host has launched all kernels, or gives up.
+    __device__ void wait_for_start() const {
+        if (threadIdx.x == 0) {
+            if (blockIdx.x == 0) {
+                for (;;) {
+                    if (load_acquire_sys(&host[host_stop]) != 0) {
+                        store_release_sys(&words[here()][gang_state], u32(stopped));
+                        break;
+                    }
+                    if (load_acquire_sys(&host[host_open]) != 0) {
+                        // Unless another device has stopped the gang already.
+                        compare_exchange_acq_rel_sys(&words[here()][gang_state],
+                                                     u32(waiting_to_start), u32(running));
+                        break;
+                    }
+                    __nanosleep(500);
+                }
+            } else {
+                while (state() == waiting_to_start) __nanosleep(500);
+            }
+        }
+        __syncthreads();
+    }
+
+    // One thread: ends the run on every device.
+    __device__ void stop_all() const {
+        for (u32 device = 0; device < devices(); ++device) {
+            store_release_sys(&words[device][gang_state], u32(stopped));
+        }
+    }
+
+    // One thread of a service block: whether the run is to end.
+    __device__ bool must_stop(u32 turn) const {
+        if (state() == stopped) return true;
+        // The host's word is two microseconds away.
+        const bool host_stops = turn % 32 == 0 && load_acquire_sys(&host[host_stop]) != 0;
+        if (host_stops || load_relaxed_gpu(&common.status[fault]) != 0) {
+            stop_all();
+            return true;
+        }
+        return false;
+    }
+
+    // The service block of a device that does not lead.
+    __device__ void serve() const {
+        if (threadIdx.x != 0) return;
+        u32 epoch = 0;
+        for (u32 turn = 0; !must_stop(turn); ++turn) {
+            epoch = follow(epoch);
+            __nanosleep(200);
+        }
+    }
+
+    // One thread: begins to bring back deferred items when the threshold has risen.
+    __device__ u32 follow(u32 epoch) const {
+        // Acquire: pairs with the release in `raise`; the threshold is before it.
+        const u32 now = load_acquire_sys(&words[here()][gang_epoch]);
+        if (now == epoch) return epoch;
+        const OpenQueue deferred{Worklist<Program, true>::queue_of(common, deferred_queue)};
+        const u32 end = deferred.tail();
+        const u32 first = deferred.head();
+        // Behind the entries come the words of bits, if there are items without entry.
+        const u32 all = end - first + (deferred.must_sweep() ? u32(deferred.queue.words) : 0);
+        if (all == 0) {
+            // Release: pairs with the leader's look.
+            fetch_add_release_sys(&common.status[consumed], u64(1));
+        } else {
+            store_relaxed_gpu(deferred.queue.control + Queue::head, end);
+            store_relaxed_gpu(&words[here()][undefer_first], first);
+            store_relaxed_gpu(&words[here()][undefer_entries], end - first);
+            store_relaxed_gpu(&words[here()][undefer_left], all);
+            // Release: pairs with the acquire in `bring_back`.
+            store_release_gpu(undefer(), u64(all) << 32);
+        }
+        return now;
+    }
+
+    // The service block of device 0: looks for the end, and raises the threshold.
+    // One warp; lane d looks at device d.
+    __device__ void lead() const {
+        if (threadIdx.x >= 32) return;
+        u32 epoch = 0;
+        u32 threshold = settings.threshold;
+        u64 seen = 0;
+        u64 since = nanoseconds();
+        for (u32 turn = 0;; ++turn) {
+            const u32 stops = lane() == 0 && must_stop(turn);
+            if (__any_sync(~0u, stops)) return;
+            if (lane() == 0) epoch = follow(epoch);
+            const bool is_device = lane() < devices();
+            const u64* const status = statuses[is_device ? lane() : 0].items;
+            // All consumed before all produced: the other order may see an item
+            // consumed whose parent it has not seen produce it.
+            const u64 done = sum(is_device ? load_acquire_sys(status + consumed) +
+                                                 load_acquire_sys(status + deferred_in)
+                                           : 0);
+            __syncwarp();
+            const u64 made = sum(is_device ? load_acquire_sys(status + produced) +
+                                                 load_acquire_sys(status + deferred_out)
+                                           : 0);
+            if (done == made) {
+                const u64 deferred = sum(is_device ? load_acquire_sys(status + deferred_in) -
+                                                         load_acquire_sys(status + deferred_out)
+                                                   : 0);
+                if (deferred == 0) {
+                    if (lane() == 0) stop_all();
+                    return;
+                }
+                threshold = raise(status, is_device, threshold);
+            }
+            if (made + done != seen) {
+                seen = made + done;
+                since = nanoseconds();
+            } else if (__any_sync(~0u, nanoseconds() - since > settings.patience)) {
+                // All lanes leave or none: each has read the time for itself.
+                if (lane() == 0) {
+                    compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
+                    stop_all();
+                }
+                return;
+            }
+        }
+    }
+
+    // Raises the threshold to the next step that has work, on all devices. The
+    // devices' bringing back is work that counts. Returns the threshold.
+    __device__ u32 raise(const u64* status, bool is_device, u32 threshold) const {
+        u64 lowest = is_device ? load_acquire_sys(status + lowest_deferred) : ~u64(0);
+        if (lowest <= threshold) lowest = ~u64(0);
+        for (u32 step = 16; step > 0; step /= 2) {
+            const u64 other = __shfl_xor_sync(~0u, lowest, step);
+            lowest = other < lowest ? other : lowest;
+        }
+        const u64 delta = settings.delta == 0 ? u64(1) << 32 : settings.delta;
+        const u64 end = lowest > ~0u ? ~0u : lowest / delta * delta + (delta - 1);
+        const u32 raised = end > ~0u ? ~0u : u32(end);
+        if (lane() == 0) fetch_add_relaxed_sys(&common.status[produced], u64(devices()));
+        __syncwarp();
+        u32* const there = is_device ? words[lane()].items : nullptr;
+        if (is_device) store_relaxed_sys(there + gang_threshold, raised);
+        // All thresholds before any epoch: what one device brings back may come to
+        // another one, which is to keep it.
+        __syncwarp();
+        // Release: the count and the thresholds are before it.
+        if (is_device) {
+            store_release_sys(there + gang_epoch, load_relaxed_sys(there + gang_epoch) + 1);
+        }
+        __syncwarp();
+        return raised;
+    }
+
+    __device__ static u64 sum(u64 value) {
+        for (u32 step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
+        return value;
+    }
+};
+
+}  // namespace millstream

@@ -1,0 +1,138 @@
+//! Runs in which nothing changes for longer than their patience: kernels that never
+//! return end with an error; kernels that the host launches may take any time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream::device::Shared;
+use millstream::worklist::{CudaProgram, Flags, Here, View, problem};
+use millstream::worklist::{DistributedWorklist, Program, Worker, WorklistStatistics};
+
+use super::{context, fused, scaled};
+
+/// Every item is kept; the last one takes long.
+const SLOW: &str = r#"
+#include "gang.cuh"
+#include "worklist.cuh"
+using namespace millstream;
+struct Slow {
+    struct Problem { Span<u32> slow; };
+    struct Arc { u32 target; };
+    using State = u32;
+    using Packet = u32;
+    __device__ static u32 unpack(const Problem&, const Here&, u32 packet) { return packet; }
+    __device__ static u32 pack(const Problem&, const Here&, u32 item) { return item; }
+    __device__ static Flags on_send(const Problem&, const Here&, u32) { return Flags::keep; }
+    __device__ static Flags on_receive(const Problem&, const Here&, u32) { return Flags::keep; }
+    __device__ static u32 priority(const Problem&, u32) { return 0; }
+    __device__ static u32 owner(const Problem&, u32) { return 0; }
+    __device__ static u32 begin(const Problem& problem, const Here&, u32 item, u64* first,
+                                u64* last) {
+        const u64 milliseconds = item == 2 ? problem.slow[0] : 0;
+        const u64 start = nanoseconds();
+        while (nanoseconds() - start < milliseconds * 1000000) __nanosleep(10000);
+        *first = item;
+        *last = item < 2 ? item + 1 : item;
+        return 0;
+    }
+    __device__ static Arc arc(const Problem&, u64 at) { return {u32(at) + 1}; }
+    __device__ static bool visit(const Problem&, const Here&, u32, const Arc&, u32*, u32*) {
+        return true;
+    }
+};
+"#;
+
+problem! {
+    struct SlowProblem, SlowView {
+        /// Milliseconds that the last item takes.
+        slow: Shared<u32>,
+    }
+}
+
+#[derive(Debug)]
+struct Slow;
+
+impl Program for Slow {
+    type Packet = u32;
+    type Problem = SlowProblem;
+
+    fn pack(&self, _: &View<'_, Self>, _: &Here, item: u32) -> u32 {
+        item
+    }
+
+    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &u32) -> u32 {
+        *packet
+    }
+
+    fn on_send(&self, _: &View<'_, Self>, _: &Here, _: u32) -> Flags {
+        Flags::Keep
+    }
+
+    fn on_receive(&self, _: &View<'_, Self>, _: &Here, _: &u32) -> Flags {
+        Flags::Keep
+    }
+
+    fn owner(&self, _: u32) -> Option<usize> {
+        Some(0)
+    }
+
+    fn process(
+        &self,
+        view: &View<'_, Self>,
+        _: &Here,
+        item: u32,
+        emit: &mut impl FnMut(u32),
+        _: &mut u64,
+    ) {
+        if item < 2 {
+            return emit(item + 1);
+        }
+        let milliseconds = view.slow[0].load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(milliseconds.into()));
+    }
+
+    fn cuda() -> Option<CudaProgram> {
+        Some(CudaProgram { file: "slow.cuh", text: SLOW, class: "Slow" })
+    }
+}
+
+/// Three items one after the other, the last of which takes so long.
+fn run(milliseconds: u32, patience: Duration) -> Result<WorklistStatistics, String> {
+    let context = context();
+    let problem = |device: &millstream::device::Device| {
+        let slow = device.shared(1).unwrap();
+        let stream = device.stream().unwrap();
+        stream.upload_shared(Arc::from([milliseconds]), &slow, 0..1).unwrap();
+        context.block_on(stream.record().unwrap().completed()).unwrap().unwrap();
+        Arc::new(SlowProblem { slow })
+    };
+    let problems = context.devices().iter().map(problem).collect();
+    let worklist = DistributedWorklist::new(&context, Arc::new(Slow), problems, 3);
+    let worklist = worklist.worker(fused(&context)).patience(patience);
+    worklist.prepare().unwrap();
+    let result = context.block_on(async { worklist.run(&[(0, 0)]).await });
+    // A flow error is that of the worklist's own future.
+    result.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_run_out_of_patience() {
+    let patience = Duration::from_millis(scaled(200, 1000));
+    let slow = 5 * patience.as_millis() as u32;
+    let start = Instant::now();
+    let result = run(slow, patience);
+    if fused(&context()) == Worker::HostDriven {
+        assert_eq!(result.unwrap().work_items(), 3);
+        return;
+    }
+    let error = result.unwrap_err();
+    // Not before, and once the item is done: kernels do not end in the middle of one.
+    assert!(start.elapsed() >= patience, "{error}");
+    let name = context().devices()[0].name();
+    for part in ["nothing has changed", &format!("; {name}: "), "produced", "patience"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    println!("{error}");
+    // The devices are as good as new.
+    assert_eq!(run(1, Duration::from_secs(10)).unwrap().work_items(), 3);
+}
