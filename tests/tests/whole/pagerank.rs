@@ -33,7 +33,7 @@ pub(crate) fn exact(algorithm: Algorithm) -> PageRankOptions {
 }
 
 /// L1 distance to ranks that are converged as far as f64 goes.
-fn distance(graph: &CsrGraph, options: &PageRankOptions, ranks: &[f64]) -> f64 {
+pub(crate) fn distance(graph: &CsrGraph, options: &PageRankOptions, ranks: &[f64]) -> f64 {
     let mut question = options.question();
     question.tolerance = 1e-14;
     let expected = reference::pagerank(graph, &question).unwrap().ranks;

@@ -92,7 +92,8 @@ fn small_rings_and_queues() {
             let mut options = pagerank::exact(Algorithm::Push);
             (options.worklist, options.tolerance) = (worklist, scaled(1e-7, 1e-2));
             let result = pagerank::run(&context, &graph, options.clone()).unwrap();
-            pagerank::check(&what, &graph, &options, &result);
+            let distance = pagerank::distance(&graph, &options, &result.ranks);
+            assert!(distance < 10.0 * options.tolerance, "{what}: {distance}");
         }
     }
 }
