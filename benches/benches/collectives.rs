@@ -141,7 +141,7 @@ async fn seconds(
 /// and NCCL's in turn with it.
 async fn measure(
     communicator: &mut Communicator,
-    nccl: Option<&Nccl>,
+    mut nccl: Option<&mut Nccl>,
     vectors: &mut Vectors,
     collective: Collective,
     awaited: bool,
@@ -149,12 +149,14 @@ async fn measure(
     let len = vectors.buffers[0].len();
     let rounds = ((256 << 20) / (len * 4).max(1)).clamp(20, 200);
     let series = Series { len, rounds, awaited };
-    let mut times = Times { millstream: f64::INFINITY, nccl: nccl.map(|_| f64::INFINITY) };
+    let mut times = Times { millstream: f64::INFINITY, nccl: None };
     for _ in 0..4 {
         let time = seconds(communicator, vectors, collective, series).await?;
         times.millstream = times.millstream.min(time);
-        times.nccl =
-            times.nccl.zip(nccl).map(|(least, nccl)| least.min(nccl.seconds(collective, series)));
+        times.nccl = nccl.as_deref_mut().map(|nccl| {
+            let time = nccl.seconds(collective, series);
+            times.nccl.map_or(time, |least| least.min(time))
+        });
     }
     Ok(times)
 }
@@ -217,7 +219,7 @@ async fn cells(
     context: &Context,
     arguments: &Arguments,
     sizes: &[usize],
-    nccl: Option<&Nccl>,
+    mut nccl: Option<&mut Nccl>,
 ) -> Result<Vec<Cell>> {
     let mut communicator = communicator(context, arguments)?;
     let ranks = context.devices().len();
@@ -227,8 +229,13 @@ async fn cells(
         let mut vectors = Vectors::new(context, len)?;
         for collective in Collective::ALL {
             let traffic = collective.share(ranks) * (len * 4) as f64;
-            let times =
-                measure(&mut communicator, nccl, &mut vectors, collective, arguments.awaited);
+            let times = measure(
+                &mut communicator,
+                nccl.as_deref_mut(),
+                &mut vectors,
+                collective,
+                arguments.awaited,
+            );
             let times = match times.await {
                 Ok(times) => Some(times),
                 Err(Error::NoAlgorithm { .. }) => None,
@@ -260,14 +267,14 @@ fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Err
     println!("{} on {}", env!("CARGO_CRATE_NAME"), names.join(", "));
     let sizes = sizes(&context, arguments);
     let longest = items(sizes.last().copied().unwrap_or(0), names.len());
-    let nccl = match &arguments.nccl {
+    let mut nccl = match &arguments.nccl {
         Some(path) => Some(Nccl::load(path, &names, longest, arguments.nccl_grouped)?),
         None => None,
     };
     if let Some(nccl) = &nccl {
         println!("NCCL {}, and Millstream's share of its bandwidth", nccl.version());
     }
-    let cells = context.block_on(cells(&context, arguments, &sizes, nccl.as_ref()))??;
+    let cells = context.block_on(cells(&context, arguments, &sizes, nccl.as_mut()))??;
     println!("{}", report::table(&cells));
     if let Some(worst) = report::worst(&cells) {
         println!("{worst}");

@@ -40,7 +40,7 @@ fn results(collective: Collective, (rank, ranks): (usize, usize)) -> Range<usize
 
 impl Nccl {
     /// Runs each collective once.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn check(&mut self) -> Result<()> {
         let ranks = self.ranks.len();
         for collective in Collective::ALL {
             for (number, rank) in self.ranks.iter().enumerate() {

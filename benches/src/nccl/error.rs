@@ -21,7 +21,7 @@ pub enum Error {
     )]
     Multicast,
     /// Not found, not NCCL, too old.
-    #[error("{library}: {reason}")]
+    #[error("no NCCL in {library}: {reason}")]
     Unavailable {
         /// The file.
         library: String,

@@ -3,6 +3,7 @@
 //! `cudarc` binds it too, but panics where the library or a function is missing, and never
 //! looks for `libnccl.so.2`, the name under which NCCL is installed.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
@@ -71,6 +72,11 @@ type Reduction =
 type Exchange =
     unsafe extern "C" fn(Sends, Receives, usize, c_int, Communicator, CUstream) -> Answer;
 
+/// What names the file or the function: the error itself says only which call failed.
+fn loader_said(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 /// What one rank gives to a collective.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
@@ -89,10 +95,10 @@ impl Library {
         let unavailable =
             |reason| Error::Unavailable { library: path.display().to_string(), reason };
         // SAFETY: loading NCCL starts nothing; that the file is NCCL is the caller's word.
-        let file = unsafe { File::new(path) }.map_err(|error| unavailable(error.to_string()))?;
+        let file = unsafe { File::new(path) }.map_err(|error| unavailable(loader_said(&error)))?;
         // SAFETY: the types in `Library` are those of `nccl.h`.
-        let library = unsafe { Library::find(&file) }
-            .map_err(|error| unavailable(format!("not NCCL, or too old: {error}")))?;
+        let library =
+            unsafe { Library::find(&file) }.map_err(|error| unavailable(loader_said(&error)))?;
         let version = library.version()?;
         if version < OLDEST {
             return Err(unavailable(format!(

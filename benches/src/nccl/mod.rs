@@ -1,6 +1,7 @@
 //! NCCL's collectives, timed as Millstream's are: on the same GPUs, in the same process.
 
 use std::ffi::c_int;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process;
 use std::sync::Barrier;
@@ -25,6 +26,8 @@ pub struct Nccl {
     library: Library,
     version: String,
     ranks: Vec<Rank>,
+    /// Items that each of a rank's vectors has room for.
+    capacity: usize,
     /// How many ranks a thread submits for.
     ranks_of_thread: usize,
 }
@@ -58,7 +61,7 @@ impl Nccl {
             rank.communicator = communicator;
         }
         let ranks_of_thread = if grouped { ranks.len() } else { 1 };
-        let nccl = Nccl { library, version, ranks, ranks_of_thread };
+        let mut nccl = Nccl { library, version, ranks, capacity, ranks_of_thread };
         nccl.check()?;
         nccl.ranks.iter().try_for_each(|rank| rank.clear(capacity))?;
         Ok(nccl)
@@ -73,27 +76,26 @@ impl Nccl {
     /// last thread does, so that no rank's late start is NCCL's.
     ///
     /// A rank that fails ends the program: the others' operations would wait for it for ever.
-    pub fn seconds(&self, collective: Collective, series: Series) -> f64 {
-        let parts = self.ranks.chunks(self.ranks_of_thread);
+    ///
+    /// # Panics
+    /// Vectors longer than `load` was told.
+    pub fn seconds(&mut self, collective: Collective, series: Series) -> f64 {
+        assert!(series.len <= self.capacity, "NCCL's vectors are shorter than {}", series.len);
+        let nccl = &*self;
+        let parts = nccl.ranks.chunks(nccl.ranks_of_thread);
         let ready = Barrier::new(parts.len());
+        let run = |part| {
+            nccl.run(part, collective, series, &ready).unwrap_or_else(|error| {
+                eprintln!("{error}");
+                process::exit(1)
+            })
+        };
+        let run = &run;
         let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..)
-                .step_by(self.ranks_of_thread)
-                .zip(parts)
-                .map(|part| {
-                    let ready = &ready;
-                    scope.spawn(move || {
-                        self.run(part, collective, series, ready).unwrap_or_else(|error| {
-                            eprintln!("{error}");
-                            process::exit(1)
-                        })
-                    })
-                })
-                .collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined
-                .map(|times| times.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
+            let threads: Vec<_> =
+                parts.enumerate().map(|part| scope.spawn(move || run(part))).collect();
+            let times = threads.into_iter().map(|thread| thread.join());
+            times.map(|times| times.unwrap_or_else(|panic| resume_unwind(panic))).collect()
         });
         let start = times.iter().map(|(start, _)| *start).max();
         let end = times.iter().map(|(_, end)| *end).max();
@@ -104,15 +106,17 @@ impl Nccl {
     /// One thread's work, for some ranks: when its operations began, and when they were over.
     fn run(
         &self,
-        (first, ranks): (usize, &[Rank]),
+        (number, ranks): (usize, &[Rank]),
         collective: Collective,
         series: Series,
         ready: &Barrier,
     ) -> Result<(Instant, Instant)> {
+        let first = number * self.ranks_of_thread;
         let submit = || {
             ranks.iter().enumerate().try_for_each(|(place, rank)| {
                 let operands = rank.operands((first + place, self.ranks.len()), series.len);
-                // SAFETY: `load` allocated the vectors; they live until all streams have ended.
+                // SAFETY: `seconds` made sure of the vectors' length; they live until the wait
+                // below, after which nothing is submitted.
                 unsafe { self.library.submit(collective, &operands) }
             })
         };

@@ -21,9 +21,9 @@ pub(super) struct Rank {
 }
 
 // SAFETY: handles and addresses of the driver may be used from any thread; NCCL's
-// communicator is used by one at a time.
+// communicator by one at a time, as `Nccl::seconds` does, which borrows all ranks mutably.
 unsafe impl Send for Rank {}
-// SAFETY: as above: `Nccl` gives each rank to one thread.
+// SAFETY: as above; `Nccl::seconds` gives each rank to one thread.
 unsafe impl Sync for Rank {}
 
 fn failed(call: &'static str) -> impl Fn(DriverError) -> Error {
