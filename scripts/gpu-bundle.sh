@@ -6,7 +6,9 @@
 #   scripts/gpu-bundle.sh FOLDER      writes FOLDER/millstream-gpu.tar.gz
 #
 # On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4, and
-# ./run-examples.sh cuda:0x4, and ./bench-links --bench
+# ./run-examples.sh cuda:0x4, and ./bench-links --bench; beside NCCL, where PyTorch is:
+#   NCCL_NVLS_ENABLE=0 ./bench-collectives --nccl "$(python3 -c 'import glob, site
+#   print(*glob.glob(site.getsitepackages()[0] + "/nvidia/**/libnccl.so.2", recursive=True))')"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:?usage: scripts/gpu-bundle.sh FOLDER}
@@ -38,7 +40,7 @@ cp datasets/*.mtx datasets/*.el datasets/*.gz "$stage/datasets/"
 if [ -d "${MILLSTREAM_DATASETS:-}" ]; then
     cp -r "$MILLSTREAM_DATASETS" "$stage/real"
 fi
-cp scripts/run-{tests,at-once,large,examples}.sh scripts/sanitize.sh scripts/nccl-collectives.py "$stage/"
+cp scripts/run-{tests,at-once,large,examples}.sh scripts/sanitize.sh "$stage/"
 tar -C "$stage" -cf - . | gzip -9 > "$folder/millstream-gpu.tar.gz"
 size=$(stat -c %s "$folder/millstream-gpu.tar.gz")
 echo "$folder/millstream-gpu.tar.gz: $((size >> 10)) KiB"

@@ -2,19 +2,30 @@
 //! microseconds of one, and its bus bandwidth in GB/s, what each link would carry if
 //! the algorithm were the best there is (as NCCL's own tests count). On all GPUs, on
 //! host devices where there are none, or on those that `MILLSTREAM_DEVICES` names.
+//!
+//! With `--nccl libnccl.so.2`, NCCL's in the same process on the same GPUs, series in turn
+//! with Millstream's, as many and as long, the best of each; and Millstream's share of its
+//! bandwidth. `NCCL_NVLS_ENABLE` must be 0, as Millstream does not use NVLink's multicast.
 
 #![allow(missing_docs)]
 
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use comfy_table::Table;
 use millstream::device::{CudaSource, Kernel, KernelFault, Shared, SharedSet, Value};
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
     Error, Gang, Operator, ResidentCollectives, Result,
 };
 use millstream::prelude::DeviceBuffer;
+use millstream_benches::collective::Collective;
+use millstream_benches::nccl::{Nccl, Series};
+use report::{Cell, Times};
+
+#[path = "collectives/report.rs"]
+mod report;
 
 #[derive(Parser)]
 struct Arguments {
@@ -42,6 +53,12 @@ struct Arguments {
     /// Waits for each operation before the next.
     #[arg(long)]
     awaited: bool,
+    /// The file of NCCL's library, to measure it beside Millstream.
+    #[arg(long, value_name = "FILE")]
+    nccl: Option<PathBuf>,
+    /// One thread submits NCCL's operations for all GPUs, not one for each.
+    #[arg(long, requires = "nccl")]
+    nccl_grouped: bool,
     /// Rounds of an all-reduce of 1 KiB in a resident kernel, beside the table.
     #[arg(long, default_value_t = 1000)]
     resident_rounds: u32,
@@ -60,68 +77,88 @@ fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
     })
 }
 
-type Buffers = Vec<DeviceBuffer<f32>>;
-type Operation = fn(&mut Collectives<'_>, &mut Vectors, &Operator<f32>) -> Result<()>;
-
 /// What operations work on, in place but for all-to-all.
 struct Vectors {
-    buffers: Buffers,
+    buffers: Vec<DeviceBuffer<f32>>,
     /// As long, where all-to-all puts its results.
-    others: Buffers,
+    others: Vec<DeviceBuffer<f32>>,
 }
 
-/// Name, what of a vector each link carries among `n` ranks, and the call.
-const OPERATIONS: [(&str, fn(f64) -> f64, Operation); 6] = [
-    ("broadcast", |_| 1.0, |all, vectors, _| all.broadcast(0, &mut vectors.buffers)),
-    ("reduce", |_| 1.0, |all, vectors, sum| all.reduce(0, &mut vectors.buffers, sum)),
-    (
-        "all-reduce",
-        |n| 2.0 * (n - 1.0) / n,
-        |all, vectors, sum| all.all_reduce(&mut vectors.buffers, sum),
-    ),
-    (
-        "reduce-scatter",
-        |n| (n - 1.0) / n,
-        |all, vectors, sum| all.reduce_scatter(&mut vectors.buffers, sum),
-    ),
-    ("all-gather", |n| (n - 1.0) / n, |all, vectors, _| all.all_gather(&mut vectors.buffers)),
-    (
-        "all-to-all",
-        |n| (n - 1.0) / n,
-        |all, vectors, _| all.all_to_all((&vectors.buffers, &mut vectors.others)),
-    ),
-];
+impl Vectors {
+    fn new(context: &Context, len: usize) -> Result<Vectors> {
+        let mut vectors = Vectors { buffers: Vec::new(), others: Vec::new() };
+        for device in context.devices() {
+            vectors.buffers.push(device.buffer(len)?);
+            vectors.others.push(device.buffer(len)?);
+        }
+        Ok(vectors)
+    }
+}
 
-/// Seconds of one operation, among as many as take a while: back to back, the host
-/// waiting for the last, or each waited for.
-async fn measure(
+fn submit(
+    collective: Collective,
+    collectives: &mut Collectives<'_>,
+    vectors: &mut Vectors,
+    sum: &Operator<f32>,
+) -> Result<()> {
+    let Vectors { buffers, others } = vectors;
+    match collective {
+        Collective::Broadcast => collectives.broadcast(0, buffers),
+        Collective::Reduce => collectives.reduce(0, buffers, sum),
+        Collective::AllReduce => collectives.all_reduce(buffers, sum),
+        Collective::ReduceScatter => collectives.reduce_scatter(buffers, sum),
+        Collective::AllGather => collectives.all_gather(buffers),
+        Collective::AllToAll => collectives.all_to_all((&*buffers, others)),
+    }
+}
+
+/// Seconds of one operation of Millstream in a series, after one that is not counted.
+async fn seconds(
     communicator: &mut Communicator,
     vectors: &mut Vectors,
-    operation: Operation,
-    awaited: bool,
+    collective: Collective,
+    series: Series,
 ) -> Result<f64> {
     let sum = Operator::sum();
-    let bytes = vectors.buffers[0].len() * 4;
-    let rounds = ((256 << 20) / bytes.max(1)).clamp(20, 200);
-    let mut best = f64::INFINITY;
+    let mut collectives = communicator.begin().await?;
     // The first loads kernels.
-    for _ in 0..4 {
-        let mut collectives = communicator.begin().await?;
-        operation(&mut collectives, vectors, &sum)?;
-        collectives.completed().await?;
-        collectives = communicator.begin().await?;
-        let start = Instant::now();
-        for round in 0..rounds {
-            operation(&mut collectives, vectors, &sum)?;
-            if awaited && round + 1 < rounds {
-                collectives.completed().await?;
-                collectives = communicator.begin().await?;
-            }
+    submit(collective, &mut collectives, vectors, &sum)?;
+    collectives.completed().await?;
+    collectives = communicator.begin().await?;
+    let start = Instant::now();
+    for round in 0..series.rounds {
+        submit(collective, &mut collectives, vectors, &sum)?;
+        if series.awaited && round + 1 < series.rounds {
+            collectives.completed().await?;
+            collectives = communicator.begin().await?;
         }
-        collectives.completed().await?;
-        best = best.min(start.elapsed().as_secs_f64() / rounds as f64);
     }
-    Ok(best)
+    collectives.completed().await?;
+    Ok(start.elapsed().as_secs_f64() / series.rounds as f64)
+}
+
+/// The least seconds of one operation, in series of as many as take a while: Millstream's,
+/// and NCCL's in turn with it.
+async fn measure(
+    communicator: &mut Communicator,
+    mut nccl: Option<&mut Nccl>,
+    vectors: &mut Vectors,
+    collective: Collective,
+    awaited: bool,
+) -> Result<Times> {
+    let len = vectors.buffers[0].len();
+    let rounds = ((256 << 20) / (len * 4).max(1)).clamp(20, 200);
+    let series = Series { len, rounds, awaited };
+    let mut times = Times { millstream: f64::INFINITY, nccl: None };
+    for _ in 0..4 {
+        let time = seconds(communicator, vectors, collective, series).await?;
+        times.millstream = times.millstream.min(time);
+        times.nccl = nccl.as_deref_mut().map(|nccl| {
+            let time = nccl.seconds(collective, series);
+            times.nccl.map_or(time, |least| least.min(time))
+        });
+    }
+    Ok(times)
 }
 
 type Resident =
@@ -168,55 +205,93 @@ async fn resident(context: &Context, bytes: usize, rounds: u32) -> Result<f64> {
     Ok(report.load(0)? as f64 / f64::from(rounds))
 }
 
-async fn table(context: &Context, arguments: &Arguments) -> Result<Table> {
-    let devices = context.devices();
-    let ranks = devices.len();
-    let usual = if devices[0].is_gpu() { 1 << 30 } else { 4 << 20 };
+fn communicator(context: &Context, arguments: &Arguments) -> Result<Communicator> {
     let mut options = CommunicatorOptions::default();
     options.algorithm = arguments.algorithm;
     options.packet_bytes = arguments.packet_bytes.unwrap_or(options.packet_bytes);
     options.blocks = arguments.blocks.unwrap_or(options.blocks);
     options.line_bytes = arguments.line_bytes.unwrap_or(options.line_bytes);
-    let mut communicator = Communicator::with_options(context, options)?;
-    let mut table = Table::new();
-    let names = OPERATIONS.map(|(name, ..)| format!("{name} us, GB/s"));
-    table.set_header(["bytes".to_string()].into_iter().chain(names));
-    let mut bytes = arguments.least;
-    while bytes <= arguments.most.unwrap_or(usual) {
-        let len = (bytes / 4).next_multiple_of(ranks);
-        let mut vectors = Vectors { buffers: Vec::new(), others: Vec::new() };
-        for device in devices {
-            vectors.buffers.push(device.buffer(len)?);
-            vectors.others.push(device.buffer(len)?);
-        }
-        let mut row = vec![bytes.to_string()];
-        for (_, share, operation) in OPERATIONS {
-            row.push(
-                match measure(&mut communicator, &mut vectors, operation, arguments.awaited).await {
-                    Ok(time) => {
-                        let bandwidth = share(ranks as f64) * (len * 4) as f64 / time / 1e9;
-                        format!("{:.1} {bandwidth:.1}", time * 1e6)
-                    }
-                    Err(Error::NoAlgorithm { .. }) => "-".to_string(),
-                    Err(error) => return Err(error),
-                },
-            );
-        }
-        table.add_row(row);
-        bytes *= arguments.step.max(2);
-    }
-    Ok(table)
+    Communicator::with_options(context, options)
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+/// Every operation of every size.
+async fn cells(
+    context: &Context,
+    arguments: &Arguments,
+    sizes: &[usize],
+    mut nccl: Option<&mut Nccl>,
+) -> Result<Vec<Cell>> {
+    let mut communicator = communicator(context, arguments)?;
+    let ranks = context.devices().len();
+    let mut cells = Vec::new();
+    for &bytes in sizes {
+        let len = items(bytes, ranks);
+        let mut vectors = Vectors::new(context, len)?;
+        for collective in Collective::ALL {
+            let traffic = collective.share(ranks) * (len * 4) as f64;
+            let times = measure(
+                &mut communicator,
+                nccl.as_deref_mut(),
+                &mut vectors,
+                collective,
+                arguments.awaited,
+            );
+            let times = match times.await {
+                Ok(times) => Some(times),
+                Err(Error::NoAlgorithm { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            cells.push(Cell { bytes, collective, traffic, times });
+        }
+    }
+    Ok(cells)
+}
+
+/// Of each rank's vector, so that all have equal parts.
+fn items(bytes: usize, ranks: usize) -> usize {
+    (bytes / 4).next_multiple_of(ranks)
+}
+
+fn sizes(context: &Context, arguments: &Arguments) -> Vec<usize> {
+    let usual = if context.devices()[0].is_gpu() { 1 << 30 } else { 4 << 20 };
+    let most = arguments.most.unwrap_or(usual);
+    let sizes = std::iter::successors(Some(arguments.least), |size| {
+        size.checked_mul(arguments.step.max(2))
+    });
+    sizes.take_while(|size| (1..=most).contains(size)).collect()
+}
+
+fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let context = Context::builder().devices(Devices::All).build()?;
     let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
     println!("{} on {}", env!("CARGO_CRATE_NAME"), names.join(", "));
-    println!("{}", context.block_on(table(&context, &arguments))??);
+    let sizes = sizes(&context, arguments);
+    let longest = items(sizes.last().copied().unwrap_or(0), names.len());
+    let mut nccl = match &arguments.nccl {
+        Some(path) => Some(Nccl::load(path, &names, longest, arguments.nccl_grouped)?),
+        None => None,
+    };
+    if let Some(nccl) = &nccl {
+        println!("NCCL {}, and Millstream's share of its bandwidth", nccl.version());
+    }
+    let cells = context.block_on(cells(&context, arguments, &sizes, nccl.as_mut()))??;
+    println!("{}", report::table(&cells));
+    if let Some(worst) = report::worst(&cells) {
+        println!("{worst}");
+    }
     if Gang::is_possible(&context) && context.devices().len() > 1 {
         let time = context.block_on(resident(&context, 1 << 10, arguments.resident_rounds))??;
         println!("all-reduce of 1 KiB from a resident kernel: {:.2} us", time / 1e3);
     }
     Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }

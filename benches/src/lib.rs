@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+pub mod collective;
 pub mod full_empty;
+#[cfg_attr(not(feature = "cuda"), path = "nccl/absent.rs")]
+pub mod nccl;
 pub mod textbook;
 
 /// A file of `datasets/`: of the folder beside the program, as in a bundle, or else

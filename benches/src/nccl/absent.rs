@@ -1,0 +1,33 @@
+//! In place of NCCL, where programs are built without GPUs.
+
+use std::path::Path;
+
+use crate::collective::Collective;
+
+pub use error::{Error, Result};
+pub use series::Series;
+
+mod error;
+mod series;
+
+/// There is none.
+#[derive(Debug)]
+pub enum Nccl {}
+
+impl Nccl {
+    /// # Errors
+    /// Always.
+    pub fn load(_: &Path, _: &[String], _: usize, _: bool) -> Result<Nccl> {
+        Err(Error::WithoutGpus)
+    }
+
+    /// Never called.
+    pub fn version(&self) -> &str {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn seconds(&mut self, _: Collective, _: Series) -> f64 {
+        match *self {}
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether NCCL's collectives give what they should: a call with a wrong argument is fast.
+
+use std::ops::Range;
+
+use super::{Error, Nccl, Result, Series};
+use crate::collective::Collective;
+
+/// Items of a vector that is checked.
+pub(super) fn len(ranks: usize) -> usize {
+    ranks * 1000
+}
+
+/// What a rank has as an item: a small number, so that sums are exact.
+fn given(rank: usize, item: usize) -> f32 {
+    ((rank * 7 + item * 13) % 101) as f32
+}
+
+/// What a rank should have as an item.
+fn expected(collective: Collective, (rank, ranks): (usize, usize), item: usize) -> f32 {
+    let part = len(ranks) / ranks;
+    match collective {
+        Collective::Broadcast => given(0, item),
+        Collective::Reduce | Collective::AllReduce | Collective::ReduceScatter => {
+            (0..ranks).map(|rank| given(rank, item)).sum()
+        }
+        Collective::AllGather => given(item / part, item),
+        Collective::AllToAll => given(item / part, rank * part + item % part),
+    }
+}
+
+/// Which items of a rank's vector are results.
+fn results(collective: Collective, (rank, ranks): (usize, usize)) -> Range<usize> {
+    let part = len(ranks) / ranks;
+    match collective {
+        Collective::Reduce if rank > 0 => 0..0,
+        Collective::ReduceScatter => rank * part..(rank + 1) * part,
+        _ => 0..len(ranks),
+    }
+}
+
+impl Nccl {
+    /// Runs each collective once.
+    pub(super) fn check(&mut self) -> Result<()> {
+        let ranks = self.ranks.len();
+        for collective in Collective::ALL {
+            for (number, rank) in self.ranks.iter().enumerate() {
+                let items: Vec<f32> = (0..len(ranks)).map(|item| given(number, item)).collect();
+                rank.fill(&items)?;
+            }
+            // The operation that is not counted.
+            self.seconds(collective, Series { len: len(ranks), rounds: 0, awaited: false });
+            let buffer = usize::from(collective == Collective::AllToAll);
+            for (number, rank) in self.ranks.iter().enumerate() {
+                let items = rank.read(buffer, len(ranks))?;
+                for item in results(collective, (number, ranks)) {
+                    let (found, expected) =
+                        (items[item], expected(collective, (number, ranks), item));
+                    if found != expected {
+                        let collective = collective.name();
+                        return Err(Error::Wrong {
+                            collective,
+                            rank: number,
+                            item,
+                            found,
+                            expected,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
