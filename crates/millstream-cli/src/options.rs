@@ -23,20 +23,25 @@ pub(crate) struct Spread {
     partitioner: Option<Partitioner>,
 }
 
-/// How a worklist runs.
+/// Above the options of the worklist in the help.
+pub(crate) const WORKLIST: &str = "Worklist";
+
+/// How a worklist runs. To give one of these is to ask for a worklist; `auto` gives
+/// nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Worklist {
     /// How packets travel.
-    #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
+    #[arg(long, value_enum, default_value_t = RoutingOption::Auto, help_heading = WORKLIST)]
     routing: RoutingOption,
-    /// Bytes of a packet at most; the fused worker has packets of its own.
-    #[arg(long, default_value = "262144")]
-    packet_bytes: NonZeroUsize,
-    /// Packet buffers of each link; the fused worker has its own.
-    #[arg(long, default_value = "2")]
-    buffers: NonZeroUsize,
+    /// Bytes of a packet at most, 262144 unless given; the fused worker has packets of
+    /// its own.
+    #[arg(long, help_heading = WORKLIST)]
+    packet_bytes: Option<NonZeroUsize>,
+    /// Packet buffers of each link, 2 unless given; the fused worker has its own.
+    #[arg(long, help_heading = WORKLIST)]
+    buffers: Option<NonZeroUsize>,
     /// Who drives the worklist.
-    #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
+    #[arg(long, value_enum, default_value_t = WorkerOption::Auto, help_heading = WORKLIST)]
     worker: WorkerOption,
 }
 
@@ -51,6 +56,25 @@ enum WorkerOption {
 }
 
 impl Worklist {
+    /// An option that is given and that nothing but a worklist has a use for.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let packets = [
+            (self.packet_bytes.is_some(), "--packet-bytes"),
+            (self.buffers.is_some(), "--buffers"),
+        ];
+        let packets = packets.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
+        self.given_beside_packets().or(packets)
+    }
+
+    /// The same, where links have a use for packets without a worklist, too.
+    pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
+        match (self.routing, self.worker) {
+            (RoutingOption::Auto, WorkerOption::Auto) => None,
+            (RoutingOption::Auto, _) => Some("--worker"),
+            _ => Some("--routing"),
+        }
+    }
+
     pub(crate) fn options(&self) -> WorklistOptions {
         let mut options = WorklistOptions::default();
         options.routing = match self.routing {
@@ -58,8 +82,8 @@ impl Worklist {
             RoutingOption::Direct => Routing::Direct,
             RoutingOption::Auto => Routing::Auto,
         };
-        options.packet_bytes = self.packet_bytes.get();
-        options.buffers = self.buffers.get();
+        options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
+        options.buffers = self.buffers.map_or(options.buffers, NonZeroUsize::get);
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,
@@ -67,6 +91,11 @@ impl Worklist {
         };
         options
     }
+}
+
+/// An option that the algorithm would not look at.
+pub(crate) fn meaningless(option: &str, algorithm: &str) -> Error {
+    Error::Usage(format!("{option} has no meaning with --algorithm {algorithm}"))
 }
 
 /// Who divides a graph.
