@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
-use crate::options::{Spread, Worklist};
+use crate::options::{Spread, WORKLIST, Worklist, meaningless};
 use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, arcs_reached};
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     worklist: Worklist,
     #[command(flatten)]
     answer: Answer,
-    /// Which way to search.
+    /// Which way to search; on the worklist if one of its options is given.
     #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
     algorithm: AlgorithmOption,
     /// A vertex, several (1,2,3), max-degree or center.
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     depth_limit: Option<u32>,
     /// Steps of the priority threshold, in levels; auto is 32.
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", help_heading = WORKLIST)]
     delta: String,
     /// Reads the graph's rows only, not what was made beside them for some levels.
     #[arg(long)]
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
     /// Level by level where the devices can, unless a graph for several GPUs has many thin
-    /// levels in scattered parts.
+    /// levels in scattered parts, or an option of the worklist is given.
     Auto,
     /// On the distributed worklist, in no order.
     Asynchronous,
@@ -137,11 +137,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
 
 fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     let mut options = BfsOptions::default();
-    options.algorithm = match arguments.algorithm {
-        AlgorithmOption::Auto => Algorithm::Auto,
-        AlgorithmOption::Asynchronous => Algorithm::Asynchronous,
-        AlgorithmOption::LevelSynchronous => Algorithm::LevelSynchronous,
-    };
+    options.algorithm = algorithm(arguments)?;
     options.worklist = arguments.worklist.options();
     options.depth_limit = arguments.depth_limit.unwrap_or(UNREACHED);
     options.layouts = !arguments.no_layouts;
@@ -154,6 +150,22 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
         },
     };
     Ok(options)
+}
+
+fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
+    let delta = (arguments.delta != "auto").then_some("--delta");
+    let algorithm = match (arguments.algorithm, arguments.worklist.given().or(delta)) {
+        (AlgorithmOption::Auto, None) => Algorithm::Auto,
+        (AlgorithmOption::LevelSynchronous, None) => Algorithm::LevelSynchronous,
+        (AlgorithmOption::LevelSynchronous, Some(option)) => {
+            return Err(meaningless(option, "level-synchronous"));
+        }
+        (AlgorithmOption::Auto | AlgorithmOption::Asynchronous, _) => Algorithm::Asynchronous,
+    };
+    match (algorithm, arguments.no_layouts) {
+        (Algorithm::Asynchronous, true) => Err(meaningless("--no-layouts", "asynchronous")),
+        _ => Ok(algorithm),
+    }
 }
 
 /// Writes the files that were asked for.

@@ -4,10 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use millstream::device::{Error as DeviceError, Topology, TransferWay};
+use millstream::device::{Error as DeviceError, Topology, TransferWay, gpu_fault};
 use millstream::flow::{Context, Devices, Error as FlowError};
 
 use crate::error::Error;
+
+/// Names devices where `--devices` does not.
+const VARIABLE: &str = "MILLSTREAM_DEVICES";
+/// What runs where there is no GPU.
+const HOST_DEVICES: &str = "host:4";
 
 /// The devices to use.
 #[derive(Debug, Args)]
@@ -58,6 +63,10 @@ impl DeviceOptions {
     pub(crate) fn open(&self) -> Result<Context, Error> {
         if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
             eprintln!("millstream: this build has no GPU support (feature cuda)");
+        }
+        let is_left_open = self.devices.is_none() && std::env::var_os(VARIABLE).is_none();
+        if is_left_open && let Some(fault) = gpu_fault() {
+            eprintln!("millstream: {fault}; running on {HOST_DEVICES} instead");
         }
         let devices = match &self.devices {
             Some(list) => Devices::List(list.parse().map_err(FlowError::Device).map_err(refused)?),

@@ -24,25 +24,30 @@ pub(crate) struct Spread {
     partitioner: Option<Partitioner>,
 }
 
-/// How a worklist runs.
+/// Above the options of the worklist in the help.
+pub(crate) const WORKLIST: &str = "Worklist";
+
+/// How a worklist runs. To give one of these is to ask for a worklist; `auto` gives
+/// nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Worklist {
     /// How packets travel.
-    #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
+    #[arg(long, value_enum, default_value_t = RoutingOption::Auto, help_heading = WORKLIST)]
     routing: RoutingOption,
-    /// Bytes of a packet at most; those of the fused worker hold 256 items at most.
-    #[arg(long, default_value = "262144")]
-    packet_bytes: NonZeroUsize,
+    /// Bytes of a packet at most, 262144 unless given; those of the fused worker hold 256
+    /// items at most.
+    #[arg(long, help_heading = WORKLIST)]
+    packet_bytes: Option<NonZeroUsize>,
     /// Packet buffers of each link; unless given, chosen by the link, and 64 for the fused
     /// worker.
-    #[arg(long)]
+    #[arg(long, help_heading = WORKLIST)]
     buffers: Option<NonZeroUsize>,
     /// Who drives the worklist.
-    #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
+    #[arg(long, value_enum, default_value_t = WorkerOption::Auto, help_heading = WORKLIST)]
     worker: WorkerOption,
-    /// Seconds without any change after which a run fails.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    patience: Duration,
+    /// Seconds without any change after which a run on the worklist fails, 10 unless given.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = WORKLIST)]
+    patience: Option<Duration>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -61,6 +66,25 @@ enum WorkerOption {
 }
 
 impl Worklist {
+    /// An option that is given and that nothing but a worklist has a use for.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let packets = [
+            (self.packet_bytes.is_some(), "--packet-bytes"),
+            (self.buffers.is_some(), "--buffers"),
+        ];
+        let packets = packets.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
+        self.given_beside_packets().or(packets)
+    }
+
+    /// The same, where links have a use for packets without a worklist, too.
+    pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
+        match (self.routing, self.worker) {
+            (RoutingOption::Auto, WorkerOption::Auto) => self.patience.map(|_| "--patience"),
+            (RoutingOption::Auto, _) => Some("--worker"),
+            _ => Some("--routing"),
+        }
+    }
+
     pub(crate) fn options(&self) -> WorklistOptions {
         let mut options = WorklistOptions::default();
         options.routing = match self.routing {
@@ -68,9 +92,9 @@ impl Worklist {
             RoutingOption::Direct => Routing::Direct,
             RoutingOption::Auto => Routing::Auto,
         };
-        options.packet_bytes = self.packet_bytes.get();
+        options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
         options.buffers = self.buffers.map(NonZeroUsize::get);
-        options.patience = self.patience;
+        options.patience = self.patience.unwrap_or(options.patience);
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,
@@ -78,6 +102,11 @@ impl Worklist {
         };
         options
     }
+}
+
+/// An option that the algorithm would not look at.
+pub(crate) fn meaningless(option: &str, algorithm: &str) -> Error {
+    Error::Usage(format!("{option} has no meaning with --algorithm {algorithm}"))
 }
 
 /// Who divides a graph.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, vertices};
 use crate::interrupt::run_interruptibly;
-use crate::options::{Spread, Worklist};
+use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_writable, devices, links, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common};
@@ -24,9 +24,10 @@ pub(crate) struct Arguments {
     worklist: Worklist,
     #[command(flatten)]
     answer: Answer,
-    /// Full sweeps that pull, or residuals pushed on the worklist.
-    #[arg(long, value_enum, default_value_t = AlgorithmOption::Pull)]
-    algorithm: AlgorithmOption,
+    /// Full sweeps that pull, or residuals pushed on the worklist; pull unless given, or
+    /// push where --routing or --worker is.
+    #[arg(long, value_enum)]
+    algorithm: Option<AlgorithmOption>,
     /// Probability to follow an arc.
     #[arg(long, default_value_t = 0.85)]
     damping: f64,
@@ -77,11 +78,12 @@ struct Report {
 /// Reads, computes, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
+    let algorithm = algorithm(arguments)?;
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
     let mut clock = Clock::start();
     let graph = input.read()?;
-    let options = options(arguments, &graph)?;
+    let options = options(arguments, algorithm, &graph)?;
     let mut common = Common::new("pagerank", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     let parts = context.devices().len();
@@ -127,12 +129,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     }
 }
 
-fn options(arguments: &Arguments, graph: &CsrGraph) -> Result<PageRankOptions, Error> {
+/// Sweeps send packets, too, over the links of devices that do not reach each other.
+fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
+    match (arguments.algorithm, arguments.worklist.given_beside_packets()) {
+        (Some(AlgorithmOption::Pull), Some(option)) => Err(meaningless(option, "pull")),
+        (Some(AlgorithmOption::Pull) | None, None) => Ok(Algorithm::Pull),
+        (Some(AlgorithmOption::Push), _) | (None, Some(_)) => Ok(Algorithm::Push),
+    }
+}
+
+fn options(
+    arguments: &Arguments,
+    algorithm: Algorithm,
+    graph: &CsrGraph,
+) -> Result<PageRankOptions, Error> {
     let mut options = PageRankOptions::default();
-    options.algorithm = match arguments.algorithm {
-        AlgorithmOption::Pull => Algorithm::Pull,
-        AlgorithmOption::Push => Algorithm::Push,
-    };
+    options.algorithm = algorithm;
     options.precision = match arguments.precision {
         None => Precision::Auto,
         Some(PrecisionOption::F32) => Precision::F32,

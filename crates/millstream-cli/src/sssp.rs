@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
-use crate::options::{Spread, Worklist};
+use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, arcs_reached};
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// to MAX.
     #[arg(long, value_parser = weights)]
     weights: Option<WeightsOption>,
-    /// Which way to search.
+    /// Which way to search; on the worklist if one of its options is given.
     #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
     algorithm: AlgorithmOption,
     /// Steps of the priority threshold, or of the search, in distance; auto, or off for
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// In steps where the devices can and the graph has few.
+    /// In steps where the devices can and the graph has few, unless an option of the worklist is given.
     Auto,
     /// On the distributed worklist, in no order but that of priorities.
     Asynchronous,
@@ -97,6 +97,7 @@ struct Report {
 /// Reads, searches, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
+    let algorithm = algorithm(arguments)?;
     [&how.output, &arguments.predecessors]
         .into_iter()
         .flatten()
@@ -110,11 +111,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let partition = spread.partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
-        let algorithm = match arguments.algorithm {
-            AlgorithmOption::Auto => Algorithm::Auto,
-            AlgorithmOption::Asynchronous => Algorithm::Asynchronous,
-            AlgorithmOption::Stepping => Algorithm::Stepping,
-        };
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
         let (method, sssp) = (sssp.algorithm(), sssp.with_options(options(arguments)));
@@ -164,6 +160,15 @@ fn weighted(arguments: &Arguments, graph: CsrGraph) -> Result<CsrGraph, Error> {
         }
     };
     Ok(graph.with_weights(Some(weights))?)
+}
+
+fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
+    match (arguments.algorithm, arguments.worklist.given()) {
+        (AlgorithmOption::Auto, None) => Ok(Algorithm::Auto),
+        (AlgorithmOption::Stepping, None) => Ok(Algorithm::Stepping),
+        (AlgorithmOption::Stepping, Some(option)) => Err(meaningless(option, "stepping")),
+        (AlgorithmOption::Auto | AlgorithmOption::Asynchronous, _) => Ok(Algorithm::Asynchronous),
+    }
 }
 
 fn options(arguments: &Arguments) -> SsspOptions {

@@ -32,6 +32,15 @@ pub fn gpu_count() -> usize {
     return 0;
 }
 
+/// Why [`gpu_count`] finds no GPU although there is a driver: it is too old, or does not
+/// start. Nothing where there is none, or no GPU, or in a build without the feature `cuda`.
+pub fn gpu_fault() -> Option<Error> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::fault();
+    #[cfg(not(feature = "cuda"))]
+    return None;
+}
+
 /// A machine whose GPUs are not used.
 fn host_machine() -> String {
     format!("host devices, {} cores", crate::device_set::default_threads())

@@ -57,7 +57,7 @@ pub use device_set::{DeviceSet, DeviceSetBuilder};
 pub use download::Download;
 pub use error::{Error, Result};
 pub use event::{Awaitable, Completion, Event, EventStatus, Promise};
-pub use gpus::gpu_count;
+pub use gpus::{gpu_count, gpu_fault};
 pub use grid::{Block, Grid};
 pub use guarded::{Guarded, GuardedBuffer, GuardedItems, Words, WordsView};
 pub use host::SimulationReport;

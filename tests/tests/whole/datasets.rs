@@ -78,28 +78,59 @@ fn our_graphs_have_their_answers() {
     }
 }
 
-#[test]
-fn real_graphs_have_their_answers() {
+/// A real graph, and what is known of it.
+pub(crate) struct RealGraph {
+    pub(crate) file: &'static str,
+    /// Vertices and arcs.
+    pub(crate) size: (u32, u64),
+    /// Weak components, and vertices of the largest.
+    pub(crate) components: (usize, usize),
+    pub(crate) source: u32,
+    /// How many vertices the source reaches.
+    pub(crate) reached: u64,
+    pub(crate) eccentricity: u32,
+}
+
+const fn real(
+    file: &'static str,
+    size: (u32, u64),
+    components: (usize, usize),
+    (source, reached, eccentricity): (u32, u64, u32),
+) -> RealGraph {
+    RealGraph { file, size, components, source, reached, eccentricity }
+}
+
+pub(crate) const REAL_GRAPHS: [RealGraph; 5] = [
+    real("chesapeake.mtx", (39, 340), (1, 39), (38, 39, 2)),
+    real("luxembourg_osm.mtx.gz", (114_599, 239_332), (1, 114_599), (6_397, 114_599, 951)),
+    real("soc-slashdot0902.mtx.gz", (82_168, 948_464), (1, 82_168), (2_494, 82_168, 8)),
+    real("email-Eu-core.csv", (1_005, 25_571), (20, 986), (160, 965, 4)),
+    real("netscience.mtx", (1_589, 5_484), (396, 379), (33, 379, 10)),
+];
+
+/// Reads it, where `MILLSTREAM_DATASETS` is set; says so if not.
+pub(crate) fn real_graph(facts: &RealGraph) -> Option<CsrGraph> {
     let Some(folder) = std::env::var_os("MILLSTREAM_DATASETS").map(PathBuf::from) else {
         println!("skipped: MILLSTREAM_DATASETS is not set");
-        return;
+        return None;
     };
-    // File; vertices and arcs; weak components and vertices of the largest;
-    // source, reached, eccentricity.
-    let cases = [
-        ("chesapeake.mtx", (39, 340), (1, 39), (38, 39, 2)),
-        ("luxembourg_osm.mtx.gz", (114_599, 239_332), (1, 114_599), (6_397, 114_599, 951)),
-        ("soc-slashdot0902.mtx.gz", (82_168, 948_464), (1, 82_168), (2_494, 82_168, 8)),
-        ("email-Eu-core.csv", (1_005, 25_571), (20, 986), (160, 965, 4)),
-        ("netscience.mtx", (1_589, 5_484), (396, 379), (33, 379, 10)),
-    ];
-    for (file, size, components, (source, reached, eccentricity)) in cases {
-        let graph = read_graph(&folder.join(file), &ReadOptions::default()).unwrap();
-        assert_eq!((graph.vertices(), graph.arcs()), size, "{file}");
-        assert_eq!(weak_components(&graph), components, "{file}");
+    let graph = read_graph(&folder.join(facts.file), &ReadOptions::default()).unwrap();
+    assert_eq!((graph.vertices(), graph.arcs()), facts.size, "{}", facts.file);
+    Some(graph)
+}
+
+#[test]
+fn real_graphs_have_their_answers() {
+    for facts in &REAL_GRAPHS {
+        let Some(graph) = real_graph(facts) else {
+            return;
+        };
+        let file = facts.file;
+        assert_eq!(weak_components(&graph), facts.components, "{file}");
         for devices in [1, 4] {
-            let found = answers(&graph, source, devices);
-            assert_eq!(found, (reached, eccentricity), "{file} on {devices} devices");
+            let found = answers(&graph, facts.source, devices);
+            let expected = (facts.reached, facts.eccentricity);
+            assert_eq!(found, expected, "{file} on {devices} devices");
         }
         everything_else(&graph);
         println!("{file}: verified on 1 and 4 host devices");

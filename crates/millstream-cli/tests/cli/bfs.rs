@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::common::{Folder, dataset, json, refused, succeed};
+use crate::common::{Folder, WORKLIST_OPTIONS, dataset, json, refused, succeed};
 
 /// 0 -> 1 -> 2 -> 3, 0 -> 2, 5 -> 3; 4 on its own.
 const GRAPH: &str = "0 1\n1 2\n2 3\n0 2\n5 3\n";
@@ -119,11 +119,35 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
         ["--delta", "3", "--devices", "host:2x2"],
         ["--delta", "auto", "--partitioner", "metis"],
     ] {
-        for algorithm in ["asynchronous", "level-synchronous"] {
-            let options = [&options[..], &["--algorithm", algorithm]].concat();
-            assert_eq!(levels("several", &options), expected, "{options:?}");
-        }
+        assert_eq!(levels("several", &options), expected, "{options:?}");
     }
+    for algorithm in ["asynchronous", "level-synchronous"] {
+        let options = ["--algorithm", algorithm, "--partitioner", "random"];
+        assert_eq!(levels("several", &options), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn an_option_of_the_worklist_asks_for_it() {
+    let karate = dataset("karate.mtx");
+    let method = |options: &[&str]| {
+        let method = json(&[&["bfs", &karate, "--verify"], options].concat())["method"].clone();
+        method.as_str().unwrap().to_string()
+    };
+    for options in [&[][..], &["--routing", "auto", "--worker", "auto", "--delta", "auto"]] {
+        assert_eq!(method(options), "level-synchronous", "{options:?}");
+        let forced = [options, &["--algorithm", "level-synchronous"]].concat();
+        assert_eq!(method(&forced), "level-synchronous", "{options:?}");
+    }
+    for option in WORKLIST_OPTIONS.into_iter().chain([["--delta", "3"]]) {
+        assert_eq!(method(&option), "asynchronous", "{option:?}");
+        let forced = ["bfs", &karate, "--algorithm", "level-synchronous"];
+        let said = refused(&[&forced[..], &option].concat(), 2);
+        let expected = format!("{} has no meaning with --algorithm level-synchronous", option[0]);
+        assert!(said.contains(&expected), "{said}");
+    }
+    let said = refused(&["bfs", &karate, "--worker", "host", "--no-layouts"], 2);
+    assert!(said.contains("--no-layouts has no meaning with --algorithm asynchronous"), "{said}");
 }
 
 #[test]

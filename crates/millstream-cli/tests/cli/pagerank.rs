@@ -87,6 +87,28 @@ fn ranks_are_even_without_any_iteration() {
     }
 }
 
+/// Only pushing makes work items.
+#[test]
+fn an_option_of_the_worklist_asks_for_it() {
+    let karate = dataset("karate.mtx");
+    let pushes = |options: &[&str]| {
+        let report = json(&[&["pagerank", &karate, "--verify"], options].concat());
+        report["work_items"].as_u64().unwrap() > 0
+    };
+    for option in [["--routing", "ring"], ["--worker", "host"]] {
+        assert!(pushes(&option), "{option:?}");
+        let said =
+            refused(&[&["pagerank", &karate, "--algorithm", "pull"], &option[..]].concat(), 2);
+        let expected = format!("{} has no meaning with --algorithm pull", option[0]);
+        assert!(said.contains(&expected), "{said}");
+    }
+    // Sweeps have packets, too, where devices do not reach each other.
+    for options in [&[][..], &["--routing", "auto"], &["--packet-bytes", "4096", "--buffers", "1"]]
+    {
+        assert!(!pushes(options), "{options:?}");
+    }
+}
+
 #[test]
 fn questions_without_answers_are_refused() {
     let folder = Folder::new();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::common::{Folder, dataset, json, refused, succeed};
+use crate::common::{Folder, WORKLIST_OPTIONS, dataset, json, refused, succeed};
 
 /// 0 -9-> 1, 0 -2-> 2 -3-> 1 -0-> 3; 4 on its own.
 const GRAPH: &str = "0 1 9\n0 2 2\n2 1 3\n1 3 0\n4 4 1\n";
@@ -73,11 +73,32 @@ fn the_answer_does_not_depend_on_how_it_is_found() {
         ["--routing", "ring", "--partitioner", "random"],
         ["--routing", "direct", "--delta", "off"],
         ["--packet-bytes", "4096", "--buffers", "1"],
+        ["--algorithm", "asynchronous", "--delta", "3"],
+        ["--algorithm", "stepping", "--delta", "off"],
+        ["--algorithm", "stepping", "--partitioner", "random"],
     ] {
-        for algorithm in ["--algorithm=asynchronous", "--algorithm=stepping"] {
-            let options = [&options[..], &[algorithm]].concat();
-            assert_eq!(distances("several", &options), expected, "{options:?}");
-        }
+        assert_eq!(distances("several", &options), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn an_option_of_the_worklist_asks_for_it() {
+    let folder = Folder::new();
+    let graph = folder.path("kron.mill");
+    succeed(&["generate", "kron", "10", "16", &graph, "--max-weight", "64"]);
+    let method = |options: &[&str]| {
+        let method = json(&[&["sssp", &graph, "--verify"], options].concat())["method"].clone();
+        method.as_str().unwrap().to_string()
+    };
+    for options in [&[][..], &["--routing", "auto", "--delta", "3"]] {
+        assert_eq!(method(options), "stepping", "{options:?}");
+    }
+    for option in WORKLIST_OPTIONS {
+        assert_eq!(method(&option), "asynchronous", "{option:?}");
+        let forced = ["sssp", &graph, "--algorithm", "stepping"];
+        let said = refused(&[&forced[..], &option].concat(), 2);
+        let expected = format!("{} has no meaning with --algorithm stepping", option[0]);
+        assert!(said.contains(&expected), "{said}");
     }
 }
 

@@ -28,38 +28,78 @@ fn name(answer: CUresult) -> String {
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
+/// Why the driver cannot be used.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    NoDriver,
+    TooOld { version: i32 },
+    NoGpu,
+    Failed { call: &'static str, answer: CUresult },
+}
+
+impl Fault {
+    /// Whether there is nothing that could be used: nobody is surprised.
+    fn is_expected(self) -> bool {
+        matches!(self, Fault::NoDriver | Fault::NoGpu)
+    }
+
+    /// With what to do about it.
+    fn error(self, device: &str) -> Error {
+        let reason = match self {
+            Fault::NoDriver => {
+                "libcuda.so is not here; install NVIDIA's driver, or use host devices (host:4)"
+                    .to_string()
+            }
+            Fault::TooOld { version } => {
+                let [major, minor] = [version / 1000, version % 1000 / 10];
+                format!(
+                    "it is a driver for CUDA {major}.{minor}; install one for CUDA 12.4 or later"
+                )
+            }
+            Fault::NoGpu => "there is no NVIDIA GPU; use host devices (host:4)".to_string(),
+            Fault::Failed { call, answer } => {
+                return Error::Cuda { device: device.to_string(), call, reason: name(answer) };
+            }
+        };
+        Error::DriverUnavailable { device: device.to_string(), driver: "CUDA", reason }
+    }
+}
+
+fn load() -> Result<(), Fault> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Fault::NoDriver);
+    }
+    let mut version = 0;
+    // SAFETY: the oldest function there is; it needs no initialization.
+    match unsafe { sys::cuDriverGetVersion(&mut version) } {
+        CUresult::CUDA_SUCCESS if version < OLDEST => return Err(Fault::TooOld { version }),
+        CUresult::CUDA_SUCCESS => {}
+        answer => return Err(Fault::Failed { call: "cuDriverGetVersion", answer }),
+    }
+    // SAFETY: the flags must be 0.
+    match unsafe { sys::cuInit(0) } {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        CUresult::CUDA_ERROR_NO_DEVICE => Err(Fault::NoGpu),
+        answer => Err(Fault::Failed { call: "cuInit", answer }),
+    }
+}
+
 /// Loads and starts the driver.
 ///
 /// # Errors
 /// No driver, one that is too old, no GPU: with what to do about it.
 pub(super) fn start(device: &str) -> Result<()> {
-    let unavailable = |reason: String| Error::DriverUnavailable {
-        device: device.to_string(),
-        driver: "CUDA",
-        reason,
-    };
-    // SAFETY: only looks for the library.
-    if !unsafe { sys::is_culib_present() } {
-        let reason =
-            "libcuda.so is not here; install NVIDIA's driver, or use host devices (host:4)";
-        return Err(unavailable(reason.to_string()));
-    }
-    let mut version = 0;
-    // SAFETY: the oldest function there is; it needs no initialization.
-    check(unsafe { sys::cuDriverGetVersion(&mut version) }, "cuDriverGetVersion", device)?;
-    if version < OLDEST {
-        let [major, minor] = [version / 1000, version % 1000 / 10];
-        return Err(unavailable(format!(
-            "it is a driver for CUDA {major}.{minor}; install one for CUDA 12.4 or later"
-        )));
-    }
-    // SAFETY: the flags must be 0.
-    match unsafe { sys::cuInit(0) } {
-        CUresult::CUDA_ERROR_NO_DEVICE => {
-            Err(unavailable("there is no NVIDIA GPU; use host devices (host:4)".to_string()))
-        }
-        answer => check(answer, "cuInit", device),
-    }
+    load().map_err(|fault| fault.error(device))
+}
+
+/// Why a driver that is here does not start.
+pub(crate) fn fault() -> Option<Error> {
+    unexpected(load())
+}
+
+fn unexpected(loaded: Result<(), Fault>) -> Option<Error> {
+    loaded.err().filter(|fault| !fault.is_expected()).map(|fault| fault.error("a GPU"))
 }
 
 /// How many GPUs there are; none without a driver.
@@ -71,4 +111,20 @@ pub(crate) fn count() -> usize {
     // SAFETY: the driver runs, and stores a number.
     let answer = unsafe { sys::cuDeviceGetCount(&mut count) };
     if answer == CUresult::CUDA_SUCCESS { usize::try_from(count).unwrap_or(0) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_driver_that_is_here_has_a_fault() {
+        for loaded in [Ok(()), Err(Fault::NoDriver), Err(Fault::NoGpu)] {
+            assert_eq!(unexpected(loaded), None);
+        }
+        let error = unexpected(Err(Fault::TooOld { version: 11_080 }));
+        let reason = "it is a driver for CUDA 11.8; install one for CUDA 12.4 or later";
+        let expected = format!("a GPU needs the CUDA driver: {reason}");
+        assert_eq!(error.map(|error| error.to_string()), Some(expected));
+    }
 }

@@ -36,7 +36,7 @@ use std::sync::{Arc, OnceLock};
 
 pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
-pub(crate) use driver::count;
+pub(crate) use driver::{count, fault};
 pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
 pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use super::child::{command, run};
-use super::{context, list, skip};
+use super::{context, list, scaled, skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// From Ctrl-C to the end, GPUs stopped.
@@ -58,7 +58,7 @@ impl Drop for Chain {
 
 #[test]
 fn verified_answers() {
-    let chain = Chain::new("short", 300);
+    let chain = Chain::new("short", scaled(300, 60));
     let slow = format!("{}=4", context().devices()[0].name());
     for arguments in [
         &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "ring"][..],

@@ -15,7 +15,7 @@ use super::{context, scaled, search, skip};
 use crate::{awkward, bfs, levels};
 
 /// Whether the devices can; says so if not.
-fn can(context: &Context) -> bool {
+pub(super) fn can(context: &Context) -> bool {
     let graph = CsrGraph::from_edges(2, &[(0, 1), (1, 0)]).unwrap();
     let search = async {
         let bfs = Bfs::new(context, &graph).await?;

@@ -14,7 +14,7 @@ use super::{context, scaled, skip};
 use crate::{awkward, sssp, steps};
 
 /// Whether the devices can; says so if not.
-fn can(context: &Context) -> bool {
+pub(super) fn can(context: &Context) -> bool {
     let graph = CsrGraph::from_weighted_edges(2, &[(0, 1, 1u32), (1, 0, 1)]).unwrap();
     let parts = partition::contiguous_blocks(&graph, context.devices().len());
     match steps::run(context, &graph, parts, steps::ways()[0], &[0]) {
