@@ -15,11 +15,23 @@ namespace millstream {
 
 struct OpenQueue {
     Queue queue;
+    // Whether every item has a place, beside a ticket for every thread.
+    bool is_roomy;
+    // Bits that an item plus one needs, and a place does not.
+    u32 extra_bits;
+
+    __device__ explicit OpenQueue(const Queue& queue)
+        : queue(queue),
+          is_roomy(queue.capacity >= u32(queue.words * 32) + most_threads),
+          extra_bits(0) {
+        const int more = __clz(queue.capacity) + 1 - __clz(u32(queue.words * 32));
+        if (!is_roomy && more > 0) extra_bits = u32(more);
+    }
 
     // Puts an item for each lane of `group`, which call this together and have set
     // the items' bits. False if there is no room after all, which ends the run.
     __device__ bool put(u32 group, u32 item) const {
-        if (has_room_for_all()) return put_in_turn(group, item);
+        if (is_roomy) return put_in_turn(group, item);
         put_or_overflow(item);
         return true;
     }
@@ -43,7 +55,7 @@ struct OpenQueue {
     // The item that has come to a position, plus one; 0 as long as none has.
     __device__ u32 look(u32 position) const {
         const u32 item = load_relaxed_gpu(entry(position)) ^ lap(position);
-        return item >> item_bits() == 0 ? item : 0;
+        return item < span() ? item : 0;
     }
 
     // Empties a position whose item has come, for the next lap.
@@ -67,11 +79,6 @@ struct OpenQueue {
     __device__ u32 head() const { return load_relaxed_gpu(queue.control + Queue::head); }
     __device__ u32 tail() const { return load_relaxed_gpu(queue.control + Queue::tail); }
 
-    // Whether every item has a place, beside a ticket for every thread.
-    __device__ bool has_room_for_all() const {
-        return queue.capacity >= u32(queue.words * 32) + most_threads;
-    }
-
    private:
     static constexpr u32 most_looks = 1 << 20;
     // Of a gang on one device.
@@ -88,12 +95,11 @@ struct OpenQueue {
         }
         const u32 position =
             __shfl_sync(group, base, leader) + __popc(group & ((1u << lane()) - 1));
-        const u32 empty = lap(position);
         u32 looks = 0;
-        // Relaxed: the bit publishes the value, the entry says where it is.
-        while (compare_exchange_relaxed_gpu(entry(position), empty, empty | (item + 1)) != empty) {
+        while (!is_empty(position)) {
             if (++looks == most_looks) return false;
         }
+        write(position, item);
         return true;
     }
 
@@ -101,14 +107,13 @@ struct OpenQueue {
     __device__ void put_or_overflow(u32 item) const {
         u32 position = tail();
         for (;;) {
-            const bool is_empty = load_relaxed_gpu(entry(position)) == lap(position);
-            const u32 now = is_empty ? compare_exchange_relaxed_gpu(queue.control + Queue::tail,
+            const bool has_room = is_empty(position);
+            const u32 now = has_room ? compare_exchange_relaxed_gpu(queue.control + Queue::tail,
                                                                     position, position + 1)
                                      : tail();
             if (now == position) {
-                if (!is_empty) break;
-                store_relaxed_gpu(entry(position), lap(position) | (item + 1));
-                return;
+                if (!has_room) break;
+                return write(position, item);
             }
             position = now;
         }
@@ -116,17 +121,23 @@ struct OpenQueue {
         fetch_add_acq_rel_gpu(queue.control + Queue::overflowed, u32(1));
     }
 
-    // Bits of an entry that hold an item plus one; those above hold the lap. As many as
-    // places need, or more if there are more items.
-    __device__ u32 item_bits() const {
-        const u32 places = 31 - __clz(queue.capacity);
-        const u32 items = 32 - __clz(u32(queue.words * 32));
-        return places > items ? places : items;
+    // Whether the entry of the lap before has been taken.
+    __device__ bool is_empty(u32 position) const {
+        return load_relaxed_gpu(entry(position)) == lap(position);
     }
 
+    // Writes the entry of an empty place: only who has the position does. Relaxed: the
+    // bit publishes the value, the entry says where it is.
+    __device__ void write(u32 position, u32 item) const {
+        store_relaxed_gpu(entry(position), lap(position) | (item + 1));
+    }
+
+    // The power of two above an item plus one, and not below the capacity: in an entry
+    // the lap is above it.
+    __device__ u32 span() const { return queue.capacity << extra_bits; }
+
     __device__ u32 lap(u32 position) const {
-        const u32 places = 31 - __clz(queue.capacity);
-        return position >> places << item_bits();
+        return (position & ~(queue.capacity - 1)) << extra_bits;
     }
 
     __device__ u32* entry(u32 position) const {
@@ -145,7 +156,7 @@ struct Sweep {
     // and 0 for the others. The lanes of a warp call this together; items that are not
     // claimed come again.
     __device__ u32 next(const OpenQueue& open, u32 most) {
-        if (open.has_room_for_all()) return 0;
+        if (open.is_roomy) return 0;
         const Queue& queue = open.queue;
         u32 from = at;
         if (from == over) {

@@ -4,14 +4,17 @@
 //! | here | there |
 //! |---|---|
 //! | `push`: bit | `Queue::mark`, `fetch_or_release_gpu(bits ...)` |
-//! | `push`: position | `OpenQueue::put`, `fetch_add_relaxed_gpu(... tail ...)` |
-//! | `write` | `OpenQueue::put`, one turn of the loop around `compare_exchange_relaxed_gpu` |
+//! | `push`: position | `OpenQueue::put_in_turn`, `fetch_add_relaxed_gpu(... tail ...)` |
+//! | `write` | `put_in_turn`, one turn of the loop, and the store after it |
+//! | `push_or_overflow` | `OpenQueue::put_or_overflow` |
+//! | `must_sweep`, `sweep` | `OpenQueue::must_sweep`, `Sweep::next` |
 //! | `draw`, `reserve`, `lap`, `look` | `OpenQueue::draw`, `reserve`, `lap`, `look` |
 //! | `take`: look, empty | `Gang::work`: `ready.look`, `ready.empty`; `Gang::take` in `Gang::send` |
 //! | `take`: claim | `Queue::claim`, `fetch_and_acquire_gpu`; in `Worklist::process`, `Gang::send` |
 //!
-//! There an item is smaller than the capacity; here the ring is smaller, so that
-//! producers come around while entries are full. Workers draw tickets; the sending
+//! The ring is smaller than the items, so that producers come around while entries are
+//! full: in turn they wait, as where there is room for all items; or their items
+//! overflow and are swept. Workers draw tickets; the sending
 //! blocks of an outbox reserve positions that producers have.
 
 #![allow(clippy::unwrap_used)]
@@ -26,11 +29,12 @@ use millstream_models::{fails_with, holds, is_seeded};
 #[derive(Clone, Copy)]
 enum Fault {
     OverwriteEntries,
-    LookThenWrite,
     IgnoreLaps,
     BitWithoutRelease,
     HeadStored,
     TailIgnored,
+    CountBeforeBit,
+    SweptAfterwards,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -47,6 +51,8 @@ struct OpenQueue {
     entries: [AtomicU32; CAPACITY as usize],
     head: AtomicU32,
     tail: AtomicU32,
+    overflowed: AtomicU32,
+    swept: AtomicU32,
     values: [AtomicU32; ITEMS as usize],
     processed: AtomicU32,
 }
@@ -56,9 +62,15 @@ impl OpenQueue {
     fn new(first: u32) -> Arc<OpenQueue> {
         Arc::new(OpenQueue {
             bits: AtomicU32::new(0),
-            entries: [0; CAPACITY as usize].map(AtomicU32::new),
+            // Empty for the positions from the first on.
+            entries: std::array::from_fn(|place| {
+                let behind = (place as u32).wrapping_sub(first) % CAPACITY;
+                AtomicU32::new(OpenQueue::lap(first.wrapping_add(behind)))
+            }),
             head: AtomicU32::new(first),
             tail: AtomicU32::new(first),
+            overflowed: AtomicU32::new(0),
+            swept: AtomicU32::new(0),
             values: [0; ITEMS as usize].map(AtomicU32::new),
             processed: AtomicU32::new(0),
         })
@@ -72,28 +84,82 @@ impl OpenQueue {
         (position / CAPACITY) << ITEM_BITS
     }
 
-    /// Queues an item as far as its position, which is to be written there.
-    fn push(&self, item: u32) -> Pushed {
+    /// Writes an item's value and sets its bit.
+    fn mark(&self, item: u32) {
         self.values[item as usize].store(item + 1, Ordering::Relaxed);
         let order = match seeded(Fault::BitWithoutRelease) {
             true => Ordering::Relaxed,
             false => Ordering::Release,
         };
         assert_eq!(self.bits.fetch_or(1 << item, order) >> item & 1, 0);
+    }
+
+    /// Queues an item as far as its position, which is to be written there.
+    fn push(&self, item: u32) -> Pushed {
+        self.mark(item);
         Pushed { item, position: self.tail.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Queues an item at the next position if that is empty; else it overflows.
+    fn push_or_overflow(&self, item: u32) {
+        if seeded(Fault::CountBeforeBit) {
+            self.overflowed.fetch_add(1, Ordering::AcqRel);
+            return self.mark(item);
+        }
+        self.mark(item);
+        let mut position = self.tail.load(Ordering::Relaxed);
+        loop {
+            let is_empty = self.entry(position).load(Ordering::Relaxed) == OpenQueue::lap(position);
+            let now = match is_empty {
+                false => self.tail.load(Ordering::Relaxed),
+                true => {
+                    let (order, next) = (Ordering::Relaxed, position.wrapping_add(1));
+                    let before = self.tail.compare_exchange(position, next, order, order);
+                    before.unwrap_or_else(|other| other)
+                }
+            };
+            if now == position {
+                if is_empty {
+                    let entry = OpenQueue::lap(position) | (item + 1);
+                    return self.entry(position).store(entry, Ordering::Relaxed);
+                }
+                break;
+            }
+            position = now;
+        }
+        self.overflowed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Processes what has overflowed, if nobody else does.
+    fn sweep(&self) {
+        let overflowed = self.overflowed.load(Ordering::Acquire);
+        let swept = self.swept.load(Ordering::Relaxed);
+        let (order, word) = (Ordering::Relaxed, &self.swept);
+        if overflowed == swept {
+            return;
+        }
+        if !seeded(Fault::SweptAfterwards)
+            && word.compare_exchange(swept, overflowed, order, order).is_err()
+        {
+            return;
+        }
+        let bits = self.bits.load(Ordering::Relaxed);
+        (0..ITEMS).filter(|item| bits >> item & 1 == 1).for_each(|item| self.process(item));
+        if seeded(Fault::SweptAfterwards) {
+            word.store(self.overflowed.load(Ordering::Acquire), order);
+        }
     }
 
     /// Writes an entry, unless the place is full.
     fn write(&self, &Pushed { item, position }: &Pushed) -> bool {
-        let (place, entry) = (self.entry(position), OpenQueue::lap(position) | (item + 1));
-        if seeded(Fault::OverwriteEntries) || seeded(Fault::LookThenWrite) {
-            let writes = seeded(Fault::OverwriteEntries) || place.load(Ordering::Relaxed) == 0;
-            if writes {
-                place.store(entry, Ordering::Relaxed);
-            }
-            return writes;
+        let (place, empty) = (self.entry(position), OpenQueue::lap(position));
+        let entry = empty | (item + 1);
+        // Nobody else writes what is empty for this lap.
+        let is_empty = place.load(Ordering::Relaxed) == empty;
+        if is_empty || seeded(Fault::OverwriteEntries) {
+            place.store(entry, Ordering::Relaxed);
         }
-        place.compare_exchange(0, entry, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        is_empty || seeded(Fault::OverwriteEntries)
     }
 
     fn draw(&self) -> u32 {
@@ -136,13 +202,18 @@ impl OpenQueue {
         if entry == 0 {
             return false;
         }
-        let item = entry - 1;
-        self.entry(position).store(0, Ordering::Relaxed);
+        let next_lap = OpenQueue::lap(position.wrapping_add(CAPACITY));
+        self.entry(position).store(next_lap, Ordering::Relaxed);
+        self.process(entry - 1);
+        true
+    }
+
+    /// Claims and processes an item, if it is still queued.
+    fn process(&self, item: u32) {
         if self.bits.fetch_and(!(1 << item), Ordering::Acquire) >> item & 1 == 1 {
             assert_eq!(self.values[item as usize].load(Ordering::Relaxed), item + 1);
             self.processed.fetch_add(1, Ordering::Relaxed);
         }
-        true
     }
 
     /// Pushes items; those that found no place in the end.
@@ -230,6 +301,44 @@ fn two_senders() {
     queue.finish(pushed, positions);
 }
 
+/// Items that overflow, because an entry was left behind, and two consumers that sweep.
+fn overflowing() {
+    let queue = OpenQueue::new(0);
+    queue.entries[0].store(1, Ordering::Relaxed);
+    queue.tail.store(1, Ordering::Relaxed);
+    let consumers = [1, 0].map(|tickets| {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || {
+            let left = queue.consume(tickets);
+            queue.sweep();
+            left
+        })
+    });
+    (0..ITEMS).for_each(|item| queue.push_or_overflow(item));
+    let mut tickets = consumers.map(|thread| thread.join().unwrap()).concat();
+    while queue.head.load(Ordering::Relaxed) != queue.tail.load(Ordering::Relaxed) {
+        tickets.push(queue.draw());
+    }
+    queue.sweep();
+    // What was swept leaves its entry behind.
+    queue.finish(vec![], tickets);
+}
+
+#[test]
+fn what_overflows_is_swept() {
+    holds(overflowing);
+}
+
+#[test]
+fn counting_before_the_bit_is_caught() {
+    fails_with(Fault::CountBeforeBit as usize, overflowing);
+}
+
+#[test]
+fn a_sweep_that_forgets_what_came_meanwhile_is_caught() {
+    fails_with(Fault::SweptAfterwards as usize, overflowing);
+}
+
 #[test]
 fn every_item_is_taken_once() {
     holds(two_consumers(0));
@@ -248,11 +357,6 @@ fn producers_wait_for_entries() {
 #[test]
 fn writing_a_full_entry_is_caught() {
     fails_with(Fault::OverwriteEntries as usize, two_consumers(0));
-}
-
-#[test]
-fn looking_and_then_writing_is_caught() {
-    fails_with(Fault::LookThenWrite as usize, two_producers);
 }
 
 #[test]

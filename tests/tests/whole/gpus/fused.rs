@@ -65,7 +65,10 @@ fn small_rings_and_queues() {
     let levels = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     for (seed, (bytes, buffers, entries)) in SMALL.into_iter().enumerate() {
         let context = delayed(seed as u64, scaled(20, 200));
-        for routing in [Routing::Ring, Routing::Direct] {
+        for (round, routing) in [Routing::Ring, Routing::Direct].into_iter().enumerate() {
+            if !(2 * seed + round).is_multiple_of(scaled(1, 3)) {
+                continue;
+            }
             let mut worklist = WorklistOptions::default();
             (worklist.routing, worklist.worker) = (routing, fused(&context));
             (worklist.packet_bytes, worklist.buffers) = (bytes, Some(buffers));
@@ -91,6 +94,7 @@ fn small_rings_and_queues() {
 
             let mut options = pagerank::exact(Algorithm::Push);
             (options.worklist, options.tolerance) = (worklist, scaled(1e-7, 1e-2));
+            options.damping = scaled(options.damping, 0.1);
             let result = pagerank::run(&context, &graph, options.clone()).unwrap();
             let distance = pagerank::distance(&graph, &options, &result.ranks);
             assert!(distance < 10.0 * options.tolerance, "{what}: {distance}");
