@@ -61,7 +61,7 @@ const SMALL: [(usize, usize, usize); 5] =
 fn small_rings_and_queues() {
     // Where the host drives, each packet waits for several operations.
     let is_fast = scaled(true, false) && fused(&context()) == Worker::Fused;
-    let (scale, every) = if is_fast { (11, 1) } else { (6, 3) };
+    let (scale, every) = if is_fast { (11, 1) } else { (6, 5) };
     let (damping, tolerance) = if is_fast { (0.85, 1e-7) } else { (0.1, 1e-2) };
     let options = GenerateOptions { seed: 3, max_weight: Some(60) };
     let graph = generate::kron(scale, 8, &options).unwrap();
