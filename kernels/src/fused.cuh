@@ -169,7 +169,9 @@ struct Gang : FusedService<Program> {
             }
             if (__any_sync(~0u, state == stopped)) return;
             u32 item = own | come;
-            if (!ready.is_roomy && __all_sync(~0u, item == 0)) item = sweeps[threadIdx.x / 32].next(ready, 32);
+            if (!ready.is_roomy && __all_sync(~0u, item == 0)) {
+                item = sweeps[threadIdx.x / 32].next(ready, 32);
+            }
             const bool has_item = __any_sync(~0u, item != 0);
             // Now and then before items, so that none waits for ever.
             const bool has_piece = __all_sync(~0u, has_arcs) && (looks || !has_item);

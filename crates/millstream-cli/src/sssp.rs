@@ -50,7 +50,8 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// In steps where the devices can and the graph has few, unless an option of the worklist is given.
+    /// In steps where the devices can and the graph has few, unless an option of the
+    /// worklist is given.
     Auto,
     /// On the distributed worklist, in no order but that of priorities.
     Asynchronous,

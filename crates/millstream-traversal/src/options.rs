@@ -16,8 +16,8 @@ pub struct WorklistOptions {
     pub halo_filter: bool,
     /// Bytes of a packet at most; those of the fused worker hold 256 items at most.
     pub packet_bytes: usize,
-    /// Packet buffers of each link: `None` for as many as the link chooses, or for 64 between each two blocks of the
-    /// fused worker that exchange packets.
+    /// Packet buffers of each link: `None` for as many as the link chooses, or for 64
+    /// between each two blocks of the fused worker that exchange packets.
     pub buffers: Option<usize>,
     /// Entries of each queue; `None` for a device's share of the vertices, or for all of
     /// them if the worker is fused.

@@ -302,3 +302,39 @@ fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
     };
     Ok(Gang::kernel("fused", cuda.fused::<P>()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `OpenQueue` counts them: what is above the bits of an item plus one.
+    fn laps(items: usize) -> u64 {
+        let words_of_bits = items.div_ceil(32).max(1) as u64 * 32;
+        1 << words_of_bits.leading_zeros().saturating_sub(32)
+    }
+
+    #[test]
+    fn small_queues_tell_all_tickets_apart() {
+        for items in [0, 1, 31, 32, 33, 95, 1000, (1 << 25) - 1, 1 << 25, (1 << 31) - (1 << 19)] {
+            let entries = entries(1, items).next_power_of_two() as u64;
+            assert!(entries * laps(items) >= 1 << 19, "{items} items, {entries} entries");
+        }
+        assert_eq!(entries(1, 1000), 1);
+        assert_eq!(entries(5000, 1 << 25), 1 << 13);
+    }
+
+    #[test]
+    fn rings_are_as_large_as_asked_and_begin_where_packets_may() {
+        for (buffers, bytes, slots, slot_items) in [
+            (None, 1 << 18, 64, 256),
+            (Some(1), 8, 1, 1),
+            (Some(3), 100, 4, 12),
+            (Some(usize::MAX), 8, MOST_SLOTS, 1),
+        ] {
+            let rings = Rings::new::<[u32; 2]>(buffers, bytes).unwrap();
+            assert_eq!((rings.slots, rings.slot_items), (slots, slot_items));
+        }
+        assert!(Rings::new::<[u32; 2]>(None, 7).is_err());
+        assert!(Rings::new::<[u32; 2]>(Some(0), 8).is_err());
+    }
+}

@@ -258,7 +258,7 @@ fn bfs_of_small_graphs() {
             (options.worklist.routing, options.worklist.worker) = (routing, worker);
             options.predecessors = predecessors;
             options.worklist.packet_bytes = 256;
-            options.worklist.queue_entries = (worker == Worker::HostDriven).then_some(32);
+            options.worklist.queue_entries = Some(32);
             let what = format!("small {routing:?} {worker:?}, predecessors {predecessors}");
             search(&context, &graph, &[busiest], options, &what);
         }
