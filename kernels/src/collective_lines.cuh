@@ -26,12 +26,28 @@ struct LinePieces {
     u32 combines;                    // All that arrives is combined into our own piece.
 };
 
-struct LineSettings {
-    RankSettings common;
+// A collective. Others that follow may come in the same kernel.
+template <class Element>
+struct LineOperation {
+    Span<const Element> input;  // Nothing in place.
+    Span<Element> output;
     LinePieces pieces;
-    u64 capacity;  // Lines from one rank to another, for one collective.
 };
-static_assert(sizeof(LineSettings) == 24 + 32 * most_ranks + 16, "as Rust writes it");
+static_assert(sizeof(LineOperation<u64>) == 32 + 32 * most_ranks + 8, "as Rust writes it");
+
+constexpr u32 most_line_operations = 8;
+
+template <class Element>
+struct LineOperations {
+    LineOperation<Element> operations[most_line_operations];
+    u64 count;
+};
+
+struct LineSettings {
+    RankSettings common;  // With the number of the first collective.
+    u64 capacity;         // Lines from one rank to another, for one collective.
+};
+static_assert(sizeof(LineSettings) == 32, "as Rust writes it");
 
 __device__ constexpr u32 greatest_divisor(u32 one, u32 other) {
     return other == 0 ? one : greatest_divisor(other, one % other);
@@ -195,16 +211,22 @@ struct LineExchange {
 
 // The kernel's body.
 template <class Element, class Combine>
-__device__ void collective_lines(const SpanSet<const Element>& inputs,
-                                 const SpanSet<Element>& outputs, const SpanSet<u64>& memory,
-                                 Span<u32> host, const LineSettings& settings, Combine combine) {
+__device__ void collective_lines(const LineOperations<Element>& operations,
+                                 const SpanSet<u64>& memory, Span<u32> host,
+                                 const LineSettings& settings, Combine combine) {
     const RankSettings& common = settings.common;
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
-    const Lines lines{ranks, rank_words, settings.capacity, common.epoch};
-    Element* output = outputs[common.rank].items;
-    const Element* input = settings.pieces.in_place ? output : inputs[common.rank].items;
-    const LineExchange<Element, Combine> exchange{lines, settings.pieces, input, output, combine};
-    exchange.run(thread_in_grid(), threads_in_grid());
+    for (u64 at = 0; at < operations.count; ++at) {
+        // As after the end of a kernel, also for who has given up: others wait for it here.
+        if (at > 0) ranks.meet();
+        const LineOperation<Element>& operation = operations.operations[at];
+        const Lines lines{ranks, rank_words, settings.capacity, common.epoch + at};
+        const LinePieces& pieces = operation.pieces;
+        Element* output = operation.output.items;
+        const Element* input = pieces.in_place ? output : operation.input.items;
+        const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
+        exchange.run(thread_in_grid(), threads_in_grid());
+    }
 }
 
 }  // namespace millstream

@@ -20,7 +20,8 @@ enum RankWord {
     ended_word = begun_word + most_ranks,  // From each rank: it is done with our buffers.
     done_word = ended_word + most_ranks,   // Our blocks that are done.
     stopped_word,                          // Not 0 once one of our threads has given up.
-    rank_words                             // A multiple of 16 bytes.
+    turn_word,                             // How often our blocks have met: `meet`.
+    rank_words = turn_word + 2             // A multiple of 16 bytes.
 };
 
 struct RankSettings {
@@ -57,6 +58,27 @@ struct Ranks {
 
     __device__ bool is_peer(u32 other) const { return other < ranks && other != rank; }
     __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
+
+    // All blocks of the kernel: what each did before, all see after.
+    __device__ void meet() const {
+        __syncthreads();
+        if (gridDim.x == 1) return;
+        if (threadIdx.x == 0) {
+            u64* turn = word(rank, turn_word);
+            u64* done = word(rank, done_word);
+            // Cannot change before this block is here.
+            const u64 before = load_relaxed_gpu(turn);
+            // Each block releases what it did; the last one acquires all of that, and
+            // releases it with the turn, which the others acquire.
+            if (fetch_add_acq_rel_gpu(done, u64(1)) + 1 == gridDim.x) {
+                store_relaxed_gpu(done, u64(0));
+                store_release_gpu(turn, before + 1);
+            } else {
+                while (load_acquire_gpu(turn) == before) {}
+            }
+        }
+        __syncthreads();
+    }
 
     // One thread: waits until `is_there()`. False if the kernel must end instead.
     //

@@ -128,11 +128,10 @@ struct Large {
 
 #define EVERY_COLLECTIVE(name, Element, expression)                                        \
     extern "C" __global__ void __launch_bounds__(512, 1)                                   \
-    lines_of_##name(const __grid_constant__ SpanSet<const Element> inputs,                 \
-                    const __grid_constant__ SpanSet<Element> outputs,                      \
+    lines_of_##name(const __grid_constant__ LineOperations<Element> operations,            \
                     const __grid_constant__ SpanSet<u64> memory, Span<u32> host,           \
                     const __grid_constant__ LineSettings settings) {                       \
-        collective_lines(inputs, outputs, memory, host, settings,                          \
+        collective_lines(operations, memory, host, settings,                               \
                          [](Element one, Element other) -> Element { return expression; }); \
     }                                                                                      \
     extern "C" __global__ void __launch_bounds__(512, 1)                                   \

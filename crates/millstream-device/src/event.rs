@@ -121,6 +121,8 @@ struct State {
     status: EventStatus,
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
+    /// Of those who wait for the driver's event only.
+    on_recorded: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl fmt::Display for Event {
@@ -144,8 +146,12 @@ impl Event {
         ledger: Arc<Ledger>,
         runner: Arc<Runner>,
     ) -> Event {
-        let state =
-            State { status: EventStatus::Pending, wakers: Vec::new(), callbacks: Vec::new() };
+        let state = State {
+            status: EventStatus::Pending,
+            wakers: Vec::new(),
+            callbacks: Vec::new(),
+            on_recorded: Vec::new(),
+        };
         let name = (number, place);
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Event {
@@ -162,10 +168,30 @@ impl Event {
         }
     }
 
-    /// The driver's event: on a GPU's stream only, set before anybody sees this.
+    /// The driver's event: on a GPU's stream only. [`Event::recorded`] must follow.
     #[cfg(feature = "cuda")]
     pub(crate) fn set_native(&self, native: Arc<crate::cuda::NativeEvent>) {
         let _ = self.core.native.set(native);
+    }
+
+    /// Tells those who wait for the driver's event.
+    pub(crate) fn recorded(&self) {
+        let callbacks = std::mem::take(&mut self.core.state.lock().on_recorded);
+        callbacks.into_iter().for_each(|callback| callback());
+    }
+
+    /// Calls `callback` when there is a driver's event, or the event is complete without
+    /// one; at once if that is so. It must be short, and must not panic.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_recorded(&self, callback: impl FnOnce() + Send + 'static) {
+        {
+            let mut state = self.core.state.lock();
+            if state.status == EventStatus::Pending && self.core.native.get().is_none() {
+                state.on_recorded.push(Box::new(callback));
+                return;
+            }
+        }
+        callback();
     }
 
     #[cfg(feature = "cuda")]
@@ -259,6 +285,7 @@ impl Event {
             (std::mem::take(&mut state.wakers), std::mem::take(&mut state.callbacks))
         };
         self.core.changed.notify_all();
+        self.recorded();
         for callback in callbacks {
             // A panic is the callback's own: the stream goes on.
             let result = result.clone();

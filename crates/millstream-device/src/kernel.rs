@@ -1,5 +1,7 @@
 //! Kernels, and their host twins.
 
+#[cfg(feature = "cuda")]
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +14,7 @@ use crate::grid::Grid;
 #[cfg(feature = "cuda")]
 use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter};
-use crate::stream::Stream;
+use crate::stream::{Stream, Submitting};
 use crate::task::{Launch, Task};
 use crate::{Error, Result};
 
@@ -148,18 +150,33 @@ pub struct Kernel<S: Parameter> {
     name: Name,
     twin: Twin<S>,
     source: Option<CudaSource>,
-    loaded: OnceLock<Arc<Loaded>>,
+    code: OnceLock<Arc<Code<S>>>,
 }
 
-/// What has become of a kernel's source on the GPUs it has run on.
-#[derive(Default)]
-struct Loaded {
+/// What launches of a kernel hold together.
+struct Code<S: Parameter> {
+    name: Arc<str>,
+    twin: Twin<S>,
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
+    source: Option<CudaSource>,
+    /// On the GPUs that it has run on.
     #[cfg(feature = "cuda")]
     functions: parking_lot::Mutex<Vec<(u64, crate::cuda::Function)>>,
 }
 
 #[cfg(feature = "cuda")]
-impl Loaded {
+impl<S: Parameter> Code<S> {
+    fn source(&self, device: &str) -> Result<&CudaSource> {
+        self.source.as_ref().ok_or_else(|| Error::NoDeviceCode {
+            kernel: self.name.to_string(),
+            device: device.to_string(),
+        })
+    }
+
+    fn is_loaded(&self, gpu: u64) -> bool {
+        self.functions.lock().iter().any(|(known, _)| *known == gpu)
+    }
+
     /// The kernel on a GPU; `load` is called if it has never been there.
     fn function(
         &self,
@@ -191,7 +208,7 @@ impl<S: Parameter> Kernel<S> {
     /// A kernel with a twin that captures nothing.
     pub const fn new(name: &'static str, twin: Function<S>) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Function(twin));
-        Kernel { name, twin, source: None, loaded: OnceLock::new() }
+        Kernel { name, twin, source: None, code: OnceLock::new() }
     }
 
     /// A kernel with the code that GPUs run, and a twin that captures nothing: see
@@ -202,7 +219,7 @@ impl<S: Parameter> Kernel<S> {
         twin: Function<S>,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Function(twin));
-        Kernel { name, twin, source: Some(source), loaded: OnceLock::new() }
+        Kernel { name, twin, source: Some(source), code: OnceLock::new() }
     }
 
     /// A kernel with a twin that holds what it captures.
@@ -211,7 +228,7 @@ impl<S: Parameter> Kernel<S> {
         twin: impl for<'a> Fn(&Grid, S::View<'a>) -> KernelResult + Send + Sync + 'static,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Shared(name.into()), Twin::Closure(Arc::new(twin)));
-        Kernel { name, twin, source: None, loaded: OnceLock::new() }
+        Kernel { name, twin, source: None, code: OnceLock::new() }
     }
 
     /// A kernel of blocks that may have to wait for what others fill while it runs: the
@@ -225,7 +242,7 @@ impl<S: Parameter> Kernel<S> {
         twin: StepFunction<S>,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Steps(twin));
-        Kernel { name, twin, source: Some(source), loaded: OnceLock::new() }
+        Kernel { name, twin, source: Some(source), code: OnceLock::new() }
     }
 
     /// As [`Kernel::of_steps`], with a twin that holds what it captures.
@@ -234,7 +251,7 @@ impl<S: Parameter> Kernel<S> {
         twin: impl for<'a> Fn(usize, &S::View<'a>) -> Result<Step, KernelFault> + Send + Sync + 'static,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Shared(name.into()), Twin::StepClosure(Arc::new(twin)));
-        Kernel { name, twin, source: None, loaded: OnceLock::new() }
+        Kernel { name, twin, source: None, code: OnceLock::new() }
     }
 
     /// Adds the code that GPUs run.
@@ -245,7 +262,7 @@ impl<S: Parameter> Kernel<S> {
     /// promises that, as with any foreign code.
     #[must_use]
     pub fn with_cuda(self, source: CudaSource) -> Kernel<S> {
-        Kernel { source: Some(source), ..self }
+        Kernel { source: Some(source), code: OnceLock::new(), ..self }
     }
 
     /// The name, as errors give it.
@@ -269,13 +286,14 @@ impl<S: Parameter> Kernel<S> {
             DevicePlace::Host => Ok(1),
             #[cfg(feature = "cuda")]
             DevicePlace::Gpu(gpu) => {
-                let Some(source) = &self.source else {
-                    let (kernel, device) = (self.name().to_string(), device.name());
-                    return Err(Error::NoDeviceCode { kernel, device });
-                };
+                let code = self.code();
+                let source = code.source(device.core.name())?;
+                if !code.is_loaded(gpu.id()) {
+                    // Before the lock, which those want who are waited for.
+                    crate::cuda::settle();
+                }
                 let load = || gpu.load(self.name(), source);
-                let loaded = self.loaded.get_or_init(Arc::default);
-                Ok(loaded.function(gpu.id(), load)?.blocks(source, size))
+                Ok(code.function(gpu.id(), load)?.blocks(source, size))
             }
         }
     }
@@ -308,26 +326,31 @@ impl<S: Parameter> Kernel<S> {
     {
         let mut accesses = Accesses::default();
         let bound = arguments.bind(&mut accesses)?;
-        let kernel: Arc<str> = match &self.name {
-            Name::Static(name) => Arc::from(*name),
-            Name::Shared(name) => Arc::clone(name),
-        };
-        let device = Arc::clone(stream.device().core.name());
-        let (twin, name) = (self.twin.clone(), Arc::clone(&kernel));
-        let source = self.source.clone();
-        let loaded = Arc::clone(self.loaded.get_or_init(Arc::default));
-        let waiting = match twin {
+        let code = Arc::clone(self.code());
+        let waiting = match code.twin {
             Twin::Steps(_) | Twin::StepClosure(_) => (0..size).collect(),
             Twin::Function(_) | Twin::Closure(_) => Vec::new(),
         };
         let waiting = parking_lot::Mutex::new(waiting);
-        let launch =
-            BoundLaunch::<S> { twin, bound, size, waiting, kernel, device, source, loaded };
-        Ok(BoundKernel {
-            stream: stream.clone(),
-            name,
-            accesses,
-            task: Task::Launch(Box::new(launch)),
+        let (name, device) = (Arc::clone(&code.name), Arc::clone(stream.device().core.name()));
+        let launch = BoundLaunch { code, bound, size, waiting, device };
+        let task = Task::Launch(Box::new(launch));
+        Ok(BoundKernel { stream: stream.clone(), name, accesses, task })
+    }
+
+    fn code(&self) -> &Arc<Code<S>> {
+        self.code.get_or_init(|| {
+            let name = match &self.name {
+                Name::Static(name) => Arc::from(*name),
+                Name::Shared(name) => Arc::clone(name),
+            };
+            Arc::new(Code {
+                name,
+                twin: self.twin.clone(),
+                source: self.source.clone(),
+                #[cfg(feature = "cuda")]
+                functions: parking_lot::Mutex::default(),
+            })
         })
     }
 }
@@ -369,7 +392,23 @@ impl BoundKernel {
     /// # Errors
     /// As [`Kernel::launch`].
     pub fn submit(self) -> Result<()> {
-        self.stream.submit(self.name, &self.accesses.list, self.task)
+        self.submit_by(Submitting::Caller)
+    }
+
+    /// The same, but a thread of the stream gives the kernel to the GPU's driver, and the
+    /// caller goes on at once; what is submitted to the stream afterwards comes after it. The
+    /// kernel has been [prepared](Kernel::prepare). Several that follow each other may become
+    /// one launch, if their arguments [join](Parameter::join). On host devices there is no
+    /// difference.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`]; a launch that the driver refuses fails the stream.
+    pub fn submit_soon(self) -> Result<()> {
+        self.submit_by(Submitting::Thread)
+    }
+
+    fn submit_by(self, submitting: Submitting) -> Result<()> {
+        self.stream.submit_by(self.name, &self.accesses.list, self.task, submitting)
     }
 
     /// Submits a kernel that [tells](ArgumentWriter::tell), and records an event.
@@ -380,17 +419,12 @@ impl BoundKernel {
 
 /// A kernel with its arguments.
 struct BoundLaunch<S: Parameter> {
-    twin: Twin<S>,
+    code: Arc<Code<S>>,
     bound: S::Bound,
     size: usize,
     /// Blocks of a twin of steps that are not done.
     waiting: parking_lot::Mutex<Vec<usize>>,
-    kernel: Arc<str>,
     device: Arc<str>,
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
-    source: Option<CudaSource>,
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
-    loaded: Arc<Loaded>,
 }
 
 /// Calls every block that waits. Not generic, so that it is compiled once, and not for each
@@ -410,21 +444,21 @@ fn step_blocks(
     Ok(if waiting.is_empty() { Step::Done } else { Step::Waits })
 }
 
-impl<S: Parameter> Launch for BoundLaunch<S> {
+impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     fn step_twin(&self) -> Result<Step> {
         // SAFETY: the ledger has accepted the accesses declared by `bind`, and
         // this is their operation.
         let view = unsafe { S::view(&self.bound) };
         let grid = Grid::new(self.size);
         let mut waiting = self.waiting.lock();
-        let result = match &self.twin {
+        let result = match &self.code.twin {
             Twin::Function(twin) => twin(&grid, view).map(|()| Step::Done),
             Twin::Closure(twin) => twin(&grid, view).map(|()| Step::Done),
             Twin::Steps(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
             Twin::StepClosure(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
         };
         result.map_err(|fault| Error::KernelFailed {
-            kernel: Arc::clone(&self.kernel),
+            kernel: Arc::clone(&self.code.name),
             device: self.device.to_string(),
             message: fault.0.into(),
         })
@@ -432,32 +466,57 @@ impl<S: Parameter> Launch for BoundLaunch<S> {
 
     #[cfg(feature = "cuda")]
     fn load(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
-        self.function(lane).map(drop)
+        self.function(lane, &mut ArgumentWriter::telling(lane.tell)).map(drop)
     }
 
     #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
-        let (function, source, arguments) = self.function(lane)?;
-        lane.launch(function, source, self.size, arguments)
+        let mut arguments = ArgumentWriter::telling(lane.tell);
+        let (function, source) = self.function(lane, &mut arguments)?;
+        lane.launch(function, source, self.size, &mut arguments)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn join(&mut self, next: Box<dyn Launch>) -> Option<Box<dyn Launch>> {
+        let is_alike = |next: &&BoundLaunch<S>| Arc::ptr_eq(&next.code, &self.code);
+        if next.as_any().downcast_ref().filter(is_alike).is_none() {
+            return Some(next);
+        }
+        let BoundLaunch { bound, size, waiting, device, code } =
+            *next.into_any().downcast::<BoundLaunch<S>>().ok()?;
+        match S::join(&mut self.bound, bound) {
+            Some(bound) => Some(Box::new(BoundLaunch { bound, size, waiting, device, code })),
+            None => {
+                self.size = self.size.max(size);
+                None
+            }
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    #[cfg(feature = "cuda")]
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
     }
 }
 
 #[cfg(feature = "cuda")]
 impl<S: Parameter> BoundLaunch<S> {
-    /// What the GPU runs, loaded there, and its arguments.
+    /// What the GPU runs, loaded there; writes its arguments.
     fn function(
         &self,
         lane: &crate::cuda::LaneStream<'_>,
-    ) -> Result<(crate::cuda::Function, &CudaSource, ArgumentWriter)> {
-        let Some(source) = &self.source else {
-            let (kernel, device) = (self.kernel.to_string(), self.device.to_string());
-            return Err(Error::NoDeviceCode { kernel, device });
-        };
-        let mut arguments = ArgumentWriter::telling(lane.tell);
-        S::write(&self.bound, &mut arguments);
-        let load = || lane.load(&self.kernel, source);
-        let function = self.loaded.function(lane.gpu(), load)?;
-        function.check(&self.kernel, arguments.parameters())?;
-        Ok((function, source, arguments))
+        arguments: &mut ArgumentWriter,
+    ) -> Result<(crate::cuda::Function, &CudaSource)> {
+        let source = self.code.source(&self.device)?;
+        S::write(&self.bound, arguments);
+        let load = || lane.load(&self.code.name, source);
+        let function = self.code.function(lane.gpu(), load)?;
+        function.check(&self.code.name, arguments.parameters())?;
+        Ok((function, source))
     }
 }

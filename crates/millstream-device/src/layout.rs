@@ -1,10 +1,10 @@
 //! How arguments lie in memory for a GPU's kernel.
 
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
-/// Bytes of arguments that are written without growing.
-#[cfg(feature = "cuda")]
-const ROOM: usize = 1024;
+/// Bytes of arguments that need no memory of their own.
+const ROOM: usize = 4096;
 
 /// Writes arguments as C++ lays them out: each part of a kernel's signature is a
 /// parameter of its own.
@@ -20,12 +20,12 @@ const ROOM: usize = 1024;
 /// A [`Parameter`](crate::Parameter) of a program's own writes what it consists of.
 #[derive(Debug, Default)]
 pub struct ArgumentWriter {
-    bytes: Vec<u8>,
+    bytes: SmallVec<[u8; ROOM]>,
     /// Where the structure begins that is being written, and its alignment so far.
     start: usize,
     alignment: usize,
     /// Parameters of the kernel: where they start, and their sizes.
-    parameters: Vec<(usize, usize)>,
+    parameters: SmallVec<[(usize, usize); 16]>,
     depth: usize,
     /// Where the kernel says that it is over, and what.
     tell: (u64, u32),
@@ -35,8 +35,7 @@ impl ArgumentWriter {
     /// For a kernel that stores a value in a word at its end, if it can.
     #[cfg(feature = "cuda")]
     pub(crate) fn telling(tell: (u64, u32)) -> ArgumentWriter {
-        let (bytes, parameters) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM / 64));
-        ArgumentWriter { bytes, parameters, tell, ..ArgumentWriter::default() }
+        ArgumentWriter { tell, ..ArgumentWriter::default() }
     }
 
     /// That word, 0 if there is none, and the value.
@@ -74,9 +73,11 @@ impl ArgumentWriter {
         self.depth -= 1;
         // Where it belongs is known only now.
         let moved = (start - outer).next_multiple_of(alignment) - (start - outer);
-        self.bytes.resize(end + moved, 0);
-        self.bytes.copy_within(start..end, start + moved);
-        self.bytes[start..start + moved].fill(0);
+        if moved > 0 {
+            self.bytes.resize(end + moved, 0);
+            self.bytes.copy_within(start..end, start + moved);
+            self.bytes[start..start + moved].fill(0);
+        }
         self.alignment = outer_alignment.max(alignment);
         self.parameter(start + moved);
     }
@@ -107,10 +108,11 @@ impl ArgumentWriter {
         &self.parameters
     }
 
-    /// Bytes of all parameters, and where each is.
-    #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
-    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<(usize, usize)>) {
-        (self.bytes, self.parameters)
+    /// Where each parameter is.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn addresses(&mut self) -> SmallVec<[*mut std::ffi::c_void; 16]> {
+        let base = self.bytes.as_mut_ptr();
+        self.parameters.iter().map(|(start, _)| base.wrapping_add(*start).cast()).collect()
     }
 }
 
@@ -135,8 +137,8 @@ mod tests {
             to.span(std::ptr::without_provenance_mut(16), 5);
             to.value(&9u8);
         });
-        let (bytes, parameters) = writer.into_parts();
-        assert_eq!(parameters, [(0, 4), (8, 32), (40, 16), (56, 1)]);
+        let ArgumentWriter { bytes, parameters, .. } = writer;
+        assert_eq!(*parameters, [(0, 4), (8, 32), (40, 16), (56, 1)]);
         assert_eq!(bytes[8..24], [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[24..40], [3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[40..56], [16, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
@@ -146,6 +148,6 @@ mod tests {
     fn one_part_is_one_parameter() {
         let mut writer = ArgumentWriter::default();
         writer.value(&3u64);
-        assert_eq!(writer.into_parts().1, [(0, 8)]);
+        assert_eq!(*writer.parameters, [(0, 8)]);
     }
 }

@@ -79,6 +79,21 @@ impl std::fmt::Display for InFlight {
 }
 
 impl Access {
+    fn is_like(&self, stream: StreamIndex, kind: AccessKind) -> bool {
+        self.stream == stream && self.kind == kind
+    }
+
+    /// The stream does the same again. Names are changed only where they differ: counting
+    /// those who hold one costs more than the rest.
+    fn repeat(&mut self, sequence: u64, place: &Arc<str>, operation: &Arc<str>) {
+        self.sequence = sequence;
+        for (old, new) in [(&mut self.place, place), (&mut self.operation, operation)] {
+            if !Arc::ptr_eq(old, new) {
+                *old = Arc::clone(new);
+            }
+        }
+    }
+
     fn operation(&self) -> String {
         format!("{} (operation {} of {})", self.operation, self.sequence, self.place)
     }
@@ -167,25 +182,26 @@ impl Ledger {
                 });
             }
         }
-        let host = clocks.host.clone();
-        let clock = &mut clocks.streams[stream];
-        clock.merge(&host);
+        let Clocks { streams, host, .. } = &mut *clocks;
+        let clock = &mut streams[stream];
+        clock.merge(host);
         let sequence = clock.get(stream) + 1;
         clock.set(stream, sequence);
         for (allocation, kind) in accesses {
-            let (operation, place) = (Arc::clone(operation), Arc::clone(place));
-            let access = Access { stream, sequence, kind: *kind, operation, place };
             let mut record = allocation.record.lock();
-            if *kind == AccessKind::Write {
-                // Everything before is ordered before this one.
-                record.clear();
-            } else {
-                record.retain(|old| {
-                    old.sequence > host.get(old.stream)
-                        && (old.stream != stream || old.kind != *kind)
-                });
+            // Everything before is ordered before a write, and the last access alike of the
+            // same stream before any.
+            let is_write = *kind == AccessKind::Write;
+            record.retain(|old| {
+                old.is_like(stream, *kind) || !is_write && old.sequence > host.get(old.stream)
+            });
+            match record.iter_mut().find(|old| old.is_like(stream, *kind)) {
+                Some(access) => access.repeat(sequence, place, operation),
+                None => {
+                    let (operation, place) = (Arc::clone(operation), Arc::clone(place));
+                    record.push(Access { stream, sequence, kind: *kind, operation, place });
+                }
             }
-            record.push(access);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
 use crate::Result;
 use crate::layout::ArgumentWriter;
@@ -16,7 +17,7 @@ use crate::task::Place;
 /// The buffers that one launch uses, collected while its arguments are bound.
 #[derive(Debug, Default)]
 pub struct Accesses {
-    pub(crate) list: Vec<(Arc<Allocation>, AccessKind)>,
+    pub(crate) list: SmallVec<[(Arc<Allocation>, AccessKind); 4]>,
 }
 
 impl Accesses {
@@ -49,6 +50,13 @@ pub trait Parameter {
     /// The operation whose accesses were declared while binding is running: the
     /// ledger has ordered it, and nothing that conflicts runs beside it.
     unsafe fn view(bound: &Self::Bound) -> Self::View<'_>;
+
+    /// Lets one launch do what two of a kernel would, `next` right after `bound`, or gives
+    /// `next` back. The accesses of both are the joint launch's, on the GPU of both.
+    fn join(bound: &mut Self::Bound, next: Self::Bound) -> Option<Self::Bound> {
+        let _ = bound;
+        Some(next)
+    }
 }
 
 /// Something that a call may pass for parameter `P`.
@@ -81,44 +89,6 @@ impl<T> SharedSet<T> {
     /// Buffers at most.
     pub const MOST: usize = 16;
 }
-
-/// A buffer of each device, for the kernels of a gang: this kernel's own, which it and
-/// the others of the gang only read; the twin sees its own as `&[T]`. At most
-/// [`SharedSet::MOST`].
-///
-/// The ledger knows of each kernel's use of its own buffer. What the others do with it
-/// must lie within that: they begin after the kernel has begun, and it ends after they
-/// are done, which is for the kernels to see to.
-///
-/// ```
-/// use millstream_device::{DeviceList, DeviceSet, GangRead, GangWrite, Kernel};
-///
-/// static COPY: Kernel<(GangRead<u32>, GangWrite<u32>)> =
-///     Kernel::new("copy", |_, (own_input, own_output)| {
-///         own_output.copy_from_slice(own_input);
-///         Ok(())
-///     });
-///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
-/// let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-/// for (device, value) in set.devices().iter().zip(1..) {
-///     let stream = device.stream()?;
-///     inputs.push(stream.uploaded(vec![value; 3])?);
-///     outputs.push(device.buffer(3)?);
-///     stream.record()?.synchronize()?;
-/// }
-/// let stream = set.devices()[1].stream()?;
-/// COPY.launch(&stream, 3, ((&inputs[..], 1), (&mut outputs[..], 1)))?;
-/// assert_eq!(set.block_on(stream.download(&outputs[1])?)??, [2, 2, 2]);
-/// # Ok::<(), millstream_device::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct GangRead<T>(PhantomData<T>);
-
-/// As [`GangRead`], of buffers that the kernels of the gang write; the twin sees its
-/// own as `&mut [T]`.
-#[derive(Debug)]
-pub struct GangWrite<T>(PhantomData<T>);
 
 /// A value; the twin sees it.
 #[derive(Debug)]
@@ -170,50 +140,16 @@ impl<T: AtomicPod> Parameter for Shared<T> {
 }
 
 impl<T: AtomicPod> Parameter for SharedSet<T> {
-    type Bound = Vec<Bound>;
+    type Bound = Arc<[Bound]>;
     type View<'a> = Vec<&'a [T::Atomic]>;
 
-    fn write(bound: &Vec<Bound>, to: &mut ArgumentWriter) {
+    fn write(bound: &Arc<[Bound]>, to: &mut ArgumentWriter) {
         spans::<T>(bound, to);
     }
 
-    unsafe fn view(bound: &Vec<Bound>) -> Vec<&[T::Atomic]> {
+    unsafe fn view(bound: &Arc<[Bound]>) -> Vec<&[T::Atomic]> {
         // SAFETY: the caller's promise covers every buffer.
         bound.iter().map(|bound| unsafe { Shared::<T>::view(bound) }).collect()
-    }
-}
-
-impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
-    type Bound = BoundGang;
-    type View<'a> = &'a [T];
-
-    fn write(bound: &BoundGang, to: &mut ArgumentWriter) {
-        bound.write::<T>(to);
-    }
-
-    unsafe fn view(bound: &BoundGang) -> &[T] {
-        match bound.own() {
-            // SAFETY: the caller's promise.
-            Some(own) => unsafe { Read::<T>::view(own) },
-            None => &[],
-        }
-    }
-}
-
-impl<T: Pod + Send + Sync> Parameter for GangWrite<T> {
-    type Bound = BoundGang;
-    type View<'a> = &'a mut [T];
-
-    fn write(bound: &BoundGang, to: &mut ArgumentWriter) {
-        bound.write::<T>(to);
-    }
-
-    unsafe fn view(bound: &BoundGang) -> &mut [T] {
-        match bound.own() {
-            // SAFETY: the caller's promise.
-            Some(own) => unsafe { Write::<T>::view(own) },
-            None => &mut [],
-        }
     }
 }
 
@@ -234,64 +170,15 @@ impl<T: Pod + Send + Sync> Parameter for Value<T> {
 #[derive(Debug)]
 pub struct Bound(pub(crate) Place);
 
-/// Buffers of a gang's devices, held by a queued launch of one of its kernels.
-#[derive(Debug)]
-pub struct BoundGang {
-    buffers: Vec<Bound>,
-    own: usize,
-}
-
-impl BoundGang {
-    fn own(&self) -> Option<&Bound> {
-        self.buffers.get(self.own)
-    }
-
-    fn write<T: Pod>(&self, to: &mut ArgumentWriter) {
-        spans::<T>(&self.buffers, to);
-    }
-
-    fn new<T: Pod + Send + Sync>(
-        (buffers, own): (&[DeviceBuffer<T>], usize),
-        kind: AccessKind,
-        accesses: &mut Accesses,
-    ) -> BoundGang {
-        let place = |(rank, buffer): (usize, &DeviceBuffer<T>)| {
-            let part = Part::from(buffer);
-            if rank == own {
-                accesses.add(part.allocation, kind);
-            }
-            Bound(Place::new::<T>(part.allocation, &part.range))
-        };
-        let buffers = buffers.iter().take(SharedSet::<T>::MOST).enumerate().map(place).collect();
-        BoundGang { buffers, own }
-    }
-}
-
 /// As many spans as kernels take, some of which may be empty.
-fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {
-    to.structure(|to| {
-        for place in 0..SharedSet::<T>::MOST {
-            match buffers.get(place) {
-                Some(Bound(place)) => to.span(place.address(), place.len::<T>()),
-                None => to.span(std::ptr::null_mut(), 0),
-            }
-        }
-    });
-}
-
-/// The buffers of all devices, or none, and which is the kernel's own.
-impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&[DeviceBuffer<T>], usize) {
-    fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
-        Ok(BoundGang::new(self, AccessKind::Read, accesses))
+pub(crate) fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {
+    const MOST: usize = SharedSet::<u32>::MOST;
+    let mut spans = [[0_u64; 2]; MOST];
+    for (span, Bound(place)) in spans.iter_mut().zip(buffers) {
+        *span = [place.address() as u64, place.len::<T>() as u64];
     }
-}
-
-/// The buffers of all devices, and which is the kernel's own.
-impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&mut [DeviceBuffer<T>], usize) {
-    fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
-        let (buffers, own) = self;
-        Ok(BoundGang::new((&*buffers, own), AccessKind::Write, accesses))
-    }
+    // In one piece: there may be few buffers, and each part costs time.
+    to.value(&spans);
 }
 
 impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
@@ -331,7 +218,7 @@ impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
 
 /// Buffers beyond [`SharedSet::MOST`] are left out.
 impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
-    fn bind(self, accesses: &mut Accesses) -> Result<Vec<Bound>> {
+    fn bind(self, accesses: &mut Accesses) -> Result<Arc<[Bound]>> {
         let buffers = self.iter().take(SharedSet::<T>::MOST);
         buffers.map(|buffer| Argument::<Shared<T>>::bind(*buffer, accesses)).collect()
     }

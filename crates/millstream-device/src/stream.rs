@@ -16,37 +16,9 @@ use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
 use crate::part::{Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
+use crate::stream_kind::StreamKind;
 use crate::task::{Place, Task};
 use crate::{Error, Result};
-
-/// What a stream is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StreamKind {
-    /// Kernels.
-    Compute,
-    /// Kernels that run before others: split-receive \[G §4.3\].
-    HighPriority,
-    /// Copies.
-    Copy,
-    /// Copies that do not wait behind large ones.
-    SmallCopy,
-    /// Kernels that wait for kernels on other devices: up to eight at once on one
-    /// GPU, none of which waits for another's stream.
-    Gang,
-}
-
-impl fmt::Display for StreamKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            StreamKind::Compute => "compute",
-            StreamKind::HighPriority => "high priority",
-            StreamKind::Copy => "copy",
-            StreamKind::SmallCopy => "small copy",
-            StreamKind::Gang => "gang",
-        })
-    }
-}
 
 /// An in-order queue of operations of one device. Calls submit and return; the
 /// operations run later, in order, beside those of other streams. Cheap to clone.
@@ -79,6 +51,14 @@ enum Backend {
 }
 
 impl Backend {
+    /// What was left to threads comes first.
+    fn settle(&self) {
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(_) = self {
+            crate::cuda::settle();
+        }
+    }
+
     /// The first cause, if an operation has failed.
     fn check(&self) -> Result<()> {
         match self {
@@ -422,8 +402,21 @@ impl Stream {
         accesses: &[(Arc<Allocation>, AccessKind)],
         task: Task,
     ) -> Result<()> {
+        self.submit_by(name.into(), accesses, task, Submitting::Caller)
+    }
+
+    /// The same, by whom it is said.
+    pub(crate) fn submit_by(
+        &self,
+        name: Arc<str>,
+        accesses: &[(Arc<Allocation>, AccessKind)],
+        task: Task,
+        submitting: Submitting,
+    ) -> Result<()> {
         let device = &self.core.device.core;
-        let name = name.into();
+        if submitting == Submitting::Caller {
+            self.core.backend.settle();
+        }
         let _one = self.enter(&name, accesses, &task)?;
         match &self.core.backend {
             Backend::Host(queue) => {
@@ -439,18 +432,27 @@ impl Stream {
                     unsafe { task.run() }
                 });
                 device.runner.submit(queue, Operation { name, work: Work::Run(run) });
-                Ok(())
             }
             #[cfg(feature = "cuda")]
-            Backend::Cuda(stream) => match device.faults.check(&name, device.name()) {
-                Ok(()) => stream.submit(task),
-                Err(fault) => {
-                    stream.fail(fault);
-                    Ok(())
+            Backend::Cuda(stream) => {
+                match (device.faults.check(&name, device.name()), submitting) {
+                    (Ok(()), Submitting::Caller) => stream.submit(task)?,
+                    (Ok(()), Submitting::Thread) => stream.leave(task),
+                    (Err(fault), _) => stream.fail(fault),
                 }
-            },
+            }
         }
+        Ok(())
     }
+}
+
+/// Who gives an operation to a GPU's driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitting {
+    /// Whoever submits it.
+    Caller,
+    /// A thread, soon.
+    Thread,
 }
 
 impl Stream {
@@ -466,6 +468,7 @@ impl Stream {
         #[cfg(feature = "cuda")]
         if let Backend::Cuda(stream) = &self.core.backend {
             let device = &self.core.device.core;
+            self.core.backend.settle();
             let _one = self.enter(&name, accesses, &task)?;
             let event = self.new_event();
             match device.faults.check(&name, device.name()) {

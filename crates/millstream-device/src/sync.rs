@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     ParkWithoutRecheck,
     /// An operation is performed while one before it is held up.
     OvertakeTheHeldUp,
+    /// An operation is performed while one that has waited is.
+    OvertakeWhatIsUnderWay,
     /// A ring between a look and the wait after it is missed.
     WaitWithoutNumber,
     /// Who is refused a turn does not try again after saying so.

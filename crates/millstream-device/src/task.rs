@@ -39,6 +39,18 @@ pub(crate) trait Launch: Send {
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
+
+    /// Takes over another launch, which comes right after this one; or gives it back.
+    #[cfg(feature = "cuda")]
+    fn join(&mut self, next: Box<dyn Launch>) -> Option<Box<dyn Launch>>;
+
+    /// To find out what it is.
+    #[cfg(feature = "cuda")]
+    fn as_any(&self) -> &dyn std::any::Any;
+
+    /// As what it is.
+    #[cfg(feature = "cuda")]
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }
 
 /// Bytes of the program that stay where they are.

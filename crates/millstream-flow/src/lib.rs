@@ -26,7 +26,6 @@ mod segmenter;
 mod sender;
 mod staging;
 mod statistics;
-mod submitters;
 mod sync;
 mod waking;
 mod ways;

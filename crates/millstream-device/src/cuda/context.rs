@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::driver::check;
 use super::module::Modules;
+use super::submitter::settle;
 use crate::{Error, Result};
 
 /// The failure after which nothing runs on any GPU of the process any more.
@@ -108,6 +109,7 @@ impl GpuContext {
     /// # Safety
     /// Both places are this long, and nothing conflicts with the copy.
     pub(super) unsafe fn copy_now(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
+        settle();
         let mut copies = self.copies.lock();
         self.bind()?;
         let stream = match *copies {

@@ -1,5 +1,5 @@
-//! Submissions in their order, some of which must wait for the host, without the
-//! driver that they are for. `README.md` beside this file says why.
+//! Submissions in their order, some of which must wait for the host or are left to a
+//! thread, without the driver that they are for. `README.md` beside this file says why.
 
 use std::collections::VecDeque;
 
@@ -10,44 +10,78 @@ use crate::sync::{AtomicUsize, Fault, Mutex, Ordering, seeded};
 pub(crate) enum Step<T, O> {
     /// It is submitted, or never will be.
     Done,
-    /// It must come after something of the host that is not over; back it goes.
+    /// It must come after something that is not over; back it goes.
     HeldUp(T, O),
 }
 
+/// What waits behind an operation that has waited.
+#[derive(Debug)]
+pub(crate) enum Rest<O> {
+    /// Nothing: whoever lets an operation wait next says who resumes.
+    None,
+    /// Something that is the same thread's to resume.
+    More,
+    /// The operation itself, for this.
+    HeldUp(O),
+}
+
 /// Operations of one lane, performed on `S` one at a time and in the order they
-/// come. Those behind one that is held up wait with it.
+/// come. Those behind one that waits wait with it.
 #[derive(Debug)]
 pub(crate) struct InOrder<S, T> {
-    state: Mutex<State<S, T>>,
-    /// Operations that wait, for whoever must not wait for the lock.
-    waiting: AtomicUsize,
+    /// Locked for as long as the driver takes, with `waiting` or by whoever resumes.
+    target: Mutex<S>,
+    waiting: Mutex<Waiting<T>>,
+    /// Operations that wait, and those of them that are being performed. Changes with
+    /// `waiting` locked; from 0 on somebody has to resume.
+    outstanding: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct State<S, T> {
-    target: S,
-    /// The first is the one that is held up.
-    waiting: VecDeque<T>,
+struct Waiting<T> {
+    operations: VecDeque<T>,
+    /// Whether the first is: nobody performs it now.
+    is_held_up: bool,
+    /// Operations that have waited and are performed.
+    performed: u64,
 }
 
 impl<S, T> InOrder<S, T> {
     /// Nothing waits.
     pub(crate) fn new(target: S) -> InOrder<S, T> {
-        let state = State { target, waiting: VecDeque::new() };
-        InOrder { state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+        let (operations, is_held_up, performed) = (VecDeque::new(), false, 0);
+        let waiting = Mutex::new(Waiting { operations, is_held_up, performed });
+        InOrder { target: Mutex::new(target), waiting, outstanding: AtomicUsize::new(0) }
     }
 
-    /// Whether an operation waits.
-    pub(crate) fn is_held_up(&self) -> bool {
+    /// Operations that wait, or are being performed after they have waited.
+    pub(crate) fn outstanding(&self) -> usize {
         // Acquire: pairs with the release in `resume`, after which what the
         // operations did is to be seen.
-        self.waiting.load(Ordering::Acquire) > 0
+        self.outstanding.load(Ordering::Acquire)
+    }
+
+    /// Of how many operations that have waited so far all are performed, once they are.
+    pub(crate) fn arrived(&self) -> u64 {
+        let waiting = self.waiting.lock();
+        waiting.performed + self.outstanding() as u64
+    }
+
+    /// Whether so many operations are performed that have waited, or one is held up.
+    pub(crate) fn has_performed(&self, count: u64) -> bool {
+        let waiting = self.waiting.lock();
+        waiting.is_held_up || waiting.performed >= count
+    }
+
+    /// Whether more operations than these wait for nothing but their turn.
+    pub(crate) fn is_behind(&self, most: usize) -> bool {
+        self.outstanding() > most && !self.waiting.lock().is_held_up
     }
 
     /// What the target is like, unless an operation waits.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&S) -> R) -> Option<R> {
-        let state = self.state.lock();
-        state.waiting.is_empty().then(|| look(&state.target))
+        let _none_more = self.waiting.lock();
+        (self.outstanding() == 0).then(|| look(&self.target.lock()))
     }
 
     /// Performs `operation`, or lets it wait. If it is the first to wait, what it
@@ -58,34 +92,80 @@ impl<S, T> InOrder<S, T> {
         operation: T,
         perform: impl FnOnce(&mut S, T) -> Step<T, O>,
     ) -> Option<O> {
-        let mut state = self.state.lock();
-        let is_free = state.waiting.is_empty() || seeded(Fault::OvertakeTheHeldUp);
+        let mut waiting = self.waiting.lock();
+        let is_free = self.outstanding() == 0
+            || seeded(Fault::OvertakeTheHeldUp)
+            || seeded(Fault::OvertakeWhatIsUnderWay) && waiting.operations.is_empty();
         let (operation, obstacle) = match is_free {
             false => (operation, None),
-            true => match perform(&mut state.target, operation) {
+            true => match perform(&mut self.target.lock(), operation) {
                 Step::Done => return None,
-                Step::HeldUp(operation, obstacle) => (operation, Some(obstacle)),
+                Step::HeldUp(operation, obstacle) => {
+                    waiting.is_held_up = true;
+                    (operation, Some(obstacle))
+                }
             },
         };
-        state.waiting.push_back(operation);
+        waiting.operations.push_back(operation);
         // Relaxed: whoever asks meanwhile may hear either.
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
         obstacle
     }
 
-    /// Performs what waits, up to the next operation that is held up: the answer is
-    /// as that of [`InOrder::submit`]. Called only when the obstacle that came back
-    /// last is over, so that one thread at a time is here.
-    pub(crate) fn resume<O>(&self, mut perform: impl FnMut(&mut S, T) -> Step<T, O>) -> Option<O> {
-        let mut state = self.state.lock();
-        while let Some(operation) = state.waiting.pop_front() {
-            if let Step::HeldUp(operation, obstacle) = perform(&mut state.target, operation) {
-                state.waiting.push_front(operation);
-                return Some(obstacle);
+    /// Lets `operation` wait. If it is the only one, [`InOrder::resume`] must be called.
+    #[must_use]
+    pub(crate) fn leave(&self, operation: T) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.operations.push_back(operation);
+        // Relaxed: as above.
+        self.outstanding.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    /// Performs the first that waits, and what `join` lets it take over of those behind, the
+    /// next one at a time; others come back from it. Called by whoever resumes: when the
+    /// obstacle that came back last is over, or when [`InOrder::leave`] asks for it; and again
+    /// while there is [`Rest::More`]. So one thread at a time is here.
+    pub(crate) fn resume<O>(
+        &self,
+        join: impl FnMut(&mut T, T) -> Option<T>,
+        perform: impl FnOnce(&mut S, T) -> Step<T, O>,
+    ) -> Rest<O> {
+        let Some((first, count)) = self.take(join) else { return Rest::None };
+        // Others may queue up while the driver takes its time.
+        let step = perform(&mut self.target.lock(), first);
+        // Who lets an operation wait has counted it before it is seen that none is left.
+        let mut waiting = self.waiting.lock();
+        let (done, held_up) = match step {
+            Step::Done => (count, None),
+            Step::HeldUp(operation, obstacle) => {
+                waiting.is_held_up = true;
+                waiting.operations.push_front(operation);
+                (count - 1, Some(obstacle))
             }
-            // Release: see `is_held_up`.
-            self.waiting.fetch_sub(1, Ordering::Release);
+        };
+        waiting.performed += done as u64;
+        // Release: see `outstanding`.
+        let left = self.outstanding.fetch_sub(done, Ordering::Release) - done;
+        match held_up {
+            Some(obstacle) => Rest::HeldUp(obstacle),
+            None if left == 0 => Rest::None,
+            None => Rest::More,
         }
-        None
+    }
+
+    /// The first operation, of how many it is made.
+    fn take(&self, mut join: impl FnMut(&mut T, T) -> Option<T>) -> Option<(T, usize)> {
+        let mut waiting = self.waiting.lock();
+        waiting.is_held_up = false;
+        let mut first = waiting.operations.pop_front()?;
+        let mut count = 1;
+        while let Some(next) = waiting.operations.pop_front() {
+            if let Some(next) = join(&mut first, next) {
+                waiting.operations.push_front(next);
+                break;
+            }
+            count += 1;
+        }
+        Some((first, count))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, mpsc};
 
-use super::in_order::{InOrder, Step};
+use super::in_order::{InOrder, Rest, Step};
 use crate::{DeviceList, DeviceSet, Event, EventStatus, Kernel, Stream, Value};
 
 /// What the driver of a lane has been given, without a GPU.
@@ -13,7 +13,7 @@ struct Lane {
 }
 
 enum Operation {
-    Run(&'static str),
+    Run(Vec<&'static str>),
     Wait(Event),
 }
 
@@ -25,9 +25,9 @@ fn lane() -> (Arc<Lane>, mpsc::Receiver<String>) {
 impl Lane {
     fn perform(&self, done: &mut Vec<String>, operation: Operation) -> Step<Operation, Event> {
         match operation {
-            Operation::Run(name) => {
-                done.push(name.to_string());
-                self.said.send(name.to_string()).unwrap();
+            Operation::Run(names) => {
+                done.push(names.join(", "));
+                self.said.send(names.join(", ")).unwrap();
             }
             Operation::Wait(event) if event.status() == EventStatus::Pending => {
                 return Step::HeldUp(Operation::Wait(event.clone()), event);
@@ -45,10 +45,28 @@ impl Lane {
     fn resume_after(self: &Arc<Self>, obstacle: Option<Event>) {
         let Some(event) = obstacle else { return };
         let lane = Arc::clone(self);
-        event.on_complete(move |_| {
-            let obstacle = lane.submission.resume(|done, it| lane.perform(done, it));
-            lane.resume_after(obstacle);
-        });
+        event.on_complete(move |_| lane.resume());
+    }
+
+    fn resume(self: &Arc<Self>) {
+        loop {
+            match self.submission.resume(join, |done, it| self.perform(done, it)) {
+                Rest::None => return,
+                Rest::More => {}
+                Rest::HeldUp(event) => return self.resume_after(Some(event)),
+            }
+        }
+    }
+}
+
+/// Up to three runs become one.
+fn join(first: &mut Operation, next: Operation) -> Option<Operation> {
+    match (first, next) {
+        (Operation::Run(names), Operation::Run(more)) if names.len() < 3 => {
+            names.extend(more);
+            None
+        }
+        (_, next) => Some(next),
     }
 }
 
@@ -70,26 +88,52 @@ fn nothing_behind_an_event_of_the_host_is_submitted_before_it() {
     let [first, second] = [0, 1].map(|device| gated(&set.devices()[device].stream().unwrap()));
     let ((open_first, first), (open_second, second)) = (first, second);
     let (lane, hear) = lane();
-    lane.enter(Operation::Run("before"));
+    lane.enter(Operation::Run(vec!["before"]));
     assert_eq!(hear.recv().unwrap(), "before");
-    assert!(!lane.submission.is_held_up());
+    assert_eq!(lane.submission.outstanding(), 0);
     lane.enter(Operation::Wait(first.clone()));
-    lane.enter(Operation::Run("behind the first"));
+    lane.enter(Operation::Run(vec!["behind the first"]));
     lane.enter(Operation::Wait(second));
     // Over by the time it is met.
     lane.enter(Operation::Wait(first));
-    lane.enter(Operation::Run("behind both"));
-    assert!(lane.submission.is_held_up());
+    lane.enter(Operation::Run(vec!["behind both"]));
+    assert!(lane.submission.outstanding() > 0);
     assert!(hear.try_recv().is_err());
     open_first.send(()).unwrap();
     assert_eq!(hear.recv().unwrap(), "behind the first");
-    assert!(lane.submission.is_held_up());
+    assert!(lane.submission.outstanding() > 0);
     assert!(hear.try_recv().is_err());
     open_second.send(()).unwrap();
     assert_eq!(hear.recv().unwrap(), "behind both");
-    while lane.submission.is_held_up() {
+    while lane.submission.outstanding() > 0 {
         std::thread::yield_now();
     }
-    lane.enter(Operation::Run("after"));
+    lane.enter(Operation::Run(vec!["after"]));
     assert_eq!(hear.recv().unwrap(), "after");
+}
+
+#[test]
+fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
+    let set = DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
+    let (open, event) = gated(&set.devices()[0].stream().unwrap());
+    let (lane, hear) = lane();
+    assert!(lane.submission.leave(Operation::Run(vec!["1"])));
+    for name in ["2", "3", "4"] {
+        assert!(!lane.submission.leave(Operation::Run(vec![name])));
+    }
+    lane.enter(Operation::Wait(event));
+    lane.enter(Operation::Run(vec!["5"]));
+    assert!(lane.submission.is_behind(5) && !lane.submission.is_behind(6));
+    assert!(hear.try_recv().is_err());
+    lane.resume();
+    let said: Vec<String> = hear.try_iter().collect();
+    assert_eq!(said, ["1, 2, 3", "4"]);
+    // What is held up is nobody's fault.
+    assert!(lane.submission.outstanding() == 2 && !lane.submission.is_behind(0));
+    open.send(()).unwrap();
+    assert_eq!(hear.recv().unwrap(), "5");
+    while lane.submission.outstanding() > 0 {
+        std::thread::yield_now();
+    }
+    assert!(lane.submission.leave(Operation::Run(vec!["6"])));
 }

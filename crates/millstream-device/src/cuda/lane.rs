@@ -2,42 +2,31 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{self, CUstream};
 
 use super::context::{GpuContext, NativeEvent};
-use super::in_order::{InOrder, Step};
+use super::in_order::{InOrder, Rest, Step};
 use super::lane_stream::LaneStream;
+use super::operation::{Operation, Performed, Work};
 use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
 use super::stream::FirstCause;
+use super::submitter::{SLEEP, Submitter};
 use super::words::{Word, Words};
 use crate::event::{Event, EventStatus};
 use crate::reactor::Waiting;
-use crate::stream::StreamKind;
+use crate::stream_kind::StreamKind;
 use crate::task::Task;
 use crate::{Error, Result};
 
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
-
-/// What a lane does for one of its streams.
-struct Operation {
-    work: Work,
-    /// The stream's.
-    cause: Arc<FirstCause>,
-}
-
-enum Work {
-    Run(Task),
-    /// A kernel that says itself that the driver's stream has come to here.
-    Tell(Task, Event),
-    /// Makes the driver's stream say when it has come to here.
-    Point(Option<Event>, Option<Held>),
-    Wait(Event),
-}
+/// Operations left to the lane's thread after which whoever leaves more waits: about as
+/// many as the driver takes before it makes callers wait.
+const MOST_LEFT: usize = 1024;
 
 /// One of the driver's streams.
 pub(crate) struct Lane {
@@ -48,6 +37,8 @@ pub(crate) struct Lane {
     /// events are asked: the barrier before a word would hold up the next copy.
     word: Option<Word>,
     submission: InOrder<Submission, Operation>,
+    /// Of those that are left something.
+    submitter: OnceLock<Option<Submitter>>,
     waiting: Waiting<Pending>,
     /// The last point that is finished: written by the reactor.
     finished: AtomicU32,
@@ -127,6 +118,7 @@ impl Lane {
             stream: Handle(stream),
             word,
             submission: InOrder::new(Submission::default()),
+            submitter: OnceLock::new(),
             waiting: Waiting::new(),
             finished: AtomicU32::new(0),
             reactor,
@@ -178,7 +170,7 @@ impl Lane {
 
     /// Whether something waits for the host to be submitted.
     pub(super) fn is_held_up(&self) -> bool {
-        self.submission.is_held_up()
+        self.submission.outstanding() > 0
     }
 
     /// Asks the driver whether the stream is alive.
@@ -263,81 +255,102 @@ impl Lane {
 
     /// Submits an operation, now or once what it must come after is over.
     fn enter(self: &Arc<Self>, operation: Operation) -> Result<()> {
-        let mut result = Ok(());
+        let mut performed = None;
         let obstacle = self.submission.submit(operation, |submission, operation| {
-            let (step, done) = self.perform(submission, operation);
-            result = done.map_err(|(error, _)| error);
-            step
+            self.perform(submission, operation, &mut performed)
         });
         if let Some(event) = obstacle {
             self.resume_after(&event);
         }
-        result
+        // Without the lane's locks, as in `resume`.
+        performed.map_or(Ok(()), Performed::told)
+    }
+
+    /// As [`Lane::submit`], by a thread of the lane. A kernel has been loaded.
+    pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) {
+        while self.submission.is_behind(MOST_LEFT) {
+            std::thread::sleep(SLEEP);
+        }
+        let is_first =
+            self.submission.leave(Operation { work: Work::Run(task), cause: Arc::clone(cause) });
+        if !is_first {
+            return;
+        }
+        let submitter = self.submitter.get_or_init(|| Submitter::start(self)).as_ref();
+        if !submitter.is_some_and(|submitter| submitter.resume(self)) {
+            self.resume();
+        }
+    }
+
+    /// Of how many operations that have waited so far all are submitted, once they are.
+    pub(super) fn arrived(&self) -> u64 {
+        self.submission.arrived()
+    }
+
+    /// Whether so many are, or what comes next is held up, or nothing goes on any more.
+    pub(super) fn has_performed(&self, count: u64) -> bool {
+        self.submission.has_performed(count)
     }
 
     fn resume_after(self: &Arc<Self>, event: &Event) {
         let lane = Arc::clone(self);
-        event.on_complete(move |_| lane.resume());
+        event.on_recorded(move || lane.resume());
     }
 
     /// Submits what has waited.
-    fn resume(self: &Arc<Self>) {
-        let mut failed = Vec::new();
-        let obstacle = self.submission.resume(|submission, operation| {
-            let (step, done) = self.perform(submission, operation);
-            failed.extend(done.err());
-            step
-        });
-        // Nobody else tells those who wait for these; without the lock, because they
-        // may submit more.
-        for (error, event) in failed {
-            if let Some(event) = event {
-                event.complete(Err(error));
+    pub(super) fn resume(self: &Arc<Self>) {
+        loop {
+            let mut performed = None;
+            let rest = self.submission.resume(Operation::join, |submission, operation| {
+                self.perform(submission, operation, &mut performed)
+            });
+            // Without the lane's locks, because whoever hears may submit more.
+            if let Some(performed) = performed {
+                performed.tell();
             }
-        }
-        if let Some(event) = obstacle {
-            self.resume_after(&event);
+            match rest {
+                Rest::None => return,
+                Rest::More => {}
+                Rest::HeldUp(event) => return self.resume_after(&event),
+            }
         }
     }
 
     /// Gives an operation to the driver, unless it must come after an event that is
-    /// not recorded on a GPU and not over. A failure fails the stream, and comes with
-    /// the event that will not be recorded.
+    /// not recorded on a GPU and not over. A failure fails the stream.
     fn perform(
         &self,
         submission: &mut Submission,
         Operation { work, cause }: Operation,
-    ) -> (Step<Operation, Event>, std::result::Result<(), (Error, Option<Event>)>) {
-        let result = match work {
-            Work::Run(task) => self.run(submission, task, &cause).map_err(|error| (error, None)),
+        performed: &mut Option<Performed>,
+    ) -> Step<Operation, Event> {
+        let (result, event) = match work {
+            Work::Run(task) => (self.run(submission, task, &cause), None),
             Work::Tell(task, event) => {
-                let submitted = self.submit_telling(submission, task, &event, &cause);
-                submitted.map_err(|error| (error, Some(event)))
+                (self.submit_telling(submission, task, &event, &cause), Some(event))
             }
             Work::Point(event, last) => {
                 submission.held.extend(last);
-                let submitted = self.submit_point(submission, event.as_ref(), &cause);
-                submitted.map_err(|error| (error, event))
+                (self.submit_point(submission, event.as_ref(), &cause), event)
             }
             Work::Wait(event) => match event.status() {
-                EventStatus::Complete => Ok(()),
+                EventStatus::Complete => (Ok(()), None),
                 EventStatus::Failed(error) => {
                     cause.set(error);
-                    Ok(())
+                    (Ok(()), None)
                 }
                 EventStatus::Pending if event.native().is_none() => {
                     let work = Work::Wait(event.clone());
-                    return (Step::HeldUp(Operation { work, cause }, event), Ok(()));
+                    return Step::HeldUp(Operation { work, cause }, event);
                 }
-                EventStatus::Pending => {
-                    self.submit_wait(submission, event, &cause).map_err(|error| (error, None))
-                }
+                EventStatus::Pending => (self.submit_wait(submission, event, &cause), None),
             },
         };
-        if let Err((error, _)) = &result {
+        if let Err(error) = &result {
             cause.set(error.clone());
         }
-        (Step::Done, result)
+        *performed = Some(Performed { result, event });
+        Step::Done
     }
 
     fn driver_stream(&self) -> LaneStream<'_> {
@@ -351,7 +364,7 @@ impl Lane {
             None => self.context.bind().and_then(|()| self.driver_stream().submit(&task)),
         };
         // Held even if the call fails: it may have begun.
-        submission.held.push(Box::new(task));
+        submission.held.push(Held::Task(task));
         submitted?;
         match submission.held.len() {
             ..MOST_HELD => Ok(()),
@@ -398,7 +411,7 @@ impl Lane {
         let telling = LaneStream { tell: (word.address(), point), ..self.driver_stream() };
         let submitted = self.context.bind().and_then(|()| telling.submit(&task));
         // Held, and its number taken, even if the call fails: it may have begun.
-        submission.held.push(Box::new(task));
+        submission.held.push(Held::Task(task));
         submission.point = point;
         submitted?;
         let native = self.place(Some(event), point)?;

@@ -10,7 +10,8 @@
 //! | `words` | words that streams write |
 //! | `stream` | our streams, which share the driver's |
 //! | `lane`, `lane_stream` | the driver's streams |
-//! | `in_order` | what waits to be submitted: see `README.md` |
+//! | `operation`, `pending` | what they do, and what happens when they have |
+//! | `in_order`, `submitter` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
 //! | `compile`, `module` | kernels from source to launch |
 
@@ -25,10 +26,12 @@ mod lane_stream;
 mod machine;
 mod management;
 mod module;
+mod operation;
 mod pending;
 mod pool;
 mod reactor;
 mod stream;
+mod submitter;
 mod words;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +45,7 @@ pub(crate) use module::Function;
 pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
 pub(crate) use reactor::stay_awake;
 pub(crate) use stream::CudaStream;
+pub(crate) use submitter::settle;
 
 use context::{Peer, Poison};
 use lane::Lane;
@@ -52,7 +56,7 @@ use words::Words;
 
 use crate::cuda_source::CudaSource;
 use crate::location::Location;
-use crate::stream::StreamKind;
+use crate::stream_kind::StreamKind;
 use crate::task::Place;
 use crate::topology::LinkKind;
 use crate::{Error, Result};
@@ -153,6 +157,7 @@ impl Runtime {
     /// # Errors
     /// What [`driver::start`] says; a GPU that is not there.
     pub(crate) fn open(ordinals: &[usize]) -> Result<Arc<Runtime>> {
+        settle();
         let first = ordinals.first().copied().unwrap_or(0);
         driver::start(&format!("cuda:{first}"))?;
         let poison = Poison::default();

@@ -1,7 +1,7 @@
 //! Compiled kernels on a GPU.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
@@ -109,12 +109,9 @@ impl LaneStream<'_> {
         function: Function,
         source: &CudaSource,
         size: usize,
-        arguments: ArgumentWriter,
+        arguments: &mut ArgumentWriter,
     ) -> Result<()> {
-        let (mut bytes, places) = arguments.into_parts();
-        let base = bytes.as_mut_ptr();
-        let mut pointers: Vec<*mut c_void> =
-            places.iter().map(|(start, _)| base.wrapping_add(*start).cast()).collect();
+        let mut pointers = arguments.addresses();
         let (blocks, threads) = source.dimensions(size, function.capacity);
         // SAFETY: the function's parameters have the sizes of the arguments, which
         // the call copies; what they point to is held until the stream has passed,

@@ -7,9 +7,14 @@ use super::context::NativeEvent;
 use super::stream::FirstCause;
 use crate::Error;
 use crate::event::{Event, EventStatus};
+use crate::task::Task;
 
 /// Something to be let go when a lane has come to a certain point.
-pub(super) type Held = Box<dyn Any + Send>;
+pub(super) enum Held {
+    /// What an operation uses.
+    Task(#[expect(dead_code, reason = "only dropped")] Task),
+    Other(#[expect(dead_code, reason = "only dropped")] Box<dyn Any + Send>),
+}
 
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {

@@ -16,6 +16,7 @@ use cudarc::driver::sys::{self, CUresult};
 use parking_lot::Mutex;
 
 use super::context::{GpuContext, Poison};
+use super::submitter::settle;
 use crate::Result;
 
 const SMALLEST: usize = 512;
@@ -102,6 +103,7 @@ impl GpuPool {
     /// Zeroed memory; `None` if there is not enough.
     pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<GpuMemory>> {
         let bytes = rounded(bytes, self.exact);
+        settle();
         self.context.bind()?;
         let mut state = self.state.lock();
         let dropped = std::mem::take(&mut *self.dropped.lock());
@@ -165,6 +167,7 @@ impl GpuPool {
 
 impl Drop for GpuPool {
     fn drop(&mut self) {
+        settle();
         if self.context.bind().is_err() {
             return;
         }
@@ -236,6 +239,7 @@ impl PinnedPool {
     /// As [`PinnedPool::allocate`], with whatever was there before.
     pub(crate) fn allocate_to_overwrite(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
         let bytes = rounded(bytes, self.exact);
+        settle();
         self.context.bind()?;
         if self.exact {
             self.give_all_back();

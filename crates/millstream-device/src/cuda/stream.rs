@@ -2,6 +2,7 @@
 //! alias beyond that), so any number of [`CudaStream`]s share a few [`Lane`]s.
 //! No wait refers to a later submission, so sharing cannot close a cycle.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -53,6 +54,11 @@ impl CudaStream {
         self.lane.submit(task, &self.cause).inspect_err(|cause| self.fail(cause.clone()))
     }
 
+    /// As [`CudaStream::submit`], by a thread of the lane.
+    pub(crate) fn leave(&self, task: Task) {
+        self.lane.leave(task, &self.cause);
+    }
+
     /// A kernel that tells, and an event after it.
     pub(crate) fn submit_and_record(&self, task: Task, event: &Event) -> Result<()> {
         let submitted = self.lane.submit_and_record(task, event.clone(), &self.cause);
@@ -68,8 +74,8 @@ impl CudaStream {
     }
 
     /// Holds `last` until everything submitted so far is over.
-    pub(crate) fn close(&self, last: Held) {
+    pub(crate) fn close(&self, last: Box<dyn Any + Send>) {
         // A poisoned lane lets go of nothing more.
-        let _ = self.lane.point(None, Some(last), &self.cause);
+        let _ = self.lane.point(None, Some(Held::Other(last)), &self.cause);
     }
 }

@@ -44,8 +44,8 @@ pub(super) struct LinePieces {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct LineSettings {
+    /// With the number of the first collective.
     pub(super) common: RankSettings,
-    pub(super) pieces: LinePieces,
     pub(super) capacity: u64,
 }
 

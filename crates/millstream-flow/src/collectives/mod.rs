@@ -5,6 +5,7 @@ mod chain_settings;
 mod checks;
 mod communicator;
 mod direct;
+mod line_operations;
 mod line_settings;
 mod operands;
 mod operator;
@@ -14,6 +15,7 @@ mod pass_settings;
 mod peer_model;
 #[cfg(test)]
 mod peer_tests;
+mod peer_words;
 mod peers;
 mod plan;
 #[cfg(test)]

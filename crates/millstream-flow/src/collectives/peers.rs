@@ -4,24 +4,25 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millstream_device::{
-    CudaSource, Device, Event, GangRead, GangWrite, Kernel, KernelFault, Parameter, Pod, Shared,
-    SharedBuffer, SharedSet, Stream, Value,
+    Argument, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite, Kernel,
+    KernelFault, Parameter, Pod, Stream, Value,
 };
 
 use super::chain_settings::{self, ChainSettings, Channels};
 use super::communicator::CommunicatorOptions;
+use super::line_operations::{LineArguments, LineOperations};
 use super::line_settings::{LINE_BYTES, LineSettings, fits, lines, pieces, unit};
 use super::operands::Operands;
 use super::operator::Operator;
 use super::pass_settings::{PassSettings, jobs, swaps};
+use super::peer_words::PeerWords;
 use super::plan::Pattern;
 use super::programs;
 use super::rank_settings::{MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
 use crate::context::Context;
-use crate::submitters::Submitters;
 use crate::{Error, Item, Result};
 
 /// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor.
@@ -29,19 +30,23 @@ const MOST_BLOCKS: usize = 128;
 /// Of a chain there are as many more, two a multiprocessor: one works while the other waits
 /// until its stores are there.
 const BLOCKS_OF_A_CHAIN: usize = 2;
-/// The word in the host's memory that ends the kernels, `host_stop`, and what it says.
-const HOST_STOP: usize = 1;
+/// What the host's word says.
 const IS_STOPPED: u32 = 1;
 const PEER_IS_LATE: u32 = 2;
 
-type Signature<T, S> = (GangRead<T>, GangWrite<T>, SharedSet<u64>, Shared<u32>, Value<S>);
-type PeerKernel<T, S> = Kernel<Signature<T, S>>;
+type Signature<T, S> = (GangRead<T>, GangWrite<T>, PeerWords, Value<S>);
 
 /// The kernels of a type and an operator.
 struct Kernels<T: Item> {
-    lines: PeerKernel<T, LineSettings>,
-    pass: PeerKernel<T, PassSettings>,
-    chain: PeerKernel<T, ChainSettings>,
+    lines: PeerKernel<LineOperations<T>>,
+    pass: PeerKernel<Signature<T, PassSettings>>,
+    chain: PeerKernel<Signature<T, ChainSettings>>,
+}
+
+struct PeerKernel<S: Parameter> {
+    kernel: Kernel<S>,
+    /// Set when all devices have it.
+    is_prepared: OnceLock<()>,
 }
 
 impl<T: Item> Kernels<T> {
@@ -51,22 +56,20 @@ impl<T: Item> Kernels<T> {
     }
 }
 
-fn kernel<T: Item, S: Pod + Send + Sync>(source: CudaSource) -> PeerKernel<T, S> {
-    let no_twin = |_: &_, _: <Signature<T, S> as Parameter>::View<'_>| {
-        Err(KernelFault::new("collectives of peers run on GPUs only"))
-    };
-    Kernel::from_closure("collective", no_twin).with_cuda(source)
+fn kernel<S: Parameter>(source: CudaSource) -> PeerKernel<S> {
+    let no_twin =
+        |_: &_, _: S::View<'_>| Err(KernelFault::new("collectives of peers run on GPUs only"));
+    let kernel = Kernel::from_closure("collective", no_twin).with_cuda(source);
+    PeerKernel { kernel, is_prepared: OnceLock::new() }
 }
+
+type KernelsKey = (TypeId, Option<Arc<str>>);
 
 /// What kernels meet in.
 pub(super) struct Peers {
-    /// Of each rank: words of the others, their lines, and channels of the chain.
-    memory: Vec<SharedBuffer<u64>>,
-    /// What to end the kernels for.
-    host: SharedBuffer<u32>,
+    words: Arc<PeerWords>,
     /// By item type and operator.
-    kernels: HashMap<(TypeId, Option<Arc<str>>), Box<dyn Any + Send + Sync>>,
-    submitters: Submitters,
+    kernels: HashMap<KernelsKey, Box<dyn Any + Send + Sync>>,
     /// Of a kernel, at most.
     blocks: usize,
     /// Lines from one rank to another, for one collective.
@@ -93,14 +96,9 @@ impl Peers {
         let words = RANK_WORDS + 2 * ranks * capacity * 2;
         let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
         let channels = Channels::new(words, BLOCKS_OF_A_CHAIN * blocks);
-        let memory = context.devices().iter().map(|device| {
-            Ok(device.shared(channels.end())?.with_label(format!("collectives' words of {device}")))
-        });
         Ok(Peers {
-            memory: memory.collect::<Result<_>>()?,
-            host: context.host().shared(2)?,
+            words: Arc::new(PeerWords::new(context, channels.end())?),
             kernels: HashMap::new(),
-            submitters: Submitters::new(ranks),
             blocks,
             capacity,
             channels,
@@ -119,12 +117,12 @@ impl Peers {
 
     /// Ends the kernels, which may wait for one that will not come.
     pub(super) fn stop(&self) {
-        let _ = self.host.store(HOST_STOP, IS_STOPPED);
+        self.words.stop(IS_STOPPED);
     }
 
     /// Why the kernels have ended early, if they have.
     pub(super) fn check(&self, streams: &[Stream]) -> Result<()> {
-        let message = match self.host.load(HOST_STOP)? {
+        let message = match self.words.reason()? {
             0 => return Ok(()),
             PEER_IS_LATE => "a peer did not come in time",
             _ => "it was stopped",
@@ -168,12 +166,19 @@ impl Peers {
     ) -> Result<()> {
         let pieces = pieces(pattern, streams.len(), operands.is_in_place());
         let capacity = self.capacity as u64;
-        let settings = self.next(streams.len()).zip(pieces);
-        let settings = settings.map(|(common, pieces)| LineSettings { common, pieces, capacity });
         // A thread for each unit.
         let threads = pattern.longest().div_ceil(unit(word).0).min(self.blocks * THREADS);
-        let settings = settings.collect();
-        self.launch(streams, threads, operands, operator, |kernels| &kernels.lines, settings)
+        let ranks = self.next(streams.len()).zip(pieces).zip(&mut *operands.outputs);
+        let (inputs, words) = (operands.inputs, &self.words);
+        let arguments = ranks.enumerate().map(|(rank, ((common, pieces), output))| LineArguments {
+            input: inputs.map(|inputs| &inputs[rank]),
+            output,
+            pieces,
+            words,
+            settings: LineSettings { common, capacity },
+        });
+        let kernels = kernels(&mut self.kernels, operator)?;
+        launch(&kernels.lines, streams, threads, arguments)
     }
 
     fn in_one_pass<T: Item>(
@@ -194,7 +199,7 @@ impl Peers {
         let settings =
             settings.map(|(common, jobs)| PassSettings::new(common, &jobs, in_place, swaps));
         let settings = settings.collect();
-        self.launch(streams, threads, operands, operator, |kernels| &kernels.pass, settings)
+        self.run_together(streams, threads, operands, operator, |kernels| &kernels.pass, settings)
     }
 
     fn along_a_chain<T: Item>(
@@ -212,7 +217,7 @@ impl Peers {
         let settings: Vec<_> = settings.collect();
         // A block for each tile.
         let threads = settings[0].tiles().min(self.channels.count) * THREADS;
-        self.launch(streams, threads, operands, operator, |kernels| &kernels.chain, settings)
+        self.run_together(streams, threads, operands, operator, |kernels| &kernels.chain, settings)
     }
 
     /// Submits a pass of nothing, after which every rank comes after what all were given
@@ -221,7 +226,7 @@ impl Peers {
         let mut operands = Operands::<u32> { inputs: None, outputs: &mut [] };
         let settings = self.next(streams.len());
         let settings = settings.map(|common| PassSettings::new(common, &[], true, false)).collect();
-        self.launch(streams, 1, &mut operands, None, |kernels| &kernels.pass, settings)
+        self.run_together(streams, 1, &mut operands, None, |kernels| &kernels.pass, settings)
     }
 
     /// Begins a collective with a number of its own: what each rank is told.
@@ -242,46 +247,59 @@ impl Peers {
     }
 
     /// Submits one of an operator's kernels on each rank, with about so many threads.
-    fn launch<T: Item, S: Pod + Send + Sync>(
+    fn run_together<T: Item, S: Pod + Send + Sync>(
         &mut self,
         streams: &[Stream],
         threads: usize,
         operands: &mut Operands<'_, T>,
         operator: Option<&Operator<T>>,
-        kernel: fn(&Kernels<T>) -> &PeerKernel<T, S>,
+        kernel: fn(&Kernels<T>) -> &PeerKernel<Signature<T, S>>,
         settings: Vec<S>,
     ) -> Result<()> {
-        let size = threads.max(1);
-        let key = (TypeId::of::<T>(), operator.map(|operator| Arc::clone(operator.cuda())));
-        let kernels = self.kernels.entry(key).or_insert_with(|| {
-            Box::new(Kernels::<T>::new(operator.map(|operator| &**operator.cuda())))
-        });
-        let kernel = kernel(kernels.downcast_ref::<Kernels<T>>().ok_or(Error::Ended)?);
-        // On all devices before any waits for another's: loading may wait for kernels
-        // that run.
+        let inputs = GangParts::from(operands.inputs.unwrap_or_default());
+        let outputs = GangPartsMut::from(&mut *operands.outputs);
+        let kernel = kernel(kernels(&mut self.kernels, operator)?);
+        let arguments = settings.into_iter().enumerate();
+        let arguments = arguments
+            .map(|(rank, settings)| ((&inputs, rank), (&outputs, rank), &self.words, settings));
+        launch(kernel, streams, threads, arguments)
+    }
+}
+
+/// The kernels of an operator.
+fn kernels<'a, T: Item>(
+    known: &'a mut HashMap<KernelsKey, Box<dyn Any + Send + Sync>>,
+    operator: Option<&Operator<T>>,
+) -> Result<&'a Kernels<T>> {
+    let key = (TypeId::of::<T>(), operator.map(|operator| Arc::clone(operator.cuda())));
+    let kernels = known.entry(key).or_insert_with(|| {
+        Box::new(Kernels::<T>::new(operator.map(|operator| &**operator.cuda())))
+    });
+    kernels.downcast_ref().ok_or(Error::Ended)
+}
+
+/// Submits a kernel on each rank, with about so many threads.
+fn launch<S: Parameter + 'static>(
+    PeerKernel { kernel, is_prepared }: &PeerKernel<S>,
+    streams: &[Stream],
+    threads: usize,
+    arguments: impl Iterator<Item = impl Argument<S>>,
+) -> Result<()> {
+    let size = threads.max(1);
+    // On all devices before any waits for another's: loading may wait for kernels
+    // that run.
+    if is_prepared.get().is_none() {
         for stream in streams {
             kernel.prepare(stream.device(), size)?;
         }
-        let memory: Vec<_> = self.memory.iter().collect();
-        let mut bound = Vec::new();
-        for ((rank, stream), settings) in streams.iter().enumerate().zip(settings) {
-            let inputs = (operands.inputs.unwrap_or_default(), rank);
-            let outputs = (&mut *operands.outputs, rank);
-            let arguments = (inputs, outputs, &memory[..], &self.host, settings);
-            bound.push(kernel.bind(stream, size, arguments)?);
-        }
-        let submitted = self.submitters.run(bound.into_iter().map(|kernel| || kernel.submit()))?;
-        Ok(submitted.into_iter().collect::<millstream_device::Result<()>>()?)
+        is_prepared.get_or_init(|| ());
     }
-
-    /// Records an event of each rank.
-    pub(super) fn record(
-        &self,
-        streams: &[Stream],
-    ) -> Result<Vec<millstream_device::Result<Event>>> {
-        let streams = streams.iter().cloned();
-        self.submitters.run(streams.map(|stream| move || stream.record()))
+    let bind = |(stream, arguments)| kernel.bind(stream, size, arguments);
+    let bound = streams.iter().zip(arguments).map(bind);
+    for kernel in bound.collect::<millstream_device::Result<Vec<_>>>()? {
+        kernel.submit_soon()?;
     }
+    Ok(())
 }
 
 /// Devices that share a GPU: their kernels must all fit at once.

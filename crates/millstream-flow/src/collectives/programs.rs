@@ -43,11 +43,10 @@ fn moved<T>() -> String {
 
 const LINES: &str = "
 extern \"C\" __global__ void __launch_bounds__(512, 1) lines_of_items(
-    const __grid_constant__ millstream::SpanSet<const Element> inputs,
-    const __grid_constant__ millstream::SpanSet<Element> outputs,
+    const __grid_constant__ millstream::LineOperations<Element> operations,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
     const __grid_constant__ millstream::LineSettings settings) {
-    millstream::collective_lines(inputs, outputs, memory, host, settings,
+    millstream::collective_lines(operations, memory, host, settings,
                      [](Element one, Element other) { return combine(one, other); });
 }
 ";

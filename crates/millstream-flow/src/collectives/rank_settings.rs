@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 pub(super) const MOST_RANKS: usize = 8;
 
 /// Words of each rank's memory before lines: `rank_words` of the header.
-pub(super) const RANK_WORDS: usize = 2 * MOST_RANKS + 2;
+pub(super) const RANK_WORDS: usize = 2 * MOST_RANKS + 4;
 
 /// Threads of a block.
 pub(super) const THREADS: usize = 512;

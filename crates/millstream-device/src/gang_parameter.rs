@@ -1,0 +1,165 @@
+//! How kernels of a gang take the buffers of all its devices.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::Result;
+use crate::layout::ArgumentWriter;
+use crate::ledger::AccessKind;
+use crate::memory::DeviceBuffer;
+use crate::parameter::{Accesses, Argument, Bound, Parameter, Read, SharedSet, Write, spans};
+use crate::part::Part;
+use crate::task::Place;
+
+/// A buffer of each device, for the kernels of a gang: this kernel's own, which it and
+/// the others of the gang only read; the twin sees its own as `&[T]`. At most
+/// [`SharedSet::MOST`].
+///
+/// The ledger knows of each kernel's use of its own buffer. What the others do with it
+/// must lie within that: they begin after the kernel has begun, and it ends after they
+/// are done, which is for the kernels to see to.
+///
+/// ```
+/// use millstream_device::{
+///     DeviceList, DeviceSet, GangParts, GangPartsMut, GangRead, GangWrite, Kernel,
+/// };
+///
+/// static COPY: Kernel<(GangRead<u32>, GangWrite<u32>)> =
+///     Kernel::new("copy", |_, (own_input, own_output)| {
+///         own_output.copy_from_slice(own_input);
+///         Ok(())
+///     });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+/// for (device, value) in set.devices().iter().zip(1..) {
+///     let stream = device.stream()?;
+///     inputs.push(stream.uploaded(vec![value; 3])?);
+///     outputs.push(device.buffer(3)?);
+///     stream.record()?.synchronize()?;
+/// }
+/// let stream = set.devices()[1].stream()?;
+/// let (from, to) = (GangParts::from(&inputs[..]), GangPartsMut::from(&mut outputs[..]));
+/// COPY.launch(&stream, 3, ((&from, 1), (&to, 1)))?;
+/// assert_eq!(set.block_on(stream.download(&outputs[1])?)??, [2, 2, 2]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct GangRead<T>(PhantomData<T>);
+
+/// As [`GangRead`], of buffers that the kernels of the gang write; the twin sees its
+/// own as `&mut [T]`.
+#[derive(Debug)]
+pub struct GangWrite<T>(PhantomData<T>);
+
+impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
+    type Bound = BoundGang;
+    type View<'a> = &'a [T];
+
+    fn write(bound: &BoundGang, to: &mut ArgumentWriter) {
+        spans::<T>(&bound.buffers, to);
+    }
+
+    unsafe fn view(bound: &BoundGang) -> &[T] {
+        match bound.own() {
+            // SAFETY: the caller's promise.
+            Some(own) => unsafe { Read::<T>::view(own) },
+            None => &[],
+        }
+    }
+}
+
+impl<T: Pod + Send + Sync> Parameter for GangWrite<T> {
+    type Bound = BoundGang;
+    type View<'a> = &'a mut [T];
+
+    fn write(bound: &BoundGang, to: &mut ArgumentWriter) {
+        spans::<T>(&bound.buffers, to);
+    }
+
+    unsafe fn view(bound: &BoundGang) -> &mut [T] {
+        match bound.own() {
+            // SAFETY: the caller's promise.
+            Some(own) => unsafe { Write::<T>::view(own) },
+            None => &mut [],
+        }
+    }
+}
+
+/// Buffers of a gang's devices, held by a queued launch of one of its kernels.
+#[derive(Debug)]
+pub struct BoundGang {
+    buffers: Arc<[Bound]>,
+    own: usize,
+}
+
+impl BoundGang {
+    fn new(
+        buffers: &Arc<[Bound]>,
+        own: usize,
+        kind: AccessKind,
+        accesses: &mut Accesses,
+    ) -> BoundGang {
+        if let Some(Bound(place)) = buffers.get(own) {
+            accesses.add(place.allocation(), kind);
+        }
+        BoundGang { buffers: Arc::clone(buffers), own }
+    }
+
+    fn own(&self) -> Option<&Bound> {
+        self.buffers.get(self.own)
+    }
+}
+
+/// The buffers of all devices, or none, for [`GangRead`]: made once for all kernels of
+/// the gang. Those beyond [`SharedSet::MOST`] are left out.
+#[derive(Debug)]
+pub struct GangParts<'a, T: Pod> {
+    bound: Arc<[Bound]>,
+    buffers: PhantomData<&'a [DeviceBuffer<T>]>,
+}
+
+/// As [`GangParts`], for [`GangWrite`].
+#[derive(Debug)]
+pub struct GangPartsMut<'a, T: Pod> {
+    bound: Arc<[Bound]>,
+    buffers: PhantomData<&'a mut [DeviceBuffer<T>]>,
+}
+
+fn bound<T: Pod + Send + Sync>(buffers: &[DeviceBuffer<T>]) -> Arc<[Bound]> {
+    let bound = |buffer| {
+        let part = Part::from(buffer);
+        Bound(Place::new::<T>(part.allocation, &part.range))
+    };
+    buffers.iter().take(SharedSet::<T>::MOST).map(bound).collect()
+}
+
+impl<'a, T: Pod + Send + Sync> From<&'a [DeviceBuffer<T>]> for GangParts<'a, T> {
+    fn from(buffers: &'a [DeviceBuffer<T>]) -> GangParts<'a, T> {
+        GangParts { bound: bound(buffers), buffers: PhantomData }
+    }
+}
+
+impl<'a, T: Pod + Send + Sync> From<&'a mut [DeviceBuffer<T>]> for GangPartsMut<'a, T> {
+    fn from(buffers: &'a mut [DeviceBuffer<T>]) -> GangPartsMut<'a, T> {
+        GangPartsMut { bound: bound(buffers), buffers: PhantomData }
+    }
+}
+
+/// The buffers of all devices, and which is the kernel's own.
+impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, usize) {
+    fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
+        let (parts, own) = self;
+        Ok(BoundGang::new(&parts.bound, own, AccessKind::Read, accesses))
+    }
+}
+
+/// The buffers of all devices, and which is the kernel's own.
+impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&GangPartsMut<'_, T>, usize) {
+    fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
+        let (parts, own) = self;
+        Ok(BoundGang::new(&parts.bound, own, AccessKind::Write, accesses))
+    }
+}

@@ -1,0 +1,74 @@
+//! The words that kernels of a communicator's ranks meet in.
+
+use std::sync::Arc;
+
+use millstream_device::{
+    Accesses, Argument, ArgumentWriter, Bound, Parameter, Shared, SharedBuffer, SharedSet,
+};
+
+use crate::Result;
+use crate::context::Context;
+
+/// The word in the host's memory that ends the kernels, `host_stop`.
+const HOST_STOP: usize = 1;
+
+/// What every kernel takes: bound once. Nobody copies the memory, the host's words are
+/// touched by atomics alone, and all ranks are peers, so that no launch has anything to check.
+#[derive(Debug)]
+pub(super) struct PeerWords {
+    /// Of each rank: words of the others, their lines, and channels of the chain.
+    memory: Arc<[Bound]>,
+    host: Bound,
+    /// What to end the kernels for.
+    stop: SharedBuffer<u32>,
+}
+
+impl PeerWords {
+    /// With so many words of each rank.
+    pub(super) fn new(context: &Context, words: usize) -> Result<PeerWords> {
+        let memory = context.devices().iter().map(|device| {
+            Ok(device.shared::<u64>(words)?.with_label(format!("collectives' words of {device}")))
+        });
+        let memory = memory.collect::<Result<Vec<_>>>()?;
+        let memory: Vec<_> = memory.iter().collect();
+        let stop = context.host().shared(HOST_STOP + 1)?;
+        let mut accesses = Accesses::default();
+        Ok(PeerWords {
+            memory: Argument::<SharedSet<u64>>::bind(&memory[..], &mut accesses)?,
+            host: Argument::<Shared<u32>>::bind(&stop, &mut accesses)?,
+            stop,
+        })
+    }
+
+    /// What the kernels are to end for, 0 if nothing.
+    pub(super) fn reason(&self) -> Result<u32> {
+        Ok(self.stop.load(HOST_STOP)?)
+    }
+
+    /// Ends the kernels, which may wait for one that will not come.
+    pub(super) fn stop(&self, reason: u32) {
+        // A kernel that hears of nothing runs out of patience.
+        let _ = self.stop.store(HOST_STOP, reason);
+    }
+}
+
+/// As kernels take them: `SpanSet<u64>` and `Span<u32>`.
+impl Parameter for PeerWords {
+    type Bound = Arc<PeerWords>;
+    type View<'a> = &'a PeerWords;
+
+    fn write(bound: &Arc<PeerWords>, to: &mut ArgumentWriter) {
+        SharedSet::<u64>::write(&bound.memory, to);
+        Shared::<u32>::write(&bound.host, to);
+    }
+
+    unsafe fn view(bound: &Arc<PeerWords>) -> &PeerWords {
+        bound
+    }
+}
+
+impl Argument<PeerWords> for &Arc<PeerWords> {
+    fn bind(self, _: &mut Accesses) -> millstream_device::Result<Arc<PeerWords>> {
+        Ok(Arc::clone(self))
+    }
+}
