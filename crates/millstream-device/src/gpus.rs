@@ -128,10 +128,14 @@ impl Gpus {
         }
     }
 
+    /// Where one more device is.
     pub(crate) fn place(&self, driver: Driver, ordinal: usize) -> Result<DevicePlace> {
         match (driver, self.gpu(ordinal)) {
             (Driver::Host, _) => Ok(DevicePlace::Host),
-            (Driver::Cuda, Some(gpu)) => Ok(DevicePlace::Gpu(Arc::clone(gpu))),
+            (Driver::Cuda, Some(gpu)) => {
+                gpu.add_device();
+                Ok(DevicePlace::Gpu(Arc::clone(gpu)))
+            }
             (Driver::Cuda, None) => {
                 Err(Error::Start { reason: format!("cuda:{ordinal} was not opened") })
             }

@@ -395,11 +395,11 @@ impl BoundKernel {
         self.submit_by(Submitting::Caller)
     }
 
-    /// The same, but a thread of the stream gives the kernel to the GPU's driver, and the
-    /// caller goes on at once; what is submitted to the stream afterwards comes after it. The
-    /// kernel has been [prepared](Kernel::prepare). Several that follow each other may become
-    /// one launch, if their arguments [join](Parameter::join). On host devices there is no
-    /// difference.
+    /// The same, but a thread gives the kernel to the GPU's driver, and the caller goes on at
+    /// once; what is submitted to the stream afterwards comes after it. The kernel has been
+    /// [prepared](Kernel::prepare). Several that follow each other may become one launch, if
+    /// their arguments [join](Parameter::join). On host devices, and where devices share a
+    /// GPU, there is no difference.
     ///
     /// # Errors
     /// As [`Kernel::launch`]; a launch that the driver refuses fails the stream.

@@ -437,7 +437,7 @@ impl Stream {
             Backend::Cuda(stream) => {
                 match (device.faults.check(&name, device.name()), submitting) {
                     (Ok(()), Submitting::Caller) => stream.submit(task)?,
-                    (Ok(()), Submitting::Thread) => stream.leave(task),
+                    (Ok(()), Submitting::Thread) => stream.leave(task)?,
                     (Err(fault), _) => stream.fail(fault),
                 }
             }

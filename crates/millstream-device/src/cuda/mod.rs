@@ -80,6 +80,8 @@ pub(crate) struct Gpu {
     next: AtomicUsize,
     /// Of the gang's lanes: those of a gang must be different ones.
     next_of_gang: AtomicUsize,
+    /// Devices that are this GPU, or parts of it.
+    devices: AtomicUsize,
     /// GPUs whose memory its kernels reach.
     peers: OnceLock<Vec<usize>>,
 }
@@ -91,6 +93,12 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
+    /// Counts a device; before any stream of it is made.
+    pub(crate) fn add_device(&self) {
+        // Relaxed: whoever has the device comes after it.
+        self.devices.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A stream of its own order.
     pub(crate) fn stream(&self, kind: StreamKind) -> Result<CudaStream> {
         let (lanes, next) = match kind {
@@ -102,7 +110,8 @@ impl Gpu {
         };
         // Relaxed: any lane will do.
         let turn = next.fetch_add(1, Ordering::Relaxed);
-        let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]));
+        let is_shared = self.devices.load(Ordering::Relaxed) > 1;
+        let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]), is_shared);
         stream.check().map(|()| stream)
     }
 
@@ -261,6 +270,7 @@ fn open_gpu(
         )?,
         next: AtomicUsize::new(0),
         next_of_gang: AtomicUsize::new(0),
+        devices: AtomicUsize::new(0),
         peers: OnceLock::new(),
     }))
 }

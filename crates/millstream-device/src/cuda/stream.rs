@@ -32,11 +32,13 @@ impl FirstCause {
 pub(crate) struct CudaStream {
     lane: Arc<Lane>,
     cause: Arc<FirstCause>,
+    /// Whether other devices are parts of the GPU.
+    is_shared: bool,
 }
 
 impl CudaStream {
-    pub(super) fn new(lane: Arc<Lane>) -> CudaStream {
-        CudaStream { lane, cause: Arc::default() }
+    pub(super) fn new(lane: Arc<Lane>, is_shared: bool) -> CudaStream {
+        CudaStream { lane, cause: Arc::default(), is_shared }
     }
 
     /// The first cause, if an operation has failed.
@@ -54,9 +56,17 @@ impl CudaStream {
         self.lane.submit(task, &self.cause).inspect_err(|cause| self.fail(cause.clone()))
     }
 
-    /// As [`CudaStream::submit`], by a thread of the lane.
-    pub(crate) fn leave(&self, task: Task) {
-        self.lane.leave(task, &self.cause);
+    /// As [`CudaStream::submit`], by a thread of the lane. Not where devices share a GPU:
+    /// streams may share a queue of the hardware there, in which a kernel that waits for
+    /// another device's must not lie before that one.
+    pub(crate) fn leave(&self, task: Task) -> Result<()> {
+        match self.is_shared {
+            true => self.submit(task),
+            false => {
+                self.lane.leave(task, &self.cause);
+                Ok(())
+            }
+        }
     }
 
     /// A kernel that tells, and an event after it.

@@ -28,9 +28,9 @@ pub struct CommunicatorOptions {
     /// GPU; of a long `reduce` twice as many, two a multiprocessor. For each, 128 KiB are
     /// allocated on each GPU, which reductions go through.
     pub blocks: usize,
-    /// Between GPUs that are peers: up to this many bytes from one to another go in
-    /// lines, which are there sooner, at twice the bytes. Four times as many bytes for
-    /// each rank are allocated on each.
+    /// Between GPUs that are peers: up to this many bytes from one to all others together go
+    /// in lines, which are there sooner, at twice the bytes; divided among the others, so that
+    /// a smaller part of it to each. Four to eight times as many are allocated on each GPU.
     pub line_bytes: usize,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
@@ -42,7 +42,7 @@ impl Default for CommunicatorOptions {
             algorithm: Algorithm::Automatic,
             packet_bytes: 4 << 20,
             blocks: 128,
-            line_bytes: 64 << 10,
+            line_bytes: 512 << 10,
             patience: Duration::from_secs(10),
         }
     }

@@ -91,7 +91,7 @@ impl Peers {
 
     pub(super) fn new(context: &Context, options: &CommunicatorOptions) -> Result<Peers> {
         let ranks = context.devices().len();
-        let capacity = options.line_bytes.div_ceil(LINE_BYTES).max(1);
+        let capacity = (options.line_bytes / (ranks - 1)).div_ceil(LINE_BYTES).max(1);
         // Lines of two collectives, a number with each word.
         let words = RANK_WORDS + 2 * ranks * capacity * 2;
         let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
