@@ -17,7 +17,7 @@ use crate::memory::{Allocation, DeviceBuffer};
 use crate::part::{Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream_kind::StreamKind;
-use crate::task::{Place, Task};
+use crate::task::{Place, Submitting, Task};
 use crate::{Error, Result};
 
 /// An in-order queue of operations of one device. Calls submit and return; the
@@ -444,18 +444,7 @@ impl Stream {
         }
         Ok(())
     }
-}
 
-/// Who gives an operation to a GPU's driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Submitting {
-    /// Whoever submits it.
-    Caller,
-    /// A thread, soon.
-    Thread,
-}
-
-impl Stream {
     /// As [`Stream::submit`] and [`Stream::record`], of a kernel that tells a GPU's lane
     /// itself that it is over.
     pub(crate) fn submit_and_record(

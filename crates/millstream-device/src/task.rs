@@ -26,6 +26,15 @@ pub(crate) enum Task {
     Launch(Box<dyn Launch>),
 }
 
+/// Who gives an operation to a GPU's driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitting {
+    /// Whoever submits it.
+    Caller,
+    /// A thread, soon.
+    Thread,
+}
+
 /// A kernel with its arguments.
 pub(crate) trait Launch: Send {
     /// Runs the host twin as far as it comes without waiting. The ledger has ordered

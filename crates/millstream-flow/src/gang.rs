@@ -107,7 +107,7 @@ impl Gang {
         let words = gang.words().clone();
         let bound = gang.members().map(|member| bind(&words, member));
         let mut bound = bound.collect::<Result<Vec<_>>>()?.into_iter();
-        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit_soon()?))).await
+        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit()?))).await
     }
 
     /// A gang of all devices of a context.

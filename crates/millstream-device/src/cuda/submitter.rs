@@ -2,7 +2,7 @@
 //! microseconds, and whoever launches on many GPUs has none to spare.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -48,25 +48,53 @@ pub(super) const SLEEP: Duration = Duration::from_micros(20);
 
 /// Ends when dropped, after what it has been given.
 #[derive(Debug)]
-pub(super) struct Submitter(Sender<Arc<Lane>>);
+pub(super) struct Submitter {
+    /// `None` only wakes the thread.
+    lanes: Sender<Option<Arc<Lane>>>,
+    state: Arc<AtomicU8>,
+}
+
+/// The thread looks for what comes next.
+const AWAKE: u8 = 0;
+/// It sleeps, until somebody wakes it.
+const ASLEEP: u8 = 1;
+/// It will wake.
+const WAKING: u8 = 2;
 
 impl Submitter {
     /// `None` if there are no more threads.
     pub(super) fn start(lane: &Arc<Lane>) -> Option<Submitter> {
         let (lanes, incoming) = channel();
+        let state = Arc::new(AtomicU8::new(WAKING));
         let thread = std::thread::Builder::new().name("millstream submitter".to_string());
-        thread.spawn(move || run(&incoming)).ok()?;
+        let shared = Arc::clone(&state);
+        thread.spawn(move || run(&incoming, &shared)).ok()?;
         let mut all = LANES.lock();
         all.retain(|lane| lane.strong_count() > 0);
         all.push(Arc::downgrade(lane));
-        Some(Submitter(lanes))
+        Some(Submitter { lanes, state })
     }
 
-    /// Resumes a lane on the thread; false if there is none any more.
+    /// Resumes a lane on the thread; false if it sleeps, and the caller had better: waking
+    /// it takes a hundred times as long as a launch.
     pub(super) fn resume(&self, lane: &Arc<Lane>) -> bool {
+        // Relaxed, here and in `next`: whoever sees an old state is only slower.
+        match self.state.load(Ordering::Relaxed) {
+            AWAKE => {}
+            ASLEEP => {
+                let (old, new) = (ASLEEP, WAKING);
+                let relaxed = Ordering::Relaxed;
+                if self.state.compare_exchange(old, new, relaxed, relaxed).is_ok() {
+                    // If the thread is gone, the caller goes on without it.
+                    let _ = self.lanes.send(None);
+                }
+                return false;
+            }
+            _ => return false,
+        }
         // Relaxed: the channel orders it before `run` takes it back.
         BUSY.fetch_add(1, Ordering::Relaxed);
-        let is_sent = self.0.send(Arc::clone(lane)).is_ok();
+        let is_sent = self.lanes.send(Some(Arc::clone(lane))).is_ok();
         if !is_sent {
             BUSY.fetch_sub(1, Ordering::Relaxed);
         }
@@ -74,24 +102,32 @@ impl Submitter {
     }
 }
 
-fn run(lanes: &Receiver<Arc<Lane>>) {
+fn run(lanes: &Receiver<Option<Arc<Lane>>>, state: &AtomicU8) {
     IS_SUBMITTER.set(true);
-    while let Some(lane) = next(lanes) {
-        lane.resume();
-        // Release: see `settle`.
-        BUSY.fetch_sub(1, Ordering::Release);
+    state.store(AWAKE, Ordering::Relaxed);
+    while let Some(lane) = next(lanes, state) {
+        if let Some(lane) = lane {
+            lane.resume();
+            // Release: see `settle`.
+            BUSY.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 
 /// The next lane to resume, looked for before the thread sleeps; `None` after the last.
-fn next(lanes: &Receiver<Arc<Lane>>) -> Option<Arc<Lane>> {
+fn next(lanes: &Receiver<Option<Arc<Lane>>>, state: &AtomicU8) -> Option<Option<Arc<Lane>>> {
     let start = Instant::now();
     loop {
         match lanes.try_recv() {
             Ok(lane) => return Some(lane),
             Err(TryRecvError::Disconnected) => return None,
             Err(TryRecvError::Empty) if stay_awake(start.elapsed()) => {}
-            Err(TryRecvError::Empty) => return lanes.recv().ok(),
+            Err(TryRecvError::Empty) => {
+                state.store(ASLEEP, Ordering::Relaxed);
+                let lane = lanes.recv().ok();
+                state.store(AWAKE, Ordering::Relaxed);
+                return lane;
+            }
         }
     }
 }

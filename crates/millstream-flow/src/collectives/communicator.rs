@@ -10,6 +10,7 @@ use super::algorithm::Algorithm;
 use super::operands::Operands;
 use super::operator::Operator;
 use super::packets::Packets;
+use super::peer_words::PeerWords;
 use super::peers::Peers;
 use super::plan::Pattern;
 use super::series::Collectives;
@@ -135,6 +136,8 @@ impl Communicator {
             Some(_) => Some(Arc::new(self.context.gang_permit().await)),
             None => None,
         };
+        // What the series before has come to is known now.
+        self.check()?;
         Ok(Collectives::new(self, permit))
     }
 
@@ -154,10 +157,15 @@ impl Communicator {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
+    /// What ends kernels of peers.
+    pub(super) fn words(&self) -> Option<&Arc<PeerWords>> {
+        self.peers.as_ref().map(Peers::words)
+    }
+
     /// Fails for good: ranks may wait for what will not come.
     pub(super) fn fail(&mut self, cause: Error) {
-        if let Some(peers) = &self.peers {
-            peers.stop();
+        if let Some(words) = self.words() {
+            words.stop();
         }
         self.failure.get_or_insert(cause);
     }

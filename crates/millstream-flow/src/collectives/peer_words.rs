@@ -11,6 +11,9 @@ use crate::context::Context;
 
 /// The word in the host's memory that ends the kernels, `host_stop`.
 const HOST_STOP: usize = 1;
+/// What it says then; a kernel may say it, too.
+const IS_STOPPED: u32 = 1;
+const PEER_IS_LATE: u32 = 2;
 
 /// What every kernel takes: bound once. Nobody copies the memory, the host's words are
 /// touched by atomics alone, and all ranks are peers, so that no launch has anything to check.
@@ -40,15 +43,19 @@ impl PeerWords {
         })
     }
 
-    /// What the kernels are to end for, 0 if nothing.
-    pub(super) fn reason(&self) -> Result<u32> {
-        Ok(self.stop.load(HOST_STOP)?)
+    /// Why the kernels are to end, if they are.
+    pub(super) fn why_stopped(&self) -> Result<Option<&'static str>> {
+        Ok(match self.stop.load(HOST_STOP)? {
+            0 => None,
+            PEER_IS_LATE => Some("a peer did not come in time"),
+            _ => Some("it was stopped"),
+        })
     }
 
     /// Ends the kernels, which may wait for one that will not come.
-    pub(super) fn stop(&self, reason: u32) {
+    pub(super) fn stop(&self) {
         // A kernel that hears of nothing runs out of patience.
-        let _ = self.stop.store(HOST_STOP, reason);
+        let _ = self.stop.store(HOST_STOP, IS_STOPPED);
     }
 }
 

@@ -30,9 +30,6 @@ const MOST_BLOCKS: usize = 128;
 /// Of a chain there are as many more, two a multiprocessor: one works while the other waits
 /// until its stores are there.
 const BLOCKS_OF_A_CHAIN: usize = 2;
-/// What the host's word says.
-const IS_STOPPED: u32 = 1;
-const PEER_IS_LATE: u32 = 2;
 
 type Signature<T, S> = (GangRead<T>, GangWrite<T>, PeerWords, Value<S>);
 
@@ -115,18 +112,14 @@ impl Peers {
         }
     }
 
-    /// Ends the kernels, which may wait for one that will not come.
-    pub(super) fn stop(&self) {
-        self.words.stop(IS_STOPPED);
+    /// What ends the kernels.
+    pub(super) fn words(&self) -> &Arc<PeerWords> {
+        &self.words
     }
 
     /// Why the kernels have ended early, if they have.
     pub(super) fn check(&self, streams: &[Stream]) -> Result<()> {
-        let message = match self.words.reason()? {
-            0 => return Ok(()),
-            PEER_IS_LATE => "a peer did not come in time",
-            _ => "it was stopped",
-        };
+        let Some(message) = self.words.why_stopped()? else { return Ok(()) };
         let devices: Vec<String> = streams.iter().map(|stream| stream.device().name()).collect();
         Err(Error::from(millstream_device::Error::KernelFailed {
             kernel: "collective".into(),

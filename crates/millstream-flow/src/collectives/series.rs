@@ -250,8 +250,14 @@ impl<'a> Collectives<'a> {
         let permit = self.permit.take();
         let events = self.communicator.record();
         for event in events.iter().flatten() {
-            let permit = permit.clone();
-            event.on_complete(move |_| drop(permit));
+            let (permit, words) = (permit.clone(), self.communicator.words().cloned());
+            event.on_complete(move |result| {
+                // Whoever waits for the series: other ranks may wait for what failed here.
+                if let (Err(_), Some(words)) = (result, words) {
+                    words.stop();
+                }
+                drop(permit);
+            });
         }
         let events: millstream_device::Result<_> = events.into_iter().collect();
         events.map_err(|cause| {

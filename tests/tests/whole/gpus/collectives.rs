@@ -101,6 +101,45 @@ fn many_collectives_without_a_pause() {
     }
 }
 
+/// Between collectives that are not waited for, everything for which the driver may wait for a
+/// GPU: new memory, kernels that are compiled and loaded, copies from the program's memory.
+#[test]
+fn whatever_waits_for_devices_between_collectives() {
+    let context = context();
+    let ranks = context.devices().len() as u32;
+    let mut communicator = Communicator::new(&context).unwrap();
+    let run = async {
+        let inputs: Vec<Vec<u32>> = (1..=ranks).map(|rank| (rank..rank + 5000).collect()).collect();
+        let inputs = upload(&context, &inputs)?;
+        let mut outputs = upload(&context, &vec![vec![0; 5000]; inputs.len()])?;
+        let rounds = scaled(12, 3);
+        let mut collectives = communicator.begin().await?;
+        for round in 0..rounds {
+            let text = format!(
+                "using Element = unsigned;\n__device__ Element combine(Element one, Element other) \
+                 {{ return one + other + {round} - {round}; }}"
+            );
+            let sum = Operator::new(format!("sum {round}"), text, u32::wrapping_add);
+            for _ in 0..20 {
+                collectives.all_reduce((&inputs, &mut outputs), &sum)?;
+            }
+            for device in context.devices() {
+                // More than a page each time, so that no block fits again.
+                let items = vec![round as u64; (round + 1) << 19];
+                let stream = device.stream()?;
+                drop((stream.uploaded(items)?, context.host().shared::<u32>(4096 << round)?));
+            }
+        }
+        collectives.completed().await?;
+        let of_ranks = (1..=ranks).sum::<u32>();
+        let expected: Vec<u32> = (0..5000).map(|at| of_ranks + ranks * at).collect();
+        assert!(download(&outputs).await?.iter().all(|items| *items == expected));
+        Ok::<(), millstream::flow::Error>(())
+    };
+    context.block_on(run).unwrap().unwrap();
+    context.device_set().quiesce().unwrap();
+}
+
 /// Vectors that are reduced again and again, and what they must then hold.
 struct Reduced<T: Item> {
     operator: Operator<T>,
@@ -279,31 +318,66 @@ fn packets_between_all_devices() {
 /// patience to end, and everyone hears the first cause.
 #[test]
 fn a_rank_that_does_not_come() {
-    a_rank_is_missed_by(|collectives, vectors, _| {
+    let long = scaled(1_000_000, 50_000);
+    let all_reduce = a_rank_is_missed_by(long, |collectives, vectors, _| {
         collectives.all_reduce(vectors, &Operator::sum())
     });
     // GPUs miss who stands first in the chain, other devices who combines.
-    a_rank_is_missed_by(|collectives, vectors, are_gpus| {
+    let reduce = a_rank_is_missed_by(long, |collectives, vectors, are_gpus| {
         collectives.reduce(usize::from(!are_gpus), vectors, &Operator::sum())
     });
+    // Several in a kernel.
+    let short = a_rank_is_missed_by(1000, |collectives, vectors, _| {
+        (0..20).try_for_each(|_| collectives.all_reduce(&mut *vectors, &Operator::sum()))
+    });
+    // Not before: the driver gives a context up when nothing runs on its GPU, and launches
+    // nothing meanwhile.
+    drop((all_reduce, reduce, short));
 }
 
-fn a_rank_is_missed_by(
-    operation: fn(&mut Collectives<'_>, &mut Vec<DeviceBuffer<u32>>, bool) -> Result<()>,
-) {
+/// A context whose second device fails the first time that it combines or launches, and what
+/// it says then; none of one device.
+fn with_a_faulty_rank() -> Option<(Context, bool, String)> {
     let devices = list();
     let names: Vec<String> =
         context().devices().iter().map(millstream::device::Device::name).collect();
-    let Some(name) = names.get(1) else { return };
+    let name = names.get(1)?;
     let are_gpus = context().devices().iter().all(millstream::device::Device::is_gpu);
     let kernel = if are_gpus { "collective" } else { "combine" };
     let fault = InjectedFault::new(kernel).on(name.clone()).occurrence(0);
     let injection = Injection { faults: vec![fault], ..Injection::default() };
     let builder = Context::builder().devices(Devices::List(devices)).injection(injection);
-    let context = builder.build().unwrap();
+    let failure = format!("injected failure of {kernel} on {name}");
+    Some((builder.build().unwrap(), are_gpus, failure))
+}
+
+/// Nobody waits for the series in which a rank's kernel is not launched: the others are
+/// stopped nevertheless, and the next series does not begin.
+#[test]
+fn a_dropped_series_without_a_rank() {
+    let Some((context, are_gpus, _)) = with_a_faulty_rank() else { return };
     let mut communicator = Communicator::new(&context).unwrap();
-    let items = vec![vec![1u32; scaled(1_000_000, 50_000)]; context.devices().len()];
-    let mut vectors = upload(&context, &items).unwrap();
+    let mut vectors = upload(&context, &vec![vec![1u32; 1000]; context.devices().len()]).unwrap();
+    let start = Instant::now();
+    let run = async {
+        let mut collectives = communicator.begin().await?;
+        // Refused already, if the failure is known by then.
+        let _ = collectives.all_reduce(&mut vectors, &Operator::sum());
+        drop(collectives);
+        communicator.begin().await.map(drop)
+    };
+    let next = context.block_on(run).unwrap();
+    assert!(next.is_err() || !are_gpus);
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+}
+
+fn a_rank_is_missed_by(
+    len: usize,
+    operation: fn(&mut Collectives<'_>, &mut Vec<DeviceBuffer<u32>>, bool) -> Result<()>,
+) -> Option<Context> {
+    let (context, are_gpus, failure) = with_a_faulty_rank()?;
+    let mut communicator = Communicator::new(&context).unwrap();
+    let mut vectors = upload(&context, &vec![vec![1u32; len]; context.devices().len()]).unwrap();
     let start = Instant::now();
     let run = async {
         let mut collectives = communicator.begin().await?;
@@ -312,10 +386,11 @@ fn a_rank_is_missed_by(
         submitted.and(collectives.completed().await)
     };
     let first = context.block_on(run).unwrap().unwrap_err().to_string();
-    assert!(first.contains(&format!("injected failure of {kernel} on {name}")), "{first}");
+    assert!(first.contains(&failure), "{first}");
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     let later = context.block_on(communicator.begin()).unwrap().unwrap_err().to_string();
     assert_eq!(later, first);
+    Some(context)
 }
 
 type Resident = (
