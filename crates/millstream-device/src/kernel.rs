@@ -221,10 +221,6 @@ impl<S: Parameter> Kernel<S> {
             DevicePlace::Gpu(gpu) => {
                 let code = self.code();
                 let source = code.source(device.core.name())?;
-                if !code.is_loaded(gpu.id()) {
-                    // Before the lock, which those want who are waited for.
-                    crate::cuda::settle();
-                }
                 let load = || gpu.load(self.name(), source);
                 Ok(code.function(gpu.id(), load)?.blocks(source, size))
             }
@@ -234,7 +230,7 @@ impl<S: Parameter> Kernel<S> {
     /// Submits the kernel over `size` work elements.
     ///
     /// # Errors
-    /// [`Error::Hazard`] if an argument is not ordered after its earlier uses;
+    /// [`Error::Hazard`](crate::Error::Hazard) if an argument is not ordered after its earlier uses;
     /// the first cause on a failed stream.
     pub fn launch(&self, stream: &Stream, size: usize, arguments: impl Argument<S>) -> Result<()>
     where

@@ -12,8 +12,9 @@ use crate::kernel::Kernel;
 use crate::launch::BoundKernel;
 use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter, Read, Write};
+use crate::part::same_length;
 use crate::part::{Part, PartMut};
-use crate::stream::{Stream, same_length};
+use crate::stream::Stream;
 use crate::{Error, Result};
 
 const THREADS: u32 = 256;

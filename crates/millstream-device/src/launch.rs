@@ -77,22 +77,24 @@ impl<S: Parameter> Code<S> {
         })
     }
 
-    pub(crate) fn is_loaded(&self, gpu: u64) -> bool {
-        self.functions.lock().iter().any(|(known, _)| *known == gpu)
-    }
-
     /// The kernel on a GPU; `load` is called if it has never been there.
     pub(crate) fn function(
         &self,
         gpu: u64,
         load: impl FnOnce() -> Result<crate::cuda::Function>,
     ) -> Result<crate::cuda::Function> {
-        let mut functions = self.functions.lock();
-        if let Some((_, function)) = functions.iter().find(|(known, _)| *known == gpu) {
-            return Ok(function.clone());
+        let known = |functions: &[(u64, crate::cuda::Function)]| {
+            functions.iter().find(|(known, _)| *known == gpu).map(|(_, function)| function.clone())
+        };
+        if let Some(function) = known(&self.functions.lock()) {
+            return Ok(function);
         }
+        // Without the lock, which those want who are waited for.
         let function = load()?;
-        functions.push((gpu, function.clone()));
+        let mut functions = self.functions.lock();
+        if known(&functions).is_none() {
+            functions.push((gpu, function.clone()));
+        }
         Ok(function)
     }
 }

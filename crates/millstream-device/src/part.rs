@@ -7,6 +7,12 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::memory::{Allocation, DeviceBuffer};
+use crate::{Error, Result};
+
+/// Whether a copy has as many items to read as to write.
+pub(crate) fn same_length(from: usize, to: usize) -> Result<()> {
+    if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
+}
 
 /// Some items of a buffer, for reading.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use crate::host::{Operation, StreamQueue, Work};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
-use crate::part::{Part, PartMut};
+use crate::part::{Part, PartMut, same_length};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream_kind::StreamKind;
 use crate::task::{Place, Submitting, Task};
@@ -137,6 +137,14 @@ impl Stream {
 
     pub(crate) fn index(&self) -> StreamIndex {
         self.core.index
+    }
+
+    /// Whether everything that was submitted has gone well so far.
+    ///
+    /// # Errors
+    /// The first cause, on a failed stream.
+    pub fn check(&self) -> Result<()> {
+        self.core.backend.check()
     }
 
     /// Records an event: complete when everything submitted so far is.
@@ -490,8 +498,4 @@ impl Stream {
         device.ledger.submit(self.core.index, &self.core.place, name, accesses)?;
         Ok(one)
     }
-}
-
-pub(crate) fn same_length(from: usize, to: usize) -> Result<()> {
-    if from == to { Ok(()) } else { Err(Error::LengthMismatch { from, to }) }
 }

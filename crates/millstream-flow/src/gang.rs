@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    BoundKernel, CudaSource, Device, Kernel, KernelFault, Parameter, SharedBuffer, Stream,
-    StreamKind,
+    BoundKernel, CudaSource, Device, Kernel, KernelFault, Launching, Parameter, SharedBuffer,
+    Stream, StreamKind,
 };
 
 use crate::{Context, Result};
@@ -161,7 +161,9 @@ impl Gang {
         // By one thread, which has done it before, and with nothing between: none goes on
         // before the last has begun, and threads side by side wait for each other in the
         // driver.
+        let launching = Launching::begin();
         let launched = self.members().try_for_each(&mut launch);
+        drop(launching);
         self.finish(permit, launched).await?;
         Ok(start.elapsed())
     }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::driver::check;
 use super::module::Modules;
 use super::submitter::settle;
+use crate::launching::while_nobody_launches;
 use crate::{Error, Result};
 
 /// The failure after which nothing runs on any GPU of the process any more.
@@ -241,6 +242,12 @@ impl Drop for GpuContext {
         if self.poison.get().is_some() {
             return;
         }
+        while_nobody_launches(|| self.give_up());
+    }
+}
+
+impl GpuContext {
+    fn give_up(&mut self) {
         for event in std::mem::take(self.events.get_mut()) {
             // SAFETY: made by this context, and nobody uses it. A failure leaves
             // nothing to do.

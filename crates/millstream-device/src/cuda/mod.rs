@@ -55,6 +55,7 @@ use reactor::{Reactor, ReactorHandle};
 use words::Words;
 
 use crate::cuda_source::CudaSource;
+use crate::launching::while_nobody_launches;
 use crate::location::Location;
 use crate::stream_kind::StreamKind;
 use crate::task::Place;
@@ -166,7 +167,10 @@ impl Runtime {
     /// # Errors
     /// What [`driver::start`] says; a GPU that is not there.
     pub(crate) fn open(ordinals: &[usize]) -> Result<Arc<Runtime>> {
-        settle();
+        while_nobody_launches(|| Runtime::open_now(ordinals))
+    }
+
+    fn open_now(ordinals: &[usize]) -> Result<Arc<Runtime>> {
         let first = ordinals.first().copied().unwrap_or(0);
         driver::start(&format!("cuda:{first}"))?;
         let poison = Poison::default();

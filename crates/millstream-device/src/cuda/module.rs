@@ -11,6 +11,7 @@ use super::compile::compile;
 use super::context::GpuContext;
 use super::lane_stream::LaneStream;
 use crate::cuda_source::{Capacity, CudaSource};
+use crate::launching::while_nobody_launches;
 use crate::layout::ArgumentWriter;
 use crate::{Error, Result};
 
@@ -78,11 +79,20 @@ impl GpuContext {
     }
 
     fn module(&self, source: &CudaSource) -> Result<CUmodule> {
-        let mut loaded = self.modules.loaded.lock();
-        if let Some(module) = loaded.get(source.text()) {
+        if let Some(module) = self.modules.loaded.lock().get(source.text()) {
             return Ok(module.0);
         }
         let code = compile(source, self.architecture)?;
+        // Before the lock.
+        while_nobody_launches(|| self.load_module(source, &code))
+    }
+
+    fn load_module(&self, source: &CudaSource, code: &[u8]) -> Result<CUmodule> {
+        let mut loaded = self.modules.loaded.lock();
+        // Somebody else may have been faster.
+        if let Some(module) = loaded.get(source.text()) {
+            return Ok(module.0);
+        }
         let mut module = std::ptr::null_mut();
         // SAFETY: the context is current; the code is whole.
         let answer = unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };

@@ -16,8 +16,8 @@ use cudarc::driver::sys::{self, CUresult};
 use parking_lot::Mutex;
 
 use super::context::{GpuContext, Poison};
-use super::submitter::settle;
 use crate::Result;
+use crate::launching::while_nobody_launches;
 
 const SMALLEST: usize = 512;
 const LARGE: usize = 1 << 20;
@@ -102,8 +102,12 @@ impl GpuPool {
 
     /// Zeroed memory; `None` if there is not enough.
     pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<GpuMemory>> {
+        // Before the lock.
+        while_nobody_launches(|| self.allocate_now(bytes))
+    }
+
+    fn allocate_now(self: &Arc<Self>, bytes: usize) -> Result<Option<GpuMemory>> {
         let bytes = rounded(bytes, self.exact);
-        settle();
         self.context.bind()?;
         let mut state = self.state.lock();
         let dropped = std::mem::take(&mut *self.dropped.lock());
@@ -167,10 +171,14 @@ impl GpuPool {
 
 impl Drop for GpuPool {
     fn drop(&mut self) {
-        settle();
-        if self.context.bind().is_err() {
-            return;
+        if self.context.bind().is_ok() {
+            while_nobody_launches(|| self.give_up());
         }
+    }
+}
+
+impl GpuPool {
+    fn give_up(&mut self) {
         let state = self.state.get_mut();
         let (stream, dropped) = (state.stream, std::mem::take(self.dropped.get_mut()));
         let blocks = state.used.take_all().chain(state.zeroed.take_all());
@@ -239,7 +247,6 @@ impl PinnedPool {
     /// As [`PinnedPool::allocate`], with whatever was there before.
     pub(crate) fn allocate_to_overwrite(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
         let bytes = rounded(bytes, self.exact);
-        settle();
         self.context.bind()?;
         if self.exact {
             self.give_all_back();
@@ -268,7 +275,9 @@ impl PinnedPool {
         let mut address = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: a context is current.
-        match unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) } {
+        let answer =
+            while_nobody_launches(|| unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) });
+        match answer {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
             answer => {
                 self.context.check(answer, "cuMemHostAlloc")?;
@@ -282,7 +291,7 @@ impl PinnedPool {
         if self.poison.get().is_none() && self.context.bind().is_ok() {
             let address = std::ptr::with_exposed_provenance_mut(address as usize);
             // SAFETY: allocated by the driver; nobody uses it.
-            let _ = unsafe { sys::cuMemFreeHost(address) };
+            let _ = while_nobody_launches(|| unsafe { sys::cuMemFreeHost(address) });
         }
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::lane::Lane;
 use super::reactor::stay_awake;
+use crate::launching::stay_inside;
 
 /// Lanes that have such a thread: of the whole process, as the driver's locks are.
 static LANES: Mutex<Vec<Weak<Lane>>> = Mutex::new(Vec::new());
@@ -104,6 +105,7 @@ impl Submitter {
 
 fn run(lanes: &Receiver<Option<Arc<Lane>>>, state: &AtomicU8) {
     IS_SUBMITTER.set(true);
+    stay_inside();
     state.store(AWAKE, Ordering::Relaxed);
     while let Some(lane) = next(lanes, state) {
         if let Some(lane) = lane {

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use millstream_device::{
-    Argument, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite, Kernel,
-    KernelFault, Parameter, Pod, Stream, Value,
+    Argument, BoundKernel, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite,
+    Kernel, KernelFault, Launching, Parameter, Pod, Stream, Value,
 };
 
 use super::chain_settings::{self, ChainSettings, Channels};
@@ -289,10 +289,11 @@ fn launch<S: Parameter + 'static>(
     }
     let bind = |(stream, arguments)| kernel.bind(stream, size, arguments);
     let bound = streams.iter().zip(arguments).map(bind);
-    for kernel in bound.collect::<millstream_device::Result<Vec<_>>>()? {
-        kernel.submit_soon()?;
-    }
-    Ok(())
+    let bound = bound.collect::<millstream_device::Result<Vec<_>>>()?;
+    let _launching = Launching::begin();
+    bound.into_iter().try_for_each(BoundKernel::submit_soon)?;
+    // Who waits for a rank that has failed is to be stopped now.
+    Ok(streams.iter().try_for_each(Stream::check)?)
 }
 
 /// Devices that share a GPU: their kernels must all fit at once.

@@ -319,20 +319,17 @@ fn packets_between_all_devices() {
 #[test]
 fn a_rank_that_does_not_come() {
     let long = scaled(1_000_000, 50_000);
-    let all_reduce = a_rank_is_missed_by(long, |collectives, vectors, _| {
+    a_rank_is_missed_by(long, |collectives, vectors, _| {
         collectives.all_reduce(vectors, &Operator::sum())
     });
     // GPUs miss who stands first in the chain, other devices who combines.
-    let reduce = a_rank_is_missed_by(long, |collectives, vectors, are_gpus| {
+    a_rank_is_missed_by(long, |collectives, vectors, are_gpus| {
         collectives.reduce(usize::from(!are_gpus), vectors, &Operator::sum())
     });
-    // Several in a kernel.
-    let short = a_rank_is_missed_by(1000, |collectives, vectors, _| {
+    // Several in a kernel, while the driver gives the context before up.
+    a_rank_is_missed_by(1000, |collectives, vectors, _| {
         (0..20).try_for_each(|_| collectives.all_reduce(&mut *vectors, &Operator::sum()))
     });
-    // Not before: the driver gives a context up when nothing runs on its GPU, and launches
-    // nothing meanwhile.
-    drop((all_reduce, reduce, short));
 }
 
 /// A context whose second device fails the first time that it combines or launches, and what
@@ -374,8 +371,8 @@ fn a_dropped_series_without_a_rank() {
 fn a_rank_is_missed_by(
     len: usize,
     operation: fn(&mut Collectives<'_>, &mut Vec<DeviceBuffer<u32>>, bool) -> Result<()>,
-) -> Option<Context> {
-    let (context, are_gpus, failure) = with_a_faulty_rank()?;
+) {
+    let Some((context, are_gpus, failure)) = with_a_faulty_rank() else { return };
     let mut communicator = Communicator::new(&context).unwrap();
     let mut vectors = upload(&context, &vec![vec![1u32; len]; context.devices().len()]).unwrap();
     let start = Instant::now();
@@ -390,7 +387,6 @@ fn a_rank_is_missed_by(
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     let later = context.block_on(communicator.begin()).unwrap().unwrap_err().to_string();
     assert_eq!(later, first);
-    Some(context)
 }
 
 type Resident = (
