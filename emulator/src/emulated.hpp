@@ -373,6 +373,7 @@ extern "C" __attribute__((visibility("default"), used)) const emulated::Kernel* 
 
 #define __device__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 #define __grid_constant__
 #define __launch_bounds__(...)

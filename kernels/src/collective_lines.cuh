@@ -216,9 +216,10 @@ __device__ void collective_lines(const LineOperations<Element>& operations,
                                  const LineSettings& settings, Combine combine) {
     const RankSettings& common = settings.common;
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
-    for (u64 at = 0; at < operations.count; ++at) {
+#pragma unroll 1
+    for (u32 at = 0; at < u32(operations.count); ++at) {
         // As after the end of a kernel, also for who has given up: others wait for it here.
-        if (at > 0) ranks.meet();
+        if (at > 0) meet(memory[common.rank].items);
         const LineOperation<Element>& operation = operations.operations[at];
         const Lines lines{ranks, rank_words, settings.capacity, common.epoch + at};
         const LinePieces& pieces = operation.pieces;

@@ -59,27 +59,6 @@ struct Ranks {
     __device__ bool is_peer(u32 other) const { return other < ranks && other != rank; }
     __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
 
-    // All blocks of the kernel: what each did before, all see after.
-    __device__ void meet() const {
-        __syncthreads();
-        if (gridDim.x == 1) return;
-        if (threadIdx.x == 0) {
-            u64* turn = word(rank, turn_word);
-            u64* done = word(rank, done_word);
-            // Cannot change before this block is here.
-            const u64 before = load_relaxed_gpu(turn);
-            // Each block releases what it did; the last one acquires all of that, and
-            // releases it with the turn, which the others acquire.
-            if (fetch_add_acq_rel_gpu(done, u64(1)) + 1 == gridDim.x) {
-                store_relaxed_gpu(done, u64(0));
-                store_release_gpu(turn, before + 1);
-            } else {
-                while (load_acquire_gpu(turn) == before) {}
-            }
-        }
-        __syncthreads();
-    }
-
     // One thread: waits until `is_there()`. False if the kernel must end instead.
     //
     // It looks at the host's word only when it has waited for long: such reads are served one
@@ -109,5 +88,27 @@ struct Ranks {
         }
     }
 };
+
+// All blocks of the kernel, with the words of its rank: what each did before, all see after.
+// Not inlined: between two collectives there are no registers to keep.
+__device__ __noinline__ void meet(u64* words) {
+    __syncthreads();
+    if (gridDim.x == 1) return;
+    if (threadIdx.x == 0) {
+        u64* turn = words + turn_word;
+        u64* done = words + done_word;
+        // Cannot change before this block is here.
+        const u64 before = load_relaxed_gpu(turn);
+        // Each block releases what it did; the last one acquires all of that, and
+        // releases it with the turn, which the others acquire.
+        if (fetch_add_acq_rel_gpu(done, u64(1)) + 1 == gridDim.x) {
+            store_relaxed_gpu(done, u64(0));
+            store_release_gpu(turn, before + 1);
+        } else {
+            while (load_acquire_gpu(turn) == before) {}
+        }
+    }
+    __syncthreads();
+}
 
 }  // namespace millstream

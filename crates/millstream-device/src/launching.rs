@@ -77,3 +77,44 @@ pub(crate) fn while_nobody_launches<R>(work: impl FnOnce() -> R) -> R {
     crate::cuda::settle();
     work()
 }
+
+#[cfg(all(test, feature = "cuda"))]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn nothing_begins_while_somebody_launches() {
+        let (first, second) = (Launching::begin(), Launching::begin());
+        // A thread that is inside does not wait for itself.
+        while_nobody_launches(|| ());
+        let (done, hear) = mpsc::channel();
+        let other = std::thread::spawn(move || while_nobody_launches(|| done.send(())));
+        drop(second);
+        assert!(hear.recv_timeout(Duration::from_millis(20)).is_err());
+        drop(first);
+        hear.recv().unwrap();
+        other.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn nobody_launches_while_it_happens() {
+        let (begun, hear) = mpsc::channel();
+        while_nobody_launches(|| {
+            let other = std::thread::spawn(move || {
+                drop(Launching::begin());
+                begun.send(())
+            });
+            assert!(hear.recv_timeout(Duration::from_millis(20)).is_err());
+            other
+        })
+        .join()
+        .unwrap()
+        .unwrap();
+        hear.recv().unwrap();
+        // The gate is open again for this thread.
+        drop(Launching::begin());
+    }
+}

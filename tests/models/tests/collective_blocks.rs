@@ -1,10 +1,10 @@
-//! Blocks of a kernel that meet between two collectives, step by step as in `Ranks::meet` of
+//! Blocks of a kernel that meet between two collectives, step by step as in `meet` of
 //! `kernels/src/collective_ranks.cuh`, under every interleaving: two blocks, three
 //! collectives. In each one a block stores an item that the other reads in the next.
 //!
 //! | here | there |
 //! |---|---|
-//! | `Blocks::meet` | `Ranks::meet`, one thread of each block |
+//! | `Blocks::meet` | `meet`, one thread of each block |
 //! | `items` | plain memory of the rank: outputs that are the next collective's inputs |
 
 #![allow(clippy::unwrap_used)]
