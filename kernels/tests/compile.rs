@@ -101,7 +101,8 @@ fn every_kernel_compiles_without_spills() {
         println!("{architecture}: {size} bytes of device code\n{log}");
         assert!(size > 0);
         assert_eq!(log.matches("Compiling entry function").count(), kernels);
-        assert_eq!(log.matches("bytes spill stores").count(), kernels);
+        // And functions that are not inlined.
+        assert!(log.matches("bytes spill stores").count() >= kernels);
         assert_eq!(spills(&log), Vec::<&str>::new());
     }
     let broken = program.replace("ring.try_send", "ring.try_sned");
