@@ -266,7 +266,8 @@ impl Lane {
         performed.map_or(Ok(()), Performed::told)
     }
 
-    /// As [`Lane::submit`], by a thread of the lane. A kernel has been loaded.
+    /// As [`Lane::submit`], by a thread of the lane, or now if that sleeps. A kernel has been
+    /// loaded.
     pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) {
         while self.submission.is_behind(MOST_LEFT) {
             std::thread::sleep(SLEEP);
@@ -287,7 +288,7 @@ impl Lane {
         self.submission.arrived()
     }
 
-    /// Whether so many are, or what comes next is held up, or nothing goes on any more.
+    /// Whether so many are, or what comes next is held up.
     pub(super) fn has_performed(&self, count: u64) -> bool {
         self.submission.has_performed(count)
     }
