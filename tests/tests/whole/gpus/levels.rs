@@ -154,15 +154,15 @@ fn levels_through_thin_frontiers() {
         return;
     }
     let options = GenerateOptions::default();
-    let side = scaled(700, 60);
-    // Emulated devices have few blocks.
-    let depth = scaled(17, 12);
+    let are_gpus = context.devices().iter().all(Device::is_gpu);
+    // Host devices have no thin frontiers, and emulated ones few blocks.
+    let size = |gpus, small| if are_gpus { scaled(gpus, small) } else { small };
+    let (side, depth) = (size(700, 60), size(17, 12));
     let graphs = [
         ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
-        ("shortcuts", lattice_with_shortcuts(scaled(500, 70))),
+        ("shortcuts", lattice_with_shortcuts(size(500, 70))),
         ("trees", trees_leaf_to_leaf(depth)),
     ];
-    let are_gpus = context.devices().iter().all(Device::is_gpu);
     let devices = context.devices().len();
     for (name, graph) in &graphs {
         let parts = match *name {
