@@ -21,8 +21,11 @@ enum RankWord {
     done_word = ended_word + most_ranks,   // Our blocks that are done.
     stopped_word,                          // Not 0 once one of our threads has given up.
     turn_word,                             // How often our blocks have met: `meet`.
-    rank_words = turn_word + 2             // A multiple of 16 bytes.
+    met_word,                              // Our blocks that are there, of those who meet.
+    rank_words                             // A multiple of 16 bytes.
 };
+
+static_assert(rank_words % 2 == 0, "lines come next");
 
 struct RankSettings {
     u64 epoch;     // Number of the collective, from 1 on.
@@ -96,13 +99,14 @@ __device__ __noinline__ void meet(u64* words) {
     if (gridDim.x == 1) return;
     if (threadIdx.x == 0) {
         u64* turn = words + turn_word;
-        u64* done = words + done_word;
+        // Not `done_word`: blocks that give up in a pass leave that somewhere.
+        u64* met = words + met_word;
         // Cannot change before this block is here.
         const u64 before = load_relaxed_gpu(turn);
         // Each block releases what it did; the last one acquires all of that, and
         // releases it with the turn, which the others acquire.
-        if (fetch_add_acq_rel_gpu(done, u64(1)) + 1 == gridDim.x) {
-            store_relaxed_gpu(done, u64(0));
+        if (fetch_add_acq_rel_gpu(met, u64(1)) + 1 == gridDim.x) {
+            store_relaxed_gpu(met, u64(0));
             store_release_gpu(turn, before + 1);
         } else {
             while (load_acquire_gpu(turn) == before) {}
