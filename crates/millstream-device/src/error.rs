@@ -1,5 +1,6 @@
 //! What can go wrong with devices.
 
+use std::any::Any;
 use std::sync::Arc;
 
 /// The result of a device operation.
@@ -203,6 +204,19 @@ pub enum Error {
     /// The object was given up before this call.
     #[error("the buffer is no longer here")]
     Closed,
+}
+
+impl Error {
+    /// A kernel failed because code of the program panicked.
+    pub(crate) fn panicked(kernel: &Arc<str>, device: &str, panic: &(dyn Any + Send)) -> Error {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Error::KernelFailed {
+            kernel: Arc::clone(kernel),
+            device: device.to_string(),
+            message: text.as_deref().unwrap_or("a panic without a message").into(),
+        }
+    }
 }
 
 fn outstanding_text(outstanding: &[String]) -> String {

@@ -3,6 +3,8 @@
 #[cfg(feature = "cuda")]
 use std::any::Any;
 use std::fmt;
+#[cfg(feature = "cuda")]
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -83,19 +85,22 @@ impl<S: Parameter> Code<S> {
         gpu: u64,
         load: impl FnOnce() -> Result<crate::cuda::Function>,
     ) -> Result<crate::cuda::Function> {
-        let known = |functions: &[(u64, crate::cuda::Function)]| {
-            functions.iter().find(|(known, _)| *known == gpu).map(|(_, function)| function.clone())
-        };
-        if let Some(function) = known(&self.functions.lock()) {
+        if let Some(function) = self.known(gpu) {
             return Ok(function);
         }
         // Without the lock, which those want who are waited for.
         let function = load()?;
         let mut functions = self.functions.lock();
-        if known(&functions).is_none() {
+        if !functions.iter().any(|(known, _)| *known == gpu) {
             functions.push((gpu, function.clone()));
         }
         Ok(function)
+    }
+
+    /// The kernel, if it has been on this GPU.
+    fn known(&self, gpu: u64) -> Option<crate::cuda::Function> {
+        let functions = self.functions.lock();
+        functions.iter().find(|(known, _)| *known == gpu).map(|(_, function)| function.clone())
     }
 }
 
@@ -247,14 +252,19 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     }
 
     #[cfg(feature = "cuda")]
-    fn load(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
-        self.function(lane, &mut ArgumentWriter::telling(lane.tell)).map(drop)
+    fn is_loaded(&self, gpu: u64) -> bool {
+        self.code.known(gpu).is_some()
+    }
+
+    #[cfg(feature = "cuda")]
+    fn load(&self, context: &crate::cuda::GpuContext) -> Result<()> {
+        self.function(context, &mut ArgumentWriter::telling((0, 0))).map(drop)
     }
 
     #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
         let mut arguments = ArgumentWriter::telling(lane.tell);
-        let (function, source) = self.function(lane, &mut arguments)?;
+        let (function, source) = self.function(lane.context(), &mut arguments)?;
         lane.launch(function, source, self.size, &mut arguments)
     }
 
@@ -291,14 +301,16 @@ impl<S: Parameter> BoundLaunch<S> {
     /// What the GPU runs, loaded there; writes its arguments.
     fn function(
         &self,
-        lane: &crate::cuda::LaneStream<'_>,
+        context: &crate::cuda::GpuContext,
         arguments: &mut ArgumentWriter,
     ) -> Result<(crate::cuda::Function, &CudaSource)> {
+        let name = &self.code.name;
         let source = self.code.source(&self.device)?;
-        S::write(&self.bound, arguments);
-        let load = || lane.load(&self.code.name, source);
-        let function = self.code.function(lane.gpu(), load)?;
-        function.check(&self.code.name, arguments.parameters())?;
+        // The lane goes on if a program's parameter panics.
+        let written = catch_unwind(AssertUnwindSafe(|| S::write(&self.bound, arguments)));
+        written.map_err(|panic| Error::panicked(name, &self.device, panic.as_ref()))?;
+        let function = self.code.function(context.id(), || context.load(name, source))?;
+        function.check(name, arguments.parameters())?;
         Ok((function, source))
     }
 }

@@ -1,7 +1,8 @@
 //! Launches of kernels that wait for each other, and what must not happen meanwhile.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::marker::PhantomData;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
@@ -9,8 +10,10 @@ use parking_lot::{RwLock, RwLockReadGuard};
 static GATE: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    /// Whether this thread is on one side of the gate, and need not ask again.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Reasons for which this thread is on one side of the gate, and need not ask again.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+    /// Held from the first of them to the last, if that is to launch.
+    static LAUNCHES: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
 /// Held by whoever launches kernels that wait for each other, from before the first until
@@ -26,16 +29,31 @@ thread_local! {
 /// ```
 #[must_use = "dropped, it ends"]
 pub struct Launching {
-    /// None if the thread was inside before.
-    _inside: Option<(RwLockReadGuard<'static, ()>, Inside)>,
+    _inside: Inside,
 }
 
-/// Until it is dropped, the thread is.
-struct Inside;
+/// Until it is dropped, the thread is. It stays on the thread.
+pub(crate) struct Inside(PhantomData<*const ()>);
+
+impl Inside {
+    /// Without asking: for who must not wait for whoever closes the gate, because that one waits
+    /// for this thread.
+    pub(crate) fn begin() -> Inside {
+        INSIDE.set(INSIDE.get() + 1);
+        Inside(PhantomData)
+    }
+
+    fn is_here() -> bool {
+        INSIDE.get() > 0
+    }
+}
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        IS_INSIDE.set(false);
+        INSIDE.set(INSIDE.get() - 1);
+        if !Inside::is_here() {
+            LAUNCHES.take();
+        }
     }
 }
 
@@ -46,20 +64,14 @@ impl fmt::Debug for Launching {
 }
 
 impl Launching {
-    /// Any number at once, also on one thread.
+    /// Any number at once, also on one thread, where the gate opens with the last one's end.
     pub fn begin() -> Launching {
-        if IS_INSIDE.replace(true) {
-            return Launching { _inside: None };
+        if !Inside::is_here() {
+            let guard = GATE.read();
+            LAUNCHES.set(Some(guard));
         }
-        Launching { _inside: Some((GATE.read(), Inside)) }
+        Launching { _inside: Inside::begin() }
     }
-}
-
-/// This thread launches what others have left, who may be waited for by whoever closes the
-/// gate; so it never asks.
-#[cfg(feature = "cuda")]
-pub(crate) fn stay_inside() {
-    IS_INSIDE.set(true);
 }
 
 /// Does something for which the driver may wait for a kernel with its locks held: when nobody
@@ -68,11 +80,11 @@ pub(crate) fn stay_inside() {
 #[cfg(feature = "cuda")]
 pub(crate) fn while_nobody_launches<R>(work: impl FnOnce() -> R) -> R {
     // Whoever launches, and does this nevertheless, is not helped.
-    if IS_INSIDE.replace(true) {
+    if Inside::is_here() {
         return work();
     }
-    let _inside = Inside;
     let _guard = GATE.write();
+    let _inside = Inside::begin();
     // What was left before.
     crate::cuda::settle();
     work()
@@ -92,9 +104,10 @@ mod tests {
         while_nobody_launches(|| ());
         let (done, hear) = mpsc::channel();
         let other = std::thread::spawn(move || while_nobody_launches(|| done.send(())));
-        drop(second);
-        assert!(hear.recv_timeout(Duration::from_millis(20)).is_err());
+        // In any order.
         drop(first);
+        assert!(hear.recv_timeout(Duration::from_millis(20)).is_err());
+        drop(second);
         hear.recv().unwrap();
         other.join().unwrap().unwrap();
     }

@@ -8,6 +8,7 @@
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
 
+mod backend;
 mod bell;
 mod block;
 mod cache;
@@ -21,6 +22,7 @@ mod device_set;
 mod download;
 mod error;
 mod event;
+mod first_cause;
 mod gang_parameter;
 mod gpus;
 mod grid;

@@ -52,7 +52,8 @@ pub trait Parameter {
     unsafe fn view(bound: &Self::Bound) -> Self::View<'_>;
 
     /// Lets one launch do what two of a kernel would, `next` right after `bound`, or gives
-    /// `next` back. The accesses of both are the joint launch's, on the GPU of both.
+    /// `next` back. The accesses of both are the joint launch's, on the GPU of both. It is
+    /// called with the queue of launches locked: it must be short, not panic, and use no stream.
     fn join(bound: &mut Self::Bound, next: Self::Bound) -> Option<Self::Bound> {
         let _ = bound;
         Some(next)

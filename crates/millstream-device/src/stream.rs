@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::device::{Device, DevicePlace};
+use crate::backend::{Backend, OpenStream};
+use crate::device::Device;
 use crate::download::Download;
 use crate::event::{Awaitable, Event};
-use crate::host::{Operation, StreamQueue, Work};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
@@ -43,56 +43,11 @@ struct StreamCore {
     submission: Mutex<()>,
 }
 
-/// Who runs a stream's operations.
-enum Backend {
-    Host(Arc<StreamQueue>),
-    #[cfg(feature = "cuda")]
-    Cuda(crate::cuda::CudaStream),
-}
-
-impl Backend {
-    /// What was left to threads comes first.
-    fn settle(&self) {
-        #[cfg(feature = "cuda")]
-        if let Backend::Cuda(_) = self {
-            crate::cuda::settle();
-        }
-    }
-
-    /// The first cause, if an operation has failed.
-    fn check(&self) -> Result<()> {
-        match self {
-            Backend::Host(queue) => queue.check(),
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(stream) => stream.check(),
-        }
-    }
-}
-
-/// A stream's place in the clocks, free for others when dropped.
-pub(crate) struct OpenStream {
-    ledger: Arc<Ledger>,
-    index: StreamIndex,
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.ledger.close_stream(self.index);
-    }
-}
-
 impl Drop for StreamCore {
     fn drop(&mut self) {
         // The place in the clocks is free when the operations are over.
         let open = OpenStream { ledger: Arc::clone(&self.device.core.ledger), index: self.index };
-        match &self.backend {
-            Backend::Host(queue) => {
-                let operation = Operation { name: Arc::from("close"), work: Work::Close(open) };
-                self.device.core.runner.submit(queue, operation);
-            }
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(stream) => stream.close(Box::new(open)),
-        }
+        self.backend.close(&self.device, open);
     }
 }
 
@@ -106,19 +61,8 @@ impl Stream {
     pub(crate) fn new(device: Device, kind: StreamKind) -> Result<Stream> {
         let index = device.core.ledger.open_stream();
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
-        let backend = match &device.core.place {
-            DevicePlace::Host => {
-                Backend::Host(StreamQueue::new(Arc::clone(&place), device.core.name(), index))
-            }
-            #[cfg(feature = "cuda")]
-            DevicePlace::Gpu(gpu) => match gpu.stream(kind) {
-                Ok(stream) => Backend::Cuda(stream),
-                Err(error) => {
-                    device.core.ledger.close_stream(index);
-                    return Err(error);
-                }
-            },
-        };
+        let backend = Backend::new(&device, kind, &place, index)
+            .inspect_err(|_| device.core.ledger.close_stream(index))?;
         let submission = Mutex::new(());
         Ok(Stream {
             core: Arc::new(StreamCore { device, kind, index, place, backend, submission }),
@@ -147,24 +91,41 @@ impl Stream {
         self.core.backend.check()
     }
 
+    /// Calls `callback` with the first cause when an operation of the stream fails, at once if
+    /// one has: for those who would wait for what does not come now. A GPU's may be heard of as
+    /// late as the next event recorded after it.
+    ///
+    /// It is called on the thread that finds out, so that it must be short, and not wait.
+    ///
+    /// ```
+    /// # use std::sync::mpsc::channel;
+    /// # use millstream_device::{DeviceList, DeviceSet, Error, Kernel, KernelFault, Shared};
+    /// static FAIL: Kernel<(Shared<u32>,)> = Kernel::new("fail", |_, _| Err(KernelFault::new("no")));
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let (stream, items) = (set.devices()[0].stream()?, set.devices()[0].shared(1)?);
+    /// let (told, hear) = channel();
+    /// stream.on_failure(move |cause| drop(told.send(cause)));
+    /// FAIL.launch(&stream, 1, (&items,))?;
+    /// assert!(matches!(hear.recv(), Ok(Error::KernelFailed { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn on_failure(&self, callback: impl FnOnce(Error) + Send + 'static) {
+        self.core.backend.cause().on_set(callback);
+    }
+
     /// Records an event: complete when everything submitted so far is.
     ///
     /// # Errors
     /// The first cause, on a failed stream.
     pub fn record(&self) -> Result<Event> {
-        let device = &self.core.device.core;
-        let _one = self.core.submission.lock();
-        self.core.backend.check()?;
-        let event = self.new_event();
-        match &self.core.backend {
-            Backend::Host(queue) => {
-                let work = Work::Record(event.clone());
-                device.runner.submit(queue, Operation { name: Arc::from("record"), work });
-            }
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(stream) => stream.record(&event)?,
-        }
-        Ok(event)
+        let (event, submitted) = {
+            let _one = self.core.submission.lock();
+            self.core.backend.check()?;
+            let event = self.new_event();
+            (event.clone(), self.core.backend.record(&self.core.device, event))
+        };
+        submitted.finish().map(|()| event)
     }
 
     /// An event after what is in the ledger; nobody completes it yet.
@@ -181,21 +142,15 @@ impl Stream {
     /// # Errors
     /// The first cause, on a failed stream.
     pub fn wait(&self, awaitable: &impl Awaitable) -> Result<()> {
-        let device = &self.core.device.core;
         let event = awaitable.event().clone();
         self.check_set("wait", event.ledger())?;
-        let _one = self.core.submission.lock();
-        self.core.backend.check()?;
-        device.ledger.wait(self.core.index, event.clock());
-        match &self.core.backend {
-            Backend::Host(queue) => {
-                let name = Arc::from("wait");
-                device.runner.submit(queue, Operation { name, work: Work::Wait(event) });
-                Ok(())
-            }
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(stream) => stream.wait(&event),
-        }
+        let submitted = {
+            let _one = self.core.submission.lock();
+            self.core.backend.check()?;
+            self.core.device.core.ledger.wait(self.core.index, event.clock());
+            self.core.backend.wait(&self.core.device, event)
+        };
+        submitted.finish()
     }
 
     /// Copies items between buffers of any two devices.
@@ -421,36 +376,12 @@ impl Stream {
         task: Task,
         submitting: Submitting,
     ) -> Result<()> {
-        let device = &self.core.device.core;
-        if submitting == Submitting::Caller {
-            self.core.backend.settle();
-        }
-        let _one = self.enter(&name, accesses, &task)?;
-        match &self.core.backend {
-            Backend::Host(queue) => {
-                let (faults, place) = (Arc::clone(&device.faults), Arc::clone(device.name()));
-                let operation = Arc::clone(&name);
-                let mut is_begun = false;
-                let run = Box::new(move || {
-                    if !std::mem::replace(&mut is_begun, true) {
-                        faults.check(&operation, &place)?;
-                    }
-                    // SAFETY: the ledger has accepted the operation, and its stream
-                    // runs it in its order.
-                    unsafe { task.run() }
-                });
-                device.runner.submit(queue, Operation { name, work: Work::Run(run) });
-            }
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(stream) => {
-                match (device.faults.check(&name, device.name()), submitting) {
-                    (Ok(()), Submitting::Caller) => stream.submit(task)?,
-                    (Ok(()), Submitting::Thread) => stream.leave(task)?,
-                    (Err(fault), _) => stream.fail(fault),
-                }
-            }
-        }
-        Ok(())
+        self.core.backend.prepare(&task, submitting)?;
+        let submitted = {
+            let _one = self.enter(&name, accesses, &task)?;
+            self.core.backend.submit(&self.core.device, name, task, submitting)
+        };
+        submitted.finish()
     }
 
     /// As [`Stream::submit`] and [`Stream::record`], of a kernel that tells a GPU's lane
@@ -465,17 +396,20 @@ impl Stream {
         #[cfg(feature = "cuda")]
         if let Backend::Cuda(stream) = &self.core.backend {
             let device = &self.core.device.core;
-            self.core.backend.settle();
-            let _one = self.enter(&name, accesses, &task)?;
-            let event = self.new_event();
-            match device.faults.check(&name, device.name()) {
-                Ok(()) => stream.submit_and_record(task, &event)?,
-                Err(fault) => {
-                    stream.fail(fault);
-                    stream.record(&event)?;
+            stream.prepare(&task, Submitting::Caller)?;
+            let (event, failed, submitted) = {
+                let _one = self.enter(&name, accesses, &task)?;
+                let event = self.new_event();
+                match device.faults.check(&name, device.name()) {
+                    Ok(()) => (event.clone(), None, stream.submit_and_record(task, event)),
+                    Err(fault) => {
+                        let failed = stream.fail(fault);
+                        (event.clone(), Some(failed), stream.record(event))
+                    }
                 }
-            }
-            return Ok(event);
+            };
+            failed.map_or(Ok(()), crate::cuda::Submitted::finish)?;
+            return submitted.finish().map(|()| event);
         }
         self.submit(name, accesses, task)?;
         self.record()

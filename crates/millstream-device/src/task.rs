@@ -41,9 +41,13 @@ pub(crate) trait Launch: Send {
     /// the accesses of the arguments.
     fn step_twin(&self) -> Result<Step>;
 
-    /// Gets the kernel ready for a GPU; submitting does it too.
+    /// Whether the kernel is ready for the GPU of this number.
     #[cfg(feature = "cuda")]
-    fn load(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
+    fn is_loaded(&self, gpu: u64) -> bool;
+
+    /// Gets it ready, in the GPU's context, which is the calling thread's.
+    #[cfg(feature = "cuda")]
+    fn load(&self, context: &crate::cuda::GpuContext) -> Result<()>;
 
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]

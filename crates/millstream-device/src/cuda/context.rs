@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::driver::check;
 use super::module::Modules;
-use super::submitter::settle;
+use super::settle::settle;
 use crate::launching::while_nobody_launches;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ pub(super) type Poison = Arc<OnceLock<Error>>;
 /// The primary context of a GPU.
 pub(crate) struct GpuContext {
     /// Unlike those of all other contexts of the process, earlier ones included.
-    pub(super) id: u64,
+    id: u64,
     pub(super) ordinal: usize,
     pub(super) name: String,
     pub(super) device: CUdevice,
@@ -156,6 +156,11 @@ impl GpuContext {
             Err(cause) if is_fault(answer) => Err(self.poison.get_or_init(|| cause).clone()),
             result => result,
         }
+    }
+
+    /// Identifies the GPU among all contexts of the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(super) fn total_memory(&self) -> Result<u64> {

@@ -10,13 +10,14 @@ use cudarc::driver::sys::{self, CUstream};
 use super::context::{GpuContext, NativeEvent};
 use super::in_order::{InOrder, Rest, Step};
 use super::lane_stream::LaneStream;
-use super::operation::{Operation, Performed, Work};
+use super::operation::{Operation, Performed, Queue, Submitted, Work};
 use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
-use super::stream::FirstCause;
-use super::submitter::{SLEEP, Submitter};
+use super::settle::{Busy, Resuming, is_resuming, wait_until, watch};
+use super::submitter::Submitter;
 use super::words::{Word, Words};
 use crate::event::{Event, EventStatus};
+use crate::first_cause::{FirstCause, Untold};
 use crate::reactor::Waiting;
 use crate::stream_kind::StreamKind;
 use crate::task::Task;
@@ -36,7 +37,7 @@ pub(crate) struct Lane {
     /// Shows the last point that the stream has come to; `None` for copies, whose
     /// events are asked: the barrier before a word would hold up the next copy.
     word: Option<Word>,
-    submission: InOrder<Submission, Operation>,
+    submission: Arc<Queue>,
     /// Of those that are left something.
     submitter: OnceLock<Option<Submitter>>,
     waiting: Waiting<Pending>,
@@ -55,7 +56,7 @@ unsafe impl Sync for Handle {}
 
 /// What has been submitted.
 #[derive(Default)]
-struct Submission {
+pub(super) struct Submission {
     /// The last point given out.
     point: u32,
     held: Vec<Held>,
@@ -117,7 +118,7 @@ impl Lane {
             number,
             stream: Handle(stream),
             word,
-            submission: InOrder::new(Submission::default()),
+            submission: Arc::new(InOrder::new(Submission::default())),
             submitter: OnceLock::new(),
             waiting: Waiting::new(),
             finished: AtomicU32::new(0),
@@ -185,7 +186,7 @@ impl Lane {
 
     /// Blocks until everything submitted so far is over.
     pub(super) fn synchronize(self: &Arc<Self>) -> Result<()> {
-        self.point(None, None, &Arc::default())?;
+        self.point(None, None, &Arc::default()).finish()?;
         while self.is_held_up() && self.context.poison.get().is_none() {
             std::thread::yield_now();
         }
@@ -195,20 +196,36 @@ impl Lane {
         self.context.check(answer, "cuStreamSynchronize")
     }
 
-    /// Runs a task for the stream of this cause.
-    pub(super) fn submit(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
-        self.prepare(&task)?;
-        self.enter(Operation { work: Work::Run(task), cause: Arc::clone(cause) })
+    /// Runs a task for the stream of this cause; a kernel has been loaded.
+    pub(super) fn submit(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
+        self.enter(Work::Run(task), cause)
     }
 
-    /// Loads what a task needs that has to wait: what the caller did wrong is better said
-    /// now than later, and whoever resumes the lane must not load.
-    fn prepare(&self, task: &Task) -> Result<()> {
-        if !self.is_held_up() {
-            return Ok(());
+    /// As [`Lane::submit`], by a thread of the lane, or in the end by the caller if that sleeps.
+    pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
+        // Started before anything is left.
+        self.submitter();
+        let busy = Busy::begin();
+        let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
+        match self.submission.leave(operation) {
+            true => Submitted::Left(Arc::clone(self), busy),
+            false => Submitted::Queued,
         }
-        self.context.bind()?;
-        self.driver_stream().prepare(task)
+    }
+
+    /// Waits while too much is left. A thread that others wait for goes on.
+    pub(super) fn wait_for_room(&self) {
+        if !is_resuming() {
+            wait_until(|| !self.submission.is_behind(MOST_LEFT));
+        }
+    }
+
+    fn submitter(&self) -> Option<&Submitter> {
+        let start = || {
+            watch(&self.submission);
+            Submitter::start()
+        };
+        self.submitter.get_or_init(start).as_ref()
     }
 
     /// Runs a kernel that tells, and records an event after it.
@@ -217,19 +234,18 @@ impl Lane {
         task: Task,
         event: Event,
         cause: &Arc<FirstCause>,
-    ) -> Result<()> {
-        self.prepare(&task)?;
-        self.enter(Operation { work: Work::Tell(task, event), cause: Arc::clone(cause) })
+    ) -> Submitted {
+        self.enter(Work::Tell(task, event), cause)
     }
 
     /// Records an event, which is complete at once if there is nothing to come after:
     /// that costs no call of the driver.
-    pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Result<()> {
+    pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
         if self.is_over() {
             // Points that failed with the process count as over: its cause was set before.
             let cause = cause.get().or_else(|| self.context.poison.get().cloned());
             event.complete(cause.map_or(Ok(()), Err));
-            return Ok(());
+            return Submitted::Queued;
         }
         self.point(Some(event), None, cause)
     }
@@ -240,66 +256,51 @@ impl Lane {
         event: Option<Event>,
         last: Option<Held>,
         cause: &Arc<FirstCause>,
-    ) -> Result<()> {
-        self.enter(Operation { work: Work::Point(event, last), cause: Arc::clone(cause) })
+    ) -> Submitted {
+        self.enter(Work::Point(event, last), cause)
     }
 
     /// Makes what comes next come after an event.
-    pub(super) fn wait(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Result<()> {
+    pub(super) fn wait(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
         // What is over needs no wait, and each wait costs the stream a microsecond.
-        if event.is_complete() {
-            return Ok(());
+        match event.is_complete() {
+            true => Submitted::Queued,
+            false => self.enter(Work::Wait(event), cause),
         }
-        self.enter(Operation { work: Work::Wait(event), cause: Arc::clone(cause) })
     }
 
     /// Submits an operation, now or once what it must come after is over.
-    fn enter(self: &Arc<Self>, operation: Operation) -> Result<()> {
+    fn enter(self: &Arc<Self>, work: Work, cause: &Arc<FirstCause>) -> Submitted {
         let mut performed = None;
+        let operation = Operation { work, cause: Arc::clone(cause) };
         let obstacle = self.submission.submit(operation, |submission, operation| {
             self.perform(submission, operation, &mut performed)
         });
-        if let Some(event) = obstacle {
-            self.resume_after(&event);
-        }
-        // Without the lane's locks, as in `resume`.
-        performed.map_or(Ok(()), Performed::told)
-    }
-
-    /// As [`Lane::submit`], by a thread of the lane, or now if that sleeps. A kernel has been
-    /// loaded.
-    pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) {
-        while self.submission.is_behind(MOST_LEFT) {
-            std::thread::sleep(SLEEP);
-        }
-        let is_first =
-            self.submission.leave(Operation { work: Work::Run(task), cause: Arc::clone(cause) });
-        if !is_first {
-            return;
-        }
-        let submitter = self.submitter.get_or_init(|| Submitter::start(self)).as_ref();
-        if !submitter.is_some_and(|submitter| submitter.resume(self)) {
-            self.resume();
+        match (performed, obstacle) {
+            (Some(performed), _) => Submitted::Performed(performed),
+            (None, Some(event)) => Submitted::HeldUp(Arc::clone(self), event),
+            (None, None) => Submitted::Queued,
         }
     }
 
-    /// Of how many operations that have waited so far all are submitted, once they are.
-    pub(super) fn arrived(&self) -> u64 {
-        self.submission.arrived()
+    /// Resumes the lane on its thread, or here if that sleeps.
+    pub(super) fn resume_soon(self: Arc<Self>, busy: Busy) {
+        let left = match self.submitter() {
+            Some(submitter) => submitter.resume((Arc::clone(&self), busy)),
+            None => Some((self, busy)),
+        };
+        if let Some((lane, _busy)) = left {
+            lane.resume();
+        }
     }
 
-    /// Whether so many are, or what comes next is held up.
-    pub(super) fn has_performed(&self, count: u64) -> bool {
-        self.submission.has_performed(count)
-    }
-
-    fn resume_after(self: &Arc<Self>, event: &Event) {
-        let lane = Arc::clone(self);
-        event.on_recorded(move || lane.resume());
+    pub(super) fn resume_after(self: Arc<Self>, event: &Event) {
+        event.on_recorded(move || self.resume());
     }
 
     /// Submits what has waited.
-    pub(super) fn resume(self: &Arc<Self>) {
+    pub(super) fn resume(self: Arc<Self>) {
+        let _resuming = Resuming::begin();
         loop {
             let mut performed = None;
             let rest = self.submission.resume(Operation::join, |submission, operation| {
@@ -325,6 +326,7 @@ impl Lane {
         Operation { work, cause }: Operation,
         performed: &mut Option<Performed>,
     ) -> Step<Operation, Event> {
+        let mut failed = Untold::nothing();
         let (result, event) = match work {
             Work::Run(task) => (self.run(submission, task, &cause), None),
             Work::Tell(task, event) => {
@@ -337,7 +339,7 @@ impl Lane {
             Work::Wait(event) => match event.status() {
                 EventStatus::Complete => (Ok(()), None),
                 EventStatus::Failed(error) => {
-                    cause.set(error);
+                    failed = cause.set(error);
                     (Ok(()), None)
                 }
                 EventStatus::Pending if event.native().is_none() => {
@@ -348,9 +350,9 @@ impl Lane {
             },
         };
         if let Err(error) = &result {
-            cause.set(error.clone());
+            failed = cause.set(error.clone());
         }
-        *performed = Some(Performed { result, event });
+        *performed = Some(Performed { result, event, failed });
         Step::Done
     }
 

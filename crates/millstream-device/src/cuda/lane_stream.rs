@@ -17,12 +17,8 @@ pub(crate) struct LaneStream<'a> {
 }
 
 impl LaneStream<'_> {
-    /// Does what can be done before it is submitted, and may be refused.
-    pub(super) fn prepare(&self, task: &Task) -> Result<()> {
-        match task {
-            Task::Copy { .. } | Task::Upload { .. } | Task::Fill { .. } | Task::Signal(_) => Ok(()),
-            Task::Launch(launch) => launch.load(self),
-        }
+    pub(crate) fn context(&self) -> &GpuContext {
+        self.context
     }
 
     pub(super) fn submit(&self, task: &Task) -> Result<()> {

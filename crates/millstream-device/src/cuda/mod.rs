@@ -11,7 +11,7 @@
 //! | `stream` | our streams, which share the driver's |
 //! | `lane`, `lane_stream` | the driver's streams |
 //! | `operation`, `pending` | what they do, and what happens when they have |
-//! | `in_order`, `submitter` | what waits to be submitted, and who does: see `README.md` |
+//! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
 //! | `compile`, `module` | kernels from source to launch |
 
@@ -30,6 +30,7 @@ mod operation;
 mod pending;
 mod pool;
 mod reactor;
+mod settle;
 mod stream;
 mod submitter;
 mod words;
@@ -42,10 +43,11 @@ pub(crate) use context::{GpuContext, NativeEvent};
 pub(crate) use driver::{count, fault};
 pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
+pub(crate) use operation::Submitted;
 pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
 pub(crate) use reactor::stay_awake;
+pub(crate) use settle::settle;
 pub(crate) use stream::CudaStream;
-pub(crate) use submitter::settle;
 
 use context::{Peer, Poison};
 use lane::Lane;
@@ -118,7 +120,7 @@ impl Gpu {
 
     /// Identifies the GPU among all contexts of the process.
     pub(crate) fn id(&self) -> u64 {
-        self.context.id
+        self.context.id()
     }
 
     /// The kernel, compiled and loaded.

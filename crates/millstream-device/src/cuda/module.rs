@@ -52,7 +52,7 @@ unsafe impl Sync for Function {}
 
 impl GpuContext {
     /// The kernel, compiled and loaded; this is the calling thread's context.
-    pub(super) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
+    pub(crate) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
         let module = self.module(source)?;
         let mut function = std::ptr::null_mut();
         let signature = |reason: String| Error::Signature { kernel: kernel.to_string(), reason };
@@ -83,8 +83,9 @@ impl GpuContext {
             return Ok(module.0);
         }
         let code = compile(source, self.architecture)?;
-        // Before the lock.
-        while_nobody_launches(|| self.load_module(source, &code))
+        // Before the lock. The context is bound once more: whatever happens while this thread
+        // waits may bind another.
+        while_nobody_launches(|| self.bind().and_then(|()| self.load_module(source, &code)))
     }
 
     fn load_module(&self, source: &CudaSource, code: &[u8]) -> Result<CUmodule> {
@@ -103,16 +104,6 @@ impl GpuContext {
 }
 
 impl LaneStream<'_> {
-    /// Identifies the GPU among all contexts of the process.
-    pub(crate) fn gpu(&self) -> u64 {
-        self.context.id
-    }
-
-    /// The kernel, compiled and loaded.
-    pub(crate) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
-        self.context.load(kernel, source)
-    }
-
     /// Launches a kernel over `size` work elements.
     pub(crate) fn launch(
         &self,

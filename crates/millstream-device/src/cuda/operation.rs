@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use super::in_order::InOrder;
+use super::lane::{Lane, Submission};
 use super::pending::Held;
-use super::stream::FirstCause;
+use super::settle::Busy;
 use crate::Result;
 use crate::event::Event;
+use crate::first_cause::{FirstCause, Untold};
 use crate::task::Task;
+
+/// What a lane does, one after the other.
+pub(super) type Queue = InOrder<Submission, Operation>;
 
 /// What a lane does for one of its streams.
 pub(super) struct Operation {
@@ -41,23 +47,55 @@ impl Operation {
     }
 }
 
-/// What has become of an operation.
-pub(super) struct Performed {
+/// What has become of an operation, until whoever submits it holds the stream's lock no more.
+#[must_use = "somebody may wait"]
+pub(crate) enum Submitted {
+    /// It waits behind others; whoever performs those performs it.
+    Queued,
+    /// It is the first that is left to the lane's thread.
+    Left(Arc<Lane>, Busy),
+    /// It is the first that waits, for this.
+    HeldUp(Arc<Lane>, Event),
+    Performed(Performed),
+}
+
+impl Submitted {
+    /// Says who goes on, and tells who wants to hear. The caller holds no lock that those may want.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self {
+            Submitted::Queued => {}
+            Submitted::Left(lane, busy) => lane.resume_soon(busy),
+            Submitted::HeldUp(lane, event) => lane.resume_after(&event),
+            Submitted::Performed(performed) => return performed.told(),
+        }
+        Ok(())
+    }
+}
+
+/// What the driver has been given, or not.
+pub(crate) struct Performed {
     pub(super) result: Result<()>,
     /// Its event, if it has one.
     pub(super) event: Option<Event>,
+    /// The stream's failure, if this was its first.
+    pub(super) failed: Untold,
 }
 
 impl Performed {
-    /// Tells those who wait for the event that it is recorded; a failure is the caller's.
+    /// Tells those who wait for the event that it is recorded, or listen for failures; a failure
+    /// is the caller's.
     pub(super) fn told(self) -> Result<()> {
+        self.failed.tell();
         if let (Ok(()), Some(event)) = (&self.result, self.event) {
             event.recorded();
         }
         self.result
     }
 
-    /// Tells them of a failure, too: nobody else does.
+    /// Tells those who wait for the event of a failure, too: nobody else does.
     pub(super) fn tell(self) {
         let event = self.event.clone();
         if let (Err(error), Some(event)) = (self.told(), event) {

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::context::NativeEvent;
-use super::stream::FirstCause;
 use crate::Error;
 use crate::event::{Event, EventStatus};
+use crate::first_cause::FirstCause;
 use crate::task::Task;
 
 /// Something to be let go when a lane has come to a certain point.
@@ -38,12 +38,15 @@ impl Pending {
     pub(super) fn finish(self, poison: Option<&Error>) {
         for (event, cause) in self.after {
             if let EventStatus::Failed(error) = event.status() {
-                cause.set(error);
+                cause.set(error).tell();
             }
         }
         // Memory first: whoever hears of the event may want it.
         drop(self.held);
-        let failed = self.cause.get().or_else(|| poison.cloned());
+        if let Some(poison) = poison {
+            self.cause.set(poison.clone()).tell();
+        }
+        let failed = self.cause.get();
         if let Some(event) = self.event {
             event.complete(failed.map_or(Ok(()), Err));
         }

@@ -171,9 +171,11 @@ impl GpuPool {
 
 impl Drop for GpuPool {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            while_nobody_launches(|| self.give_up());
-        }
+        while_nobody_launches(|| {
+            if self.context.bind().is_ok() {
+                self.give_up();
+            }
+        });
     }
 }
 

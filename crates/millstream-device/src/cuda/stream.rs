@@ -5,27 +5,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::lane::Lane;
+use super::operation::{Performed, Submitted};
 use super::pending::Held;
+use super::settle::settle;
 use crate::event::Event;
-use crate::task::Task;
+use crate::first_cause::FirstCause;
+use crate::task::{Submitting, Task};
 use crate::{Error, Result};
-
-/// The first failure of a stream.
-#[derive(Debug, Default)]
-pub(super) struct FirstCause(Mutex<Option<Error>>);
-
-impl FirstCause {
-    pub(super) fn get(&self) -> Option<Error> {
-        self.0.lock().clone()
-    }
-
-    pub(super) fn set(&self, cause: Error) {
-        self.0.lock().get_or_insert(cause);
-    }
-}
 
 /// A stream: an order of its own on a lane it shares.
 #[derive(Debug)]
@@ -47,45 +34,64 @@ impl CudaStream {
         self.cause.get().or(poison).map_or(Ok(()), Err)
     }
 
-    /// Fails the stream.
-    pub(crate) fn fail(&self, cause: Error) {
-        self.cause.set(cause);
+    pub(crate) fn cause(&self) -> &FirstCause {
+        &self.cause
     }
 
-    pub(crate) fn submit(&self, task: Task) -> Result<()> {
-        self.lane.submit(task, &self.cause).inspect_err(|cause| self.fail(cause.clone()))
+    /// Fails the stream; whoever submits goes on.
+    pub(crate) fn fail(&self, cause: Error) -> Submitted {
+        let failed = self.cause.set(cause);
+        Submitted::Performed(Performed { result: Ok(()), event: None, failed })
     }
 
-    /// As [`CudaStream::submit`], by a thread of the lane. Not where devices share a GPU:
-    /// streams may share a queue of the hardware there, in which a kernel that waits for
-    /// another device's must not lie before that one.
-    pub(crate) fn leave(&self, task: Task) -> Result<()> {
-        match self.is_shared {
-            true => self.submit(task),
-            false => {
-                self.lane.leave(task, &self.cause);
-                Ok(())
+    /// Does what may take long, before any lock is taken: loading may wait for kernels that run,
+    /// and a lane that has been left much for the driver.
+    pub(crate) fn prepare(&self, task: &Task, submitting: Submitting) -> Result<()> {
+        if let Task::Launch(launch) = task {
+            let context = &self.lane.context;
+            if !launch.is_loaded(context.id()) {
+                context.bind()?;
+                launch.load(context)?;
             }
+        }
+        match self.submitting(submitting) {
+            Submitting::Caller => settle(),
+            Submitting::Thread => self.lane.wait_for_room(),
+        }
+        Ok(())
+    }
+
+    /// By whom. Where devices share a GPU, not by a thread: streams may share a queue of the
+    /// hardware there, in which a kernel that waits for another device's must not lie before
+    /// that one.
+    fn submitting(&self, wanted: Submitting) -> Submitting {
+        if self.is_shared { Submitting::Caller } else { wanted }
+    }
+
+    /// By whom, [prepared](CudaStream::prepare).
+    pub(crate) fn submit(&self, task: Task, submitting: Submitting) -> Submitted {
+        match self.submitting(submitting) {
+            Submitting::Caller => self.lane.submit(task, &self.cause),
+            Submitting::Thread => self.lane.leave(task, &self.cause),
         }
     }
 
-    /// A kernel that tells, and an event after it.
-    pub(crate) fn submit_and_record(&self, task: Task, event: &Event) -> Result<()> {
-        let submitted = self.lane.submit_and_record(task, event.clone(), &self.cause);
-        submitted.inspect_err(|cause| self.fail(cause.clone()))
+    /// A kernel that tells, and an event after it; prepared.
+    pub(crate) fn submit_and_record(&self, task: Task, event: Event) -> Submitted {
+        self.lane.submit_and_record(task, event, &self.cause)
     }
 
-    pub(crate) fn record(&self, event: &Event) -> Result<()> {
-        self.lane.record(event.clone(), &self.cause)
+    pub(crate) fn record(&self, event: Event) -> Submitted {
+        self.lane.record(event, &self.cause)
     }
 
-    pub(crate) fn wait(&self, event: &Event) -> Result<()> {
-        self.lane.wait(event.clone(), &self.cause)
+    pub(crate) fn wait(&self, event: Event) -> Submitted {
+        self.lane.wait(event, &self.cause)
     }
 
     /// Holds `last` until everything submitted so far is over.
     pub(crate) fn close(&self, last: Box<dyn Any + Send>) {
         // A poisoned lane lets go of nothing more.
-        let _ = self.lane.point(None, Some(Held::Other(last)), &self.cause);
+        let _ = self.lane.point(None, Some(Held::Other(last)), &self.cause).finish();
     }
 }

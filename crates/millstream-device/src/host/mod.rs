@@ -13,12 +13,13 @@ pub(crate) use simulation::Simulation;
 pub use simulation::SimulationReport;
 use threads::Threads;
 
+use crate::backend::OpenStream;
 use crate::bell::Bell;
 use crate::event::{Event, EventStatus};
+use crate::first_cause::FirstCause;
 use crate::injection::{InjectedFault, Injection};
 use crate::kernel::Step;
 use crate::ledger::StreamIndex;
-use crate::stream::OpenStream;
 use crate::{Error, Result};
 
 /// What one place in a stream's queue does.
@@ -44,6 +45,7 @@ pub(crate) struct StreamQueue {
     place: Arc<str>,
     device: Arc<str>,
     index: StreamIndex,
+    cause: FirstCause,
     state: Mutex<QueueState>,
 }
 
@@ -54,56 +56,41 @@ struct QueueState {
     scheduled: bool,
     /// Rings after which the first operation may come further, simulated.
     waits_since: Option<u64>,
-    failed: Option<Error>,
 }
 
 impl StreamQueue {
     pub(crate) fn new(place: Arc<str>, device: &Arc<str>, index: StreamIndex) -> Arc<StreamQueue> {
-        let state = QueueState {
-            operations: VecDeque::new(),
-            scheduled: false,
-            waits_since: None,
-            failed: None,
-        };
-        let (device, state) = (Arc::clone(device), Mutex::new(state));
-        Arc::new(StreamQueue { place, device, index, state })
+        let (operations, scheduled, waits_since) = (VecDeque::new(), false, None);
+        let state = Mutex::new(QueueState { operations, scheduled, waits_since });
+        let (device, cause) = (Arc::clone(device), FirstCause::default());
+        Arc::new(StreamQueue { place, device, index, cause, state })
     }
 
-    /// The first cause, if an operation has failed.
-    pub(crate) fn check(&self) -> Result<()> {
-        match &self.state.lock().failed {
-            Some(cause) => Err(cause.clone()),
-            None => Ok(()),
-        }
+    pub(crate) fn cause(&self) -> &FirstCause {
+        &self.cause
     }
 
     /// Runs work that is not held up, and remembers the first failure. What waits for
     /// the bell comes back.
     fn perform(&self, operation: Operation) -> Option<Operation> {
-        let failed = self.state.lock().failed.clone();
-        match (operation.work, failed) {
+        match (operation.work, self.cause.get()) {
             (Work::Record(event), None) => event.complete(Ok(())),
             (Work::Record(event), Some(cause)) => event.complete(Err(cause)),
             (Work::Wait(event), None) => {
                 if let EventStatus::Failed(cause) = event.status() {
-                    self.state.lock().failed = Some(cause);
+                    self.cause.set(cause).tell();
                 }
             }
             (Work::Run(mut run), None) => {
-                let result = catch_unwind(AssertUnwindSafe(&mut run));
-                let result = result.unwrap_or_else(|panic| {
-                    Err(Error::KernelFailed {
-                        kernel: Arc::clone(&operation.name),
-                        device: self.device.to_string(),
-                        message: panic_message(panic.as_ref()).into(),
-                    })
+                let result = catch_unwind(AssertUnwindSafe(&mut run)).unwrap_or_else(|panic| {
+                    Err(Error::panicked(&operation.name, &self.device, panic.as_ref()))
                 });
                 match result {
                     Ok(Step::Done) => {}
                     Ok(Step::Waits) => {
                         return Some(Operation { name: operation.name, work: Work::Run(run) });
                     }
-                    Err(cause) => self.state.lock().failed = Some(cause),
+                    Err(cause) => self.cause.set(cause).tell(),
                 }
             }
             (Work::Close(open), _) => drop(open),
@@ -111,12 +98,6 @@ impl StreamQueue {
         }
         None
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_string())
 }
 
 /// Who runs the operations of host devices.

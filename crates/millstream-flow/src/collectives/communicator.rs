@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::{Event, Stream, StreamKind};
+use millstream_device::{Awaitable, Event, Stream, StreamKind};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
@@ -116,8 +116,15 @@ impl Communicator {
             && Peers::are_possible(context);
         let kind = if are_peers { StreamKind::Gang } else { StreamKind::Compute };
         let streams = context.devices().iter().map(|device| device.stream_of(kind));
-        let streams = streams.collect::<millstream_device::Result<_>>()?;
+        let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
         let peers = are_peers.then(|| Peers::new(context, &options)).transpose()?;
+        if let Some(peers) = &peers {
+            // Others would wait for a rank that has failed.
+            for stream in &streams {
+                let words = Arc::clone(peers.words());
+                stream.on_failure(move |_| words.stop());
+            }
+        }
         Ok(Communicator { context: context.clone(), streams, options, peers, failure: None })
     }
 
@@ -195,6 +202,11 @@ impl Communicator {
     /// An event of each rank, complete when what is submitted so far is over there.
     pub(super) fn record(&self) -> Vec<millstream_device::Result<Event>> {
         self.streams.iter().map(Stream::record).collect()
+    }
+
+    /// Makes what comes next, on every rank, come after an event.
+    pub(super) fn wait(&self, awaitable: &impl Awaitable) -> Result<()> {
+        Ok(self.streams.iter().try_for_each(|stream| stream.wait(awaitable))?)
     }
 
     fn in_packets<T: Item>(

@@ -119,6 +119,8 @@ impl Peers {
 
     /// Why the kernels have ended early, if they have.
     pub(super) fn check(&self, streams: &[Stream]) -> Result<()> {
+        // What a device failed with says more than that the others were stopped for it.
+        streams.iter().try_for_each(Stream::check)?;
         let Some(message) = self.words.why_stopped()? else { return Ok(()) };
         let devices: Vec<String> = streams.iter().map(|stream| stream.device().name()).collect();
         Err(Error::from(millstream_device::Error::KernelFailed {
@@ -291,9 +293,7 @@ fn launch<S: Parameter + 'static>(
     let bound = streams.iter().zip(arguments).map(bind);
     let bound = bound.collect::<millstream_device::Result<Vec<_>>>()?;
     let _launching = Launching::begin();
-    bound.into_iter().try_for_each(BoundKernel::submit_soon)?;
-    // Who waits for a rank that has failed is to be stopped now.
-    Ok(streams.iter().try_for_each(Stream::check)?)
+    Ok(bound.into_iter().try_for_each(BoundKernel::submit_soon)?)
 }
 
 /// Devices that share a GPU: their kernels must all fit at once.

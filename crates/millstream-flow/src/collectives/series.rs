@@ -15,7 +15,7 @@ use super::operands::Operands;
 use super::operator::Operator;
 use super::plan::{Pattern, Piece};
 use crate::segmenter;
-use crate::{Item, Result};
+use crate::{Error, Item, Result};
 
 type Permit = Arc<OwnedMutexGuard<()>>;
 
@@ -70,10 +70,8 @@ impl<'a> Collectives<'a> {
     /// # Errors
     /// The first cause, on a failed stream.
     pub fn wait(&mut self, awaitable: &impl Awaitable) -> Result<()> {
-        for stream in &self.communicator.streams {
-            stream.wait(awaitable)?;
-        }
-        Ok(())
+        let waiting = self.communicator.wait(awaitable);
+        self.noted(waiting)
     }
 
     /// An event of each rank, complete when what is submitted so far is over there.
@@ -82,7 +80,8 @@ impl<'a> Collectives<'a> {
     /// The first cause, on a failed stream.
     pub fn record(&mut self) -> Result<Vec<Event>> {
         let events = self.communicator.record();
-        Ok(events.into_iter().collect::<millstream_device::Result<_>>()?)
+        let events: millstream_device::Result<_> = events.into_iter().collect();
+        self.noted(events.map_err(Error::from))
     }
 
     /// Everyone gets the items of rank `root`. All buffers are of one length; out of
@@ -250,20 +249,11 @@ impl<'a> Collectives<'a> {
         let permit = self.permit.take();
         let events = self.communicator.record();
         for event in events.iter().flatten() {
-            let (permit, words) = (permit.clone(), self.communicator.words().cloned());
-            event.on_complete(move |result| {
-                // Whoever waits for the series: other ranks may wait for what failed here.
-                if let (Err(_), Some(words)) = (result, words) {
-                    words.stop();
-                }
-                drop(permit);
-            });
+            let permit = permit.clone();
+            event.on_complete(move |_| drop(permit));
         }
         let events: millstream_device::Result<_> = events.into_iter().collect();
-        events.map_err(|cause| {
-            self.communicator.fail(cause.clone().into());
-            cause.into()
-        })
+        self.noted(events.map_err(Error::from))
     }
 
     fn parts(&self, len: usize) -> Vec<Range<usize>> {

@@ -348,6 +348,32 @@ fn with_a_faulty_rank() -> Option<(Context, bool, String)> {
     Some((builder.build().unwrap(), are_gpus, failure))
 }
 
+/// One rank's kernel is held up by what never comes, as is heard when the others have begun: they
+/// are stopped, although nobody calls anything meanwhile.
+#[test]
+fn a_rank_waits_for_what_does_not_come() {
+    let context = context();
+    let mut communicator = Communicator::new(&context).unwrap();
+    let mut vectors = upload(&context, &vec![vec![1u32; 1000]; context.devices().len()]).unwrap();
+    let promise = context.device_set().promise("dinner");
+    let start = Instant::now();
+    let run = async {
+        let mut collectives = communicator.begin().await?;
+        collectives.streams()[0].wait(promise.event())?;
+        collectives.all_reduce(&mut vectors, &Operator::sum())?;
+        let giving_up = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(promise);
+        });
+        let end = collectives.completed().await;
+        giving_up.join().unwrap();
+        end
+    };
+    let cause = context.block_on(run).unwrap().unwrap_err().to_string();
+    assert!(cause.contains("dinner will not come"), "{cause}");
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+}
+
 /// Nobody waits for the series in which a rank's kernel is not launched: the others are
 /// stopped nevertheless, and the next series does not begin.
 #[test]

@@ -1,5 +1,6 @@
 //! The device layer on its own: copies, fills, kernels, order, memory, latency.
 
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use millstream::device::{
@@ -180,6 +181,36 @@ fn events_order_streams_of_all_devices() {
     let last = (streams.len() * 20) % streams.len();
     let items = set.block_on(streams[last].download(&buffers[last]).unwrap()).unwrap().unwrap();
     assert_eq!(items, first);
+}
+
+/// Of the stream that fails, and of those that wait for it.
+#[test]
+fn a_failure_that_nobody_waits_for_is_told() {
+    let set = set();
+    for (device, other) in set.devices().iter().zip(set.devices().iter().rev()) {
+        let (first, second) = (device.stream().unwrap(), other.stream().unwrap());
+        let (told, hear) = channel();
+        for (name, stream) in [("first", &first), ("second", &second)] {
+            let told = told.clone();
+            stream.on_failure(move |cause| drop(told.send((name, cause))));
+        }
+        let promise = set.promise("dinner");
+        first.wait(promise.event()).unwrap();
+        second.wait(&first.record().unwrap()).unwrap();
+        // The end of it, which is heard of.
+        let end = second.record().unwrap();
+        assert!(hear.try_recv().is_err());
+        drop(promise);
+        for _ in 0..2 {
+            let (name, cause) = hear.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert!(cause.to_string().contains("dinner will not come"), "{device} {name}: {cause}");
+        }
+        assert!(hear.try_recv().is_err(), "{device}: told twice");
+        let late = told.clone();
+        second.on_failure(move |cause| drop(late.send(("late", cause))));
+        assert_eq!(hear.try_recv().unwrap().0, "late");
+        assert!(end.synchronize().is_err());
+    }
 }
 
 #[test]

@@ -1,0 +1,183 @@
+//! Who runs a stream's operations.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::device::{Device, DevicePlace};
+use crate::event::Event;
+use crate::first_cause::FirstCause;
+use crate::host::{Operation, StreamQueue, Work};
+use crate::ledger::{Ledger, StreamIndex};
+use crate::stream_kind::StreamKind;
+use crate::task::{Submitting, Task};
+
+/// Who runs a stream's operations.
+pub(crate) enum Backend {
+    Host(Arc<StreamQueue>),
+    #[cfg(feature = "cuda")]
+    Cuda(crate::cuda::CudaStream),
+}
+
+/// What is left to do when an operation is submitted, without the stream's lock: whoever hears
+/// of events and failures may submit more.
+#[must_use = "somebody may wait"]
+pub(crate) enum Submitted {
+    /// Nothing.
+    Done,
+    #[cfg(feature = "cuda")]
+    Cuda(crate::cuda::Submitted),
+}
+
+impl Submitted {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What the driver refused.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self {
+            Submitted::Done => Ok(()),
+            #[cfg(feature = "cuda")]
+            Submitted::Cuda(submitted) => submitted.finish(),
+        }
+    }
+}
+
+/// A stream's place in the clocks, free for others when dropped.
+pub(crate) struct OpenStream {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) index: StreamIndex,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.ledger.close_stream(self.index);
+    }
+}
+
+impl Backend {
+    /// Of a new stream.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+    pub(crate) fn new(
+        device: &Device,
+        kind: StreamKind,
+        place: &Arc<str>,
+        index: StreamIndex,
+    ) -> Result<Backend> {
+        match &device.core.place {
+            DevicePlace::Host => {
+                let queue = StreamQueue::new(Arc::clone(place), device.core.name(), index);
+                Ok(Backend::Host(queue))
+            }
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => gpu.stream(kind).map(Backend::Cuda),
+        }
+    }
+
+    /// The first cause, if an operation has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Backend::Host(_) => self.cause().get().map_or(Ok(()), Err),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.check(),
+        }
+    }
+
+    pub(crate) fn cause(&self) -> &FirstCause {
+        match self {
+            Backend::Host(queue) => queue.cause(),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.cause(),
+        }
+    }
+
+    /// Does what may take long before an operation is submitted, and may be refused. The caller
+    /// holds no lock.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+    pub(crate) fn prepare(&self, task: &Task, submitting: Submitting) -> Result<()> {
+        match self {
+            Backend::Host(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.prepare(task, submitting),
+        }
+    }
+
+    /// Queues a task.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+    pub(crate) fn submit(
+        &self,
+        device: &Device,
+        name: Arc<str>,
+        task: Task,
+        submitting: Submitting,
+    ) -> Submitted {
+        match self {
+            Backend::Host(queue) => submit_to_host(queue, device, name, task),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => {
+                let fault = device.core.faults.check(&name, device.core.name());
+                Submitted::Cuda(match fault {
+                    Ok(()) => stream.submit(task, submitting),
+                    Err(fault) => stream.fail(fault),
+                })
+            }
+        }
+    }
+
+    /// Records an event.
+    pub(crate) fn record(&self, device: &Device, event: Event) -> Submitted {
+        match self {
+            Backend::Host(queue) => {
+                let operation = Operation { name: Arc::from("record"), work: Work::Record(event) };
+                device.core.runner.submit(queue, operation);
+                Submitted::Done
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => Submitted::Cuda(stream.record(event)),
+        }
+    }
+
+    /// Makes what comes next come after an event.
+    pub(crate) fn wait(&self, device: &Device, event: Event) -> Submitted {
+        match self {
+            Backend::Host(queue) => {
+                let operation = Operation { name: Arc::from("wait"), work: Work::Wait(event) };
+                device.core.runner.submit(queue, operation);
+                Submitted::Done
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => Submitted::Cuda(stream.wait(event)),
+        }
+    }
+
+    /// Gives the stream's place back when its operations are over.
+    pub(crate) fn close(&self, device: &Device, open: OpenStream) {
+        match self {
+            Backend::Host(queue) => {
+                let operation = Operation { name: Arc::from("close"), work: Work::Close(open) };
+                device.core.runner.submit(queue, operation);
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => stream.close(Box::new(open)),
+        }
+    }
+}
+
+fn submit_to_host(
+    queue: &Arc<StreamQueue>,
+    device: &Device,
+    name: Arc<str>,
+    task: Task,
+) -> Submitted {
+    let (faults, place) = (Arc::clone(&device.core.faults), Arc::clone(device.core.name()));
+    let operation = Arc::clone(&name);
+    let mut is_begun = false;
+    let run = Box::new(move || {
+        if !std::mem::replace(&mut is_begun, true) {
+            faults.check(&operation, &place)?;
+        }
+        // SAFETY: the ledger has accepted the operation, and its stream runs it in its order.
+        unsafe { task.run() }
+    });
+    device.core.runner.submit(queue, Operation { name, work: Work::Run(run) });
+    Submitted::Done
+}
