@@ -3,9 +3,10 @@
 # whole-system test binary, the benches, the command and the examples, stripped,
 # with the graphs of MILLSTREAM_DATASETS and of datasets/.
 #
-#   scripts/gpu-bundle.sh FOLDER      writes FOLDER/millstream-gpu.tar.gz
+#   scripts/gpu-bundle.sh FOLDER      writes FOLDER/millstream-gpu.tar.xz
 #
-# On the node: tar -xf millstream-gpu.tar.gz && ./run-tests.sh cuda:0x4, and
+# On the node: tar -xf millstream-gpu.tar.xz (without xz: python3 -m tarfile -e) &&
+# ./run-tests.sh cuda:0x4, and
 # ./run-examples.sh cuda:0x4, and ./bench-links --bench; beside NCCL, where PyTorch is:
 #   NCCL_NVLS_ENABLE=0 ./bench-collectives --nccl "$(python3 -c 'import glob, site
 #   print(*glob.glob(site.getsitepackages()[0] + "/nvidia/**/libnccl.so.2", recursive=True))')"
@@ -41,7 +42,8 @@ if [ -d "${MILLSTREAM_DATASETS:-}" ]; then
     cp -r "$MILLSTREAM_DATASETS" "$stage/real"
 fi
 cp scripts/run-{tests,at-once,large,examples}.sh scripts/sanitize.sh "$stage/"
-tar -C "$stage" -cf - . | gzip -9 > "$folder/millstream-gpu.tar.gz"
-size=$(stat -c %s "$folder/millstream-gpu.tar.gz")
-echo "$folder/millstream-gpu.tar.gz: $((size >> 10)) KiB"
+# The programs are much alike: a dictionary as large as all of them finds that.
+tar -C "$stage" -cf - . | xz --lzma2=preset=6,dict=128MiB > "$folder/millstream-gpu.tar.xz"
+size=$(stat -c %s "$folder/millstream-gpu.tar.xz")
+echo "$folder/millstream-gpu.tar.xz: $((size >> 10)) KiB"
 [ "$size" -le $((40 << 20)) ] || { echo "larger than 40 MiB" >&2; exit 1; }
