@@ -69,7 +69,8 @@ pub(super) struct Peers {
     kernels: HashMap<KernelsKey, Box<dyn Any + Send + Sync>>,
     /// Of a kernel, at most.
     blocks: usize,
-    /// Lines from one rank to another, for one collective.
+    /// Lines from one rank to another, for one collective: those of a broadcast, of all others
+    /// half as many are used.
     capacity: usize,
     channels: Channels,
     patience_ns: u64,
@@ -88,7 +89,7 @@ impl Peers {
 
     pub(super) fn new(context: &Context, options: &CommunicatorOptions) -> Result<Peers> {
         let ranks = context.devices().len();
-        let capacity = (options.line_bytes / (ranks - 1)).div_ceil(LINE_BYTES).max(1);
+        let capacity = (2 * options.line_bytes / (ranks - 1)).div_ceil(LINE_BYTES).max(2);
         // Lines of two collectives, a number with each word.
         let words = RANK_WORDS + 2 * ranks * capacity * 2;
         let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
@@ -141,7 +142,11 @@ impl Peers {
         // What is only moved is words.
         let word = if pattern.combines() { size_of::<T>() } else { programs::word_bytes::<T>() };
         let pattern = pattern.in_words(size_of::<T>() / word);
-        let in_lines = fits(word) && lines(pattern.longest(), word) <= self.capacity;
+        let most = match pattern {
+            Pattern::Broadcast { .. } => self.capacity,
+            _ => self.capacity / 2,
+        };
+        let in_lines = fits(word) && lines(pattern.longest(), word) <= most;
         match &pattern {
             _ if in_lines => self.in_lines(streams, &pattern, word, &mut operands, operator),
             Pattern::Reduce { root, items } => {
