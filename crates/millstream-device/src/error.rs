@@ -175,6 +175,12 @@ pub enum Error {
         /// Its fault, or what the panic said.
         message: Arc<str>,
     },
+    /// An [`Injection`](crate::Injection) that makes no sense.
+    #[error("injection: {reason}")]
+    Injection {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A failure asked for by an [`Injection`](crate::Injection).
     #[error("injected failure of {operation} on {device}")]
     Injected {

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::{Error, Result};
+
 /// What to inject, the same way for the same seed (on simulated devices).
 ///
 /// ```
@@ -21,13 +23,28 @@ pub struct Injection {
     pub seed: u64,
     /// How long each operation of a host device waits before it runs: real time on
     /// threads, virtual time in a simulation. On GPUs, how long the fused worker leaves a
-    /// packet in its inbox, a millisecond at most.
+    /// packet in its inbox, a millisecond at most. An empty range is refused when the devices
+    /// are opened.
     pub delay: Option<RangeInclusive<Duration>>,
     /// Simulated devices favour some streams for a while, instead of choosing
     /// evenly: schedules that starve somebody.
     pub reorder: bool,
     /// Operations that fail.
     pub faults: Vec<InjectedFault>,
+}
+
+impl Injection {
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.delay {
+            Some(delay) if delay.is_empty() => {
+                let (start, end) = (delay.start(), delay.end());
+                let reason =
+                    format!("the delay's least, {start:?}, is more than its most, {end:?}");
+                Err(Error::Injection { reason })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// An operation that fails.

@@ -103,3 +103,11 @@ fn a_future_that_nothing_wakes_is_a_deadlock() {
     // The set goes on working.
     assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), [1]);
 }
+
+#[test]
+fn delays_that_are_none_are_refused() {
+    let delay = Some(Duration::from_millis(2)..=Duration::from_millis(1));
+    let builder = DeviceSet::builder().devices(DeviceList::host(1));
+    let opened = builder.injection(Injection { delay, ..Injection::default() }).open();
+    assert!(matches!(opened, Err(Error::Injection { reason }) if reason.contains("2ms")));
+}
