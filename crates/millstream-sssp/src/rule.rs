@@ -18,7 +18,8 @@ pub(crate) trait DistanceRule: Rule {
     /// priorities a unit of distance has.
     fn threshold(step: f64) -> (u32, f32);
 
-    /// The key of the largest distance that is not above `cutoff`.
+    /// The key of the largest distance that is not above `cutoff`; `TOO_FAR` where that is more
+    /// than distances can be: what overflows may be within it.
     fn limit(cutoff: f64) -> u32;
 
     /// A step of this distance as a weight, larger than 0.
@@ -45,7 +46,7 @@ impl DistanceRule for IntegerDistances {
 
     fn limit(cutoff: f64) -> u32 {
         // A cast stays in the range of the type.
-        (cutoff as u32).min(Self::TOO_FAR - 1)
+        (cutoff as u32).min(Self::TOO_FAR)
     }
 
     fn step(distance: f64) -> u32 {
@@ -103,10 +104,13 @@ impl DistanceRule for RealDistances {
     }
 
     fn limit(cutoff: f64) -> u32 {
+        if cutoff > f64::from(f32::MAX) {
+            return Self::TOO_FAR;
+        }
         let nearest = cutoff as f32;
         let below = if f64::from(nearest) > cutoff { nearest.next_down() } else { nearest };
         // -0 has larger bits than all distances.
-        below.abs().to_bits().min(Self::TOO_FAR - 1)
+        below.abs().to_bits()
     }
 
     fn step(distance: f64) -> f32 {

@@ -266,7 +266,7 @@ impl Sssp {
     ///
     /// # Errors
     /// A source that is not a vertex; options that have no meaning; a distance that
-    /// overflows, unless a cutoff is given; the first cause of any failure below.
+    /// overflows, unless it lies beyond a cutoff; the first cause of any failure below.
     ///
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.

@@ -137,18 +137,30 @@ fn several_sources_and_a_cutoff() {
     }
 }
 
+/// Of a path whose third vertex is too far, and the largest distances.
+pub(crate) fn weights_that_overflow() -> [(Weights, f64); 2] {
+    let most = u32::MAX - 2;
+    [
+        (Weights::Integer(vec![most - 8, 9, 0]), f64::from(most)),
+        (Weights::Real(vec![f32::MAX, f32::MAX, 0.0]), f64::from(f32::MAX)),
+    ]
+}
+
 #[test]
-fn overflow_is_an_error_unless_a_shorter_path_or_a_cutoff_avoids_it() {
+fn overflow_is_an_error_unless_a_shorter_path_or_a_nearer_cutoff_avoids_it() {
     let too_far = |error| matches!(error, Error::Overflow { vertex: 2 });
     let options = SsspOptions::default();
-    for weights in
-        [Weights::Integer(vec![u32::MAX - 9, 9, 0]), Weights::Real(vec![f32::MAX, f32::MAX, 0.0])]
-    {
+    for (weights, most) in weights_that_overflow() {
         let graph = path(weights);
         assert!(too_far(search(&graph, options, &[0]).unwrap_err()));
         let mut cut = options;
-        cut.cutoff = Some(f64::MAX);
+        cut.cutoff = Some(most);
         assert_eq!(search(&graph, cut, &[0]).unwrap().reached(), 2);
+        // What overflows may be within these.
+        for beyond in [most * 1.1, f64::MAX, f64::INFINITY] {
+            cut.cutoff = Some(beyond);
+            assert!(too_far(search(&graph, cut, &[0]).unwrap_err()), "{beyond}");
+        }
     }
     let edges = [(0, 1, u32::MAX - 9), (1, 2, 9), (0, 3, 5), (3, 2, 5)];
     let graph = CsrGraph::from_weighted_edges(4, &edges).unwrap();

@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::awkward;
-use crate::sssp::{check, random_graph, run_as, with_weights};
+use crate::sssp::{check, random_graph, run_as, weights_that_overflow, with_weights};
 
 pub(crate) fn run(
     context: &Context,
@@ -144,9 +144,7 @@ fn a_cutoff_in_every_way() {
 #[test]
 fn overflow_is_an_error() {
     let context = Context::builder().devices(Devices::host(2)).build().unwrap();
-    for weights in
-        [Weights::Integer(vec![u32::MAX - 9, 9, 0]), Weights::Real(vec![f32::MAX, f32::MAX, 0.0])]
-    {
+    for (weights, most) in weights_that_overflow() {
         let graph = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)]).unwrap();
         let graph = with_weights(&graph, weights);
         for mut options in ways() {
@@ -154,8 +152,10 @@ fn overflow_is_an_error() {
                 run(&context, &graph, partition::contiguous_blocks(&graph, 2), options, &[0])
             };
             assert!(matches!(search(options), Err(Error::Overflow { vertex: 2 })), "{options:?}");
-            options.cutoff = Some(f64::MAX);
+            options.cutoff = Some(most);
             assert_eq!(search(options).unwrap().reached(), 2);
+            options.cutoff = Some(most * 1.1);
+            assert!(matches!(search(options), Err(Error::Overflow { vertex: 2 })), "{options:?}");
         }
     }
 }
