@@ -112,13 +112,16 @@ impl<S, T> InOrder<S, T> {
         obstacle
     }
 
-    /// Lets `operation` wait. If it is the only one, [`InOrder::resume`] must be called.
+    /// Lets `operation` wait. If it is the only one, [`InOrder::resume`] must be called; then
+    /// `begin` has been, before anybody sees that something waits.
     #[must_use]
-    pub(crate) fn leave(&self, operation: T) -> bool {
+    pub(crate) fn leave<B>(&self, operation: T, begin: impl FnOnce() -> B) -> Option<B> {
         let mut waiting = self.waiting.lock();
         waiting.operations.push_back(operation);
+        let begun = (self.outstanding() == 0).then(begin);
         // Relaxed: as above.
-        self.outstanding.fetch_add(1, Ordering::Relaxed) == 0
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        begun
     }
 
     /// Performs the first that waits, and what `join` lets it take over of those behind, the

@@ -205,11 +205,10 @@ impl Lane {
     pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
         // Started before anything is left.
         self.submitter();
-        let busy = Busy::begin();
         let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
-        match self.submission.leave(operation) {
-            true => Submitted::Left(Arc::clone(self), busy),
-            false => Submitted::Queued,
+        match self.submission.leave(operation, Busy::begin) {
+            Some(busy) => Submitted::Left(Arc::clone(self), busy),
+            None => Submitted::Queued,
         }
     }
 
