@@ -76,7 +76,7 @@ impl Backend {
     /// The first cause, if an operation has failed.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
-            Backend::Host(_) => self.cause().get().map_or(Ok(()), Err),
+            Backend::Host(queue) => queue.cause().get().map_or(Ok(()), |cause| Err(cause.clone())),
             #[cfg(feature = "cuda")]
             Backend::Cuda(stream) => stream.check(),
         }

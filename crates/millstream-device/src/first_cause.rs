@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
@@ -10,14 +11,13 @@ use crate::Error;
 
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
-/// The first failure of a stream.
+/// The first failure of a stream. Looked at for each operation, by whoever submits and whoever
+/// performs: as long as there is none, nobody writes.
 #[derive(Default)]
-pub(crate) struct FirstCause(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    cause: Option<Error>,
-    listeners: Vec<Listener>,
+pub(crate) struct FirstCause {
+    cause: OnceLock<Error>,
+    /// Changes with the cause: who is here is told when it is set.
+    listeners: Mutex<Vec<Listener>>,
 }
 
 impl fmt::Debug for FirstCause {
@@ -27,29 +27,27 @@ impl fmt::Debug for FirstCause {
 }
 
 impl FirstCause {
-    pub(crate) fn get(&self) -> Option<Error> {
-        self.0.lock().cause.clone()
+    pub(crate) fn get(&self) -> Option<&Error> {
+        self.cause.get()
     }
 
     /// Fails the stream, unless it has failed. Whoever listens is told by
     /// [`Untold::tell`], when the caller holds no locks.
     pub(crate) fn set(&self, cause: Error) -> Untold {
-        let mut state = self.0.lock();
-        if state.cause.is_some() {
+        let mut listeners = self.listeners.lock();
+        if self.cause.set(cause.clone()).is_err() || listeners.is_empty() {
             return Untold(None);
         }
-        state.cause = Some(cause.clone());
-        let listeners = take(&mut state.listeners);
-        Untold((!listeners.is_empty()).then(|| Box::new((cause, listeners))))
+        Untold(Some(Box::new((cause, take(&mut *listeners)))))
     }
 
     /// Calls `listener` when there is a cause, at once if there is.
     pub(crate) fn on_set(&self, listener: impl FnOnce(Error) + Send + 'static) {
         let cause = {
-            let mut state = self.0.lock();
-            match &state.cause {
+            let mut listeners = self.listeners.lock();
+            match self.get() {
                 Some(cause) => cause.clone(),
-                None => return state.listeners.push(Box::new(listener)),
+                None => return listeners.push(Box::new(listener)),
             }
         };
         listener(cause);

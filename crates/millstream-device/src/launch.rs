@@ -55,7 +55,7 @@ pub(crate) struct Code<S: Parameter> {
     source: Option<CudaSource>,
     /// On the GPUs that it has run on.
     #[cfg(feature = "cuda")]
-    functions: Mutex<Vec<(u64, crate::cuda::Function)>>,
+    functions: crate::cuda::Functions,
 }
 
 impl<S: Parameter> Code<S> {
@@ -65,7 +65,7 @@ impl<S: Parameter> Code<S> {
             twin,
             source,
             #[cfg(feature = "cuda")]
-            functions: Mutex::default(),
+            functions: Default::default(),
         }
     }
 }
@@ -84,23 +84,11 @@ impl<S: Parameter> Code<S> {
         &self,
         gpu: u64,
         load: impl FnOnce() -> Result<crate::cuda::Function>,
-    ) -> Result<crate::cuda::Function> {
-        if let Some(function) = self.known(gpu) {
-            return Ok(function);
+    ) -> Result<&crate::cuda::Function> {
+        match self.functions.of(gpu) {
+            Some(function) => Ok(function),
+            None => Ok(self.functions.add(gpu, &load()?)),
         }
-        // Without the lock, which those want who are waited for.
-        let function = load()?;
-        let mut functions = self.functions.lock();
-        if !functions.iter().any(|(known, _)| *known == gpu) {
-            functions.push((gpu, function.clone()));
-        }
-        Ok(function)
-    }
-
-    /// The kernel, if it has been on this GPU.
-    fn known(&self, gpu: u64) -> Option<crate::cuda::Function> {
-        let functions = self.functions.lock();
-        functions.iter().find(|(known, _)| *known == gpu).map(|(_, function)| function.clone())
     }
 }
 
@@ -253,7 +241,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
 
     #[cfg(feature = "cuda")]
     fn is_loaded(&self, gpu: u64) -> bool {
-        self.code.known(gpu).is_some()
+        self.code.functions.of(gpu).is_some()
     }
 
     #[cfg(feature = "cuda")]
@@ -303,7 +291,7 @@ impl<S: Parameter> BoundLaunch<S> {
         &self,
         context: &crate::cuda::GpuContext,
         arguments: &mut ArgumentWriter,
-    ) -> Result<(crate::cuda::Function, &CudaSource)> {
+    ) -> Result<(&crate::cuda::Function, &CudaSource)> {
         let name = &self.code.name;
         let source = self.code.source(&self.device)?;
         // The lane goes on if a program's parameter panics.

@@ -242,8 +242,8 @@ impl Lane {
     pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
         if self.is_over() {
             // Points that failed with the process count as over: its cause was set before.
-            let cause = cause.get().or_else(|| self.context.poison.get().cloned());
-            event.complete(cause.map_or(Ok(()), Err));
+            let cause = cause.get().or_else(|| self.context.poison.get());
+            event.complete(cause.map_or(Ok(()), |cause| Err(cause.clone())));
             return Submitted::Queued;
         }
         self.point(Some(event), None, cause)

@@ -13,11 +13,12 @@
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
-//! | `compile`, `module` | kernels from source to launch |
+//! | `compile`, `module`, `functions` | kernels from source to launch |
 
 mod compile;
 mod context;
 mod driver;
+mod functions;
 mod in_order;
 #[cfg(test)]
 mod in_order_tests;
@@ -41,6 +42,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
 pub(crate) use driver::{count, fault};
+pub(crate) use functions::Functions;
 pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
 pub(crate) use operation::Submitted;

@@ -107,7 +107,7 @@ impl LaneStream<'_> {
     /// Launches a kernel over `size` work elements.
     pub(crate) fn launch(
         &self,
-        function: Function,
+        function: &Function,
         source: &CudaSource,
         size: usize,
         arguments: &mut ArgumentWriter,

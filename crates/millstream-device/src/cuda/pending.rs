@@ -46,9 +46,8 @@ impl Pending {
         if let Some(poison) = poison {
             self.cause.set(poison.clone()).tell();
         }
-        let failed = self.cause.get();
         if let Some(event) = self.event {
-            event.complete(failed.map_or(Ok(()), Err));
+            event.complete(self.cause.get().map_or(Ok(()), |cause| Err(cause.clone())));
         }
     }
 }

@@ -75,7 +75,7 @@ impl StreamQueue {
     fn perform(&self, operation: Operation) -> Option<Operation> {
         match (operation.work, self.cause.get()) {
             (Work::Record(event), None) => event.complete(Ok(())),
-            (Work::Record(event), Some(cause)) => event.complete(Err(cause)),
+            (Work::Record(event), Some(cause)) => event.complete(Err(cause.clone())),
             (Work::Wait(event), None) => {
                 if let EventStatus::Failed(cause) = event.status() {
                     self.cause.set(cause).tell();
