@@ -278,6 +278,24 @@ impl Device {
         }
     }
 
+    /// Wakes the thread of a GPU to which launches are left
+    /// ([`BoundKernel::submit_soon`](crate::BoundKernel::submit_soon)), before some are: it sleeps
+    /// after 2 ms without any, and takes up to 0.2 ms to wake; until then whoever leaves a launch
+    /// makes it. Nothing happens on host devices, and where devices share a GPU.
+    ///
+    /// ```
+    /// # use millstream_device::{DeviceList, DeviceSet};
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// set.devices().iter().for_each(|device| device.expect_launches());
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub fn expect_launches(&self) {
+        #[cfg(feature = "cuda")]
+        if let DevicePlace::Gpu(gpu) = &self.core.place {
+            gpu.expect_launches();
+        }
+    }
+
     /// Whether this is a GPU, or a virtual device on one.
     pub fn is_gpu(&self) -> bool {
         !matches!(self.core.place, DevicePlace::Host)

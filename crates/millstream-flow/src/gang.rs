@@ -107,7 +107,7 @@ impl Gang {
         let words = gang.words().clone();
         let bound = gang.members().map(|member| bind(&words, member));
         let mut bound = bound.collect::<Result<Vec<_>>>()?.into_iter();
-        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit()?))).await
+        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit_soon()?))).await
     }
 
     /// A gang of all devices of a context.
@@ -116,8 +116,13 @@ impl Gang {
     /// No memory, or a failed device.
     pub fn new(context: &Context) -> Result<Gang> {
         let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
-        let streams = streams.collect::<Result<_, millstream_device::Error>>()?;
+        let streams = streams.collect::<Result<Vec<_>, millstream_device::Error>>()?;
         let words = StopOnDrop(context.host().shared(2)?);
+        for stream in &streams {
+            // Others would wait for a kernel that is not launched.
+            let stop = words.0.clone();
+            stream.on_failure(move |_| drop(stop.store(STOP, 1)));
+        }
         Ok(Gang { context: context.clone(), streams, words })
     }
 
@@ -158,9 +163,7 @@ impl Gang {
     ) -> Result<Duration> {
         let permit = self.context.gang_permit().await;
         let start = Instant::now();
-        // By one thread, which has done it before, and with nothing between: none goes on
-        // before the last has begun, and threads side by side wait for each other in the
-        // driver.
+        // With nothing between: none goes on before the last has begun.
         let launching = Launching::begin();
         let launched = self.members().try_for_each(&mut launch);
         drop(launching);

@@ -2,7 +2,7 @@
 //! after 200 ms without traffic over NVLink, two H200 took 60 to 170 us longer for each of the
 //! first stores in either direction, a search of 0.15 ms twice as long (after 20 ms, no longer;
 //! `docs/measurements/h200.md`). So bytes are copied over all links while memory is prepared for
-//! kernels that wait for each other.
+//! kernels that wait for each other; and the threads are woken to which their launches are left.
 
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,7 @@ impl Waking {
     /// Has bytes copied over all links that may sleep, and waits for none of them. Whether
     /// there were any.
     pub(crate) fn wake(&self, devices: &[Device], topology: &Topology) -> Result<bool> {
+        devices.iter().for_each(Device::expect_launches);
         let mut state = self.state.lock();
         if state.used.is_some_and(|used| used.elapsed() < REST) {
             return Ok(false);

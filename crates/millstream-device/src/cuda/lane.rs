@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once};
 
 use cudarc::driver::sys::{self, CUstream};
 
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 
 /// Operations held without an event after which they are let go.
 const MOST_HELD: usize = 256;
-/// Operations left to the lane's thread after which whoever leaves more waits: about as
+/// Operations left to the GPU's thread after which whoever leaves more waits: about as
 /// many as the driver takes before it makes callers wait.
 const MOST_LEFT: usize = 1024;
 
@@ -39,7 +39,8 @@ pub(crate) struct Lane {
     word: Option<Word>,
     submission: Arc<Queue>,
     /// Of those that are left something.
-    submitter: OnceLock<Option<Submitter>>,
+    watched: Once,
+    submitter: Arc<Submitter>,
     waiting: Waiting<Pending>,
     /// The last point that is finished: written by the reactor.
     finished: AtomicU32,
@@ -96,7 +97,7 @@ impl Lane {
         number: usize,
         kind: StreamKind,
         words: &Arc<Words>,
-        reactor: ReactorHandle,
+        (submitter, reactor): (Arc<Submitter>, ReactorHandle),
     ) -> Result<Arc<Lane>> {
         context.bind()?;
         let (mut least, mut greatest, mut stream) = (0, 0, std::ptr::null_mut());
@@ -119,7 +120,8 @@ impl Lane {
             stream: Handle(stream),
             word,
             submission: Arc::new(InOrder::new(Submission::default())),
-            submitter: OnceLock::new(),
+            watched: Once::new(),
+            submitter,
             waiting: Waiting::new(),
             finished: AtomicU32::new(0),
             reactor,
@@ -201,10 +203,9 @@ impl Lane {
         self.enter(Work::Run(task), cause)
     }
 
-    /// As [`Lane::submit`], by a thread of the lane, or in the end by the caller if that sleeps.
+    /// As [`Lane::submit`], by the GPU's thread, or in the end by the caller if that sleeps.
     pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
-        // Started before anything is left.
-        self.submitter();
+        self.watched.call_once(|| watch(&self.submission));
         let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
         match self.submission.leave(operation, Busy::begin) {
             Some(busy) => Submitted::Left(Arc::clone(self), busy),
@@ -217,14 +218,6 @@ impl Lane {
         if !is_resuming() {
             wait_until(|| !self.submission.is_behind(MOST_LEFT));
         }
-    }
-
-    fn submitter(&self) -> Option<&Submitter> {
-        let start = || {
-            watch(&self.submission);
-            Submitter::start()
-        };
-        self.submitter.get_or_init(start).as_ref()
     }
 
     /// Runs a kernel that tells, and records an event after it.
@@ -282,13 +275,10 @@ impl Lane {
         }
     }
 
-    /// Resumes the lane on its thread, or here if that sleeps.
+    /// Resumes the lane on the GPU's thread, or here if that sleeps.
     pub(super) fn resume_soon(self: Arc<Self>, busy: Busy) {
-        let left = match self.submitter() {
-            Some(submitter) => submitter.resume((Arc::clone(&self), busy)),
-            None => Some((self, busy)),
-        };
-        if let Some((lane, _busy)) = left {
+        let submitter = Arc::clone(&self.submitter);
+        if let Some((lane, _busy)) = submitter.resume((self, busy)) {
             lane.resume();
         }
     }

@@ -56,6 +56,7 @@ use lane::Lane;
 use management::Management;
 use pool::GpuPool;
 use reactor::{Reactor, ReactorHandle};
+use submitter::Submitter;
 use words::Words;
 
 use crate::cuda_source::CudaSource;
@@ -82,6 +83,7 @@ pub(crate) struct Gpu {
     copy: Vec<Arc<Lane>>,
     gang: Vec<Arc<Lane>>,
     small_copy: Vec<Arc<Lane>>,
+    submitter: Arc<Submitter>,
     next: AtomicUsize,
     /// Of the gang's lanes: those of a gang must be different ones.
     next_of_gang: AtomicUsize,
@@ -115,9 +117,21 @@ impl Gpu {
         };
         // Relaxed: any lane will do.
         let turn = next.fetch_add(1, Ordering::Relaxed);
-        let is_shared = self.devices.load(Ordering::Relaxed) > 1;
-        let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]), is_shared);
+        let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]), self.is_shared());
         stream.check().map(|()| stream)
+    }
+
+    /// Wakes the thread that launches are left to, unless callers launch.
+    pub(crate) fn expect_launches(&self) {
+        if !self.is_shared() {
+            self.submitter.wake();
+        }
+    }
+
+    /// Whether other devices are parts of the GPU.
+    fn is_shared(&self) -> bool {
+        // Relaxed: see `add_device`.
+        self.devices.load(Ordering::Relaxed) > 1
     }
 
     /// Identifies the GPU among all contexts of the process.
@@ -258,10 +272,12 @@ fn open_gpu(
     words: &Arc<Words>,
     reactor: &ReactorHandle,
 ) -> Result<Arc<Gpu>> {
+    let submitter = Arc::<Submitter>::default();
     let lanes = |kind, first: usize, count: usize| -> Result<Vec<Arc<Lane>>> {
         // Numbers are unique among all GPUs.
         let number = |place| context.ordinal << 8 | (first + place);
-        let lane = |place| Lane::new(context, number(place), kind, words, reactor.clone());
+        let threads = || (Arc::clone(&submitter), reactor.clone());
+        let lane = |place| Lane::new(context, number(place), kind, words, threads());
         (0..count).map(lane).collect()
     };
     Ok(Arc::new(Gpu {
@@ -276,6 +292,7 @@ fn open_gpu(
             COMPUTE + HIGH_PRIORITY + COPY + GANG,
             SMALL_COPY,
         )?,
+        submitter: Arc::clone(&submitter),
         next: AtomicUsize::new(0),
         next_of_gang: AtomicUsize::new(0),
         devices: AtomicUsize::new(0),

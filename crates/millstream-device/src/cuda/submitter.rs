@@ -1,18 +1,23 @@
-//! The thread of a lane that submits what callers leave to it: a call of the driver takes
+//! The thread of a GPU that submits what callers leave to it: a call of the driver takes
 //! microseconds, and whoever launches on many GPUs has none to spare.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::lane::Lane;
 use super::reactor::stay_awake;
 use super::settle::Busy;
 
-/// Ends when dropped, after what it has been given.
+/// Submits for all lanes of a GPU. The thread is started when it is first asked for; there is
+/// none if the process may have no more. It ends when this is dropped, after what it has been
+/// given.
+#[derive(Debug, Default)]
+pub(super) struct Submitter(OnceLock<Option<Submitting>>);
+
 #[derive(Debug)]
-pub(super) struct Submitter {
+struct Submitting {
     /// `None` only wakes the thread.
     lanes: Sender<Option<Left>>,
     state: Arc<AtomicU8>,
@@ -29,32 +34,48 @@ const ASLEEP: u8 = 1;
 const WAKING: u8 = 2;
 
 impl Submitter {
-    /// `None` if there are no more threads.
-    pub(super) fn start() -> Option<Submitter> {
+    /// Resumes a lane on the thread; gives it back if that sleeps, and the caller had better:
+    /// waking it takes a hundred times as long as a launch.
+    pub(super) fn resume(&self, left: Left) -> Option<Left> {
+        match self.thread() {
+            Some(thread) if thread.is_awake() => {
+                thread.lanes.send(Some(left)).err().and_then(|refused| refused.0)
+            }
+            _ => Some(left),
+        }
+    }
+
+    /// Wakes the thread, if it sleeps, for what is left soon.
+    pub(super) fn wake(&self) {
+        let _ = self.thread().map(Submitting::is_awake);
+    }
+
+    fn thread(&self) -> Option<&Submitting> {
+        self.0.get_or_init(Submitting::start).as_ref()
+    }
+}
+
+impl Submitting {
+    fn start() -> Option<Submitting> {
         let (lanes, incoming) = channel();
         let state = Arc::new(AtomicU8::new(WAKING));
         let thread = std::thread::Builder::new().name("millstream submitter".to_string());
         let shared = Arc::clone(&state);
         thread.spawn(move || run(&incoming, &shared)).ok()?;
-        Some(Submitter { lanes, state })
+        Some(Submitting { lanes, state })
     }
 
-    /// Resumes a lane on the thread; gives it back if that sleeps, and the caller had better:
-    /// waking it takes a hundred times as long as a launch.
-    pub(super) fn resume(&self, left: Left) -> Option<Left> {
+    /// If not, it will be.
+    fn is_awake(&self) -> bool {
         // Relaxed, here and in `next`: whoever sees an old state is only slower.
         let relaxed = Ordering::Relaxed;
-        match self.state.load(relaxed) {
-            AWAKE => self.lanes.send(Some(left)).err().and_then(|refused| refused.0),
-            ASLEEP => {
-                if self.state.compare_exchange(ASLEEP, WAKING, relaxed, relaxed).is_ok() {
-                    // If the thread is gone, the caller goes on without it.
-                    let _ = self.lanes.send(None);
-                }
-                Some(left)
-            }
-            _ => Some(left),
+        let state = self.state.load(relaxed);
+        if state == ASLEEP && self.state.compare_exchange(ASLEEP, WAKING, relaxed, relaxed).is_ok()
+        {
+            // If the thread is gone, callers go on without it.
+            let _ = self.lanes.send(None);
         }
+        state == AWAKE
     }
 }
 
