@@ -52,7 +52,7 @@ impl Operation {
 pub(crate) enum Submitted {
     /// It waits behind others; whoever performs those performs it.
     Queued,
-    /// It is the first that is left to the lane's thread.
+    /// It is the first that is left to the GPU's thread.
     Left(Arc<Lane>, Busy),
     /// It is the first that waits, for this.
     HeldUp(Arc<Lane>, Event),
