@@ -139,7 +139,7 @@ fn leaves_and_runs() {
     };
     let mut threads = Vec::new();
     for operation in [Operation::Run(1), Operation::Run(2)] {
-        threads.extend(lane.submission.leave(operation, || ()).map(|()| resume(&lane)));
+        threads.extend(lane.submission.leave(operation, || ()).0.map(|()| resume(&lane)));
     }
     lane.enter(Operation::Run(34));
     threads.into_iter().for_each(|thread| thread.join().unwrap());

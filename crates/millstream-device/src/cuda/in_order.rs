@@ -32,6 +32,9 @@ pub(crate) struct InOrder<S, T> {
     /// Locked for as long as the driver takes, with `waiting` or by whoever resumes.
     target: Mutex<S>,
     waiting: Mutex<Waiting<T>>,
+    /// Taken out of there, before what is there: of whoever resumes, who does not hold up those
+    /// who let more wait.
+    taken: Mutex<VecDeque<T>>,
     /// Operations that wait, and those of them that are being performed. Changes with
     /// `waiting` locked; from 0 on somebody has to resume.
     outstanding: AtomicUsize,
@@ -51,7 +54,8 @@ impl<S, T> InOrder<S, T> {
     pub(crate) fn new(target: S) -> InOrder<S, T> {
         let (operations, is_held_up, performed) = (VecDeque::new(), false, 0);
         let waiting = Mutex::new(Waiting { operations, is_held_up, performed });
-        InOrder { target: Mutex::new(target), waiting, outstanding: AtomicUsize::new(0) }
+        let (target, taken) = (Mutex::new(target), Mutex::new(VecDeque::new()));
+        InOrder { target, waiting, taken, outstanding: AtomicUsize::new(0) }
     }
 
     /// Operations that wait, or are being performed after they have waited.
@@ -113,15 +117,14 @@ impl<S, T> InOrder<S, T> {
     }
 
     /// Lets `operation` wait. If it is the only one, [`InOrder::resume`] must be called; then
-    /// `begin` has been, before anybody sees that something waits.
+    /// `begin` has been, before anybody sees that something waits. And how many wait now.
     #[must_use]
-    pub(crate) fn leave<B>(&self, operation: T, begin: impl FnOnce() -> B) -> Option<B> {
+    pub(crate) fn leave<B>(&self, operation: T, begin: impl FnOnce() -> B) -> (Option<B>, usize) {
         let mut waiting = self.waiting.lock();
         waiting.operations.push_back(operation);
         let begun = (self.outstanding() == 0).then(begin);
         // Relaxed: as above.
-        self.outstanding.fetch_add(1, Ordering::Relaxed);
-        begun
+        (begun, self.outstanding.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Performs the first that waits, and what `join` lets it take over of those behind, the
@@ -133,19 +136,27 @@ impl<S, T> InOrder<S, T> {
         join: impl FnMut(&mut T, T) -> Option<T>,
         perform: impl FnOnce(&mut S, T) -> Step<T, O>,
     ) -> Rest<O> {
-        let Some((first, count)) = self.take(join) else { return Rest::None };
+        let mut taken = self.taken.lock();
+        {
+            let mut waiting = self.waiting.lock();
+            waiting.is_held_up = false;
+            taken.append(&mut waiting.operations);
+        }
+        let Some((first, count)) = take(&mut taken, join) else { return Rest::None };
         // Others may queue up while the driver takes its time.
         let step = perform(&mut self.target.lock(), first);
-        // Who lets an operation wait has counted it before it is seen that none is left.
-        let mut waiting = self.waiting.lock();
         let (done, held_up) = match step {
             Step::Done => (count, None),
             Step::HeldUp(operation, obstacle) => {
-                waiting.is_held_up = true;
-                waiting.operations.push_front(operation);
+                taken.push_front(operation);
                 (count - 1, Some(obstacle))
             }
         };
+        // Before another one may resume.
+        drop(taken);
+        // Who lets an operation wait has counted it before it is seen that none is left.
+        let mut waiting = self.waiting.lock();
+        waiting.is_held_up = held_up.is_some();
         waiting.performed += done as u64;
         // Release: see `outstanding`.
         let left = self.outstanding.fetch_sub(done, Ordering::Release) - done;
@@ -155,20 +166,21 @@ impl<S, T> InOrder<S, T> {
             None => Rest::More,
         }
     }
+}
 
-    /// The first operation, of how many it is made.
-    fn take(&self, mut join: impl FnMut(&mut T, T) -> Option<T>) -> Option<(T, usize)> {
-        let mut waiting = self.waiting.lock();
-        waiting.is_held_up = false;
-        let mut first = waiting.operations.pop_front()?;
-        let mut count = 1;
-        while let Some(next) = waiting.operations.pop_front() {
-            if let Some(next) = join(&mut first, next) {
-                waiting.operations.push_front(next);
-                break;
-            }
-            count += 1;
+/// The first operation, and of how many it is made.
+fn take<T>(
+    operations: &mut VecDeque<T>,
+    mut join: impl FnMut(&mut T, T) -> Option<T>,
+) -> Option<(T, usize)> {
+    let mut first = operations.pop_front()?;
+    let mut count = 1;
+    while let Some(next) = operations.pop_front() {
+        if let Some(next) = join(&mut first, next) {
+            operations.push_front(next);
+            break;
         }
-        Some((first, count))
+        count += 1;
     }
+    Some((first, count))
 }

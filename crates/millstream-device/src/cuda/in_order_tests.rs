@@ -117,9 +117,9 @@ fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
     let set = DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
     let (open, event) = gated(&set.devices()[0].stream().unwrap());
     let (lane, hear) = lane();
-    assert!(lane.submission.leave(Operation::Run(vec!["1"]), || ()).is_some());
+    assert_eq!(lane.submission.leave(Operation::Run(vec!["1"]), || ()), (Some(()), 1));
     for name in ["2", "3", "4"] {
-        assert!(lane.submission.leave(Operation::Run(vec![name]), || ()).is_none());
+        assert!(lane.submission.leave(Operation::Run(vec![name]), || ()).0.is_none());
     }
     lane.enter(Operation::Wait(event));
     lane.enter(Operation::Run(vec!["5"]));
@@ -135,5 +135,5 @@ fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
     while lane.submission.outstanding() > 0 {
         std::thread::yield_now();
     }
-    assert!(lane.submission.leave(Operation::Run(vec!["6"]), || ()).is_some());
+    assert!(lane.submission.leave(Operation::Run(vec!["6"]), || ()).0.is_some());
 }

@@ -208,8 +208,9 @@ impl Lane {
         self.watched.call_once(|| watch(&self.submission));
         let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
         match self.submission.leave(operation, Busy::begin) {
-            Some(busy) => Submitted::Left(Arc::clone(self), busy),
-            None => Submitted::Queued,
+            (Some(busy), _) => Submitted::Left(Arc::clone(self), busy),
+            (None, ..=MOST_LEFT) => Submitted::Queued,
+            (None, _) => Submitted::Crowded(Arc::clone(self)),
         }
     }
 

@@ -52,6 +52,8 @@ impl Operation {
 pub(crate) enum Submitted {
     /// It waits behind others; whoever performs those performs it.
     Queued,
+    /// It waits behind too many others.
+    Crowded(Arc<Lane>),
     /// It is the first that is left to the GPU's thread.
     Left(Arc<Lane>, Busy),
     /// It is the first that waits, for this.
@@ -67,6 +69,7 @@ impl Submitted {
     pub(crate) fn finish(self) -> Result<()> {
         match self {
             Submitted::Queued => {}
+            Submitted::Crowded(lane) => lane.wait_for_room(),
             Submitted::Left(lane, busy) => lane.resume_soon(busy),
             Submitted::HeldUp(lane, event) => lane.resume_after(&event),
             Submitted::Performed(performed) => return performed.told(),

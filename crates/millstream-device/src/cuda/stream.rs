@@ -44,8 +44,7 @@ impl CudaStream {
         Submitted::Performed(Performed { result: Ok(()), event: None, failed })
     }
 
-    /// Does what may take long, before any lock is taken: loading may wait for kernels that run,
-    /// and a lane that has been left much for the driver.
+    /// Does what may take long, before any lock is taken: loading may wait for kernels that run.
     pub(crate) fn prepare(&self, task: &Task, submitting: Submitting) -> Result<()> {
         if let Task::Launch(launch) = task {
             let context = &self.lane.context;
@@ -54,9 +53,8 @@ impl CudaStream {
                 launch.load(context)?;
             }
         }
-        match self.submitting(submitting) {
-            Submitting::Caller => settle(),
-            Submitting::Thread => self.lane.wait_for_room(),
+        if self.submitting(submitting) == Submitting::Caller {
+            settle();
         }
         Ok(())
     }
