@@ -176,7 +176,7 @@ fn submit_to_host(
             faults.check(&operation, &place)?;
         }
         // SAFETY: the ledger has accepted the operation, and its stream runs it in its order.
-        unsafe { task.run() }
+        unsafe { task.run(&place) }
     });
     device.core.runner.submit(queue, Operation { name, work: Work::Run(run) });
     Submitted::Done

@@ -136,8 +136,8 @@ impl BoundKernel {
             Twin::Function(_) | Twin::Closure(_) => Vec::new(),
         };
         let waiting = Mutex::new(waiting);
-        let (name, device) = (Arc::clone(&code.name), Arc::clone(stream.device().core.name()));
-        let launch = BoundLaunch { code, bound, size, waiting, device };
+        let name = Arc::clone(&code.name);
+        let launch = BoundLaunch { code, bound, size, waiting };
         let task = Task::Launch(Box::new(launch));
         BoundKernel { stream: stream.clone(), name, accesses, task }
     }
@@ -199,7 +199,6 @@ struct BoundLaunch<S: Parameter> {
     size: usize,
     /// Blocks of a twin of steps that are not done.
     waiting: Mutex<Vec<usize>>,
-    device: Arc<str>,
 }
 
 /// Calls every block that waits. Not generic, so that it is compiled once, and not for each
@@ -220,7 +219,7 @@ fn step_blocks(
 }
 
 impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
-    fn step_twin(&self) -> Result<Step> {
+    fn step_twin(&self, device: &str) -> Result<Step> {
         // SAFETY: the ledger has accepted the accesses declared by `bind`, and
         // this is their operation.
         let view = unsafe { S::view(&self.bound) };
@@ -234,7 +233,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
         };
         result.map_err(|fault| Error::KernelFailed {
             kernel: Arc::clone(&self.code.name),
-            device: self.device.to_string(),
+            device: device.to_string(),
             message: fault.message().into(),
         })
     }
@@ -262,10 +261,10 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
         if next.as_any().downcast_ref().filter(is_alike).is_none() {
             return Some(next);
         }
-        let BoundLaunch { bound, size, waiting, device, code } =
+        let BoundLaunch { bound, size, waiting, code } =
             *next.into_any().downcast::<BoundLaunch<S>>().ok()?;
         match S::join(&mut self.bound, bound) {
-            Some(bound) => Some(Box::new(BoundLaunch { bound, size, waiting, device, code })),
+            Some(bound) => Some(Box::new(BoundLaunch { bound, size, waiting, code })),
             None => {
                 self.size = self.size.max(size);
                 None
@@ -293,10 +292,11 @@ impl<S: Parameter> BoundLaunch<S> {
         arguments: &mut ArgumentWriter,
     ) -> Result<(&crate::cuda::Function, &CudaSource)> {
         let name = &self.code.name;
-        let source = self.code.source(&self.device)?;
+        let device = context.name();
+        let source = self.code.source(device)?;
         // The lane goes on if a program's parameter panics.
         let written = catch_unwind(AssertUnwindSafe(|| S::write(&self.bound, arguments)));
-        written.map_err(|panic| Error::panicked(name, &self.device, panic.as_ref()))?;
+        written.map_err(|panic| Error::panicked(name, device, panic.as_ref()))?;
         let function = self.code.function(context.id(), || context.load(name, source))?;
         function.check(name, arguments.parameters())?;
         Ok((function, source))

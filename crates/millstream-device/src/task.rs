@@ -37,9 +37,9 @@ pub(crate) enum Submitting {
 
 /// A kernel with its arguments.
 pub(crate) trait Launch: Send {
-    /// Runs the host twin as far as it comes without waiting. The ledger has ordered
-    /// the accesses of the arguments.
-    fn step_twin(&self) -> Result<Step>;
+    /// Runs the host twin as far as it comes without waiting, on the device of this name. The
+    /// ledger has ordered the accesses of the arguments.
+    fn step_twin(&self, device: &str) -> Result<Step>;
 
     /// Whether the kernel is ready for the GPU of this number.
     #[cfg(feature = "cuda")]
@@ -114,11 +114,12 @@ impl Place {
 }
 
 impl Task {
-    /// Runs the operation on this thread, as far as it comes without waiting.
+    /// Runs the operation on this thread, as far as it comes without waiting, for the device of
+    /// this name.
     ///
     /// # Safety
     /// The ledger has ordered it: nothing that conflicts runs beside it.
-    pub(crate) unsafe fn run(&self) -> Result<Step> {
+    pub(crate) unsafe fn run(&self, device: &str) -> Result<Step> {
         match self {
             Task::Copy { from, to } => {
                 if !(from.allocation.is_host_memory() && to.allocation.is_host_memory()) {
@@ -149,7 +150,7 @@ impl Task {
                 }
             }),
             Task::Signal(words) => signal(words),
-            Task::Launch(launch) => return launch.step_twin(),
+            Task::Launch(launch) => return launch.step_twin(device),
         }
         Ok(Step::Done)
     }

@@ -158,6 +158,11 @@ impl GpuContext {
         }
     }
 
+    /// The GPU's.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Identifies the GPU among all contexts of the process.
     pub(crate) fn id(&self) -> u64 {
         self.id
