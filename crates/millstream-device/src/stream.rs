@@ -95,7 +95,8 @@ impl Stream {
     /// one has: for those who would wait for what does not come now. A GPU's may be heard of as
     /// late as the next event recorded after it.
     ///
-    /// It is called on the thread that finds out, so that it must be short, and not wait.
+    /// It is called on the thread that finds out, so that it must be short, and not wait. What it
+    /// holds goes with the stream's last operation, which may be after the stream.
     ///
     /// ```
     /// # use std::sync::mpsc::channel;

@@ -40,7 +40,7 @@ const STOP: usize = 1;
 pub struct Gang {
     context: Context,
     streams: Vec<Stream>,
-    words: StopOnDrop,
+    words: Arc<StopOnDrop>,
 }
 
 /// What one device's kernel is launched with.
@@ -59,10 +59,16 @@ pub struct GangMember<'a> {
 #[derive(Debug)]
 struct StopOnDrop(SharedBuffer<u32>);
 
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
+impl StopOnDrop {
+    fn stop(&self) {
         // Nobody can be told, and kernels have a patience of their own.
         let _ = self.0.store(STOP, 1);
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -117,11 +123,16 @@ impl Gang {
     pub fn new(context: &Context) -> Result<Gang> {
         let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
         let streams = streams.collect::<Result<Vec<_>, millstream_device::Error>>()?;
-        let words = StopOnDrop(context.host().shared(2)?);
+        let words = Arc::new(StopOnDrop(context.host().shared(2)?));
         for stream in &streams {
-            // Others would wait for a kernel that is not launched.
-            let stop = words.0.clone();
-            stream.on_failure(move |_| drop(stop.store(STOP, 1)));
+            // Others would wait for a kernel that is not launched. Streams keep what is called for
+            // longer than the gang.
+            let words = Arc::downgrade(&words);
+            stream.on_failure(move |_| {
+                if let Some(words) = words.upgrade() {
+                    words.stop();
+                }
+            });
         }
         Ok(Gang { context: context.clone(), streams, words })
     }

@@ -120,10 +120,14 @@ impl Communicator {
         let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
         let peers = are_peers.then(|| Peers::new(context, &options)).transpose()?;
         if let Some(peers) = &peers {
-            // Others would wait for a rank that has failed.
+            // Others would wait for a rank that has failed. Their kernels hold the words.
             for stream in &streams {
-                let words = Arc::clone(peers.words());
-                stream.on_failure(move |_| words.stop());
+                let words = Arc::downgrade(peers.words());
+                stream.on_failure(move |_| {
+                    if let Some(words) = words.upgrade() {
+                        words.stop();
+                    }
+                });
             }
         }
         Ok(Communicator { context: context.clone(), streams, options, peers, failure: None })
