@@ -85,6 +85,8 @@ pub const FILTER: Source = source!("filter.cuh");
 pub const GANG: Source = source!("gang.cuh");
 /// A barrier of all blocks of all devices of a gang.
 pub const GANG_BARRIER: Source = source!("gang_barrier.cuh");
+/// A meeting of the blocks of one device, in a word that counts what they have found.
+pub const BLOCK_TALLY: Source = source!("block_tally.cuh");
 /// A device of a gang that searches a graph.
 pub const GANG_DEVICE: Source = source!("gang_device.cuh");
 /// Packet slots in the receiver's memory, filled by peer stores.
@@ -139,6 +141,7 @@ pub const HEADERS: &[Source] = &[
     FUSED,
     GANG,
     GANG_BARRIER,
+    BLOCK_TALLY,
     GANG_DEVICE,
     FULL_EMPTY,
     COLLECTIVE_COMBINE,

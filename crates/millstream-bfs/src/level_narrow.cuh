@@ -2,10 +2,15 @@
 // device's frontier to itself, packed rows and all, and goes from level to level
 // without a list that all share. See LEVELS.md.
 
+#include "block_tally.cuh"
+
 namespace millstream {
 
 class LevelNarrow : public LevelHalo {
    public:
+    // Half of a block: parts are small.
+    using Tally = BlockTally<512>;
+
     // Vertices of a block's part: after a level, and with its share of what others could
     // not keep.
     static constexpr u32 most_kept = 384;
@@ -20,7 +25,7 @@ class LevelNarrow : public LevelHalo {
         u32 listed[2];
         u32 found;
         u32 joined;  // Of the halo.
-        BlockTally::Shared tally;
+        Tally::Shared tally;
         u32 now;      // Which list is the frontier's.
         u32 surplus;  // Rows of the frontier in the device's log, from `mark` on.
         // Of the last level: for threads that took no part.
@@ -48,7 +53,7 @@ class LevelNarrow : public LevelHalo {
     // all blocks.
     __device__ bool is_narrow(u64 rows) const {
         const u64 most = is_alone() ? u64(gridDim.x) * most_average / 2 : most_shared;
-        return near.shape.depth > 0 && blockDim.x >= BlockTally::threads && rows <= most;
+        return near.shape.depth > 0 && blockDim.x >= Tally::threads && rows <= most;
     }
 
     // A leader: whether parts are so large that the next levels should be of lists.
@@ -66,7 +71,7 @@ class LevelNarrow : public LevelHalo {
     // frontier in parts and the log, and offers its vertices a block. False if the gang
     // is stopped.
     __device__ bool expand_narrowly(u32 levels) {
-        if (threadIdx.x < BlockTally::threads) {
+        if (threadIdx.x < Tally::threads) {
             const bool is_stopped = !go_through(levels);
             if (threadIdx.x == 0) {
                 part.mark = mark;
@@ -104,7 +109,7 @@ class LevelNarrow : public LevelHalo {
     static constexpr u64 most_shared = 1 << 12;
 
     Part& part;
-    BlockTally tally;
+    Tally tally;
 
     // Threads that take part, as all below.
     __device__ bool go_through(u32 levels) {
@@ -115,7 +120,7 @@ class LevelNarrow : public LevelHalo {
             ++level;
             expand_part(!is_alone() && level == last);
         }
-        const BlockTally::Sums& sums = tally.sums();
+        const Tally::Sums& sums = tally.sums();
         if (threadIdx.x == 0) {
             part.surplus = sums.surplus;
             if (blockIdx.x == 0 && sums.found > 0) barrier.offer(sums.found / gridDim.x + 1);
@@ -125,7 +130,7 @@ class LevelNarrow : public LevelHalo {
 
     // With others a device goes as far as they do.
     __device__ bool goes_on() const {
-        const BlockTally::Sums& sums = tally.sums();
+        const Tally::Sums& sums = tally.sums();
         return !sums.is_stopped && (!is_alone() || (sums.found > 0 && sums.found <= most_found()));
     }
 
@@ -140,8 +145,8 @@ class LevelNarrow : public LevelHalo {
             if (other == settings.device) continue;
             const u64* const items = inbox(settings.device, other);
             const u32 there = u32(barrier.received_from(other));
-            for (u32 at = block.seen[other] + blockIdx.x * BlockTally::threads + threadIdx.x;
-                 at < there; at += gridDim.x * BlockTally::threads) {
+            for (u32 at = block.seen[other] + blockIdx.x * Tally::threads + threadIdx.x;
+                 at < there; at += gridDim.x * Tally::threads) {
                 const u64 item = items[at];
                 const u32 id = settings.vertices + u32(item);
                 if (!claim_near(id)) continue;
@@ -177,15 +182,15 @@ class LevelNarrow : public LevelHalo {
         const u32 begin = u32(u64(rows) * blockIdx.x / gridDim.x);
         const u32 end = u32(u64(rows) * (blockIdx.x + 1) / gridDim.x);
         const u32 listed = part.listed[now];
-        for (u32 row = begin + threadIdx.x; row < end; row += BlockTally::threads) {
+        for (u32 row = begin + threadIdx.x; row < end; row += Tally::threads) {
             const u32 place = listed + row - begin;
             const u32 vertex = reinterpret_cast<Row*>(lists.log.items)[mark + row].vertex;
             part.vertices[now][place] = vertex;
             part.rows[now][place] = packed(vertex);
         }
-        BlockTally::meet_in_block();
+        Tally::meet_in_block();
         if (threadIdx.x == 0) part.listed[now] = listed + end - begin;
-        BlockTally::meet_in_block();
+        Tally::meet_in_block();
         mark += rows;
     }
 
@@ -205,7 +210,7 @@ class LevelNarrow : public LevelHalo {
             // The same each time: if there is more than one, the average is large.
             kept = average <= most_average && listed > 2 * average + 32 ? average : most_kept;
             for (u32 place = threadIdx.x; place < listed * PackedRow::most;
-                 place += BlockTally::threads) {
+                 place += Tally::threads) {
                 const u32 arc = place % PackedRow::most;
                 const PackedRow& row = part.rows[now][place / PackedRow::most];
                 const u32 vertex = part.vertices[now][place / PackedRow::most];
@@ -217,9 +222,9 @@ class LevelNarrow : public LevelHalo {
             }
             left -= rows;
             if (left == 0) break;
-            BlockTally::meet_in_block();
+            Tally::meet_in_block();
             if (threadIdx.x == 0) part.listed[now] = 0;
-            BlockTally::meet_in_block();
+            Tally::meet_in_block();
         }
         add_found(found);
         tally.meet(barrier, orders, [&](u32& all, u32& surplus) {

@@ -410,8 +410,6 @@ macro_rules! text {
             include_str!("level_log.cuh"),
             "#line 1 \"level_top_down.cuh\"\n",
             include_str!("level_top_down.cuh"),
-            "#line 1 \"level_tally.cuh\"\n",
-            include_str!("level_tally.cuh"),
             "#line 1 \"level_halo.cuh\"\n",
             include_str!("level_halo.cuh"),
             "#line 1 \"level_narrow.cuh\"\n",

@@ -7,7 +7,6 @@ mod algorithm;
 mod bfs;
 mod depth_probe;
 mod error;
-mod halo;
 mod hubs;
 mod isolated;
 mod level_search;

@@ -11,12 +11,11 @@ use millstream_device::{
     CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Value,
 };
 use millstream_graph::{CsrGraph, Partition};
-use millstream_traversal::{DistributedGraph, GangPlace, Part};
+use millstream_traversal::{DistributedGraph, GangPlace, Halos, Part};
 use rayon::prelude::*;
 
 use crate::Result;
 use crate::bfs::{Layout, LayoutKind};
-use crate::halo::{Halos, neighbours};
 
 /// Targets that a packed row has room for: `PackedRow::most` in `packed_rows.cuh`.
 const MOST: usize = 4;
@@ -24,7 +23,7 @@ const MOST: usize = 4;
 const NONE: u32 = u32::MAX;
 /// In the first place: the row has more targets than there is room for.
 const IS_LONG: u32 = u32::MAX - 1;
-/// What a field of `level_tally.cuh` counts to.
+/// What a field of `block_tally.cuh` counts to.
 const MOST_COUNTED: usize = 1 << 27;
 /// Packing is worth it if at most one row in so many is long,
 const ROWS_FOR_LONG: usize = 32;
@@ -164,7 +163,7 @@ impl DeviceRows {
         let (own, halo) = (partition.range(place), &halos.of[place]);
         let (mut offsets, mut targets) = (vec![0], Vec::new());
         for &vertex in halo {
-            targets.extend(neighbours(graph, partition, vertex));
+            targets.extend(Halos::neighbours(graph, partition, vertex));
             offsets.push(targets.len() as u64);
         }
         let all = own.clone().into_par_iter().chain(halo.par_iter().copied());
@@ -345,7 +344,7 @@ mod tests {
                     let is_near =
                         |target: &u32| own.contains(target) || halos.of[place].contains(target);
                     let mut expected: Vec<_> =
-                        neighbours(&road, &partition, vertex).filter(is_near).collect();
+                        Halos::neighbours(&road, &partition, vertex).filter(is_near).collect();
                     let mut targets = targets;
                     expected.sort_unstable();
                     targets.sort_unstable();

@@ -50,13 +50,15 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// In steps where the devices can and the graph has few, unless an option of the
-    /// worklist is given.
+    /// In steps where the devices can and the graph has few, by near and far piles where it has
+    /// few arcs, unless an option of the worklist is given.
     Auto,
     /// On the distributed worklist, in no order but that of priorities.
     Asynchronous,
     /// In steps of distance, the devices meeting after each round.
     Stepping,
+    /// By near and far piles of vertices, on GPUs, in graphs of few arcs a vertex.
+    NearFar,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +169,9 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     match (arguments.algorithm, arguments.worklist.given()) {
         (AlgorithmOption::Auto, None) => Ok(Algorithm::Auto),
         (AlgorithmOption::Stepping, None) => Ok(Algorithm::Stepping),
+        (AlgorithmOption::NearFar, None) => Ok(Algorithm::NearFar),
         (AlgorithmOption::Stepping, Some(option)) => Err(meaningless(option, "stepping")),
+        (AlgorithmOption::NearFar, Some(option)) => Err(meaningless(option, "near-far")),
         (AlgorithmOption::Auto | AlgorithmOption::Asynchronous, _) => Ok(Algorithm::Asynchronous),
     }
 }

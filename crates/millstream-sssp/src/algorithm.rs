@@ -11,7 +11,8 @@ pub enum Algorithm {
     /// In steps where the devices can, unless the graph is
     /// [mesh-like](millstream_graph::partition::is_mesh_like): such a graph has so many
     /// steps, of so few vertices each, that meeting after each costs more than the
-    /// vertices (`docs/measurements/h200.md`).
+    /// vertices (`docs/measurements/h200.md`). It is searched by near and far piles where GPUs
+    /// can, else asynchronously.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority
@@ -22,6 +23,10 @@ pub enum Algorithm {
     /// the other, the devices meeting after each round. Needs host devices, or up to
     /// eight GPUs with NVLink, all of which reach each other.
     Stepping,
+    /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014) that blocks of
+    /// threads keep to themselves. Needs GPUs as `Stepping` does, and a graph of few arcs a vertex;
+    /// for several GPUs it must be symmetric, in parts that few arcs leave.
+    NearFar,
 }
 
 impl fmt::Display for Algorithm {
@@ -30,6 +35,7 @@ impl fmt::Display for Algorithm {
             Algorithm::Auto => "auto",
             Algorithm::Asynchronous => "asynchronous",
             Algorithm::Stepping => "stepping",
+            Algorithm::NearFar => "near-far",
         })
     }
 }

@@ -22,6 +22,8 @@ pub enum Delta {
 const FACTOR: f64 = 80.0;
 /// On GPUs, to which a step costs more and repeated work less.
 const GPU_FACTOR: f64 = 640.0;
+/// By near and far piles; measured: see `docs/decisions/0025-near-and-far-piles.md`.
+const NEAR_FACTOR: f64 = 175.0;
 /// In steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
 const STEP_FACTOR: f64 = 1.1;
 
@@ -66,6 +68,12 @@ impl Means {
     pub(crate) fn threshold(self, on_gpus: bool) -> Option<f64> {
         let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
         distance(factor * self.weight / (self.degree * self.degree))
+    }
+
+    /// How far the threshold between near and far is beyond the nearest vertex; `None` if all
+    /// weights are 0.
+    pub(crate) fn near(self) -> Option<f64> {
+        distance(NEAR_FACTOR * self.weight / (self.degree * self.degree))
     }
 
     /// The width of a search's steps; `None` if all weights are 0.

@@ -47,6 +47,11 @@ pub enum Error {
         "a search in steps needs host devices, or up to eight GPUs with NVLink, all of which reach each other"
     )]
     NotStepping,
+    /// The devices or the graph do not allow a search by near and far piles.
+    #[error(
+        "a search by near and far piles needs one GPU, or up to eight with NVLink, and a graph of about four arcs a vertex at most; for several GPUs it must be symmetric, in parts that few arcs leave"
+    )]
+    NotNearFar,
 }
 
 impl From<millstream_device::Error> for Error {

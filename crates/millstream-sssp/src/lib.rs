@@ -20,4 +20,4 @@ pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;
 pub use millstream_traversal::{UNREACHED, WorklistOptions};
 pub use rule::{IntegerDistances, RealDistances, cuda_sources};
-pub use sssp::{Sssp, SsspOptions, SsspResult};
+pub use sssp::{Layout, Sssp, SsspOptions, SsspResult};

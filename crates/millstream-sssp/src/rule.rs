@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer};
-use millstream_traversal::{Part, PartWeights, Relaxation, Rule, Settings, Value};
+use millstream_traversal::{
+    CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, near_far_sources,
+};
 use millstream_worklist::{CudaProgram, Program};
 
 use crate::step_lights;
 use crate::step_search::cuda_source;
 
 /// Keys that are distances in some type.
-pub(crate) trait DistanceRule: Rule {
+pub(crate) trait DistanceRule: CudaRule {
     /// The key of all distances that the type cannot hold; larger than any other.
     const TOO_FAR: u32;
 
@@ -27,9 +29,6 @@ pub(crate) trait DistanceRule: Rule {
 
     /// The bits of a weight.
     fn bits(weight: Self::Weight) -> u32;
-
-    /// The class in CUDA C++.
-    const CLASS: &str;
 }
 
 /// Sums of unsigned integers; those that are too long are all the same. With
@@ -56,7 +55,9 @@ impl DistanceRule for IntegerDistances {
     fn bits(weight: u32) -> u32 {
         weight
     }
+}
 
+impl CudaRule for IntegerDistances {
     const CLASS: &str = "IntegerDistances";
 }
 
@@ -120,7 +121,9 @@ impl DistanceRule for RealDistances {
     fn bits(weight: f32) -> u32 {
         weight.to_bits()
     }
+}
 
+impl CudaRule for RealDistances {
     const CLASS: &str = "RealDistances";
 }
 
@@ -163,7 +166,8 @@ pub fn cuda_sources() -> Vec<CudaSource> {
         let worklist = cuda.flat_map(|cuda| {
             [cuda.kernel::<Relaxation<R, V>>("process"), cuda.fused::<Relaxation<R, V>>()]
         });
-        worklist.chain([cuda_source::<R, V>(), step_lights::source::<R>()])
+        let steps = [cuda_source::<R, V>(), step_lights::source::<R>()];
+        worklist.chain(steps).chain(near_far_sources::<R, V>())
     }
     sources::<IntegerDistances, u32>()
         .chain(sources::<IntegerDistances, u64>())

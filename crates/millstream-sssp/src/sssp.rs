@@ -1,15 +1,18 @@
 //! The public algorithm: a weighted graph on the devices, and runs on it
 //! \[G §4.6.1\].
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
+    Answer, Columns, DistributedGraph, NearFar, NearRows, Outcome, Settings, UNREACHED,
+    WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -41,6 +44,10 @@ pub struct SsspOptions {
     /// it, times this, are less than all arcs. 0 makes every step but the first the
     /// last.
     pub rest: u32,
+    /// By near and far piles: vertices that wait at a time on a device, at most; far ones twice as
+    /// many. 40 bytes each. Once more would have to wait, this search and later ones go
+    /// asynchronously.
+    pub waiting: usize,
 }
 
 impl Default for SsspOptions {
@@ -53,6 +60,7 @@ impl Default for SsspOptions {
             // Both measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
             pull: 4,
             rest: 4,
+            waiting: 1 << 19,
         }
     }
 }
@@ -132,6 +140,28 @@ pub struct Sssp {
 enum Uploaded {
     Asynchronous(DistributedGraph),
     Stepping(StepGraph),
+    NearFar(NearGraph),
+}
+
+/// A graph of few arcs a vertex, and its rows once more.
+#[derive(Debug)]
+struct NearGraph {
+    graph: DistributedGraph,
+    rows: NearRows,
+    /// Whether too many vertices had to wait in a search: later ones go asynchronously.
+    is_too_wide: AtomicBool,
+    /// Their threshold's step, if delta is automatic.
+    wide_delta: Option<f64>,
+}
+
+/// What a search reads beside a graph's rows, made at the upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Layout {
+    /// What it takes of the devices' memory.
+    pub bytes: u64,
+    /// How long making it has taken.
+    pub time: Duration,
 }
 
 /// Keys that a thread looks through at least.
@@ -203,21 +233,29 @@ impl Sssp {
         algorithm: Algorithm,
     ) -> Result<Sssp> {
         let weights = weight_type(graph)?;
+        let means = Means::of(graph);
         let is_stepping = match algorithm {
             Algorithm::Auto => can_meet(context) && step_graph::is_worth_it(graph),
-            Algorithm::Asynchronous => false,
-            Algorithm::Stepping if can_meet(context) => true,
-            Algorithm::Stepping => return Err(Error::NotStepping),
+            Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
+            algorithm => algorithm == Algorithm::Stepping,
         };
-        let means = Means::of(graph);
         let (graph, automatic_delta) = if is_stepping {
             let steps = StepGraph::new(context, graph, partition).await?;
             (Uploaded::Stepping(steps), means.and_then(Means::step))
         } else {
-            let on_gpus = context.devices().iter().any(|device| device.is_gpu());
+            let on_gpus = context.devices().iter().any(Device::is_gpu);
             let columns = Columns::Weighted;
             let rows = DistributedGraph::new(context, graph, partition, columns).await?;
-            (Uploaded::Asynchronous(rows), means.and_then(|means| means.threshold(on_gpus)))
+            let threshold = means.and_then(|means| means.threshold(on_gpus));
+            match near_rows(graph, &rows, weights, algorithm).await? {
+                Some(near) => {
+                    let (is_too_wide, wide_delta) = (AtomicBool::new(false), threshold);
+                    let near = NearGraph { graph: rows, rows: near, is_too_wide, wide_delta };
+                    (Uploaded::NearFar(near), means.and_then(Means::near))
+                }
+                None if algorithm == Algorithm::NearFar => return Err(Error::NotNearFar),
+                None => (Uploaded::Asynchronous(rows), threshold),
+            }
         };
         Ok(Sssp { graph, weights, automatic_delta, options: SsspOptions::default() })
     }
@@ -233,6 +271,17 @@ impl Sssp {
         match &self.graph {
             Uploaded::Asynchronous(graph) => graph.vertices(),
             Uploaded::Stepping(graph) => graph.incoming.vertices(),
+            Uploaded::NearFar(near) => near.graph.vertices(),
+        }
+    }
+
+    /// What was made for searches beside the graph's rows, if anything.
+    pub fn layout(&self) -> Option<Layout> {
+        match &self.graph {
+            Uploaded::NearFar(NearGraph { rows, .. }) => {
+                Some(Layout { bytes: rows.bytes(), time: rows.time() })
+            }
+            _ => None,
         }
     }
 
@@ -256,6 +305,7 @@ impl Sssp {
         match self.graph {
             Uploaded::Asynchronous(_) => Algorithm::Asynchronous,
             Uploaded::Stepping(_) => Algorithm::Stepping,
+            Uploaded::NearFar(_) => Algorithm::NearFar,
         }
     }
 
@@ -294,21 +344,29 @@ impl Sssp {
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
             Some(cutoff) => return Err(Error::Cutoff { cutoff }),
         };
-        let delta = delta.step(self.automatic_delta)?;
+        let mut step = delta.step(self.automatic_delta)?;
+        let asynchronous = async |graph, delta: Option<f64>| {
+            let (step, priority_scale) = match delta {
+                Some(delta) => R::threshold(delta),
+                None => (u32::MAX, 1.0),
+            };
+            let halo_filter = worklist.halo_filter.into();
+            let settings = Settings { limit, halo_filter, priority_scale };
+            run::<R, V>(graph, sources, settings, delta.map(|_| step), worklist).await
+        };
         let outcome = match &self.graph {
-            Uploaded::Asynchronous(graph) => {
-                let (step, priority_scale) = match delta {
-                    Some(delta) => R::threshold(delta),
-                    None => (u32::MAX, 1.0),
-                };
-                let halo_filter = worklist.halo_filter.into();
-                let settings = Settings { limit, halo_filter, priority_scale };
-                run::<R, V>(graph, sources, settings, delta.map(|_| step), worklist).await?
-            }
+            Uploaded::Asynchronous(graph) => asynchronous(graph, step).await?,
             Uploaded::Stepping(graph) => {
-                let manner = Manner { limit, delta, pull: *pull, rest: *rest };
+                let manner = Manner { limit, delta: step, pull: *pull, rest: *rest };
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }
+            Uploaded::NearFar(near) => match self.near::<R, V>(near, sources, limit, step).await? {
+                Some(outcome) => outcome,
+                None => {
+                    step = delta.step(near.wide_delta)?;
+                    asynchronous(&near.graph, step).await?
+                }
+            },
         };
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys, predecessors } = answer;
@@ -321,8 +379,53 @@ impl Sssp {
             WeightType::Integer => Distances::Integer(keys),
             WeightType::Real => Distances::Real(keys.into_par_iter().map(real).collect()),
         };
+        let delta = step;
         Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
     }
+
+    /// By near and far piles; `None` if too many vertices have to wait, now or once before.
+    async fn near<R: DistanceRule, V: millstream_traversal::Value>(
+        &self,
+        near: &NearGraph,
+        sources: &[u32],
+        limit: u32,
+        delta: Option<f64>,
+    ) -> Result<Option<Outcome>> {
+        // Relaxed, as below: at worst another search finds out.
+        if near.is_too_wide.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let (delta, waiting) = (delta.map(R::step), self.options.waiting);
+        let search = NearFar::<R> { graph: &near.graph, rows: &near.rows, limit, delta, waiting };
+        let found = search.run::<V>(sources).await?;
+        near.is_too_wide.fetch_or(found.is_none(), Ordering::Relaxed);
+        Ok(found)
+    }
+}
+
+/// Arcs across a halo from which on devices meet so seldom that near and far piles are the
+/// better way.
+const DEEP: u32 = 8;
+
+/// The rows for near and far piles, if the graph and the devices allow that and it is asked for,
+/// or the best way.
+async fn near_rows(
+    graph: &CsrGraph,
+    distributed: &DistributedGraph,
+    weights: WeightType,
+    algorithm: Algorithm,
+) -> Result<Option<NearRows>> {
+    let context = distributed.context();
+    let can_meet = context.devices().iter().all(Device::is_gpu) && can_meet(context);
+    let is_wanted = matches!(algorithm, Algorithm::Auto | Algorithm::NearFar);
+    if !is_wanted || !can_meet || !NearRows::suit(graph) {
+        return Ok(None);
+    }
+    let rows = match weights {
+        WeightType::Integer => NearRows::new::<IntegerDistances>(graph, distributed).await?,
+        WeightType::Real => NearRows::new::<RealDistances>(graph, distributed).await?,
+    };
+    Ok(rows.filter(|rows| algorithm == Algorithm::NearFar || rows.depth() >= DEEP))
 }
 
 /// What kind of weights a graph has, all of which are distances.

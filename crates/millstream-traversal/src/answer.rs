@@ -1,5 +1,7 @@
 //! Bringing a search's answer home.
 
+use std::ops::Range;
+
 use millstream_device::SharedBuffer;
 use rayon::prelude::*;
 
@@ -25,12 +27,32 @@ impl Answer {
         graph: &DistributedGraph,
         buffers: impl Iterator<Item = SharedBuffer<V>>,
     ) -> Result<Answer> {
+        Answer::gather_from(graph, buffers.zip(graph.owned())).await
+    }
+
+    /// As [`Answer::gather`], of buffers that have the values of owned vertices first, and
+    /// perhaps others behind.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub async fn gather_owned<V: Value>(
+        graph: &DistributedGraph,
+        buffers: impl Iterator<Item = SharedBuffer<V>>,
+    ) -> Result<Answer> {
+        let owned = graph.owned().map(|owned| 0..owned.len());
+        Answer::gather_from(graph, buffers.zip(owned)).await
+    }
+
+    async fn gather_from<V: Value>(
+        graph: &DistributedGraph,
+        values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
+    ) -> Result<Answer> {
         let partition = graph.partition();
         if !V::KEEPS_PREDECESSOR {
-            let keys = partition.restore(graph.gather(buffers, V::key).await?);
+            let keys = partition.restore(graph.gather_from(values, V::key).await?);
             return Ok(Answer { keys, predecessors: None });
         }
-        let values = graph.gather(buffers, |value| value).await?;
+        let values = graph.gather_from(values, |value| value).await?;
         let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
         let original = |value: &V| match value.predecessor() {
             UNREACHED => UNREACHED,

@@ -1,5 +1,6 @@
 //! A graph spread over the devices of a context \[G §4.6.1\].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer, Stream};
@@ -249,12 +250,27 @@ impl DistributedGraph {
         buffers: impl Iterator<Item = SharedBuffer<V>>,
         map: impl Fn(V) -> R + Send + Sync,
     ) -> Result<Vec<R>> {
-        let ranges = self.partition.boundaries().windows(2);
-        let devices = self.context.devices().iter().zip(buffers).zip(ranges);
-        let arriving = devices.map(|((device, buffer), range)| {
-            let owned = range[0] as usize..range[1] as usize;
-            device.stream()?.download_shared(&buffer, owned)
-        });
+        self.gather_from(buffers.zip(self.owned()), map).await
+    }
+
+    /// The vertices of each device.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let boundaries = self.partition.boundaries().windows(2);
+        boundaries.map(|range| range[0] as usize..range[1] as usize)
+    }
+
+    /// As [`DistributedGraph::gather`], the owners' values being in given places.
+    pub(crate) async fn gather_from<V: AtomicPod, R: Send>(
+        &self,
+        values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
+        map: impl Fn(V) -> R + Send + Sync,
+    ) -> Result<Vec<R>> {
+        let arriving = self
+            .context
+            .devices()
+            .iter()
+            .zip(values)
+            .map(|(device, (buffer, owned))| device.stream()?.download_shared(&buffer, owned));
         let mut values = Vec::with_capacity(self.vertices() as usize);
         for its in arriving.collect::<Result<Vec<_>, _>>()? {
             its.append_to(&mut values, &map).await?;

@@ -34,6 +34,12 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
     fn cuda(keeps_predecessors: bool) -> CudaProgram;
 }
 
+/// A rule that kernels beside those of the worklist know.
+pub trait CudaRule: Rule {
+    /// The class in CUDA C++, of `distances.cuh`.
+    const CLASS: &str;
+}
+
 /// How a relaxation goes, as kernels take it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]

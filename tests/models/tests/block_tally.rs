@@ -1,5 +1,5 @@
 //! The tally of the blocks of one device, step by step as in
-//! `crates/millstream-bfs/src/level_tally.cuh`, under every interleaving: two blocks meet
+//! `kernels/src/block_tally.cuh`, under every interleaving: two blocks meet
 //! three times.
 //!
 //! | here | there |

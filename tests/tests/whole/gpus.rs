@@ -29,6 +29,7 @@ mod levels;
 mod links;
 mod litmus;
 mod mixed;
+mod near_far;
 mod patience;
 mod real;
 mod steps;

@@ -93,7 +93,7 @@ fn levels_of_generated_graphs() {
 }
 
 /// A lattice with rows of up to eight arcs here and there.
-fn lattice_with_shortcuts(side: u32) -> CsrGraph {
+pub(super) fn lattice_with_shortcuts(side: u32) -> CsrGraph {
     let vertex = |row: u32, column: u32| row * side + column;
     let mut edges = Vec::new();
     for (row, column) in (0..side).flat_map(|row| (0..side).map(move |column| (row, column))) {

@@ -1,12 +1,17 @@
 // A meeting of all blocks of one device without a leader and, as a rule, without a fence:
-// each block adds what it has counted to a word, and polls it. See LEVELS.md.
+// each block adds what it has counted to a word, and polls it. See LEVELS.md in
+// millstream-bfs.
+#pragma once
+
+#include "gang_barrier.cuh"
 
 namespace millstream {
 
+// Of each block the first `count_of_threads` take part.
+template <u32 count_of_threads>
 class BlockTally {
    public:
-    // Of each block the first so many threads take part.
-    static constexpr u32 threads = 512;
+    static constexpr u32 threads = count_of_threads;
     // Two that count, in turns, far from each other. Zero at first.
     static constexpr u32 apart = 16;
     static constexpr u32 words = 2 * apart;

@@ -1,6 +1,6 @@
 //! The halo of each part of a graph: the vertices of other parts from which few arcs lead
 //! to its own. With their rows a device searches several levels without a word from
-//! others (`LEVELS.md`).
+//! others (`LEVELS.md` in millstream-bfs, `NEAR_FAR.md`).
 
 use std::ops::Range;
 
@@ -13,23 +13,38 @@ const DEEPEST: usize = 64;
 const OWNED_FOR_HALO: usize = 2;
 
 /// The halos of all parts, by new ids.
+///
+/// ```
+/// use millstream_graph::{CsrGraph, partition};
+/// use millstream_traversal::Halos;
+///
+/// let arcs: Vec<_> = (0..99).flat_map(|at| [(at, at + 1), (at + 1, at)]).collect();
+/// let path = CsrGraph::from_edges(100, &arcs)?;
+/// let blocks = partition::contiguous_blocks(&path, 2);
+/// let halos = Halos::new(&path, &blocks).expect("few neighbours");
+/// // At most half as many vertices as a part has.
+/// assert_eq!(halos.depth, 25);
+/// assert_eq!(halos.of[0], (50..75).collect::<Vec<_>>());
+/// assert_eq!(Halos::neighbours(&path, &blocks, 50).collect::<Vec<_>>(), [49, 51]);
+/// # Ok::<(), millstream_graph::GraphError>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Halos {
+pub struct Halos {
     /// From how many arcs away vertices are in a halo; not 0.
-    pub(crate) depth: u32,
+    pub depth: u32,
     /// The vertices of each part's, in ascending order.
-    pub(crate) of: Vec<Vec<u32>>,
+    pub of: Vec<Vec<u32>>,
 }
 
 impl Halos {
     /// Of a graph in one part.
-    pub(crate) fn of_one() -> Halos {
+    pub fn of_one() -> Halos {
         Halos { depth: u32::MAX, of: vec![Vec::new()] }
     }
 
     /// Halos as deep as they may be in all parts of a symmetric graph; `None` if parts have
     /// too many neighbours for any.
-    pub(crate) fn new(graph: &CsrGraph, partition: &Partition) -> Option<Halos> {
+    pub fn new(graph: &CsrGraph, partition: &Partition) -> Option<Halos> {
         let around: Vec<_> = (0..partition.parts())
             .into_par_iter()
             .map(|part| around(graph, partition, part))
@@ -44,20 +59,20 @@ impl Halos {
     }
 
     /// The places in the halo of `part` of vertices that `owned` has.
-    pub(crate) fn places(&self, part: usize, owned: Range<u32>) -> Range<usize> {
+    pub fn places(&self, part: usize, owned: Range<u32>) -> Range<usize> {
         let before = |vertex| self.of[part].partition_point(|&other| other < vertex);
         before(owned.start)..before(owned.end)
     }
-}
 
-/// New ids of the neighbours of a vertex.
-pub(crate) fn neighbours<'a>(
-    graph: &'a CsrGraph,
-    partition: &'a Partition,
-    vertex: u32,
-) -> impl Iterator<Item = u32> + 'a {
-    let targets = graph.neighbors(partition.to_original(vertex)).iter();
-    targets.map(|&target| partition.to_new(target))
+    /// New ids of the neighbours of a vertex.
+    pub fn neighbours<'a>(
+        graph: &'a CsrGraph,
+        partition: &'a Partition,
+        vertex: u32,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let targets = graph.neighbors(partition.to_original(vertex)).iter();
+        targets.map(|&target| partition.to_new(target))
+    }
 }
 
 /// The vertices around a part, nearest first, and how many there are up to each distance,
@@ -69,7 +84,7 @@ fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Ve
     let mut nearest: Vec<u32> = own
         .clone()
         .into_par_iter()
-        .flat_map_iter(|vertex| neighbours(graph, partition, vertex))
+        .flat_map_iter(|vertex| Halos::neighbours(graph, partition, vertex))
         .filter(|target| !own.contains(target))
         .collect();
     nearest.retain(|&vertex| !std::mem::replace(&mut is_seen[vertex as usize], true));
@@ -80,7 +95,7 @@ fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Ve
         let last = begin..vertices.len();
         begin = vertices.len();
         for place in last {
-            for target in neighbours(graph, partition, vertices[place]) {
+            for target in Halos::neighbours(graph, partition, vertices[place]) {
                 if !std::mem::replace(&mut is_seen[target as usize], true) {
                     vertices.push(target);
                 }
@@ -126,7 +141,7 @@ mod tests {
             (0..graph.vertices()).map(|vertex| if is_own(vertex) { 0 } else { u32::MAX }).collect();
         for distance in 1..=DEEPEST as u32 + 1 {
             for vertex in 0..graph.vertices() {
-                let is_next = neighbours(graph, partition, vertex)
+                let is_next = Halos::neighbours(graph, partition, vertex)
                     .any(|target| distances[target as usize] == distance - 1);
                 if is_next && distances[vertex as usize] == u32::MAX {
                     distances[vertex as usize] = distance;
@@ -197,7 +212,7 @@ mod tests {
 
         fn expand(&mut self, level: u32) {
             for vertex in std::mem::take(&mut self.frontier) {
-                for target in neighbours(self.graph, self.partition, vertex) {
+                for target in Halos::neighbours(self.graph, self.partition, vertex) {
                     if self.is_near(target) && !self.levels.contains_key(&target) {
                         self.levels.insert(target, level);
                         self.frontier.push(target);

@@ -1,0 +1,233 @@
+//! A search by near and far piles on GPUs: the memory of a run, and the run. The protocol
+//! is in `NEAR_FAR.md`, the kernel in `near_far.cuh`.
+
+use std::time::Instant;
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Value as Plain,
+};
+use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+
+use crate::near_rows::{self, HaloShape, NearRows};
+use crate::relaxation::CudaRule;
+use crate::value::{UNREACHED, Value};
+use crate::{Answer, DistributedGraph, GangPlace, Outcome, Result};
+
+/// Words behind the barrier's: those of the tally, and three more.
+const WORDS: usize = 40;
+/// Rows, targets and weights of long ones, and the halo.
+type Graph = (Shared<u32>, Shared<u32>, Shared<u32>, Read<u32>);
+/// Values, sources, piles and log.
+type Lists<V> = (Shared<V>, Read<u32>, Shared<u64>, Shared<u64>);
+/// Exports, what was told of them, and all inboxes.
+type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
+type Signature<V> =
+    (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>), Plain<Settings>);
+
+/// How a search goes, as the kernel takes it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Settings {
+    place: GangPlace,
+    limit: u32,
+    delta: u32,
+    first_end: u32,
+    padding: u32,
+    shape: HaloShape,
+}
+
+/// Words of a report, as `NearFarReport` of `near_far.cuh` has them.
+#[derive(Clone, Copy)]
+enum Reported {
+    Visited,
+    Thresholds,
+    Stopped,
+    TooWide,
+    Received,
+    Kept,
+    Sent,
+}
+
+const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
+
+/// A search by near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): of
+/// vertices whose keys become smaller, those below a threshold go first, until none is left; the
+/// next threshold is `delta` beyond the nearest of the others.
+#[derive(Debug)]
+pub struct NearFar<'a, R: CudaRule> {
+    /// The graph, on GPUs that can meet.
+    pub graph: &'a DistributedGraph,
+    /// Its rows.
+    pub rows: &'a NearRows,
+    /// Larger keys are left out.
+    pub limit: u32,
+    /// How far the threshold is beyond the nearest vertex; `None` for a single pile.
+    pub delta: Option<R::Weight>,
+    /// Vertices that wait on a device at a time, at most: far ones twice as many.
+    pub waiting: usize,
+}
+
+/// One device's memory.
+struct Memory<V: Value> {
+    device: Device,
+    values: SharedBuffer<V>,
+    sources: DeviceBuffer<u32>,
+    far: SharedBuffer<u64>,
+    log: SharedBuffer<u64>,
+    told: SharedBuffer<u32>,
+    inbox: SharedBuffer<u64>,
+    gang: GangMemory,
+    settings: Settings,
+}
+
+impl<R: CudaRule> NearFar<'_, R> {
+    /// Searches from `sources` (original ids), all with key 0. `None` if more vertices than
+    /// [`NearFar::waiting`] had to wait, so that another way is better.
+    ///
+    /// # Errors
+    /// A source that is not a vertex; the first cause of any failure below.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the devices; the graph stays.
+    ///
+    /// # Device ordering
+    /// When it resolves, the devices are done and the answer is on the host.
+    pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Option<Outcome>> {
+        let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
+        let kernel = Gang::kernel("near_far", cuda_source::<R, V>());
+        let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
+        let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
+        let Some(statistics) = statistics(&memory)? else { return Ok(None) };
+        let start = Instant::now();
+        let values = memory.iter().map(|its| its.values.clone());
+        let answer = Answer::gather_owned(self.graph, values).await?;
+        let gather_time = start.elapsed();
+        Ok(Some(Outcome { answer, statistics, run_time, gather_time }))
+    }
+
+    async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
+        let context = self.graph.context();
+        let gangs = GangMemory::of_all(context, WORDS, REPORT_WORDS)?;
+        let (mut memory, mut events) = (Vec::new(), Vec::new());
+        for (place, gang) in gangs.into_iter().enumerate() {
+            let (device, rows) = (&context.devices()[place], self.rows.of(place));
+            let own = self.graph.partition().range(place);
+            let stream = device.stream()?;
+            let near = own.len() + rows.halo.len();
+            let (values, told) = (device.shared(near)?, device.shared(rows.exports.len())?);
+            stream.fill_shared(&values, 0..near, V::UNREACHED)?;
+            stream.fill_shared(&told, 0..told.len(), UNREACHED)?;
+            let place_of = |source: &u32| match own.contains(source) {
+                true => Some(source - own.start),
+                false => rows.halo.binary_search(source).ok().map(|at| (own.len() + at) as u32),
+            };
+            let sources: Vec<u32> = sources.iter().filter_map(place_of).collect();
+            memory.push(Memory {
+                device: device.clone(),
+                values,
+                sources: stream.uploaded(sources)?,
+                // Two piles; places of the log wrap around with a word of 32 bits.
+                far: device.shared(4 * self.waiting)?,
+                log: device.shared(self.waiting.next_power_of_two())?,
+                told,
+                inbox: device.shared(2 * rows.halo.len())?,
+                gang,
+                settings: self.settings(place),
+            });
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
+        }
+        Ok(memory)
+    }
+
+    fn settings(&self, place: usize) -> Settings {
+        let delta = self.delta.map(|delta| (delta, R::extended(0, &[delta], 0)));
+        Settings {
+            place: GangPlace::new(self.graph.partition(), place),
+            limit: self.limit,
+            delta: delta.map_or(0, |(delta, _)| bytemuck::cast(delta)),
+            first_end: delta.map_or(UNREACHED, |(_, end)| end),
+            padding: 0,
+            shape: self.rows.of(place).shape,
+        }
+    }
+
+    fn bind<V: Value>(
+        &self,
+        kernel: &Kernel<Signature<V>>,
+        memory: &[Memory<V>],
+        host: &SharedBuffer<u32>,
+        GangMember { place, stream, sharers }: GangMember<'_>,
+    ) -> millstream_flow::Result<BoundKernel> {
+        let (rows, its) = (self.rows.of(place), &memory[place]);
+        let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
+        let lists = (&its.values, &its.sources, &its.far, &its.log);
+        let inboxes: Vec<_> = memory.iter().map(|its| &its.inbox).collect();
+        let exchange = (&rows.exports, &its.told, &inboxes[..]);
+        let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
+        let reports = (host, &its.gang.report);
+        let arguments = (graph, lists, exchange, &words[..], reports, its.settings);
+        Ok(kernel.bind(stream, sharers, arguments)?)
+    }
+}
+
+/// What the devices did; `None` if one had no room for all that was near.
+fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<Option<WorklistStatistics>> {
+    let word = |its: &Memory<V>, word: Reported| its.gang.report.load(word as usize);
+    for its in memory {
+        if word(its, Reported::TooWide)? != 0 {
+            return Ok(None);
+        }
+    }
+    let mut run = WorklistStatistics::default();
+    for (place, its) in memory.iter().enumerate() {
+        if word(its, Reported::Stopped)? != 0 {
+            let threshold = word(its, Reported::Thresholds)?;
+            return Err(its.gang.not_met("near_far", &format!("threshold {threshold}")).into());
+        }
+        let mut device = DeviceStatistics::default();
+        device.work_items = word(its, Reported::Visited)?;
+        (device.received, device.kept) =
+            (word(its, Reported::Received)?, word(its, Reported::Kept)?);
+        device.dropped = device.received - device.kept;
+        for (to, other) in memory.iter().enumerate().filter(|(to, _)| *to != place) {
+            let items = its.gang.report.load(Reported::Sent as usize + to)?;
+            device.sent += items;
+            let mut link = LinkStatistics::new(its.device.name(), other.device.name());
+            (link.packets, link.packets_pushed) = (items, items);
+            link.bytes = items * size_of::<u64>() as u64;
+            link.largest_packet_bytes = if items == 0 { 0 } else { size_of::<u64>() as u64 };
+            run.links.push(link);
+        }
+        run.devices.push(device);
+    }
+    Ok(Some(run))
+}
+
+/// The gang's kernel: each file goes on where the one before ends.
+fn cuda_source<R: CudaRule, V: Value>() -> CudaSource {
+    const TEXT: &str = concat!(
+        "#line 1 \"near_row.cuh\"\n",
+        include_str!("near_row.cuh"),
+        "#line 1 \"near_far_device.cuh\"\n",
+        include_str!("near_far_device.cuh"),
+        "#line 1 \"near_far.cuh\"\n",
+        include_str!("near_far.cuh"),
+    );
+    let (rule, bits) = (R::CLASS, 8 * size_of::<V>());
+    let text = format!(
+        "#include \"distances.cuh\"\nnamespace millstream {{\nusing NearFarRule = {rule};\n\
+         using NearFarValue = u{bits};\n}}\n{TEXT}"
+    );
+    CudaSource::generated("near_far.cuh", "near_far", text).threads(1024).resident()
+}
+
+/// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
+pub fn near_far_sources<R: CudaRule, V: Value>() -> [CudaSource; 2] {
+    [cuda_source::<R, V>(), near_rows::cuda_source::<R>()]
+}

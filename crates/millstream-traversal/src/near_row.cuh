@@ -1,0 +1,24 @@
+// Rows of a graph with few arcs a vertex, packed into 32 bytes each: one access brings targets and
+// weights. The twin is `near_rows.rs`.
+//
+// Vertices are given by their *places* on a device: those that it owns come first, in
+// ascending order, then those of its halo.
+#pragma once
+
+#include "span.cuh"
+
+namespace millstream {
+
+struct alignas(16) NearRow {
+    static constexpr u32 most = 4;
+    static constexpr u32 none = ~0u;         // In the place of a target.
+    static constexpr u32 is_long = ~0u - 1;  // In the first, if there are more than `most`:
+    static constexpr u32 long_begin = 1;     // where they are among all long rows' arcs,
+    static constexpr u32 long_arcs = 2;      // and how many.
+
+    u32 targets[most];
+    u32 weights[most];  // Their bits.
+};
+static_assert(sizeof(NearRow) == 32, "as Rust writes it");
+
+}  // namespace millstream

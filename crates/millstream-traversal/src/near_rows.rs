@@ -1,0 +1,306 @@
+//! Rows of a graph with few arcs a vertex, packed into 32 bytes each, so that one access
+//! brings targets and weights: what a search by near and far piles reads (`NEAR_FAR.md`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Value,
+};
+use millstream_graph::{CsrGraph, Partition, Weights};
+use rayon::prelude::*;
+
+use crate::halo::Halos;
+use crate::relaxation::CudaRule;
+use crate::{DistributedGraph, GangPlace, Part, Result};
+
+/// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
+const MOST: usize = 4;
+/// Words of a row.
+const ROW_WORDS: usize = 2 * MOST;
+/// In the place of a target where there is none.
+pub(crate) const NONE: u32 = u32::MAX;
+/// In the first place: the row has more targets than there is room for.
+const IS_LONG: u32 = u32::MAX - 1;
+/// Packing is worth it if at most one row in so many is long,
+const ROWS_FOR_LONG: usize = 32;
+/// and none longer than this: four threads visit such a row.
+const LONGEST: u64 = 32;
+/// Vertices told of that a warp looks at together.
+const WARP: usize = 32;
+
+/// The packed rows of a graph on GPUs, each with those of its halo.
+///
+/// ```
+/// use millstream_graph::generate::{self, GenerateOptions};
+/// use millstream_traversal::NearRows;
+///
+/// let options = GenerateOptions::default();
+/// let road = generate::road(60, 60, generate::KEEP_PERMILLE, &options)?;
+/// assert!(NearRows::suit(&road));
+/// assert!(!NearRows::suit(&generate::kron(9, 8, &options)?));
+/// # Ok::<(), millstream_graph::GraphError>(())
+/// ```
+#[derive(Debug)]
+pub struct NearRows {
+    devices: Vec<DeviceRows>,
+    depth: u32,
+    time: Duration,
+}
+
+/// The rows of one device. Vertices are given by their places: owned ones first, then the halo.
+#[derive(Debug)]
+pub(crate) struct DeviceRows {
+    /// [`ROW_WORDS`] words for each vertex.
+    pub(crate) rows: SharedBuffer<u32>,
+    /// Of rows that are long.
+    pub(crate) long_targets: SharedBuffer<u32>,
+    pub(crate) long_weights: SharedBuffer<u32>,
+    /// New ids of the halo's vertices, in ascending order.
+    pub(crate) halo: Vec<u32>,
+    pub(crate) halo_ids: DeviceBuffer<u32>,
+    /// Owned vertices that lie in the halos of others, as `NearFarExchange` has them.
+    pub(crate) exports: DeviceBuffer<u32>,
+    pub(crate) shape: HaloShape,
+}
+
+/// `HaloShape` of `near_far_device.cuh`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct HaloShape {
+    exports: [u32; GangPlace::MOST + 1],
+    told: [u32; GangPlace::MOST],
+    places: [u32; GangPlace::MOST],
+    halo: [u32; GangPlace::MOST + 1],
+}
+
+/// `PackSettings` of `pack_near_rows.cuh`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct PackSettings {
+    first: u32,
+    end: u32,
+    place: u32,
+    padding: u32,
+}
+
+impl NearRows {
+    /// Whether few rows of a graph have more than four arcs, and none very many.
+    pub fn suit(graph: &CsrGraph) -> bool {
+        let vertices = || (0..graph.vertices()).into_par_iter();
+        let long = vertices().filter(|&vertex| is_long(graph, vertex)).count();
+        long * ROWS_FOR_LONG <= graph.vertices() as usize
+            && !vertices().any(|vertex| graph.degree(vertex) > LONGEST)
+    }
+
+    /// Packs the rows of `graph`, whose weights are those of the rule, on the GPUs that have it as
+    /// `distributed`. `None` if there are several, and it is not symmetric or parts have too
+    /// many neighbours for [`Halos`].
+    ///
+    /// # Errors
+    /// No memory on a device.
+    ///
+    /// # Device ordering
+    /// When it resolves, the rows are in the devices' memory.
+    pub async fn new<R: CudaRule>(
+        graph: &CsrGraph,
+        distributed: &DistributedGraph,
+    ) -> Result<Option<NearRows>> {
+        let start = Instant::now();
+        let partition = distributed.partition();
+        let halos = match partition.parts() {
+            1 => Some(Halos::of_one()),
+            _ if !graph.is_symmetric() => None,
+            _ => Halos::new(graph, partition),
+        };
+        let Some(halos) = halos.filter(|halos| are_places(partition, halos)) else {
+            return Ok(None);
+        };
+        let mut devices = Vec::new();
+        for place in 0..partition.parts() {
+            devices.push(DeviceRows::new::<R>(graph, distributed, &halos, place).await?);
+        }
+        Ok(Some(NearRows { devices, depth: halos.depth, time: start.elapsed() }))
+    }
+
+    /// From how many arcs away vertices are in a halo.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// What they take of the devices' memory.
+    pub fn bytes(&self) -> u64 {
+        let words = |its: &DeviceRows| {
+            its.rows.len() + 2 * its.long_targets.len() + its.halo.len() + its.exports.len()
+        };
+        (self.devices.iter().map(words).sum::<usize>() * size_of::<u32>()) as u64
+    }
+
+    /// How long packing has taken.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// The rows of the device at `place`.
+    pub(crate) fn of(&self, place: usize) -> &DeviceRows {
+        &self.devices[place]
+    }
+}
+
+impl DeviceRows {
+    /// Packs the rows of the device at `place`, which lie there, and of its halo.
+    async fn new<R: CudaRule>(
+        graph: &CsrGraph,
+        distributed: &DistributedGraph,
+        halos: &Halos,
+        place: usize,
+    ) -> Result<DeviceRows> {
+        let partition = distributed.partition();
+        let device = &distributed.context().devices()[place];
+        let stream = device.stream()?;
+        let (own, halo) = (partition.range(place), &halos.of[place]);
+        let all = own.clone().into_par_iter().chain(halo.par_iter().copied());
+        let all = all.map(|vertex| partition.to_original(vertex));
+        let long = all.filter(|&vertex| is_long(graph, vertex)).map(|vertex| graph.degree(vertex));
+        let long = long.sum::<u64>() as usize;
+        let (long_targets, long_weights) = (device.shared(long)?, device.shared(long)?);
+        let rows = device.shared(ROW_WORDS * (own.len() + halo.len()))?;
+        let long_arcs = device.shared(1)?;
+        let halo_ids = stream.uploaded(halo.clone())?;
+        let packed = (&rows, &long_targets, &long_weights, &long_arcs);
+        let kernel = pack_kernel::<R>();
+        let Part { offsets, targets, .. } = &distributed.parts()[place];
+        let weights = weights::<R>(device, &distributed.parts()[place])?;
+        let settings = PackSettings { first: own.start, end: own.end, place: 0, padding: 0 };
+        let arguments = (&**offsets, &**targets, &*weights, &halo_ids, packed, settings);
+        kernel.launch(&stream, own.len(), arguments)?;
+        let (offsets, targets, weights) = rows_of_halo::<R>(graph, partition, halo);
+        let (offsets, targets) = (stream.uploaded(offsets)?, stream.uploaded(targets)?);
+        let weights = stream.uploaded(weights)?;
+        let settings = PackSettings { place: own.len() as u32, ..settings };
+        let arguments = (&offsets, &targets, &weights, &halo_ids, packed, settings);
+        kernel.launch(&stream, halo.len(), arguments)?;
+        let (exports, shape) = exports(halos, partition, place);
+        let exports = stream.uploaded(exports)?;
+        stream.record()?.completed().await?;
+        let halo = halo.clone();
+        Ok(DeviceRows { rows, long_targets, long_weights, halo, halo_ids, exports, shape })
+    }
+}
+
+/// Whether marks of rows are no places.
+fn are_places(partition: &Partition, halos: &Halos) -> bool {
+    let near = |place: usize| partition.range(place).len() + halos.of[place].len();
+    (0..partition.parts()).all(|place| near(place) < IS_LONG as usize)
+}
+
+fn is_long(graph: &CsrGraph, vertex: u32) -> bool {
+    graph.degree(vertex) > MOST as u64
+}
+
+/// The weights of a part; none for a rule without.
+fn weights<R: CudaRule>(device: &Device, part: &Part) -> Result<Arc<DeviceBuffer<R::Weight>>> {
+    match R::weights(part) {
+        Some(weights) => Ok(weights),
+        None => Ok(Arc::new(device.buffer(0)?)),
+    }
+}
+
+/// Offsets, targets by new ids, and weights of the rows of a halo.
+fn rows_of_halo<R: CudaRule>(
+    graph: &CsrGraph,
+    partition: &Partition,
+    halo: &[u32],
+) -> (Vec<u64>, Vec<u32>, Vec<R::Weight>) {
+    let (mut offsets, mut targets, mut weights) = (vec![0], Vec::new(), Vec::new());
+    for &vertex in halo {
+        for arc in graph.row(partition.to_original(vertex)) {
+            targets.push(partition.to_new(graph.targets()[arc]));
+            let bits = match graph.weights() {
+                None => 0,
+                Some(Weights::Integer(weights)) => weights[arc],
+                Some(Weights::Real(weights)) => weights[arc].to_bits(),
+            };
+            weights.push(bytemuck::cast(bits));
+        }
+        offsets.push(targets.len() as u64);
+    }
+    (offsets, targets, weights)
+}
+
+/// What a device tells others of, where that begins in their halos, and where theirs begins here.
+fn exports(halos: &Halos, partition: &Partition, place: usize) -> (Vec<u32>, HaloShape) {
+    let (mut shape, own) = (HaloShape::zeroed(), partition.range(place));
+    let mut exports = Vec::new();
+    for (other, halo) in halos.of.iter().enumerate() {
+        if other != place {
+            let places = halos.places(other, own.clone());
+            (shape.told[other], shape.places[other]) = (places.len() as u32, places.start as u32);
+            exports.extend(halo[places].iter().map(|vertex| vertex - own.start));
+            exports.resize(exports.len().next_multiple_of(WARP), NONE);
+        }
+        shape.exports[other + 1] = exports.len() as u32;
+        shape.halo[other + 1] = halos.places(place, partition.range(other)).end as u32;
+    }
+    (exports, shape)
+}
+
+type Packed = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>);
+type PackSignature<W> = (Read<u64>, Read<u32>, Read<W>, Read<u32>, Packed, Value<PackSettings>);
+
+fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
+    type View<'a, W> = <PackSignature<W> as millstream_device::Parameter>::View<'a>;
+    let twin = |grid: &millstream_device::Grid, view: View<'_, R::Weight>| {
+        let (offsets, targets, weights, halo, packed, settings) = view;
+        let (rows, long_targets, long_weights, long_arcs) = packed;
+        let PackSettings { first, end, place, .. } = settings;
+        let place_of = |target: u32| match (first..end).contains(&target) {
+            true => Some(target - first),
+            false => halo.binary_search(&target).ok().map(|at| end - first + at as u32),
+        };
+        // The kernel's end publishes all stores.
+        let store = |words: &[AtomicU32], values: &[u32]| {
+            words.iter().zip(values).for_each(|(word, &value)| word.store(value, Ordering::Relaxed))
+        };
+        grid.for_each_block(|block| {
+            for row in block.range {
+                let arcs = offsets[row] as usize..offsets[row + 1] as usize;
+                let near = arcs.filter_map(|arc| {
+                    Some((place_of(targets[arc])?, bytemuck::cast::<R::Weight, u32>(weights[arc])))
+                });
+                let (mut its_targets, mut its_weights): (Vec<u32>, Vec<u32>) = near.unzip();
+                if its_targets.len() > MOST {
+                    let arcs = its_targets.len() as u32;
+                    let begin = long_arcs[0].fetch_add(arcs, Ordering::Relaxed);
+                    store(&long_targets[begin as usize..], &its_targets);
+                    store(&long_weights[begin as usize..], &its_weights);
+                    its_targets = vec![IS_LONG, begin, arcs];
+                    its_weights.clear();
+                }
+                its_targets.resize(MOST, NONE);
+                its_weights.resize(MOST, 0);
+                let words = &rows[ROW_WORDS * (place as usize + row)..];
+                store(words, &its_targets);
+                store(&words[MOST..], &its_weights);
+            }
+            Ok(())
+        })
+    };
+    Kernel::from_closure("pack_near_rows", twin).with_cuda(cuda_source::<R>())
+}
+
+pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
+    const TEXT: &str = concat!(
+        "#line 1 \"near_row.cuh\"\n",
+        include_str!("near_row.cuh"),
+        "#line 1 \"pack_near_rows.cuh\"\n",
+        include_str!("pack_near_rows.cuh"),
+    );
+    let text = format!(
+        "#include \"distances.cuh\"\nusing PackWeight = millstream::{}::Weight;\n{TEXT}",
+        R::CLASS
+    );
+    CudaSource::generated("pack_near_rows.cuh", "pack_near_rows", text)
+}
