@@ -152,6 +152,8 @@ struct NearGraph {
     is_too_wide: AtomicBool,
     /// Their threshold's step, if delta is automatic.
     wide_delta: Option<f64>,
+    /// Whether predecessors make no cycle: see `NEAR_FAR.md`.
+    has_predecessors: bool,
 }
 
 /// What a search reads beside a graph's rows, made at the upload.
@@ -249,8 +251,15 @@ impl Sssp {
             let threshold = means.and_then(|means| means.threshold(on_gpus));
             match near_rows(graph, &rows, weights, algorithm).await? {
                 Some(near) => {
-                    let (is_too_wide, wide_delta) = (AtomicBool::new(false), threshold);
-                    let near = NearGraph { graph: rows, rows: near, is_too_wide, wide_delta };
+                    let is_growing =
+                        matches!(weights, WeightType::Integer) && step_graph::lightest(graph) > 0;
+                    let near = NearGraph {
+                        graph: rows,
+                        rows: near,
+                        is_too_wide: AtomicBool::new(false),
+                        wide_delta: threshold,
+                        has_predecessors: context.devices().len() == 1 || is_growing,
+                    };
                     (Uploaded::NearFar(near), means.and_then(Means::near))
                 }
                 None if algorithm == Algorithm::NearFar => return Err(Error::NotNearFar),
@@ -383,7 +392,8 @@ impl Sssp {
         Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
     }
 
-    /// By near and far piles; `None` if too many vertices have to wait, now or once before.
+    /// By near and far piles; `None` if predecessors are asked for that it does not find, or too
+    /// many vertices have to wait, now or once before.
     async fn near<R: DistanceRule, V: millstream_traversal::Value>(
         &self,
         near: &NearGraph,
@@ -391,6 +401,9 @@ impl Sssp {
         limit: u32,
         delta: Option<f64>,
     ) -> Result<Option<Outcome>> {
+        if V::KEEPS_PREDECESSOR && !near.has_predecessors {
+            return Ok(None);
+        }
         // Relaxed, as below: at worst another search finds out.
         if near.is_too_wide.load(Ordering::Relaxed) {
             return Ok(None);

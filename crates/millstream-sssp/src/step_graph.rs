@@ -61,7 +61,7 @@ impl StepGraph {
 }
 
 /// The bits of the smallest weight.
-fn lightest(graph: &CsrGraph) -> u32 {
+pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
     let least = match graph.weights() {
         None => None,
         Some(Weights::Integer(weights)) => weights.par_iter().copied().min(),
