@@ -23,7 +23,7 @@ const FACTOR: f64 = 80.0;
 /// On GPUs, to which a step costs more and repeated work less.
 const GPU_FACTOR: f64 = 640.0;
 /// By near and far piles; measured: see `docs/decisions/0025-near-and-far-piles.md`.
-const NEAR_FACTOR: f64 = 175.0;
+const NEAR_FACTOR: f64 = 256.0;
 /// In steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
 const STEP_FACTOR: f64 = 1.1;
 

@@ -27,20 +27,19 @@ class NearFarSearch : public NearFarDevice {
             if (!settle()) return report(thresholds, true);
             if (!is_alone()) tell();
             const u32 phase = meet_devices();
-            if (phase == absorb) {
-                take_told();
-            } else if (phase == next) {
+            if (phase != next && phase != absorb) return report(thresholds, phase != finished);
+            if (phase == next) {
                 ++thresholds;
                 begin_after(u32(~load_relaxed_gpu(&barrier.leaders(kept_nearest))));
-            } else {
-                return report(thresholds, phase != finished);
             }
+            if (!is_alone()) take_told();
         }
     }
 
    private:
-    // What the devices do until they meet again.
-    enum Phase : u32 { absorb, next, finished };
+    // What the devices do until they meet again: take what was told, from the next threshold on or
+    // from the last.
+    enum Phase : u32 { next, absorb, finished };
     // Words that leaders keep: what all had sent, and the complement of the nearest key.
     enum Kept { kept_sent, kept_nearest };
     // Lists that a block goes through by itself.
@@ -55,6 +54,8 @@ class NearFarSearch : public NearFarDevice {
             block.nearest = unreached;
             block.threshold = settings.first_end;
             block.pile = 0;
+            // Once: a division takes as long as a hop's accesses.
+            block.room = u32(lists.far.len / 2 / gridDim.x);
         }
         __syncthreads();
     }
@@ -203,8 +204,8 @@ class NearFarSearch : public NearFarDevice {
     // One thread of each device, the same answer on all.
     __device__ u32 decide(Totals& totals) const {
         const u64 sent = totals.count(sent_count);
-        if (totals.keep(kept_sent, sent) != sent) return absorb;
-        if (totals.most() == 0) return finished;
+        const bool is_told = totals.keep(kept_sent, sent) != sent;
+        if (totals.most() == 0) return is_told ? absorb : finished;
         totals.keep(kept_nearest, totals.most());
         totals.tell();
         return next;

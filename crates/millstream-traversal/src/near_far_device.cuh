@@ -72,6 +72,7 @@ class NearFarDevice : public GangDevice<const u32&> {
         u32 mark;       // and where those begin that blocks have not taken.
         u32 threshold;  // Keys below are near.
         u32 pile;       // Which is filled:
+        u32 room;       // how many items it has room for,
         u32 far;        // its items,
         u32 nearest;    // and the smallest of their keys.
         u32 sent;       // Items since the devices last met.
@@ -129,11 +130,8 @@ class NearFarDevice : public GangDevice<const u32&> {
 
     __device__ u32& listed(u32 later) { return block.listed[(turn + later) % 3]; }
 
-    // Items of a pile at most.
-    __device__ u32 room_of_pile() const { return u32(lists.far.len / 2 / gridDim.x); }
-
     __device__ u64* pile_of(u32 which) const {
-        return lists.far.items + u64(blockIdx.x * 2 + which) * room_of_pile();
+        return lists.far.items + u64(blockIdx.x * 2 + which) * block.room;
     }
 
     // There are too many vertices for lists like these: the host goes on in another way.
@@ -175,7 +173,7 @@ class NearFarDevice : public GangDevice<const u32&> {
     // A vertex whose key became smaller, but not near.
     __device__ void defer(u32 vertex, u32 key) {
         const u32 place = atomicAdd(&block.far, 1);
-        if (place >= room_of_pile()) return give_up();
+        if (place >= block.room) return give_up();
         pile_of(block.pile)[place] = item_of(vertex, key);
         atomicMin(&block.nearest, key);
     }
