@@ -1,6 +1,6 @@
 // A meeting of all blocks of one device without a leader and, as a rule, without a fence:
-// each block adds what it has counted to a word, and polls it. See LEVELS.md in
-// millstream-bfs.
+// each block adds what it has counted to a word, and polls it. See NEAR_FAR.md in
+// millstream-traversal.
 #pragma once
 
 #include "gang_barrier.cuh"

@@ -6,11 +6,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Level by level where the devices can, which was faster wherever both were measured
-    /// but for one case (`docs/measurements/h200.md`): on several GPUs a graph with many
-    /// thin levels is searched asynchronously, since meeting takes longer than the levels
-    /// do, unless they need not meet after each, as on a road map in compact parts. Whether levels may be bottom-up depends on the
-    /// graph: see [`Bfs::with_partition`](crate::Bfs::with_partition).
+    /// Level by level where the devices can, unless the graph has many thin levels: then by near
+    /// and far piles where GPUs can, else asynchronously on several GPUs, to which meeting after
+    /// each level would take longer than the level (`docs/measurements/h200.md`). Whether
+    /// levels may be bottom-up depends on the graph: see
+    /// [`Bfs::with_partition`](crate::Bfs::with_partition).
     #[default]
     Auto,
     /// On the distributed worklist \[G §4.6.1\].
@@ -18,6 +18,12 @@ pub enum Algorithm {
     /// Level by level, top-down or bottom-up, the devices meeting after each. Needs
     /// host devices, or up to eight GPUs with NVLink, all of which reach each other.
     LevelSynchronous,
+    /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): levels are
+    /// distances of arcs of length 1, found in no strict order. Needs one GPU, or up to
+    /// eight with NVLink, and a graph of few arcs a vertex and many thin levels; for several GPUs it
+    /// must be symmetric, in parts that few arcs leave. If too many vertices have to wait the
+    /// search goes level by level.
+    NearFar,
 }
 
 impl fmt::Display for Algorithm {
@@ -26,6 +32,7 @@ impl fmt::Display for Algorithm {
             Algorithm::Auto => "auto",
             Algorithm::Asynchronous => "asynchronous",
             Algorithm::LevelSynchronous => "level-synchronous",
+            Algorithm::NearFar => "near-far",
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The public algorithm: a graph on the devices, and runs on it \[G §4.6.1\].
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -8,7 +9,8 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
+    Answer, Columns, DistributedGraph, NearFar, NearRows, Outcome, Settings, UNREACHED,
+    WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -18,7 +20,6 @@ use crate::depth_probe;
 use crate::hubs::Hubs;
 use crate::isolated::Isolated;
 use crate::level_search::{Found, LevelSearch};
-use crate::packed_rows::PackedRows;
 use crate::rule::Levels;
 use crate::{Error, Result};
 
@@ -113,10 +114,13 @@ pub struct Bfs {
     graph: DistributedGraph,
     incoming: Incoming,
     isolated: Isolated,
-    packed: Option<PackedRows>,
+    /// Of a graph with many thin levels.
+    near: Option<NearRows>,
     hubs: Option<Hubs>,
-    /// Whether its levels are many and thin; only known with several GPUs.
+    /// Whether its levels are many and thin; only known of GPUs.
     is_deep: bool,
+    /// Whether too many vertices had to wait in a search: later ones go level by level.
+    is_too_wide: AtomicBool,
     options: BfsOptions,
 }
 
@@ -136,7 +140,7 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutKind {
-    /// Short rows in 16 bytes each, for thin frontiers.
+    /// Short rows in 16 bytes each, for near and far piles.
     PackedRows,
     /// The neighbour of each vertex with the most arcs, and the longest rows in parts, for
     /// frontiers of most vertices.
@@ -182,13 +186,12 @@ impl Bfs {
     /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
     /// never large enough, and its search only goes top-down.
     ///
-    /// On GPUs that can go level by level, a graph of four arcs a vertex at most, with few
-    /// longer rows, gets *packed rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches
-    /// read them while frontiers are thin. On several GPUs it must be symmetric, and each
-    /// gets the rows of a *halo* around its part, of half as many vertices at most: those
-    /// from which up to 64 arcs lead into it. With it a GPU searches so many levels before
-    /// it meets the others. Of a graph for several GPUs it is found out whether its levels
-    /// are many and thin ([`Algorithm::Auto`]).
+    /// On GPUs that can go level by level, it is found out whether a graph's levels are many and thin
+    /// ([`Algorithm::Auto`]). One of four arcs a vertex at most, with few longer rows, gets *packed
+    /// rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches by near and far piles read
+    /// them. On several GPUs it must be symmetric, and each gets the rows of a *halo* around
+    /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
+    /// it a GPU searches many levels before it meets the others.
     ///
     /// Where levels may be bottom-up, any other graph gets the *hub* of each vertex on such GPUs,
     /// 4 bytes a vertex: the neighbour with the most arcs, which a bottom-up level asks first.
@@ -239,23 +242,22 @@ impl Bfs {
             None => Isolated::none(context, graph.vertices()).await?,
         };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let is_deep = are_gpus && context.devices().len() > 1 && depth_probe::is_deep(graph);
-        let is_packed = are_gpus && can_meet(context) && PackedRows::suit(graph);
+        let is_deep = are_gpus && depth_probe::is_deep(graph);
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
-        let packed = match is_packed {
-            true => PackedRows::new(graph, &distributed).await?,
+        let near = match is_deep && can_meet(context) && NearRows::suit(graph) {
+            true => NearRows::new::<Levels>(graph, &distributed).await?,
             false => None,
         };
-        let hubs = match incoming.of(&distributed).filter(|_| are_gpus && packed.is_none()) {
+        let hubs = match incoming.of(&distributed).filter(|_| are_gpus && near.is_none()) {
             Some(reversed) => {
                 Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
             }
             None => None,
         };
         let graph = distributed;
-        let options = BfsOptions::default();
-        Ok(Bfs { graph, incoming, isolated, packed, hubs, is_deep, options })
+        let (options, is_too_wide) = (BfsOptions::default(), AtomicBool::new(false));
+        Ok(Bfs { graph, incoming, isolated, near, hubs, is_deep, is_too_wide, options })
     }
 
     /// Sets how later runs go.
@@ -284,26 +286,30 @@ impl Bfs {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn algorithm(&self) -> Algorithm {
-        let meets_seldom = || self.packed().is_some_and(PackedRows::is_for_many_levels);
+        let meets_seldom = |near: &NearRows| near.depth() >= MANY_LEVELS;
         match self.options.algorithm {
-            Algorithm::Auto
-                if can_meet(self.graph.context()) && (!self.is_deep || meets_seldom()) =>
-            {
-                Algorithm::LevelSynchronous
+            Algorithm::Auto if self.near().is_some_and(meets_seldom) => Algorithm::NearFar,
+            Algorithm::Auto if !can_meet(self.graph.context()) => Algorithm::Asynchronous,
+            Algorithm::Auto if self.is_deep && self.graph.context().devices().len() > 1 => {
+                Algorithm::Asynchronous
             }
-            Algorithm::Auto => Algorithm::Asynchronous,
+            Algorithm::Auto => Algorithm::LevelSynchronous,
             algorithm => algorithm,
         }
     }
 
     /// The packed rows that searches read.
-    fn packed(&self) -> Option<&PackedRows> {
-        self.packed.as_ref().filter(|_| self.options.layouts)
+    fn near(&self) -> Option<&NearRows> {
+        self.near.as_ref().filter(|_| self.options.layouts)
     }
 
     /// What was made for searches beside the graph's rows, if anything.
     pub fn layout(&self) -> Option<Layout> {
-        let packed = self.packed.as_ref().map(PackedRows::layout);
+        let packed = |near: &NearRows| {
+            let (kind, bytes, time) = (LayoutKind::PackedRows, near.bytes(), near.time());
+            Layout { kind, bytes, time }
+        };
+        let packed = self.near.as_ref().map(packed);
         packed.or_else(|| self.hubs.as_ref().map(Hubs::layout))
     }
 
@@ -324,6 +330,7 @@ impl Bfs {
     fn boxed_run<'a>(&'a self, sources: &'a [u32]) -> BoxFuture<'a, Result<BfsResult>> {
         match self.algorithm() {
             Algorithm::LevelSynchronous => self.run_by_levels(sources).boxed(),
+            Algorithm::NearFar => self.run_by_near_and_far(sources).boxed(),
             _ => self.run_asynchronously(sources).boxed(),
         }
     }
@@ -336,9 +343,29 @@ impl Bfs {
             false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
             true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
         };
-        let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
-        let Answer { keys: levels, predecessors } = answer;
-        Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
+        Ok(result(outcome))
+    }
+
+    async fn run_by_near_and_far(&self, sources: &[u32]) -> Result<BfsResult> {
+        let rows = self.near().ok_or(Error::NotNearFar)?;
+        // Relaxed, as below: at worst another search finds out.
+        if self.is_too_wide.load(Ordering::Relaxed) {
+            return self.run_by_levels(sources).await;
+        }
+        let (graph, limit, waiting) = (&self.graph, self.options.depth_limit, MOST_WAITING);
+        let delta = Some(rows.depth().min(NEAR_LEVELS));
+        let search = NearFar::<Levels> { graph, rows, limit, delta, grows: true, waiting };
+        let found = match self.options.predecessors {
+            false => search.run::<u32>(sources).await?,
+            true => search.run::<u64>(sources).await?,
+        };
+        match found {
+            Some(outcome) => Ok(result(outcome)),
+            None => {
+                self.is_too_wide.store(true, Ordering::Relaxed);
+                self.run_by_levels(sources).await
+            }
+        }
     }
 
     async fn run_by_levels(&self, sources: &[u32]) -> Result<BfsResult> {
@@ -350,7 +377,6 @@ impl Bfs {
             graph: &self.graph,
             incoming: self.incoming.of(&self.graph),
             isolated: &self.isolated,
-            packed: self.packed(),
             hubs: self.hubs.as_ref().filter(|_| self.options.layouts),
             depth_limit,
             predecessors,
@@ -367,4 +393,17 @@ impl Bfs {
         let levels = partition.restore(levels);
         Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
     }
+}
+
+/// Levels between meetings from which on the meetings take less time than the levels.
+const MANY_LEVELS: u32 = 8;
+/// Levels that are near at a time, measured: see `docs/decisions/0025-near-and-far-piles.md`.
+const NEAR_LEVELS: u32 = 64;
+/// Vertices that wait at a time on a device, at most; far ones twice as many.
+const MOST_WAITING: usize = 1 << 19;
+
+fn result(outcome: Outcome) -> BfsResult {
+    let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
+    let Answer { keys: levels, predecessors } = answer;
+    BfsResult { levels, predecessors, statistics, run_time, gather_time }
 }

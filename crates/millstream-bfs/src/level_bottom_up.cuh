@@ -3,14 +3,13 @@
 
 namespace millstream {
 
-class LevelBottomUp : public LevelNarrow {
+class LevelBottomUp : public LevelTopDown {
    public:
     __device__ LevelBottomUp(const LevelRows& out, const LevelRows& in, const LevelValues& values,
                              const LevelLists& lists, const LevelExchange& exchange,
                              const SpanSet<u64>& words, const GangReports& reports,
-                             const LevelSettings& settings, Block& block, const NearRows& near,
-                             Part& part, const LevelHubs& hubs)
-        : LevelNarrow(out, in, values, lists, exchange, words, reports, settings, block, near, part),
+                             const LevelSettings& settings, Block& block, const LevelHubs& hubs)
+        : LevelTopDown(out, in, values, lists, exchange, words, reports, settings, block),
           hubs(hubs) {}
 
    protected:

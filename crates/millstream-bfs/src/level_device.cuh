@@ -27,7 +27,7 @@ struct LevelLists {
 
 struct LevelExchange {
     SpanSet<u32> visited;  // Two copies one behind the other.
-    SpanSet<u64> inboxes;  // From each other device, an item for each vertex owned or in the halo.
+    SpanSet<u64> inboxes;  // From each other device, an item for each owned vertex.
 };
 
 // A part of a row: what leads to a device's vertices.
@@ -52,9 +52,8 @@ struct LevelSettings : GangPlace {
     u32 beta;   // Top-down if the frontier times this is less.
     u32 degree; // Arcs of a vertex, on average.
     u32 reaches_late;  // Not 0 if a rush only visits.
-    u32 halos[SpanSet<u32>::most];  // Vertices in each device's halo.
 };
-static_assert(sizeof(LevelSettings) == 184, "as Rust writes it");
+static_assert(sizeof(LevelSettings) == 120, "as Rust writes it");
 
 class LevelDevice : public GangDevice<const u32&> {
    public:

@@ -17,7 +17,6 @@ use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
 use crate::isolated::Isolated;
 use crate::level_twin;
-use crate::packed_rows::{DeviceRows, HaloShape, PackedRows};
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
@@ -39,17 +38,13 @@ macro_rules! with_common {
     };
 }
 
-/// Packed rows, long rows' targets, exports, bits of these and of the halo, and its shape.
-type Near = (Shared<u32>, Shared<u32>, Read<u32>, Shared<u32>, Value<HaloShape>);
 /// Hubs, targets of rows that are split, and the row to begin with.
 type HubArguments = (Shared<u32>, Read<u32>, Value<SplitRow>);
-type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, Near, HubArguments);
+type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, HubArguments);
 pub(crate) type TwinSignature = with_common!(Value<Settings>);
 
 /// Arcs of a row in the log at most.
 const PIECE: u64 = 128;
-/// Words behind the barrier's: `BlockTally::words`.
-const TALLY_WORDS: usize = 32;
 
 /// How a search goes, as kernels take it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -63,7 +58,6 @@ pub(crate) struct Settings {
     degree: u32,
     /// Not 0 if a rush only visits: see `LEVELS.md`.
     reaches_late: u32,
-    halos: [u32; GangPlace::MOST],
 }
 
 /// Words of a report, as `LevelReport` of `levels.cuh` has them.
@@ -87,8 +81,6 @@ pub(crate) struct LevelSearch<'a> {
     /// The graph with its arcs the other way round; `None` to go top-down only.
     pub(crate) incoming: Option<&'a DistributedGraph>,
     pub(crate) isolated: &'a Isolated,
-    /// For GPUs.
-    pub(crate) packed: Option<&'a PackedRows>,
     /// For GPUs, to go bottom-up.
     pub(crate) hubs: Option<&'a Hubs>,
     pub(crate) depth_limit: u32,
@@ -113,12 +105,9 @@ pub(crate) struct Memory {
     pub(crate) device: Device,
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
-    packed: DeviceRows,
     hubs: DeviceHubs,
     /// The row that the search begins with.
     source: SplitRow,
-    /// Of the halo and of exports.
-    near_bits: SharedBuffer<u32>,
     log: SharedBuffer<u64>,
     sources: DeviceBuffer<u64>,
     visited: SharedBuffer<u32>,
@@ -176,7 +165,7 @@ impl LevelSearch<'_> {
             // Its targets are visited at once, here and there, so that nobody can claim it.
             beginning.visit(sources);
         }
-        let gangs = GangMemory::of_all(context, TALLY_WORDS, REPORT_WORDS)?;
+        let gangs = GangMemory::of_all(context, 0, REPORT_WORDS)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
             let device = &context.devices()[place];
@@ -188,10 +177,6 @@ impl LevelSearch<'_> {
             let kept = if self.predecessors { owned } else { 0 };
             let predecessors = device.shared(kept)?;
             stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
-            let packed = match self.packed {
-                Some(packed) => packed.of(place).clone(),
-                None => DeviceRows::none(device)?,
-            };
             let hubs = match self.hubs {
                 Some(hubs) => hubs.of(place).clone(),
                 None => DeviceHubs::none(device)?,
@@ -202,20 +187,17 @@ impl LevelSearch<'_> {
             for copy in 0..2 {
                 beginning.write(&stream, place, &visited, copy * beginning.words())?;
             }
-            let near = owned + packed.halo.len();
-            let rows = near as u64 + part.targets.len() as u64 / PIECE + 1;
+            let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
             memory.push(Memory {
                 device: device.clone(),
                 levels,
                 predecessors,
-                near_bits: device.shared(packed.bits_words())?,
                 log: device.shared(2 * rows as usize)?,
                 sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
                 visited,
-                inboxes: device.shared(near * (context.devices().len() - 1))?,
+                inboxes: device.shared(owned * (context.devices().len() - 1))?,
                 gang,
                 settings: self.settings(place, connected),
-                packed,
                 hubs,
                 source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
             });
@@ -230,10 +212,6 @@ impl LevelSearch<'_> {
     fn settings(&self, place: usize, connected: u32) -> Settings {
         let partition = self.graph.partition();
         let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
-        let mut halos = [0; GangPlace::MOST];
-        if let Some(packed) = self.packed {
-            (0..partition.parts()).for_each(|to| halos[to] = packed.of(to).halo.len() as u32);
-        }
         Settings {
             place: GangPlace::new(partition, place),
             connected,
@@ -241,8 +219,7 @@ impl LevelSearch<'_> {
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
             beta: self.beta,
             degree: (arcs / partition.vertices().max(1) as usize) as u32,
-            reaches_late: (!self.predecessors && self.packed.is_none()).into(),
-            halos,
+            reaches_late: (!self.predecessors).into(),
         }
     }
 
@@ -255,13 +232,10 @@ impl LevelSearch<'_> {
     ) -> millstream_flow::Result<BoundKernel> {
         let sets = Sets::new(memory);
         let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let Memory { gang, settings, packed, near_bits, hubs, source, .. } = &memory[place];
-        let DeviceRows { rows, long_targets, exports, shape, .. } = packed;
-        let near = (rows, long_targets, &**exports, near_bits, *shape);
+        let Memory { gang, settings, hubs, source, .. } = &memory[place];
         let reports = (host, &gang.report);
         let hubs = (&hubs.of, &*hubs.targets, *source);
-        let arguments =
-            (out, incoming, values, lists, exchange, words, reports, *settings, near, hubs);
+        let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, hubs);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
@@ -292,15 +266,6 @@ impl LevelSearch<'_> {
         )
     }
 
-    /// The vertex with an id that device `its` has for it: those of its halo come after all
-    /// vertices.
-    fn vertex(&self, its: &Memory, id: u32) -> u32 {
-        match id.checked_sub(self.graph.vertices()) {
-            Some(place) if id != UNREACHED => its.packed.halo[place as usize],
-            _ => id,
-        }
-    }
-
     async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
         let download = |its: &Memory| {
             let (stream, kept) = (its.device.stream()?, 0..its.predecessors.len());
@@ -311,9 +276,9 @@ impl LevelSearch<'_> {
             memory.iter().map(download).collect::<millstream_device::Result<Vec<_>>>()?;
         let mut levels = Vec::with_capacity(self.graph.vertices() as usize);
         let mut predecessors = Vec::new();
-        for (its, (its_levels, its_predecessors)) in memory.iter().zip(arriving) {
+        for (its_levels, its_predecessors) in arriving {
             its_levels.append_to(&mut levels, |level| level).await?;
-            its_predecessors.append_to(&mut predecessors, |id| self.vertex(its, id)).await?;
+            its_predecessors.append_to(&mut predecessors, |id| id).await?;
         }
         Ok((levels, self.predecessors.then_some(predecessors)))
     }
@@ -402,18 +367,12 @@ macro_rules! text {
             "#define MILLSTREAM_IS_ALONE ",
             $is_alone,
             "\n",
-            "#line 1 \"packed_rows.cuh\"\n",
-            include_str!("packed_rows.cuh"),
             "#line 1 \"level_device.cuh\"\n",
             include_str!("level_device.cuh"),
             "#line 1 \"level_log.cuh\"\n",
             include_str!("level_log.cuh"),
             "#line 1 \"level_top_down.cuh\"\n",
             include_str!("level_top_down.cuh"),
-            "#line 1 \"level_halo.cuh\"\n",
-            include_str!("level_halo.cuh"),
-            "#line 1 \"level_narrow.cuh\"\n",
-            include_str!("level_narrow.cuh"),
             "#line 1 \"level_bottom_up.cuh\"\n",
             include_str!("level_bottom_up.cuh"),
             "#line 1 \"level_source.cuh\"\n",

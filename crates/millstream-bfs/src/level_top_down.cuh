@@ -12,8 +12,7 @@ class LevelTopDown : public LevelLog {
 
     // Where packets of `from` lie in the memory of `to`.
     __device__ u64* inbox(u32 to, u32 from) const {
-        const u64 room =
-            u64(settings.boundaries[to + 1] - settings.boundaries[to]) + settings.halos[to];
+        const u64 room = settings.boundaries[to + 1] - settings.boundaries[to];
         return exchange.inboxes[to].items + (from - (from > to)) * room;
     }
 

@@ -22,8 +22,6 @@ class LevelSearch : public LevelSource {
     __device__ void run() {
         if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
-        clear_part();
-        forget_halo();
         __syncthreads();
         u32 phase = seed;
         if (begins_with_a_row()) {
@@ -55,19 +53,6 @@ class LevelSearch : public LevelSource {
                     }
                     break;
                 }
-                case narrow:
-                case widen:
-                    if (phase == narrow && last != narrow) enter(verdict.places);
-                    if (!expand_narrowly(phase == narrow ? near.shape.depth : 0))
-                        return report(true);
-                    if (phase == widen) {
-                        widen_frontier();
-                        break;
-                    }
-                    [[fallthrough]];
-                case tell:
-                    share();
-                    break;
                 case absorb:
                 case absorb_rush:
                     take_all(phase == absorb);
@@ -104,9 +89,6 @@ class LevelSearch : public LevelSource {
         absorb,
         rush,
         absorb_rush,
-        tell,
-        narrow,
-        widen,
         merge,
         publish,
         sweep,
@@ -117,15 +99,6 @@ class LevelSearch : public LevelSource {
     // One thread of each device, the same answer on all.
     __device__ u32 decide(u32 phase, Totals& totals) const {
         if (phase == publish) return sweep;
-        if (phase == tell) return narrow;
-        if (phase == narrow) {
-            if (totals.most() == 0 || level == settings.depth_limit) return finished;
-            return is_wide(totals) ? widen : narrow;
-        }
-        if (phase == widen && !is_alone()) {
-            totals.keep(kept_places, totals.places());
-            return expand;
-        }
         const u64 visited = totals.count(visited_count);
         const u64 left = settings.connected - visited;
         if (phase == gather) {
@@ -145,17 +118,16 @@ class LevelSearch : public LevelSource {
         const bool is_listed = phase != rush && phase != absorb_rush && phase != merge;
         const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
-        const u32 down = !is_narrow(rows) ? expand : is_alone() ? narrow : tell;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
         const bool is_rich = arcs * settings.alpha * eagerness > settings.connected;
         // So few that it does not matter how many are left.
-        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return down;
+        if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
         totals.keep(kept_visited, visited);
         if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
             return phase == merge ? sweep : to_sweep();
         if (!is_listed) return gather;
         // What is found at the limit must be reached at once.
-        return is_rich && level + 1 < settings.depth_limit ? rush : down;
+        return is_rich && level + 1 < settings.depth_limit ? rush : expand;
     }
 
     // Whether the phase before a sweep has visited vertices that it has not reached.
@@ -199,11 +171,9 @@ extern "C" __global__ __launch_bounds__(1024, 1) void levels(
     const __grid_constant__ millstream::SpanSet<millstream::u64> words,
     const __grid_constant__ millstream::GangReports reports,
     const __grid_constant__ millstream::LevelSettings settings,
-    const __grid_constant__ millstream::NearRows near,
     const __grid_constant__ millstream::LevelHubs hubs) {
     __shared__ millstream::LevelSearch::Block block;
-    __shared__ millstream::LevelNarrow::Part part;
     millstream::LevelSearch(out, in, values, lists, exchange, words, reports, settings, block,
-                            near, part, hubs)
+                            hubs)
         .run();
 }

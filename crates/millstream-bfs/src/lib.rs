@@ -1,5 +1,5 @@
 //! Breadth-first search: levels and predecessors, from several sources, on one device
-//! or many; level by level, or asynchronously on a distributed worklist \[G §4.5,
+//! or many; level by level, by near and far piles, or asynchronously on a distributed worklist \[G §4.5,
 //! Fig. 11\] (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020). See
 //! [`Algorithm`].
 
@@ -11,7 +11,6 @@ mod hubs;
 mod isolated;
 mod level_search;
 mod level_twin;
-mod packed_rows;
 mod phase;
 mod rule;
 

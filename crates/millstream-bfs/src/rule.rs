@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{hubs, level_search, packed_rows};
+use crate::{hubs, level_search};
 use millstream_device::{CudaSource, DeviceBuffer};
-use millstream_traversal::{Part, Relaxation, Rule, Settings, Value};
+use millstream_traversal::{CudaRule, Part, Relaxation, Rule, Settings, Value, near_far_sources};
 use millstream_worklist::{CudaProgram, Program};
 
 /// Every arc is one level more. With [`Relaxation`] this is the program that an
@@ -40,6 +40,11 @@ impl Rule for Levels {
     }
 }
 
+impl CudaRule for Levels {
+    const CLASS: &str = "IntegerDistances";
+    const WEIGHS: bool = false;
+}
+
 /// The CUDA C++ of every kind of search, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
     fn sources<V: Value>() -> impl Iterator<Item = CudaSource> {
@@ -53,8 +58,9 @@ pub fn cuda_sources() -> Vec<CudaSource> {
         .chain([
             level_search::cuda_source(true),
             level_search::cuda_source(false),
-            packed_rows::cuda_source(),
             hubs::cuda_source(),
         ])
+        .chain(near_far_sources::<Levels, u32>())
+        .chain(near_far_sources::<Levels, u64>())
         .collect()
 }

@@ -48,13 +48,15 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// Level by level where the devices can, unless a graph for several GPUs has many thin
-    /// levels in scattered parts, or an option of the worklist is given.
+    /// Level by level where the devices can, by near and far piles if there are many thin levels,
+    /// unless an option of the worklist is given.
     Auto,
     /// On the distributed worklist, in no order.
     Asynchronous,
     /// Level by level, top-down or bottom-up.
     LevelSynchronous,
+    /// By near and far piles of vertices, on GPUs, in graphs of few arcs and many levels.
+    NearFar,
 }
 
 #[derive(Debug, Serialize)]
@@ -160,10 +162,14 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
         (AlgorithmOption::LevelSynchronous, Some(option)) => {
             return Err(meaningless(option, "level-synchronous"));
         }
+        (AlgorithmOption::NearFar, None) => Algorithm::NearFar,
+        (AlgorithmOption::NearFar, Some(option)) => return Err(meaningless(option, "near-far")),
         (AlgorithmOption::Auto | AlgorithmOption::Asynchronous, _) => Algorithm::Asynchronous,
     };
     match (algorithm, arguments.no_layouts) {
-        (Algorithm::Asynchronous, true) => Err(meaningless("--no-layouts", "asynchronous")),
+        (Algorithm::Asynchronous | Algorithm::NearFar, true) => {
+            Err(meaningless("--no-layouts", &algorithm.to_string()))
+        }
         _ => Ok(algorithm),
     }
 }

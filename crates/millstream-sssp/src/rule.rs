@@ -59,6 +59,7 @@ impl DistanceRule for IntegerDistances {
 
 impl CudaRule for IntegerDistances {
     const CLASS: &str = "IntegerDistances";
+    const WEIGHS: bool = true;
 }
 
 impl Rule for IntegerDistances {
@@ -125,6 +126,7 @@ impl DistanceRule for RealDistances {
 
 impl CudaRule for RealDistances {
     const CLASS: &str = "RealDistances";
+    const WEIGHS: bool = true;
 }
 
 impl Rule for RealDistances {

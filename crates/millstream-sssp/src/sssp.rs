@@ -152,8 +152,8 @@ struct NearGraph {
     is_too_wide: AtomicBool,
     /// Their threshold's step, if delta is automatic.
     wide_delta: Option<f64>,
-    /// Whether predecessors make no cycle: see `NEAR_FAR.md`.
-    has_predecessors: bool,
+    /// Whether every arc makes a distance longer.
+    grows: bool,
 }
 
 /// What a search reads beside a graph's rows, made at the upload.
@@ -251,14 +251,15 @@ impl Sssp {
             let threshold = means.and_then(|means| means.threshold(on_gpus));
             match near_rows(graph, &rows, weights, algorithm).await? {
                 Some(near) => {
-                    let is_growing =
+                    // Reals may be rounded to what they were.
+                    let grows =
                         matches!(weights, WeightType::Integer) && step_graph::lightest(graph) > 0;
                     let near = NearGraph {
                         graph: rows,
                         rows: near,
                         is_too_wide: AtomicBool::new(false),
                         wide_delta: threshold,
-                        has_predecessors: context.devices().len() == 1 || is_growing,
+                        grows,
                     };
                     (Uploaded::NearFar(near), means.and_then(Means::near))
                 }
@@ -401,7 +402,10 @@ impl Sssp {
         limit: u32,
         delta: Option<f64>,
     ) -> Result<Option<Outcome>> {
-        if V::KEEPS_PREDECESSOR && !near.has_predecessors {
+        let NearGraph { graph, rows, grows, .. } = near;
+        // Else predecessors could make a cycle: `NEAR_FAR.md` in millstream-traversal.
+        let is_right = !V::KEEPS_PREDECESSOR || *grows || graph.context().devices().len() == 1;
+        if !is_right {
             return Ok(None);
         }
         // Relaxed, as below: at worst another search finds out.
@@ -409,7 +413,7 @@ impl Sssp {
             return Ok(None);
         }
         let (delta, waiting) = (delta.map(R::step), self.options.waiting);
-        let search = NearFar::<R> { graph: &near.graph, rows: &near.rows, limit, delta, waiting };
+        let search = NearFar::<R> { graph, rows, limit, delta, grows: *grows, waiting };
         let found = search.run::<V>(sources).await?;
         near.is_too_wide.fetch_or(found.is_none(), Ordering::Relaxed);
         Ok(found)

@@ -109,8 +109,6 @@ fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Ve
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::collections::HashMap;
-
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::partition;
 
@@ -192,101 +190,5 @@ mod tests {
         let apart = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (2, 3), (3, 2)]).unwrap();
         let halos = Halos::new(&apart, &partition::contiguous_blocks(&apart, 2)).unwrap();
         assert_eq!((halos.depth, halos.of), (DEEPEST as u32, vec![vec![]; 2]));
-    }
-
-    /// A device of a search by halos, as `level_halo.cuh` and `level_narrow.cuh` have it.
-    struct Searcher<'a> {
-        graph: &'a CsrGraph,
-        partition: &'a Partition,
-        own: Range<u32>,
-        halo: &'a [u32],
-        /// Of all near vertices that it takes for visited; owned ones with their levels.
-        levels: HashMap<u32, u32>,
-        frontier: Vec<u32>,
-    }
-
-    impl Searcher<'_> {
-        fn is_near(&self, vertex: u32) -> bool {
-            self.own.contains(&vertex) || self.halo.binary_search(&vertex).is_ok()
-        }
-
-        fn expand(&mut self, level: u32) {
-            for vertex in std::mem::take(&mut self.frontier) {
-                for target in Halos::neighbours(self.graph, self.partition, vertex) {
-                    if self.is_near(target) && !self.levels.contains_key(&target) {
-                        self.levels.insert(target, level);
-                        self.frontier.push(target);
-                    }
-                }
-            }
-        }
-
-        fn absorb(&mut self, vertex: u32, is_current: bool, level: u32) {
-            let is_new = !self.levels.contains_key(&vertex);
-            self.levels.entry(vertex).or_insert(level);
-            if is_new && is_current {
-                self.frontier.push(vertex);
-            }
-        }
-    }
-
-    /// Levels of all vertices, searched by devices that meet after each `depth` levels.
-    fn search(graph: &CsrGraph, partition: &Partition, depth: u32, source: u32) -> Vec<u32> {
-        let halos = Halos::new(graph, partition).unwrap();
-        let mut devices: Vec<_> = (0..partition.parts())
-            .map(|part| {
-                let own = partition.range(part);
-                let frontier: Vec<_> = own.clone().filter(|&vertex| vertex == source).collect();
-                let levels = frontier.iter().map(|&vertex| (vertex, 0)).collect();
-                Searcher { graph, partition, own, halo: &halos.of[part], levels, frontier }
-            })
-            .collect();
-        let mut level = 0;
-        while devices.iter().any(|device| !device.frontier.is_empty()) {
-            let told: Vec<_> = devices
-                .iter()
-                .flat_map(|device| {
-                    let own =
-                        device.levels.iter().filter(|(vertex, _)| device.own.contains(vertex));
-                    own.map(|(&vertex, &its)| (vertex, its == level))
-                })
-                .collect();
-            for device in &mut devices {
-                for &(vertex, is_current) in &told {
-                    if !device.own.contains(&vertex) && device.is_near(vertex) {
-                        device.absorb(vertex, is_current, level);
-                    }
-                }
-                (level + 1..=level + depth).for_each(|level| device.expand(level));
-            }
-            level += depth;
-        }
-        let owner = |vertex| &devices[partition.owner(vertex)];
-        let of = |vertex| owner(vertex).levels.get(&vertex).copied().unwrap_or(u32::MAX);
-        (0..graph.vertices()).map(of).collect()
-    }
-
-    #[test]
-    fn as_many_levels_as_a_halo_is_deep_are_right_without_a_word() {
-        let mut is_too_far_wrong = false;
-        for seed in 1..4 {
-            let graph = road(seed);
-            for partition in partitions(&graph) {
-                let depth = Halos::new(&graph, &partition).unwrap().depth;
-                let sources = [0, 1234, graph.vertices() - 1];
-                for source in sources.map(|source| partition.to_new(source)) {
-                    let original = partition.to_original(source);
-                    let expected =
-                        millstream_graph::reference::bfs_levels(&graph, &[original], u32::MAX);
-                    for depth in [1, depth / 2, depth] {
-                        let found = search(&graph, &partition, depth, source);
-                        assert!(partition.restore(found) == expected, "{depth} from {source}");
-                    }
-                    let found = search(&graph, &partition, depth + 1, source);
-                    is_too_far_wrong |= partition.restore(found) != expected;
-                }
-            }
-        }
-        assert!(is_too_far_wrong, "a level more than there is halo goes unnoticed");
     }
 }

@@ -127,7 +127,7 @@ class NearFarSearch : public NearFarDevice {
                 visit_long(item, row, at % NearRow::most, most);
             } else if (row.targets[at % NearRow::most] != NearRow::none) {
                 const u32 arc = at % NearRow::most;
-                visit(item, row.targets[arc], row.weights[arc], most);
+                visit(item, row.targets[arc], row.weight(arc), most);
             }
         }
         __syncthreads();
@@ -137,8 +137,11 @@ class NearFarSearch : public NearFarDevice {
     // Every fourth arc of a row that is not packed.
     __device__ void visit_long(u32 item, const NearRow& row, u32 arc, u32 most) {
         const u32 begin = row.targets[NearRow::long_begin];
-        for (; arc < row.targets[NearRow::long_arcs]; arc += NearRow::most)
-            visit(item, graph.long_targets[begin + arc], graph.long_weights[begin + arc], most);
+        for (; arc < row.targets[NearRow::long_arcs]; arc += NearRow::most) {
+            const bool weighs = graph.long_weights.len > 0;
+            const u32 weight = weighs ? graph.long_weights[begin + arc] : 1;
+            visit(item, graph.long_targets[begin + arc], weight, most);
+        }
     }
 
     __device__ void visit(u32 item, u32 target, u32 weight, u32 most) {

@@ -66,6 +66,8 @@ pub struct NearFar<'a, R: CudaRule> {
     pub limit: u32,
     /// How far the threshold is beyond the nearest vertex; `None` for a single pile.
     pub delta: Option<R::Weight>,
+    /// Whether every arc makes a key larger.
+    pub grows: bool,
     /// Vertices that wait on a device at a time, at most: far ones twice as many.
     pub waiting: usize,
 }
@@ -97,7 +99,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     /// When it resolves, the devices are done and the answer is on the host.
     pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Option<Outcome>> {
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let kernel = Gang::kernel("near_far", cuda_source::<R, V>());
+        let kernel = Gang::kernel("near_far", cuda_source::<R, V>(self.grows));
         let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
         let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
         let Some(statistics) = statistics(&memory)? else { return Ok(None) };
@@ -146,12 +148,13 @@ impl<R: CudaRule> NearFar<'_, R> {
     }
 
     fn settings(&self, place: usize) -> Settings {
-        let delta = self.delta.map(|delta| (delta, R::extended(0, &[delta], 0)));
+        let delta = self.delta.map(bytemuck::cast);
         Settings {
             place: GangPlace::new(self.graph.partition(), place),
             limit: self.limit,
-            delta: delta.map_or(0, |(delta, _)| bytemuck::cast(delta)),
-            first_end: delta.map_or(UNREACHED, |(_, end)| end),
+            delta: delta.unwrap_or(0),
+            // The bits of a weight are those of the key that far from 0.
+            first_end: delta.unwrap_or(UNREACHED),
             padding: 0,
             shape: self.rows.of(place).shape,
         }
@@ -210,7 +213,7 @@ fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<Option<WorklistStatistic
 }
 
 /// The gang's kernel: each file goes on where the one before ends.
-fn cuda_source<R: CudaRule, V: Value>() -> CudaSource {
+fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"near_row.cuh\"\n",
         include_str!("near_row.cuh"),
@@ -219,15 +222,16 @@ fn cuda_source<R: CudaRule, V: Value>() -> CudaSource {
         "#line 1 \"near_far.cuh\"\n",
         include_str!("near_far.cuh"),
     );
-    let (rule, bits) = (R::CLASS, 8 * size_of::<V>());
+    let (rule, bits, weighs) = (R::CLASS, 8 * size_of::<V>(), u32::from(R::WEIGHS));
     let text = format!(
-        "#include \"distances.cuh\"\nnamespace millstream {{\nusing NearFarRule = {rule};\n\
-         using NearFarValue = u{bits};\n}}\n{TEXT}"
+        "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
+         namespace millstream {{\nusing NearFarRule = {rule};\nusing NearFarValue = u{bits};\n\
+         constexpr bool near_far_grows = {grows};\n}}\n{TEXT}"
     );
     CudaSource::generated("near_far.cuh", "near_far", text).threads(1024).resident()
 }
 
 /// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
-pub fn near_far_sources<R: CudaRule, V: Value>() -> [CudaSource; 2] {
-    [cuda_source::<R, V>(), near_rows::cuda_source::<R>()]
+pub fn near_far_sources<R: CudaRule, V: Value>() -> [CudaSource; 3] {
+    [cuda_source::<R, V>(true), cuda_source::<R, V>(false), near_rows::cuda_source::<R>()]
 }

@@ -1,8 +1,8 @@
 // A search by near and far piles: a device, and what its blocks keep to themselves; see
 // NEAR_FAR.md.
 //
-// `NearFarRule` is how keys grow along arcs, `NearFarValue` what a vertex holds: 32 bits, or 64
-// with its predecessor.
+// `NearFarRule` is how keys grow along arcs, and `near_far_grows` whether along each of them;
+// `NearFarValue` is what a vertex holds: 32 bits, or 64 with its predecessor.
 
 #include "block_tally.cuh"
 #include "gang_device.cuh"
@@ -125,7 +125,10 @@ class NearFarDevice : public GangDevice<const u32&> {
     __device__ bool lower(u32 vertex, u32 key, u32 predecessor) const {
         NearFarValue value;
         make_value(key, predecessor, &value);
-        return key < key_of(lower_value_at_once(&lists.values[vertex], value));
+        NearFarValue* const place = &lists.values[vertex];
+        // With the same key a smaller predecessor is as good, if it has a smaller key.
+        if (near_far_grows) return key < key_of(fetch_min_relaxed_gpu(place, value));
+        return key < key_of(lower_value_at_once(place, value));
     }
 
     __device__ u32& listed(u32 later) { return block.listed[(turn + later) % 3]; }

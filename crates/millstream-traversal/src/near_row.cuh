@@ -1,5 +1,5 @@
 // Rows of a graph with few arcs a vertex, packed into 32 bytes each: one access brings targets and
-// weights. The twin is `near_rows.rs`.
+// weights. Without weights (`MILLSTREAM_ROW_WEIGHS` is 0) 16 do. The twin is `near_rows.rs`.
 //
 // Vertices are given by their *places* on a device: those that it owns come first, in
 // ascending order, then those of its halo.
@@ -17,8 +17,18 @@ struct alignas(16) NearRow {
     static constexpr u32 long_arcs = 2;      // and how many.
 
     u32 targets[most];
+#if MILLSTREAM_ROW_WEIGHS
     u32 weights[most];  // Their bits.
+#endif
+
+    __device__ u32 weight(u32 arc) const {
+#if MILLSTREAM_ROW_WEIGHS
+        return weights[arc];
+#else
+        return 1;
+#endif
+    }
 };
-static_assert(sizeof(NearRow) == 32, "as Rust writes it");
+static_assert(sizeof(NearRow) == (MILLSTREAM_ROW_WEIGHS ? 32 : 16), "as Rust writes it");
 
 }  // namespace millstream

@@ -1,5 +1,5 @@
-//! Rows of a graph with few arcs a vertex, packed into 32 bytes each, so that one access
-//! brings targets and weights: what a search by near and far piles reads (`NEAR_FAR.md`).
+//! Rows of a graph with few arcs a vertex, packed into 32 bytes each, or 16 without weights, so
+//! that one access brings them: what a search by near and far piles reads (`NEAR_FAR.md`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +18,12 @@ use crate::{DistributedGraph, GangPlace, Part, Result};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
 const MOST: usize = 4;
+
 /// Words of a row.
-const ROW_WORDS: usize = 2 * MOST;
+const fn row_words<R: CudaRule>() -> usize {
+    if R::WEIGHS { 2 * MOST } else { MOST }
+}
+
 /// In the place of a target where there is none.
 pub(crate) const NONE: u32 = u32::MAX;
 /// In the first place: the row has more targets than there is room for.
@@ -41,7 +45,7 @@ const WARP: usize = 32;
 /// let road = generate::road(60, 60, generate::KEEP_PERMILLE, &options)?;
 /// assert!(NearRows::suit(&road));
 /// assert!(!NearRows::suit(&generate::kron(9, 8, &options)?));
-/// # Ok::<(), millstream_graph::GraphError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct NearRows {
@@ -53,7 +57,7 @@ pub struct NearRows {
 /// The rows of one device. Vertices are given by their places: owned ones first, then the halo.
 #[derive(Debug)]
 pub(crate) struct DeviceRows {
-    /// [`ROW_WORDS`] words for each vertex.
+    /// [`row_words`] for each vertex.
     pub(crate) rows: SharedBuffer<u32>,
     /// Of rows that are long.
     pub(crate) long_targets: SharedBuffer<u32>,
@@ -133,7 +137,8 @@ impl NearRows {
     /// What they take of the devices' memory.
     pub fn bytes(&self) -> u64 {
         let words = |its: &DeviceRows| {
-            its.rows.len() + 2 * its.long_targets.len() + its.halo.len() + its.exports.len()
+            let long = its.long_targets.len() + its.long_weights.len();
+            its.rows.len() + long + its.halo.len() + its.exports.len()
         };
         (self.devices.iter().map(words).sum::<usize>() * size_of::<u32>()) as u64
     }
@@ -165,8 +170,9 @@ impl DeviceRows {
         let all = all.map(|vertex| partition.to_original(vertex));
         let long = all.filter(|&vertex| is_long(graph, vertex)).map(|vertex| graph.degree(vertex));
         let long = long.sum::<u64>() as usize;
-        let (long_targets, long_weights) = (device.shared(long)?, device.shared(long)?);
-        let rows = device.shared(ROW_WORDS * (own.len() + halo.len()))?;
+        let long_targets = device.shared(long)?;
+        let long_weights = device.shared(if R::WEIGHS { long } else { 0 })?;
+        let rows = device.shared(row_words::<R>() * (own.len() + halo.len()))?;
         let long_arcs = device.shared(1)?;
         let halo_ids = stream.uploaded(halo.clone())?;
         let packed = (&rows, &long_targets, &long_weights, &long_arcs);
@@ -267,23 +273,29 @@ fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
         grid.for_each_block(|block| {
             for row in block.range {
                 let arcs = offsets[row] as usize..offsets[row + 1] as usize;
-                let near = arcs.filter_map(|arc| {
-                    Some((place_of(targets[arc])?, bytemuck::cast::<R::Weight, u32>(weights[arc])))
-                });
+                let bits = |arc: usize| match R::WEIGHS {
+                    true => bytemuck::cast::<R::Weight, u32>(weights[arc]),
+                    false => 0,
+                };
+                let near = arcs.filter_map(|arc| Some((place_of(targets[arc])?, bits(arc))));
                 let (mut its_targets, mut its_weights): (Vec<u32>, Vec<u32>) = near.unzip();
                 if its_targets.len() > MOST {
                     let arcs = its_targets.len() as u32;
                     let begin = long_arcs[0].fetch_add(arcs, Ordering::Relaxed);
                     store(&long_targets[begin as usize..], &its_targets);
-                    store(&long_weights[begin as usize..], &its_weights);
+                    if R::WEIGHS {
+                        store(&long_weights[begin as usize..], &its_weights);
+                    }
                     its_targets = vec![IS_LONG, begin, arcs];
                     its_weights.clear();
                 }
                 its_targets.resize(MOST, NONE);
                 its_weights.resize(MOST, 0);
-                let words = &rows[ROW_WORDS * (place as usize + row)..];
-                store(words, &its_targets);
-                store(&words[MOST..], &its_weights);
+                let begin = row_words::<R>() * (place as usize + row);
+                store(&rows[begin..], &its_targets);
+                if R::WEIGHS {
+                    store(&rows[begin + MOST..], &its_weights);
+                }
             }
             Ok(())
         })
@@ -298,9 +310,144 @@ pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
         "#line 1 \"pack_near_rows.cuh\"\n",
         include_str!("pack_near_rows.cuh"),
     );
+    let (class, weighs) = (R::CLASS, u32::from(R::WEIGHS));
     let text = format!(
-        "#include \"distances.cuh\"\nusing PackWeight = millstream::{}::Weight;\n{TEXT}",
-        R::CLASS
+        "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
+         using PackWeight = millstream::{class}::Weight;\n{TEXT}"
     );
     CudaSource::generated("pack_near_rows.cuh", "pack_near_rows", text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use millstream_flow::{Context, Devices};
+    use millstream_graph::generate::{self, GenerateOptions};
+    use millstream_graph::partition;
+    use millstream_worklist::CudaProgram;
+
+    use super::*;
+    use crate::{Columns, PartWeights, Rule, Settings};
+
+    /// Of integer weights.
+    #[derive(Debug)]
+    struct Weighted;
+
+    impl Rule for Weighted {
+        type Weight = u32;
+
+        const LEAST_STEP: u32 = 0;
+
+        fn weights(part: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
+            match &part.weights {
+                PartWeights::Integer(weights) => Some(Arc::clone(weights)),
+                _ => None,
+            }
+        }
+
+        fn extended(key: u32, weights: &[u32], arc: usize) -> u32 {
+            key + weights[arc]
+        }
+
+        fn priority(key: u32, _: &Settings) -> u32 {
+            key
+        }
+
+        fn cuda(_: bool) -> CudaProgram {
+            unreachable!("host devices run no CUDA")
+        }
+    }
+
+    impl CudaRule for Weighted {
+        const CLASS: &str = "IntegerDistances";
+        const WEIGHS: bool = true;
+    }
+
+    /// A row: a vertex, and targets and weights of its arcs, in ascending order.
+    type Row = (u32, Vec<(u32, u32)>);
+
+    /// What each device's packed rows say, by the ids of their vertices in the partition.
+    fn rows_of(graph: &CsrGraph, partition: Partition) -> Vec<Vec<Row>> {
+        let devices = Devices::host(partition.parts());
+        let context = Context::builder().devices(devices).build().unwrap();
+        let gathered = context.block_on(async {
+            let columns = Columns::Weighted;
+            let distributed =
+                DistributedGraph::new(&context, graph, partition, columns).await.unwrap();
+            let near = NearRows::new::<Weighted>(graph, &distributed).await.unwrap().unwrap();
+            let mut all = Vec::new();
+            for (place, device) in context.devices().iter().enumerate() {
+                let (its, own) = (near.of(place), distributed.partition().range(place));
+                let stream = device.stream().unwrap();
+                let download = |words: &SharedBuffer<u32>| {
+                    stream.download_shared(words, 0..words.len()).unwrap()
+                };
+                let rows = download(&its.rows).await.unwrap();
+                let long_targets = download(&its.long_targets).await.unwrap();
+                let long_weights = download(&its.long_weights).await.unwrap();
+                let id = |place: u32| match place.checked_sub(own.len() as u32) {
+                    Some(place) => its.halo[place as usize],
+                    None => own.start + place,
+                };
+                let ids = own.clone().chain(its.halo.iter().copied());
+                let arcs = |row: &[u32]| {
+                    let (targets, weights) = match row {
+                        [IS_LONG, begin, arcs, ..] => {
+                            let its = *begin as usize..(begin + arcs) as usize;
+                            (&long_targets[its.clone()], &long_weights[its])
+                        }
+                        row => row.split_at(MOST),
+                    };
+                    let arcs = targets.iter().zip(weights).filter(|(target, _)| **target != NONE);
+                    let mut arcs: Vec<_> =
+                        arcs.map(|(&target, &weight)| (id(target), weight)).collect();
+                    arcs.sort_unstable();
+                    arcs
+                };
+                all.push(ids.zip(rows.chunks(2 * MOST)).map(|(id, row)| (id, arcs(row))).collect());
+            }
+            all
+        });
+        gathered.unwrap()
+    }
+
+    #[test]
+    fn rows_have_their_arcs_also_if_they_are_long() {
+        // Rows of 0 to 6 arcs.
+        let arcs = (0..7).flat_map(|from| (0..from).map(move |to| (from, to, 10 * from + to)));
+        let graph = CsrGraph::from_weighted_edges(7, &arcs.collect::<Vec<_>>()).unwrap();
+        let rows = rows_of(&graph, partition::contiguous_blocks(&graph, 1));
+        let expected =
+            (0..7).map(|from| (from, (0..from).map(|to| (to, 10 * from + to)).collect()));
+        assert_eq!(rows, [expected.collect::<Vec<_>>()]);
+    }
+
+    #[test]
+    fn rows_of_a_halo_lead_to_nothing_farther() {
+        let options = GenerateOptions { max_weight: Some(1000), ..GenerateOptions::default() };
+        let road = generate::road(40, 40, generate::KEEP_PERMILLE, &options).unwrap();
+        let Some(Weights::Integer(weights)) = road.weights() else { panic!("integers") };
+        let parts: Vec<u32> = (0..1600).map(|vertex| vertex % 40 / 10).collect();
+        for partition in
+            [partition::contiguous_blocks(&road, 4), Partition::from_parts(4, &parts).unwrap()]
+        {
+            let halos = Halos::new(&road, &partition).unwrap();
+            for (place, rows) in rows_of(&road, partition.clone()).into_iter().enumerate() {
+                let own = partition.range(place);
+                assert_eq!(rows.len(), own.len() + halos.of[place].len());
+                for (vertex, arcs) in rows {
+                    let is_near =
+                        |target: &u32| own.contains(target) || halos.of[place].contains(target);
+                    let row = road.row(partition.to_original(vertex));
+                    let expected =
+                        row.map(|arc| (partition.to_new(road.targets()[arc]), weights[arc]));
+                    let mut expected: Vec<_> =
+                        expected.filter(|(target, _)| is_near(target)).collect();
+                    expected.sort_unstable();
+                    assert_eq!(arcs, expected, "vertex {vertex} on {place}");
+                }
+            }
+        }
+    }
 }

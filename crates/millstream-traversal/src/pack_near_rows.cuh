@@ -1,4 +1,4 @@
-// Packs rows: `NearRow`. `PackWeight` is the type of the weights.
+// Packs rows: `NearRow`. `PackWeight` is the type of the weights, if there are any.
 
 namespace millstream {
 
@@ -32,6 +32,14 @@ __device__ inline u32 place_of(const PackSettings& settings, const Span<const u3
     return is_near ? settings.end - settings.first + low : NearRow::none;
 }
 
+__device__ inline void set(NearRow& row, u32 at, u32 target, const Span<const PackWeight>& weights,
+                           u64 arc) {
+    row.targets[at] = target;
+#if MILLSTREAM_ROW_WEIGHS
+    row.weights[at] = bits_of(weights[arc]);
+#endif
+}
+
 }  // namespace millstream
 
 extern "C" __global__ void pack_near_rows(
@@ -50,16 +58,10 @@ extern "C" __global__ void pack_near_rows(
         for (u64 arc = offsets[row]; arc < end; ++arc) {
             const u32 place = place_of(settings, halo, targets[arc]);
             if (place == NearRow::none) continue;
-            if (arcs < NearRow::most) {
-                its.targets[arcs] = place;
-                its.weights[arcs] = bits_of(weights[arc]);
-            }
+            if (arcs < NearRow::most) set(its, arcs, place, weights, arc);
             ++arcs;
         }
-        for (u32 place = arcs; place < NearRow::most; ++place) {
-            its.targets[place] = NearRow::none;
-            its.weights[place] = 0;
-        }
+        for (u32 place = arcs; place < NearRow::most; ++place) its.targets[place] = NearRow::none;
         if (arcs > NearRow::most) {
             // The kernel's end publishes what is there.
             u32 at = fetch_add_relaxed_gpu(&packed.long_arcs[0], arcs);
@@ -69,8 +71,10 @@ extern "C" __global__ void pack_near_rows(
             for (u64 arc = offsets[row]; arc < end; ++arc) {
                 const u32 place = place_of(settings, halo, targets[arc]);
                 if (place == NearRow::none) continue;
-                packed.long_targets[at] = place;
-                packed.long_weights[at++] = bits_of(weights[arc]);
+#if MILLSTREAM_ROW_WEIGHS
+                packed.long_weights[at] = bits_of(weights[arc]);
+#endif
+                packed.long_targets[at++] = place;
             }
         }
     }

@@ -36,8 +36,10 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
 
 /// A rule that kernels beside those of the worklist know.
 pub trait CudaRule: Rule {
-    /// The class in CUDA C++, of `distances.cuh`.
+    /// How keys grow in CUDA C++: a class of `distances.cuh`.
     const CLASS: &str;
+    /// Whether arcs have weights; else each weighs 1.
+    const WEIGHS: bool;
 }
 
 /// How a relaxation goes, as kernels take it.

@@ -6,12 +6,12 @@
 //! |---|---|
 //! | `Block::meet` | `BlockTally::meet` |
 //! | `Block::hear` | `BlockTally::hear` |
-//! | `Block::claim` | `LevelDevice::claim` |
+//! | `Block::claim` | `NearFarDevice::lower` |
 //!
 //! A block is one thread. What a block with a surplus puts into the log is a plain write,
 //! of which loom knows whether it comes before the reads of others. Loom lets no load see
 //! a store that comes later in time, so that it says nothing about hardware which would
-//! let a claim depend on one that depends on it; why that cannot be is in `LEVELS.md`.
+//! let a claim depend on one that depends on it; why that cannot be is in `NEAR_FAR.md`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
-use millstream::bfs::{Algorithm, Bfs, BfsOptions, Error};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, Error, LayoutKind};
 use millstream::device::Device;
 use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
@@ -145,8 +145,21 @@ fn subtrees(depth: u32, parts: usize) -> Partition {
     Partition::from_parts(parts, &part_of).unwrap()
 }
 
-/// Frontiers that blocks keep to themselves, hand on when they have too much, and give up
-/// when they grow wide; on host devices they are frontiers as all others.
+/// Whether a graph can be searched by near and far piles.
+fn has_piles(bfs: &Bfs) -> bool {
+    bfs.layout().is_some_and(|layout| layout.kind == LayoutKind::PackedRows)
+}
+
+/// In the way of `options`, by near and far piles where the graph and the devices allow that.
+fn with_piles(bfs: &Bfs, mut options: BfsOptions) -> BfsOptions {
+    if has_piles(bfs) {
+        options.algorithm = Algorithm::NearFar;
+    }
+    options
+}
+
+/// Frontiers that blocks keep to themselves, hand on when they have too much, and grow wide; on
+/// host devices they are frontiers as all others.
 #[test]
 fn levels_through_thin_frontiers() {
     let context = context();
@@ -172,23 +185,29 @@ fn levels_through_thin_frontiers() {
         let upload = Bfs::with_partition(&context, graph, parts);
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         assert_eq!(bfs.layout().is_some(), are_gpus, "{name}");
-        for mut options in levels::ways() {
+        assert_eq!(has_piles(&bfs), are_gpus && *name != "trees", "{name}");
+        let mut ways = levels::ways();
+        ways.push(with_piles(&bfs, levels::ways()[0]));
+        for mut options in ways {
             for (layouts, depth_limit) in [(true, u32::MAX), (false, u32::MAX), (true, 20)] {
+                if !layouts && options.algorithm == Algorithm::NearFar {
+                    continue;
+                }
                 (options.layouts, options.depth_limit) = (layouts, depth_limit);
                 options.predecessors = depth_limit == 20 || options.alpha == 0;
                 bfs = bfs.with_options(options);
                 let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
                 bfs::check(name, graph, &[0], &options, &result);
-                let alpha = options.alpha;
                 let milliseconds = result.run_time.as_secs_f64() * 1e3;
-                println!("{name}, {alpha}, layouts {layouts}: {milliseconds:.3} ms");
+                let (way, alpha) = (options.algorithm, options.alpha);
+                println!("{name}, {way}, {alpha}, layouts {layouts}: {milliseconds:.3} ms");
             }
         }
     }
 }
 
 /// Parts that touch in few places, in many, and all over; limits before, at and after
-/// meetings.
+/// thresholds.
 #[test]
 fn thin_levels_of_parts_of_all_shapes() {
     let context = context();
@@ -204,13 +223,13 @@ fn thin_levels_of_parts_of_all_shapes() {
     let mut parts = levels::partitions(&road, devices);
     parts.push(Partition::from_parts(devices, &strips).unwrap());
     let many: Vec<u32> = (0..road.vertices()).step_by(scaled(7001, 331)).collect();
-    let limits = scaled(&[1, 31, 32, 33, 100, u32::MAX][..], &[32, 33, u32::MAX]);
+    let limits = scaled(&[1, 63, 64, 65, 100, u32::MAX][..], &[64, 65, u32::MAX]);
     for (round, parts) in parts.into_iter().enumerate() {
         let upload = Bfs::with_partition(&context, &road, parts);
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         for &depth_limit in limits {
             for sources in [&[source::max_degree(&road).unwrap()][..], &many] {
-                let mut options = levels::ways()[3];
+                let mut options = with_piles(&bfs, levels::ways()[3]);
                 options.predecessors = true;
                 options.depth_limit = depth_limit;
                 bfs = bfs.with_options(options);
@@ -224,6 +243,8 @@ fn thin_levels_of_parts_of_all_shapes() {
 /// Many searches in which devices meet a few times only.
 #[test]
 fn many_runs_through_thin_levels() {
+    let runs = scaled(200, 10);
+    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
     let context = context();
     if !can(&context) {
         return;
@@ -234,15 +255,16 @@ fn many_runs_through_thin_levels() {
     let from = source::center(&road).unwrap();
     let expected = reference::bfs_levels(&road, &[from], u32::MAX);
     let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
-    let bfs = bfs.with_options(levels::ways()[3]);
-    for run in 0..scaled(200, 10) {
+    let options = with_piles(&bfs, levels::ways()[3]);
+    let bfs = bfs.with_options(options);
+    for run in 0..runs {
         let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
         assert!(result.levels == expected, "run {run}");
     }
 }
 
 #[test]
-fn roads_in_compact_parts_are_searched_level_by_level() {
+fn roads_in_compact_parts_are_searched_by_near_and_far_piles() {
     let context = context();
     if !can(&context) {
         return;
@@ -256,14 +278,15 @@ fn roads_in_compact_parts_are_searched_level_by_level() {
         options.layouts = false;
         (bfs.algorithm(), bfs.with_options(options).algorithm())
     };
-    let levels = Algorithm::LevelSynchronous;
-    let otherwise = match context.devices().iter().all(Device::is_gpu) && devices > 1 {
+    let are_gpus = context.devices().iter().all(Device::is_gpu);
+    let piles = if are_gpus { Algorithm::NearFar } else { Algorithm::LevelSynchronous };
+    let otherwise = match are_gpus && devices > 1 {
         true => Algorithm::Asynchronous,
-        false => levels,
+        false => Algorithm::LevelSynchronous,
     };
-    assert_eq!(algorithm(partition::edge_balanced_blocks(&road, devices)), (levels, otherwise));
+    assert_eq!(algorithm(partition::edge_balanced_blocks(&road, devices)), (piles, otherwise));
     let scattered = algorithm(partition::random(&road, devices, 1));
-    assert_eq!(scattered, (otherwise, otherwise));
+    assert_eq!(scattered, (if devices > 1 { otherwise } else { piles }, otherwise));
 }
 
 /// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.
