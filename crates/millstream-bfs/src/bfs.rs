@@ -353,7 +353,7 @@ impl Bfs {
             return self.run_by_levels(sources).await;
         }
         let (graph, limit, waiting) = (&self.graph, self.options.depth_limit, MOST_WAITING);
-        let delta = Some(rows.depth().min(NEAR_LEVELS));
+        let delta = Some(NEAR_LEVELS);
         let search = NearFar::<Levels> { graph, rows, limit, delta, grows: true, waiting };
         let found = match self.options.predecessors {
             false => search.run::<u32>(sources).await?,
@@ -398,7 +398,7 @@ impl Bfs {
 /// Levels between meetings from which on the meetings take less time than the levels.
 const MANY_LEVELS: u32 = 8;
 /// Levels that are near at a time, measured: see `docs/decisions/0025-near-and-far-piles.md`.
-const NEAR_LEVELS: u32 = 64;
+const NEAR_LEVELS: u32 = 256;
 /// Vertices that wait at a time on a device, at most; far ones twice as many.
 const MOST_WAITING: usize = 1 << 19;
 
