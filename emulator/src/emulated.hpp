@@ -239,6 +239,23 @@ inline void load_words(const void* address, u64* low, u64* high) {
     *high = u64(line >> 64);
 }
 
+// Four words, each by itself.
+inline void load_quad(const void* address, u32& one, u32& two, u32& three, u32& four) {
+    const u32* const words = static_cast<const u32*>(address);
+    one = load<u32>(words, relaxed);
+    two = load<u32>(words + 1, relaxed);
+    three = load<u32>(words + 2, relaxed);
+    four = load<u32>(words + 3, relaxed);
+}
+
+inline void store_quad(void* address, u32 one, u32 two, u32 three, u32 four) {
+    u32* const words = static_cast<u32*>(address);
+    store<u32>(words, one, relaxed);
+    store<u32>(words + 1, two, relaxed);
+    store<u32>(words + 2, three, relaxed);
+    store<u32>(words + 3, four, relaxed);
+}
+
 struct Parameter {
     u64 offset, size;
 };
@@ -478,6 +495,9 @@ template <class T>
 T atomicCAS(T* address, std::common_type_t<T> expected, std::common_type_t<T> desired) {
     return emulated::fetch_cas<T>(address, expected, desired);
 }
+
+template <class T>
+T* __cvta_generic_to_shared(T* address) { return address; }
 
 template <class T>
 T __ldg(const T* address) { return *address; }

@@ -1,8 +1,29 @@
 //! Inline PTX and kernels' definitions, rewritten as C++.
 
+/// Bytes of its own memory that a block may have besides what its kernel declares; few, so
+/// that small cases fill it.
+pub(crate) const SHARED_BYTES: u32 = 4096;
+
 /// Preprocessed CUDA C++, as C++ for the host, and the names of its kernels.
 pub(crate) fn translate(source: &str) -> (String, Vec<String>) {
-    register_kernels(&alignment_first(&without_assembly(source)))
+    register_kernels(&alignment_first(&sized(&without_assembly(source))))
+}
+
+/// `extern __shared__` arrays get a size.
+fn sized(source: &str) -> String {
+    const EXTERN: &str = "extern ";
+    let (mut output, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) = rest.find("extern static thread_local ") {
+        output.push_str(&rest[..at]);
+        rest = &rest[at + EXTERN.len()..];
+        let declaration = rest.split_once("[]").filter(|(before, _)| !before.contains(';'));
+        let Some((declared, after)) = declaration else { continue };
+        let item = declared.split(' ').nth(2).unwrap_or_default();
+        output.push_str(&format!("{declared}[{SHARED_BYTES} / sizeof({item})]"));
+        rest = after;
+    }
+    output.push_str(rest);
+    output
 }
 
 /// An alignment after `__shared__`, which g++ does not take, goes before it.
@@ -177,7 +198,8 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
     }
     let words: Vec<&str> =
         text.trim_end_matches(';').split([' ', ',']).filter(|word| !word.is_empty()).collect();
-    let parts: Vec<&str> = words.first()?.split('.').filter(|part| *part != "global").collect();
+    let parts: Vec<&str> =
+        words.first()?.split('.').filter(|part| !["global", "shared"].contains(part)).collect();
     let order = |name: &str| match name {
         "acquire" => "::emulated::acquire",
         "release" => "::emulated::release",
@@ -205,6 +227,22 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             operand(1)?,
             order(ordered)
         ),
+        (["ld", "relaxed", _, "v4", "u32"], ["{%0", "%1", "%2", "%3}", "[%4]"]) => format!(
+            "::emulated::load_quad({}, {}, {}, {}, {})",
+            operand(4)?,
+            operand(0)?,
+            operand(1)?,
+            operand(2)?,
+            operand(3)?
+        ),
+        (["st", "relaxed", _, "v4", "u32"], ["[%0]", "{%1", "%2", "%3", "%4}"]) => format!(
+            "::emulated::store_quad({}, {}, {}, {}, {})",
+            operand(0)?,
+            operand(1)?,
+            operand(2)?,
+            operand(3)?,
+            operand(4)?
+        ),
         (["atom", _, _, "cas", bits], ["%0", "[%1]", "%2", "%3"]) => format!(
             "({} = ::emulated::fetch_cas<{}>({}, {}, {}))",
             operand(0)?,
@@ -226,6 +264,9 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             format!("::emulated::barrier({barrier}, {}, 0)", operand(0)?)
         }
         (["mov", _], ["%0", "%globaltimer"]) => format!("({} = ::emulated::time())", operand(0)?),
+        (["mov", _], ["%0", "%dynamic_smem_size"]) => {
+            format!("({} = {SHARED_BYTES}u)", operand(0)?)
+        }
         (["mov", _], ["%0", "%nsmid"]) => {
             format!("({} = ::emulated::hooks->multiprocessors())", operand(0)?)
         }
@@ -264,6 +305,26 @@ mod tests {
             "((v) = ::emulated::fetch_cas<unsigned>((a), (e), (d)));"
         );
         assert_eq!(
+            one(
+                r#"asm volatile("ld.relaxed.gpu.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "l"(e));"#
+            ),
+            "::emulated::load_quad((e), (a), (b), (c), (d));"
+        );
+        assert_eq!(
+            one(
+                r#"asm volatile("st.relaxed.gpu.v4.u32 [%0], {%1, %2, %3, %4};" : : "l"(e), "r"(a), "r"(b), "r"(c), "r"(d));"#
+            ),
+            "::emulated::store_quad((e), (a), (b), (c), (d));"
+        );
+        assert_eq!(
+            one(r#"asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];" : "=r"(v) : "l"(a));"#),
+            "((v) = ::emulated::load<unsigned>((a), ::emulated::relaxed));"
+        );
+        assert_eq!(
+            one(r#"asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));"#),
+            "((bytes) = 4096u);"
+        );
+        assert_eq!(
             one(r#"asm volatile("bar.sync 1, %0;" : : "n"(x::y) : "memory");"#),
             "::emulated::barrier(1, (x::y), 0);"
         );
@@ -274,6 +335,13 @@ mod tests {
         assert_eq!(one(r#"asm volatile("" : "+r"(item));"#), "(void)0;");
         assert!(one(r#"asm("frob %0;" : "=l"(now));"#).contains("not emulated: frob"));
         assert_eq!(one("int plasma = 1, asm_ = 2;"), "int plasma = 1, asm_ = 2;");
+    }
+
+    #[test]
+    fn own_memory_gets_a_size() {
+        let source = "{ extern static thread_local u4 x[]; extern static thread_local u4 y; }";
+        let expected = "{ static thread_local u4 x[4096 / sizeof(u4)]; static thread_local u4 y; }";
+        assert_eq!(sized(source), expected);
     }
 
     #[test]

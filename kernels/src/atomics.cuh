@@ -4,7 +4,8 @@
 // Names say <operation>_<order>_<scope>: order is relaxed, acquire, release or
 // acq_rel; scope is gpu (threads of one device) or sys (all devices and the host); there is
 // one load of scope cta (threads of one block).
-// Words are unsigned, of 32 or 64 bits.
+// Words are unsigned, of 32 or 64 bits. Below are words of a block's own memory, whose
+// scope is the block, and four words that lie together.
 #pragma once
 
 namespace millstream {
@@ -92,6 +93,49 @@ MILLSTREAM_SCOPE(sys)
 
 // For words that may as well be old: a multiprocessor's own cache may answer.
 MILLSTREAM_LOAD(relaxed, cta, u32, u32, "r")
+
+// Of `__shared__` memory: shorter than by an address that may lie anywhere.
+__device__ __forceinline__ u32 load_relaxed_shared(const u32* address) {
+    u32 value;
+    asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];"
+                 : "=r"(value) : "l"(__cvta_generic_to_shared(address)) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_relaxed_shared(u32* address, u32 value) {
+    asm volatile("st.relaxed.cta.shared.u32 [%0], %1;"
+                 : : "l"(__cvta_generic_to_shared(address)), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ u32 compare_exchange_relaxed_shared(u32* address, u32 expected,
+                                                               u32 desired) {
+    u32 before;
+    asm volatile("atom.relaxed.cta.shared.cas.b32 %0, [%1], %2, %3;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_shared(address)), "r"(expected), "r"(desired)
+                 : "memory");
+    return before;
+}
+
+// Four words, each by itself, at an address that is a multiple of 16.
+struct Quad {
+    u32 words[4];
+};
+
+__device__ __forceinline__ Quad load_relaxed_gpu(const Quad* address) {
+    u32 one, two, three, four;
+    asm volatile("ld.relaxed.gpu.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(one), "=r"(two), "=r"(three), "=r"(four)
+                 : "l"(address) : "memory");
+    return {{one, two, three, four}};
+}
+
+__device__ __forceinline__ void store_relaxed_gpu(Quad* address, Quad quad) {
+    asm volatile("st.relaxed.gpu.v4.u32 [%0], {%1, %2, %3, %4};"
+                 : : "l"(address), "r"(quad.words[0]), "r"(quad.words[1]), "r"(quad.words[2]),
+                     "r"(quad.words[3])
+                 : "memory");
+}
 
 #undef MILLSTREAM_SCOPE
 #undef MILLSTREAM_READ_MODIFY_WRITE

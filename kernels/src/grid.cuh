@@ -20,6 +20,13 @@ __device__ __forceinline__ u32 most_threads() {
     return multiprocessors * 2048;
 }
 
+// Bytes of `extern __shared__` memory that the launch gave each block.
+__device__ __forceinline__ u32 dynamic_shared_bytes() {
+    u32 bytes;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+    return bytes;
+}
+
 // The place of each selected thread among the selected threads of its warp, added
 // to `counter` once for the warp. The warp's threads that reach this together
 // take part, in blocks of one dimension.

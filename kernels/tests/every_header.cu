@@ -37,6 +37,17 @@ using namespace millstream;
 EVERY_OPERATION(gpu)
 EVERY_OPERATION(sys)
 
+extern "C" __global__ void own_memory(Quad* quads) {
+    extern __shared__ u32 words[];
+    for (u32 at = threadIdx.x; at * 4 < dynamic_shared_bytes(); at += blockDim.x)
+        store_relaxed_shared(&words[at], at);
+    compare_exchange_relaxed_shared(words, 0, load_relaxed_shared(words) + 1);
+    __syncthreads();
+    Quad quad = load_relaxed_gpu(&quads[threadIdx.x]);
+    quad.words[1] = words[threadIdx.x];
+    store_relaxed_gpu(&quads[threadIdx.x], quad);
+}
+
 struct AtMost {
     u32 threshold;
     __device__ bool operator()(u32 item) const { return item <= threshold; }

@@ -35,6 +35,7 @@ pub struct CudaSource {
     text: Text,
     threads: u32,
     blocks: Blocks,
+    has_shared_memory: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,7 @@ impl CudaSource {
             text: Text::Static(text),
             threads: 256,
             blocks: Blocks::AsNeeded,
+            has_shared_memory: false,
         }
     }
 
@@ -95,7 +97,8 @@ impl CudaSource {
     ) -> CudaSource {
         let (file, entry) = (Text::Shared(file.into()), Text::Shared(entry.into()));
         let text = Text::Shared(text.into());
-        CudaSource { file, entry, text, threads: 256, blocks: Blocks::AsNeeded }
+        let blocks = Blocks::AsNeeded;
+        CudaSource { file, entry, text, threads: 256, blocks, has_shared_memory: false }
     }
 
     /// Threads of a block; 256 unless set.
@@ -139,6 +142,15 @@ impl CudaSource {
         self
     }
 
+    /// Gives each block as much memory of its own as a block may have, beside what it
+    /// declares, so that a multiprocessor runs one at a time. The kernel declares an
+    /// `extern __shared__` array; `millstream::dynamic_shared_bytes()` is its size.
+    #[must_use]
+    pub const fn shared_memory(mut self) -> CudaSource {
+        self.has_shared_memory = true;
+        self
+    }
+
     /// Name of the source in messages.
     pub fn file(&self) -> &str {
         &self.file
@@ -163,6 +175,12 @@ impl CudaSource {
     #[cfg(feature = "cuda")]
     pub fn compile(&self, architecture: u32) -> crate::Result<(Vec<u8>, String)> {
         crate::cuda::compile_with_log(self, architecture)
+    }
+
+    /// Whether blocks get all the memory of their own that they may have.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn has_shared_memory(&self) -> bool {
+        self.has_shared_memory
     }
 
     /// Blocks and threads for `size` work elements on a GPU of that capacity.

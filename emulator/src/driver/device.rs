@@ -14,6 +14,7 @@ use super::context::Context;
 use super::status::{Answer, answer, store, store_text};
 use super::window::Window;
 use crate::execute::Fault;
+use crate::ptx::SHARED_BYTES;
 
 const VERSION: i32 = 13_000;
 const MEMORY: usize = 4 << 30;
@@ -182,6 +183,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
             Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => multiprocessors(),
             Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => MOST_THREADS,
             Attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_BYTES,
             _ => return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
         };
         // SAFETY: as above.

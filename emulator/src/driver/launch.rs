@@ -12,6 +12,7 @@ use super::status::{Answer, answer, store};
 use super::stream::STREAMS;
 use crate::execute::{Launch, run};
 use crate::image::Kernel;
+use crate::ptx::SHARED_BYTES;
 
 /// Threads of a block, in all and in each direction.
 const MOST_THREADS: u32 = 1024;
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         if !function.device().is(device) || !stream.device().is(device) {
             return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
         }
-        if shared_bytes != 0 || !extra.is_null() {
+        if ![0, SHARED_BYTES].contains(&shared_bytes) || !extra.is_null() {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let grid = [blocks_x, blocks_y, blocks_z];

@@ -1,11 +1,11 @@
 //! Modules and their kernels.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUfunction, CUmodule, CUresult};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUmodule, CUresult};
 use parking_lot::Mutex;
 
 use super::context::current;
@@ -13,6 +13,7 @@ use super::device::Device;
 use super::handles::{Handles, Owned};
 use super::status::{Answer, answer, store};
 use crate::image::{Image, Kernel};
+use crate::ptx::SHARED_BYTES;
 
 pub(super) static MODULES: Handles<Module> = Handles::new();
 pub(super) static FUNCTIONS: Handles<Function> = Handles::new();
@@ -137,5 +138,49 @@ pub unsafe extern "C" fn cuFuncGetParamInfo(
             unsafe { store(size, bytes) }?;
         }
         Ok(())
+    })
+}
+
+/// What a kernel declares is not known; it counts as nothing.
+///
+/// # Safety
+/// As CUDA's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetAttribute(
+    value: *mut c_int,
+    attribute: Attribute,
+    function: CUfunction,
+) -> CUresult {
+    answer(|| {
+        FUNCTIONS.get(function)?;
+        match attribute {
+            // SAFETY: the caller's promise.
+            Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => unsafe { store(value, 0) },
+            _ => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        }
+    })
+}
+
+/// # Safety
+/// As CUDA's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncSetAttribute(
+    function: CUfunction,
+    attribute: Attribute,
+    value: c_int,
+) -> CUresult {
+    answer(|| {
+        FUNCTIONS.get(function)?;
+        match attribute {
+            Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                if value >= 0 && value as u32 <= SHARED_BYTES =>
+            {
+                Ok(())
+            }
+            Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {
+                Err(CUresult::CUDA_ERROR_INVALID_VALUE)
+            }
+            _ => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
+        }
     })
 }

@@ -408,6 +408,16 @@ fn kernels_run_until_one_traps() {
     let occupancy = cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, scale, 128, 0));
     assert_eq!((occupancy, blocks), (OK, 4));
 
+    let (dynamic, declared) = {
+        use cudarc::driver::sys::CUfunction_attribute as Attribute;
+        let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        (most, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
+    };
+    let mut bytes = -1;
+    assert_eq!((cu!(cuFuncGetAttribute(&mut bytes, declared, scale)), bytes), (OK, 0));
+    assert_eq!(cu!(cuFuncSetAttribute(scale, dynamic, 4096)), OK);
+    assert_eq!(cu!(cuFuncSetAttribute(scale, dynamic, 4097)), INVALID);
+
     let (mut by, mut address, mut most) = (3_u8, numbers, 99_u16);
     let mut arguments = [(&raw mut by).cast(), (&raw mut address).cast(), (&raw mut most).cast()];
     for wrong in [[0, 1, 1], [1025, 1, 1], [32, 33, 1], [1, 1, 65]] {

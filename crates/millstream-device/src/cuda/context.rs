@@ -29,6 +29,8 @@ pub(crate) struct GpuContext {
     /// Such as 90 for `sm_90`.
     pub(super) architecture: u32,
     pub(super) multiprocessors: u32,
+    /// Bytes of its own memory that a block may have.
+    pub(super) block_memory: u32,
     pub(super) poison: Poison,
     /// Events that nobody uses.
     events: Mutex<Vec<NativeHandle>>,
@@ -84,6 +86,8 @@ impl GpuContext {
         let architecture = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? * 10
             + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let block_memory =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         // SAFETY: as above; released when this is dropped.
         let answer = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
         check(answer, "cuDevicePrimaryCtxRetain", &name)?;
@@ -97,6 +101,7 @@ impl GpuContext {
             context,
             architecture,
             multiprocessors,
+            block_memory,
             poison: Arc::clone(poison),
             events: Mutex::new(Vec::new()),
             modules: Modules::default(),

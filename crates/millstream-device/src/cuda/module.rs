@@ -41,6 +41,8 @@ impl Modules {
 pub(crate) struct Function {
     function: CUfunction,
     capacity: Capacity,
+    /// Bytes of its own memory that a launch gives each block.
+    shared_bytes: u32,
     /// The parameters' sizes in bytes.
     parameters: Arc<[usize]>,
 }
@@ -65,17 +67,39 @@ impl GpuContext {
             }
             answer => self.check(answer, "cuModuleGetFunction")?,
         }
+        let shared_bytes =
+            if source.has_shared_memory() { self.give_shared_memory(function)? } else { 0 };
         let mut blocks = 0;
         let (_, threads) = source.dimensions(1, Capacity { full: 1, spare: 0 });
         let threads = threads as i32;
         // SAFETY: a function of this context.
         let answer = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads, 0)
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                function,
+                threads,
+                shared_bytes as usize,
+            )
         };
         self.check(answer, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
         let blocks = u32::try_from(blocks).unwrap_or(1).max(1);
         let capacity = Capacity { full: blocks * self.multiprocessors, spare: blocks * 2 };
-        Ok(Function { function, capacity, parameters: parameters(function) })
+        Ok(Function { function, capacity, shared_bytes, parameters: parameters(function) })
+    }
+
+    /// Lets a function's blocks have all that is left beside what they declare; how much.
+    fn give_shared_memory(&self, function: CUfunction) -> Result<u32> {
+        let declared = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let mut bytes = 0;
+        // SAFETY: a function of this context.
+        let answer = unsafe { sys::cuFuncGetAttribute(&mut bytes, declared, function) };
+        self.check(answer, "cuFuncGetAttribute")?;
+        let left = self.block_memory.saturating_sub(u32::try_from(bytes).unwrap_or(0));
+        // SAFETY: as above.
+        let answer = unsafe { sys::cuFuncSetAttribute(function, most, left as i32) };
+        self.check(answer, "cuFuncSetAttribute")?;
+        Ok(left)
     }
 
     fn module(&self, source: &CudaSource) -> Result<CUmodule> {
@@ -127,7 +151,7 @@ impl LaneStream<'_> {
                 threads,
                 1,
                 1,
-                0,
+                function.shared_bytes,
                 self.stream,
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
