@@ -1,6 +1,6 @@
 // Connected components by hooking and pointer jumping (Ben-Nun et al., Groute, ACM
 // TOPC 7(3), art. 18, 2020, section 5.1.4): what the host launches step by step. The twin
-// of `kernels.rs`; follows `hooking.cuh`, `rows.cuh` and `merge.cuh`.
+// of `kernels.rs`; follows all other files but `cc_gang.cuh`.
 
 using namespace millstream;
 
@@ -9,24 +9,27 @@ extern "C" __global__ void start(Span<const u64> offsets, Span<const u32> target
     start_trees(Rows{offsets, targets, first_vertex}, parents, range);
 }
 
-extern "C" __global__ __launch_bounds__(1024, 2) void start_tiles(
+extern "C" __global__ __launch_bounds__(tile_threads, 1) void start_tiles(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
-    Range range) {
-    start_tiles_of_trees(Rows{offsets, targets, first_vertex}, parents, range);
+    Range range, Span<u32> leaving) {
+    start_tiles_of_trees(Rows{offsets, targets, first_vertex}, parents, range,
+                         Leaving{leaving.items});
+}
+
+extern "C" __global__ __launch_bounds__(256, 6) void hook_leaving(
+    Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
+    Range range, Span<u32> leaving, Span<u64> shared) {
+    hook_leaving_arcs<256>(Rows{offsets, targets, first_vertex}, parents, range,
+                           Leaving{leaving.items}, shared);
 }
 
 extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
-    Range range, u32 method, u32 hub, Span<u64> shared) {
+    u32 method, u32 hub, Span<u64> shared) {
     const Rows rows{offsets, targets, first_vertex};
     const SpanSet<u32> none{};
-    hook_along_rows(rows, parents, range, method, hub, Members{none, 0, 0}, shared);
+    hook_along_rows(rows, parents, method, hub, Members{none, 0, 0}, shared);
 }
-
-struct Edge {
-    u32 from;
-    u32 to;
-};
 
 extern "C" __global__ void hook_edges(Span<const Edge> edges, Span<u32> parents) {
     for (u64 at = thread_in_grid(); at < edges.len; at += threads_in_grid()) {

@@ -14,7 +14,7 @@ use millstream_flow::{
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph};
 
-use crate::kernels::Edge;
+use crate::kernels::{Edge, leaving_words};
 use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, merge};
 use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
 use crate::survey::Survey;
@@ -293,32 +293,38 @@ impl Search {
     }
 
     /// Memory of all devices, which have so many resident arcs each; which of them have
-    /// what, if they reach each other's.
+    /// what, if they reach each other's; how resident arcs are hooked.
     fn solvers(
         &self,
         arcs: impl Iterator<Item = usize>,
         spread: Option<&Spread>,
-        members: usize,
+        method: Option<Method>,
     ) -> Result<Vec<Solver>> {
         let Search { context, vertices, .. } = self;
+        let has_members = spread.is_some() && method == Some(Method::OutsideHub);
+        let members = if has_members { vertices.div_ceil(32) as usize } else { 0 };
         let devices = context.devices().iter().zip(arcs).enumerate();
         let solvers = devices.map(|(place, (device, arcs))| {
             let range = |ranges: fn(&Spread) -> &Vec<Range<u32>>| {
                 spread.map_or(0..*vertices, |spread| ranges(spread)[place].clone())
             };
+            let covered = range(|spread| &spread.covered);
+            let has_tiles = method == Some(Method::TowardsSmaller);
+            let leaving = if has_tiles { leaving_words(covered.len()) } else { 0 };
             let told = spread.map_or([[0; 2]; MOST_DEVICES], |spread| spread.told(place));
             let most_pairs: usize = told.iter().map(|[start, end]| (end - start) as usize).sum();
             Ok(Solver {
                 host: context.host().clone(),
                 stream: device.stream()?,
                 parents: device.shared(*vertices as usize)?,
-                covered: range(|spread| &spread.covered),
+                covered,
                 own: range(|spread| &spread.own),
                 told,
                 members: device.shared(members)?,
                 // Also their number.
                 pairs: device.shared(1 + most_pairs)?,
                 shared_arcs: device.shared(shared_arcs_words(arcs))?,
+                leaving: device.shared(leaving)?,
                 message_items: self.message_items(),
             })
         });
@@ -336,7 +342,11 @@ impl Search {
             Arcs::Resident(resident) => resident.part.targets.len(),
             Arcs::Streamed(_) => 0,
         });
-        let solvers = self.solvers(resident, None, 0)?;
+        let method = arcs.iter().find_map(|arcs| match arcs {
+            Arcs::Resident(resident) => Some(resident.method),
+            Arcs::Streamed(_) => None,
+        });
+        let solvers = self.solvers(resident, None, method)?;
         let Search { context, graph, buffers, .. } = self;
         let statistics = graph.statistics();
         let order = context.topology().ring_order();
@@ -366,17 +376,16 @@ impl Search {
         is_gang: bool,
     ) -> Result<CcResult> {
         let arcs = residents.iter().map(|resident| resident.part.targets.len());
-        let is_outside_hub = residents.iter().any(|its| its.method == Method::OutsideHub);
-        let members = if is_outside_hub { self.vertices.div_ceil(32) as usize } else { 0 };
+        let method = residents.first().map(|its| its.method);
         if is_gang {
             self.context.wake_links()?;
         }
-        let solvers = self.solvers(arcs.clone(), Some(spread), members)?;
+        let solvers = self.solvers(arcs.clone(), Some(spread), method)?;
         let run_time = if is_gang {
             gang::run(&self.context, &solvers, residents).await?
         } else {
             let start = Instant::now();
-            if is_outside_hub {
+            if method == Some(Method::OutsideHub) {
                 hook_outside_hub(&solvers, residents).await?;
             } else {
                 let mut all = solvers.iter().zip(residents);

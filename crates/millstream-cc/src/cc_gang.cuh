@@ -109,8 +109,7 @@ __device__ bool hook_own_rows(const Rows& rows, const Members& members,
     plant_all(memory.parents, settings.covered);
     if (!search_from_hub(rows, members, memory, barrier, meeting)) return false;
     hook_smallest(memory.parents, members, settings.covered, settings.hub);
-    hook_along_rows(rows, memory.parents, settings.covered, outside_hub, settings.hub, members,
-                    shared_arcs);
+    hook_along_rows(rows, memory.parents, outside_hub, settings.hub, members, shared_arcs);
     return meeting.meet();
 }
 

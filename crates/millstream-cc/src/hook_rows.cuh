@@ -5,18 +5,16 @@ namespace millstream {
 // Arcs that the thread of a row visits itself: often they are all, or enough.
 constexpr u32 few = 4;
 
-// Hooks along rows as the method wants it, but for those of members. `range` has been
-// cut into tiles if that is `towards_smaller`; `shared` is a `SharedArcs`, used once.
-__device__ void hook_along_rows(const Rows& rows, const Span<u32>& parents, Range range, u32 method,
-                                u32 hub, const Members& members, const Span<u64>& shared) {
+// Hooks along rows, but for those of members; by the method `outside_hub` until they are in the
+// hub's tree. `shared` is a `SharedArcs`, used once.
+__device__ void hook_along_rows(const Rows& rows, const Span<u32>& parents, u32 method, u32 hub,
+                                const Members& members, const Span<u64>& shared) {
     const SharedArcs<u32> shared_arcs{shared};
     HubTree hub_tree{parents, hub};
     const auto visit = [&](bool is_arc, u64 arc, u32 from) {
         if (!is_arc) return;
         const u32 target = rows.targets[arc];
-        const bool is_wanted = method != towards_smaller ||
-                               (target < from && tile_of(range, target) != tile_of(range, from));
-        if (is_wanted) hook(parents, from, members.has(target) ? hub : target);
+        hook(parents, from, members.has(target) ? hub : target);
     };
     const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
     u64 row = thread_in_grid();

@@ -11,16 +11,30 @@
 
 namespace millstream {
 
+// Where parents are: here, or in a block's own memory (`tiles.cuh`).
+__device__ u32 parent_of(const Span<u32>& parents, u32 vertex) {
+    return load_relaxed_gpu(&parents[vertex]);
+}
+
+__device__ void shorten(const Span<u32>& parents, u32 vertex, u32 ancestor) {
+    store_relaxed_gpu(&parents[vertex], ancestor);
+}
+
+// The parent that the root had: itself, if it now has this one.
+__device__ u32 hook_root(const Span<u32>& parents, u32 root, u32 smaller) {
+    return compare_exchange_relaxed_gpu(&parents[root], root, smaller);
+}
+
 // The root of a vertex's tree. Halves the path on its way: whoever is not a root
 // never becomes one again, and any ancestor is as good as another.
 __device__ u32 find_root(const Span<u32>& parents, u32 vertex) {
-    u32 parent = load_relaxed_gpu(&parents[vertex]);
+    u32 parent = parent_of(parents, vertex);
     while (parent != vertex) {
-        const u32 grandparent = load_relaxed_gpu(&parents[parent]);
+        const u32 grandparent = parent_of(parents, parent);
         if (grandparent == parent) return parent;
-        store_relaxed_gpu(&parents[vertex], grandparent);
+        shorten(parents, vertex, grandparent);
         vertex = grandparent;
-        parent = load_relaxed_gpu(&parents[vertex]);
+        parent = parent_of(parents, vertex);
     }
     return vertex;
 }
@@ -50,21 +64,87 @@ __device__ u32 look_for_root(const Span<u32>& parents, u32 vertex) {
     return vertices[0];
 }
 
+// The roots of two vertices' trees, both ways in flight together; or an ancestor of both.
+template <class Parents>
+__device__ void find_roots(const Parents& parents, u32& from, u32& to) {
+    u32 next_from = parent_of(parents, from);
+    u32 next_to = parent_of(parents, to);
+    while ((next_from != from || next_to != to) && next_from != next_to) {
+        const u32 after_from = parent_of(parents, next_from);
+        const u32 after_to = parent_of(parents, next_to);
+        if (after_from != next_from) shorten(parents, from, after_from);
+        if (after_to != next_to) shorten(parents, to, after_to);
+        from = next_from;
+        to = next_to;
+        next_from = after_from;
+        next_to = after_to;
+    }
+    from = next_from;
+    to = next_to;
+}
+
 // Makes the trees of two vertices one.
-__device__ void hook(const Span<u32>& parents, u32 from, u32 to) {
+template <class Parents>
+__device__ void hook(const Parents& parents, u32 from, u32 to) {
     for (;;) {
-        from = find_root(parents, from);
-        to = find_root(parents, to);
+        find_roots(parents, from, to);
         if (from == to) return;
         const u32 larger = from > to ? from : to;
         const u32 smaller = from > to ? to : from;
-        const u32 before = compare_exchange_relaxed_gpu(&parents[larger], larger, smaller);
+        const u32 before = hook_root(parents, larger, smaller);
         if (before == larger) return;
         // Another thread's hook: go on from there.
         from = before;
         to = smaller;
     }
 }
+
+// Writes the first of four words, at a multiple of four; all of them, if there is room.
+__device__ void store_some(const Span<u32>& words, u64 at, u64 room, Quad quad) {
+    if (room >= 4) return store_relaxed_gpu(reinterpret_cast<Quad*>(&words[at]), quad);
+#pragma unroll
+    for (u32 item = 0; item < 3; ++item)
+        if (item < room) store_relaxed_gpu(&words[at + item], quad.words[item]);
+}
+
+// An edge between vertices.
+struct Edge {
+    u32 from;
+    u32 to;
+};
+
+// Edges that the lanes of a warp have put together, hooked 32 at a time: those that take
+// long would hold up those that have none.
+template <class Parents>
+struct WarpEdges {
+    // Of a warp's place in a block's own memory.
+    static constexpr u32 most = 64;
+
+    const Parents& parents;
+    Edge* edges;
+    u32 count = 0;
+
+    // All lanes together, as below.
+    __device__ __forceinline__ void add(bool is_edge, u32 from, u32 to) {
+        const u32 chosen = __ballot_sync(~0u, is_edge);
+        if (chosen == 0) return;
+        if (is_edge) edges[count + __popc(chosen & ((1u << lane()) - 1))] = Edge{from, to};
+        count += __popc(chosen);
+        if (count >= 32) hook_last(32);
+    }
+
+    __device__ void hook_rest() { hook_last(count); }
+
+   private:
+    // Fewer than 32 are left after 32 of them.
+    __device__ void hook_last(u32 some) {
+        count -= some;
+        __syncwarp();
+        if (lane() < some) hook(parents, edges[count + lane()].from, edges[count + lane()].to);
+        // What comes next overwrites them.
+        __syncwarp();
+    }
+};
 
 // The tree of one vertex, the hub. A root that it once had is in it for good.
 struct HubTree {

@@ -18,6 +18,10 @@ macro_rules! cuda_text {
             include_str!("hooking.cuh"),
             "#line 1 \"rows.cuh\"\n",
             include_str!("rows.cuh"),
+            "#line 1 \"tiles.cuh\"\n",
+            include_str!("tiles.cuh"),
+            "#line 1 \"leaving.cuh\"\n",
+            include_str!("leaving.cuh"),
             "#line 1 \"flood.cuh\"\n",
             include_str!("flood.cuh"),
             "#line 1 \"hook_rows.cuh\"\n",
@@ -58,13 +62,14 @@ pub(crate) static START: Kernel<Start> = Kernel::with_source(
 type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 
 /// The trees of each tile of vertices by itself: hooked along all arcs that do not
-/// leave it, and compressed. Tiles are for a GPU's shared memory: the twin only starts,
-/// and that of [`HOOK_ROWS`] hooks along all arcs.
-pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
+/// leave it, but for those of long rows, and compressed; and which rows have others. Tiles
+/// are for a GPU's shared memory: the twin only starts, and that of [`HOOK_LEAVING`] hooks
+/// along all arcs.
+pub(crate) static START_TILES: Kernel<StartTiles> = Kernel::with_source(
     "start_tiles",
-    source("start_tiles").threads(TILE_THREADS as u32),
-    |_, (_, _, _, parents, [start, end])| {
-        Grid::of_blocks((end - start) as usize, TILE).for_each_block(|block| {
+    source("start_tiles").threads(1024).shared_memory(),
+    |_, (_, _, _, parents, [start, end], _)| {
+        Grid::of_blocks((end - start) as usize, VERTICES).for_each_block(|block| {
             for vertex in block.range.map(|at| start + at as u32) {
                 parents[vertex as usize].store(vertex, Ordering::Relaxed);
             }
@@ -73,30 +78,49 @@ pub(crate) static START_TILES: Kernel<Start> = Kernel::with_source(
     },
 );
 
-/// Vertices of a tile: `tile_vertices` in `rows.cuh`.
-pub(crate) const TILE: usize = 12256;
+/// Rows of arcs and whose is the first; parents; the range of vertices to start; what is left:
+/// see [`leaving_words`].
+type StartTiles = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>);
 
-/// Threads that work on a tile.
-pub(crate) const TILE_THREADS: usize = 1024;
+/// Words of what [`START_TILES`] tells [`HOOK_LEAVING`] of so many vertices: `Leaving` in
+/// `tiles.cuh`. Nobody need clear them.
+pub(crate) fn leaving_words(vertices: usize) -> usize {
+    1 + vertices.div_ceil(32)
+}
+
+/// Hooks along the arcs towards smaller vertices that [`START_TILES`] has left.
+pub(crate) static HOOK_LEAVING: Kernel<HookLeaving> = Kernel::with_source(
+    "hook_leaving",
+    source("hook_leaving"),
+    |_, (offsets, targets, first, parents, _, _, _)| {
+        for_each_row(offsets, targets, |row, targets| {
+            let vertex = first + row as u32;
+            for &target in targets.iter().filter(|&&target| target < vertex) {
+                hook(parents, vertex, target);
+            }
+        })
+    },
+);
+
+/// As [`StartTiles`]; words in which the warps of a GPU share hubs' arcs, 0 before and of no
+/// use after.
+type HookLeaving =
+    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>, Shared<u64>);
 
 /// Hooks along rows of arcs, as far as the method wants them.
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
     // Rows differ much.
     source("hook_rows").uncapped(),
-    |_, (offsets, targets, first, parents, _, method, hub, _)| {
+    |_, (offsets, targets, first, parents, method, hub, _)| {
         let is_sampled = method == Method::OutsideHub as u32;
-        let is_smaller = method == Method::TowardsSmaller as u32;
         for_each_row(offsets, targets, |row, targets| {
             let vertex = first + row as u32;
-            let below = if is_smaller { vertex } else { u32::MAX };
             for &target in targets {
                 if is_sampled && are_together(parents, vertex, hub) {
                     break;
                 }
-                if target < below {
-                    hook(parents, vertex, target);
-                }
+                hook(parents, vertex, target);
             }
         })
     },
@@ -121,19 +145,10 @@ pub(crate) fn for_each_row(
     })
 }
 
-/// Rows of arcs and whose is the first; parents; the range of vertices that were
-/// started; [`Method`]; the hub; words in which the warps of a GPU share hubs' arcs,
-/// 0 before and of no use after.
-type HookRows = (
-    Read<u64>,
-    Read<u32>,
-    Value<u32>,
-    Shared<u32>,
-    Value<[u32; 2]>,
-    Value<u32>,
-    Value<u32>,
-    Shared<u64>,
-);
+/// Rows of arcs and whose is the first; parents; [`Method`]; the hub; words in which the
+/// warps of a GPU share hubs' arcs, as above.
+type HookRows =
+    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<u32>, Value<u32>, Shared<u64>);
 
 /// What kernels see of rows.
 struct Rows<'a> {
@@ -233,11 +248,13 @@ fn fingerprint(from: u32, to: u32) -> u64 {
     word ^ word >> 31
 }
 
-/// Arcs of a block.
+/// Arcs of a block, and vertices.
 const ARCS: usize = 1 << 14;
+const VERTICES: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    let steps = ["start", "start_tiles", "hook_rows", "hook_edges", "compress", "pairs", "survey"];
-    steps.map(source).into_iter().chain(crate::gang::sources()).collect()
+    let steps = ["start", "start_tiles", "hook_leaving", "hook_rows", "hook_edges", "compress"];
+    let steps = steps.into_iter().chain(["pairs", "survey"]).map(source);
+    steps.chain(crate::gang::sources()).collect()
 }

@@ -91,13 +91,53 @@ __device__ void join(const Told& told, const Span<u32>& parents) {
     told.for_each([&](Pair pair) { hook(parents, pair.from, pair.to); });
 }
 
+// Where the ways to the roots of four vertices begin: their parents, or the hub for members.
+__device__ Quad label_from(const Members& members, const Span<u32>& parents, Range own, u32 hub,
+                           u64 vertex) {
+    const bool is_whole = vertex >= own.start && vertex + 4 <= own.end;
+    const u32 bits = members.are_any() && vertex < own.end ? members.word(vertex / 32) : 0;
+    const u32 are_members = bits >> vertex % 32 & 15;
+    Quad from{{hub, hub, hub, hub}};
+    if (is_whole && are_members != 15)
+        from = load_relaxed_gpu(reinterpret_cast<const Quad*>(&parents[vertex]));
+#pragma unroll
+    for (u32 item = 0; item < 4; ++item) {
+        if (!is_whole) from.words[item] = own.has(vertex + item) ? u32(vertex) + item : own.start;
+        if ((are_members >> item & 1) != 0) from.words[item] = hub;
+    }
+    return from;
+}
+
 // Makes the root of every vertex of `own` its parent, and the hub's that of every member,
-// when all hooks are over.
+// when all hooks are over. By fours that lie together, several a thread.
 __device__ void label(const Members& members, const Span<u32>& parents, Range own, u32 hub) {
-    const auto hub_or_itself = [&](u32 vertex) { return members.has(vertex) ? hub : vertex; };
-    for_each_root(parents, own, hub_or_itself, [&](u32 vertex, bool is_vertex, u32 root) {
-        if (is_vertex) store_relaxed_gpu(&parents[vertex], root);
-    });
+    constexpr u32 at_once = 3;
+    const u64 stride = threads_in_grid() * at_once * 4;
+    const u64 start = own.start / 32 * 32 + (thread_in_grid() / 32 * 32 * at_once + lane()) * 4;
+    if (own.start == own.end) return;
+    for (u64 first = start; first < own.end; first += stride) {
+        u32 roots[at_once * 4];
+#pragma unroll
+        for (u32 at = 0; at < at_once; ++at) {
+            const Quad from = label_from(members, parents, own, hub, first + at * 128);
+#pragma unroll
+            for (u32 item = 0; item < 4; ++item) roots[at * 4 + item] = from.words[item];
+        }
+        look_for_roots(parents, roots);
+#pragma unroll
+        for (u32 at = 0; at < at_once; ++at) {
+            const u64 vertex = first + at * 128;
+            const Quad quad{{roots[at * 4], roots[at * 4 + 1], roots[at * 4 + 2],
+                             roots[at * 4 + 3]}};
+            if (vertex >= own.start)
+                store_some(parents, vertex, vertex < own.end ? own.end - vertex : 0, quad);
+            else
+#pragma unroll
+                for (u32 item = 0; item < 4; ++item)
+                    if (own.has(vertex + item))
+                        store_relaxed_gpu(&parents[vertex + item], quad.words[item]);
+        }
+    }
 }
 
 }  // namespace millstream

@@ -21,20 +21,13 @@ struct Rows {
 // Which arcs are hooked: `Method` in `method.rs`.
 enum Method : u32 { every_arc, towards_smaller, outside_hub };
 
-// Vertices of a tile: as many as words in a block's own memory, but for a few.
-constexpr u32 tile_vertices = 12256;
-
-// The tile of `range` that a vertex is in, if it is cut into tiles.
-__device__ u32 tile_of(Range range, u32 vertex) { return (vertex - range.start) / tile_vertices; }
-
-// The parent that a vertex of `range` has at first: the target of its first arc,
-// where that is smaller and in the range too.
-__device__ u32 first_parent(const Rows& rows, u32 vertex, Range range) {
+// The parent that a vertex has at first: the target of its first arc, where that is smaller.
+__device__ u32 first_parent(const Rows& rows, u32 vertex) {
     const u64 row = u64(vertex) - rows.first_vertex;
     // Vertices before the first have wrapped around.
     if (row >= rows.count() || rows.offsets[row] == rows.offsets[row + 1]) return vertex;
     const u32 target = rows.targets[rows.offsets[row]];
-    return target < vertex && target >= range.start ? target : vertex;
+    return target < vertex ? target : vertex;
 }
 
 // Every vertex of a range becomes a tree.
@@ -46,40 +39,34 @@ __device__ void plant_all(const Span<u32>& parents, Range range) {
 // Every vertex of a range gets its first parent.
 __device__ void start_trees(const Rows& rows, const Span<u32>& parents, Range range) {
     for (u64 at = range.start + thread_in_grid(); at < range.end; at += threads_in_grid())
-        store_relaxed_gpu(&parents[at], first_parent(rows, u32(at), Range{0, ~0u}));
+        store_relaxed_gpu(&parents[at], first_parent(rows, u32(at)));
 }
 
-// The trees of each tile of `range` by itself, in a block's own memory: hooked along
-// all arcs that do not leave it, and compressed.
-__device__ void start_tiles_of_trees(const Rows& rows, const Span<u32>& parents, Range range) {
-    __shared__ u32 words[tile_vertices];
-    const u64 stride = u64(gridDim.x) * tile_vertices;
-    for (u64 base = range.start + u64(blockIdx.x) * tile_vertices; base < range.end;
-         base += stride) {
-        const u32 left = range.end - u32(base);
-        const u32 size = left < tile_vertices ? left : tile_vertices;
-        const Range here{u32(base), u32(base) + size};
-        const Span<u32> tile{words, size};
-        for (u32 at = threadIdx.x; at < size; at += blockDim.x)
-            tile[at] = first_parent(rows, here.start + at, here) - here.start;
-        __syncthreads();
-        for (u32 at = threadIdx.x; at < size; at += blockDim.x)
-            store_relaxed_gpu(&tile[at], look_for_root(tile, at));
-        __syncthreads();
-        for (u32 at = threadIdx.x; at < size; at += blockDim.x) {
-            const u64 row = u64(here.start + at) - rows.first_vertex;
-            if (row >= rows.count()) continue;
-            for (u64 arc = rows.offsets[row] + 1; arc < rows.offsets[row + 1]; ++arc) {
-                const u32 target = rows.targets[arc];
-                if (target < here.start + at && target >= here.start)
-                    hook(tile, at, target - here.start);
-            }
-        }
-        __syncthreads();
-        for (u32 at = threadIdx.x; at < size; at += blockDim.x)
-            store_relaxed_gpu(&parents[base + at], here.start + look_for_root(tile, at));
-        __syncthreads();
+// What a lane looks at of a row at once.
+struct RowStart {
+    // Arcs of which the targets are here, and those of a row that is hooked arc by arc.
+    static constexpr u32 few = 4;
+    static constexpr u32 most = 32;
+
+    u64 first = 0;
+    // 1 too many if there are more than `most`.
+    u32 arcs = 0;
+    // The largest number where there is no arc, or there are too many.
+    u32 targets[few];
+
+    __device__ __forceinline__ bool is_long() const { return arcs > most; }
+
+    // First one, then the other, for several rows: what is read is in flight together.
+    __device__ __forceinline__ void find(const u64* offsets, u64 row) {
+        first = offsets[row];
+        const u64 all = offsets[row + 1] - first;
+        arcs = all > most ? most + 1 : u32(all);
     }
-}
+    __device__ __forceinline__ void read(const Rows& rows) {
+        const u32 end = is_long() ? 0 : arcs;
+#pragma unroll
+        for (u32 at = 0; at < few; ++at) targets[at] = at < end ? rows.targets[first + at] : ~0u;
+    }
+};
 
 }  // namespace millstream

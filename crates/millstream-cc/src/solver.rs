@@ -8,7 +8,7 @@ use millstream_traversal::Part;
 
 use crate::Method;
 use crate::kernels::{
-    COMPRESS, Edge, HOOK_EDGES, HOOK_ROWS, PAIRS, START, START_TILES, TILE, TILE_THREADS,
+    COMPRESS, Edge, HOOK_EDGES, HOOK_LEAVING, HOOK_ROWS, PAIRS, START, START_TILES,
 };
 use crate::merge::Ranges;
 
@@ -64,6 +64,8 @@ pub(crate) struct Solver {
     pub(crate) pairs: SharedBuffer<u64>,
     /// Where the warps of a GPU share hubs' arcs.
     pub(crate) shared_arcs: SharedBuffer<u64>,
+    /// Which arcs leave their tiles, where the covered vertices are cut into some.
+    pub(crate) leaving: SharedBuffer<u32>,
     /// Vertices whose pairs go into a message.
     pub(crate) message_items: usize,
 }
@@ -109,19 +111,18 @@ impl Solver {
     pub(crate) fn hook_rows(&self, stream: &Stream, resident: &Resident<'_>) -> Result<()> {
         let Resident { part, first_vertex, method, hub } = *resident;
         let (offsets, targets) = (&*part.offsets, &*part.targets);
-        let (parents, rows) = (&self.parents, offsets.len() - 1);
-        let covered = [self.covered.start, self.covered.end];
-        let arguments = (offsets, targets, first_vertex, parents, covered);
-        match method {
-            Method::TowardsSmaller => {
-                let tiles = self.covered.len().div_ceil(TILE);
-                START_TILES.launch(stream, tiles * TILE_THREADS, arguments)?;
-            }
-            _ => START.launch(stream, self.covered.len(), arguments)?,
+        let (parents, shared) = (&self.parents, &self.shared_arcs);
+        let (vertices, covered) = (self.covered.len(), [self.covered.start, self.covered.end]);
+        if method == Method::TowardsSmaller {
+            let leaving = &self.leaving;
+            let arguments = (offsets, targets, first_vertex, parents, covered, leaving);
+            START_TILES.launch(stream, vertices, arguments)?;
+            let arguments = (offsets, targets, first_vertex, parents, covered, leaving, shared);
+            return Ok(HOOK_LEAVING.launch(stream, vertices, arguments)?);
         }
-        let (method, shared) = (method as u32, &self.shared_arcs);
-        let arguments = (offsets, targets, first_vertex, parents, covered, method, hub, shared);
-        Ok(HOOK_ROWS.launch(stream, rows, arguments)?)
+        START.launch(stream, vertices, (offsets, targets, first_vertex, parents, covered))?;
+        let arguments = (offsets, targets, first_vertex, parents, method as u32, hub, shared);
+        Ok(HOOK_ROWS.launch(stream, offsets.len() - 1, arguments)?)
     }
 
     /// Hooks along all edges that arrive; how many there were.

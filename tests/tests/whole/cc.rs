@@ -150,6 +150,66 @@ pub(crate) fn directed() -> Vec<(&'static str, CsrGraph)> {
     ]
 }
 
+/// Graphs of few arcs, of several tiles also where tiles are small; rows of all lengths.
+pub(crate) fn few_arcs() -> Vec<(&'static str, CsrGraph)> {
+    const VERTICES: u32 = 9000;
+    let random = |number: u32| number.wrapping_mul(0x9E37_79B1).rotate_left(15);
+    let below = |number: u32, most: u32| random(number) % most;
+    let star = |hub: u32| -> Vec<(u32, u32)> {
+        (0..VERTICES).filter(|leaf| leaf % 7 > 0).map(|leaf| (hub, leaf)).collect()
+    };
+    // Chains of neighbours, which others cross.
+    let near = (50..VERTICES).flat_map(|from| {
+        let way = |number, chance, by| (below(4 * from + number, 10) < chance, by);
+        let ways = [way(0, 6, 1), way(1, 4, 2), way(2, 2, 3), way(3, 2, below(from, 50))];
+        ways.into_iter().filter_map(move |(is_edge, by)| is_edge.then_some((from, from - by)))
+    });
+    let far = (0..VERTICES).map(|edge| (below(2 * edge, VERTICES), below(2 * edge + 1, VERTICES)));
+    // Rows of up to 60 arcs, of neighbours and of others; an arc in three is there twice.
+    let rows = (0..100).flat_map(|hub| {
+        let from = hub * 89 + 50;
+        let to = move |arc| match arc % 3 {
+            0 => from - arc % 50,
+            1 => from + arc % 50,
+            _ => below(60 * hub + arc, VERTICES),
+        };
+        (0..hub * 3 / 5).flat_map(move |arc| vec![(from, to(arc)); 1 + (arc % 3 / 2) as usize])
+    });
+    let graph = |edges: Vec<(u32, u32)>| {
+        // A loop is its own reverse.
+        let back = edges.iter().filter(|(from, to)| from != to).map(|&(from, to)| (to, from));
+        let both: Vec<_> = edges.iter().copied().chain(back).collect();
+        CsrGraph::from_edges(VERTICES, &both).unwrap()
+    };
+    vec![
+        ("star of the first", graph(star(0))),
+        ("star of one between", graph(star(VERTICES / 2 + 77))),
+        ("star of the last", graph(star(VERTICES - 1))),
+        ("near", graph(near.collect())),
+        ("far", graph(far.collect())),
+        ("rows of all lengths", graph(rows.collect())),
+    ]
+}
+
+#[test]
+fn graphs_of_few_arcs_are_hooked_towards_smaller_vertices() {
+    for (name, graph) in few_arcs() {
+        for devices in [1, 3] {
+            for parts in [
+                partition::contiguous_blocks(&graph, devices),
+                partition::random(&graph, devices, 1),
+            ] {
+                let options = CcOptions::default();
+                for context in [host(devices), strangers(devices)] {
+                    let result = run(&context, &graph, parts.clone(), options);
+                    assert_eq!(result.method, Some(Method::TowardsSmaller), "{name}");
+                    check(name, &graph, &options, &result);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_method_follows_from_the_shape() {
     let options = GenerateOptions::default();

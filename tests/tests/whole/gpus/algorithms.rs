@@ -191,7 +191,8 @@ fn components_of_generated_graphs() {
     let side = scaled(300, 120);
     let roads = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let more = [("roads", roads), ("far members", cc::far_members())];
-    for (name, graph) in generated(12).into_iter().chain(more).chain(cc::directed()) {
+    let more = more.into_iter().chain(cc::directed()).chain(cc::few_arcs());
+    for (name, graph) in generated(12).into_iter().chain(more) {
         let options = CcOptions::default();
         for parts in [
             partition::contiguous_blocks(&graph, devices),

@@ -1,0 +1,92 @@
+// What leaves the tiles of `tiles.cuh`: README, "Tiles".
+
+namespace millstream {
+
+// Hooks along what `start_tiles_of_trees` has left.
+struct LeavingArcs {
+    const Rows& rows;
+    const Span<u32>& parents;
+    const SharedArcs<u32>& shared_arcs;
+    WarpEdges<Span<u32>>& edges;
+
+    // Those of 32 vertices, one a lane, in a tile that begins at `start`.
+    __device__ void hook_rows(u32 vertex, bool is_row, u32 start) const {
+        RowStart row;
+        u32 root = vertex;
+        if (is_row) {
+            row.find(rows.offsets.items, u64(vertex) - rows.first_vertex);
+            root = parent_of(parents, vertex);
+        }
+        row.read(rows);
+        const u32 least = min(min(row.targets[0], row.targets[1]),
+                              min(row.targets[2], row.targets[3]));
+        hook_once(least < start, root, least);
+        bool has_more = row.arcs > RowStart::few;
+#pragma unroll
+        for (u32 target : row.targets) has_more |= target < start && target != least;
+        if (!__any_sync(~0u, has_more)) return;
+#pragma unroll
+        for (u32 target : row.targets) edges.add(target < start && target != least, root, target);
+        hook_others(row, vertex);
+    }
+
+   private:
+    // Neighbours often join the same trees: one of them does.
+    __device__ void hook_once(bool is_arc, u32 root, u32 target) const {
+        const u32 other = is_arc ? parent_of(parents, target) : root;
+        const bool is_edge = other != root;
+        const u32 below = __ballot_sync(~0u, is_edge) & ((1u << lane()) - 1);
+        const int last = 31 - __clz(below);
+        const u32 its = __shfl_sync(~0u, other, last & 31);
+        const u32 its_root = __shfl_sync(~0u, root, last & 31);
+        const bool is_said = below != 0 && its == other && its_root == root;
+        edges.add(is_edge && !is_said, root, other);
+    }
+
+    // All of a long row, and those after the first few of another.
+    __device__ void hook_others(const RowStart& row, u32 vertex) const {
+        const bool is_more = row.arcs > RowStart::few;
+        u64 first = is_more && !row.is_long() ? row.first + RowStart::few : row.first;
+        u64 last = first;
+        if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
+        else if (is_more) last = row.first + row.arcs;
+        if (last - first >= shared_arcs.many && shared_arcs.add(first, last, vertex)) first = last;
+        if (!__any_sync(~0u, first < last)) return;
+        SpreadArcs<u32>(first, last, vertex).for_each([&](bool is_arc, u64 arc, u32 from) {
+            const u32 target = is_arc ? rows.targets[arc] : ~0u;
+            edges.add(target < from, from, target);
+        });
+    }
+};
+
+// Hooks along arcs that leave tiles of `range`. Lanes look at words far from each other, so
+// that warps have as much to do and go through the range together: then ways are short.
+template <u32 threads>
+__device__ void hook_leaving_arcs(const Rows& rows, const Span<u32>& parents, Range range,
+                                  const Leaving& leaving, const Span<u64>& shared) {
+    using Edges = WarpEdges<Span<u32>>;
+    __shared__ Edge room[threads / 32 * Edges::most];
+    Edges edges{parents, room + threadIdx.x / 32 * Edges::most};
+    const SharedArcs<u32> shared_arcs{shared};
+    const LeavingArcs arcs{rows, parents, shared_arcs, edges};
+    const u32 tile = leaving.tile();
+    const u64 words = (u64(range.end) - range.start + 31) / 32;
+    const u64 warps = threads_in_grid() / 32;
+    for (u64 base = thread_in_grid() / 32; base < words; base += warps * 32) {
+        const u64 own = base + lane() * warps;
+        const u32 bits = own < words ? leaving.of(u32(own)) : 0;
+        for (u32 left = __ballot_sync(~0u, bits != 0); left != 0; left &= left - 1) {
+            const u32 whose = __ffs(left) - 1;
+            const u32 place = u32(base + whose * warps) * 32;
+            const bool is_row = __shfl_sync(~0u, bits, whose) >> lane() & 1;
+            arcs.hook_rows(range.start + place + lane(), is_row, range.start + place / tile * tile);
+        }
+    }
+    edges.hook_rest();
+    shared_arcs.for_each([&](u64 first, u64 last, u32 from) {
+        for (u64 arc = first + lane(); arc < last; arc += 32)
+            if (rows.targets[arc] < from) hook(parents, from, rows.targets[arc]);
+    });
+}
+
+}  // namespace millstream
