@@ -16,7 +16,7 @@ extern "C" __global__ __launch_bounds__(tile_threads, 1) void start_tiles(
                          Leaving{leaving.items});
 }
 
-extern "C" __global__ __launch_bounds__(256, 6) void hook_leaving(
+extern "C" __global__ __launch_bounds__(256, 5) void hook_leaving(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
     Range range, Span<u32> leaving, Span<u64> shared) {
     hook_leaving_arcs<256>(Rows{offsets, targets, first_vertex}, parents, range,

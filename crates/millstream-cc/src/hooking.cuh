@@ -130,18 +130,19 @@ struct WarpEdges {
         if (chosen == 0) return;
         if (is_edge) edges[count + __popc(chosen & ((1u << lane()) - 1))] = Edge{from, to};
         count += __popc(chosen);
-        if (count >= 32) hook_last(32);
+        if (count >= 32) hook_first(32);
     }
 
-    __device__ void hook_rest() { hook_last(count); }
+    __device__ void hook_rest() { hook_first(count); }
 
    private:
-    // Fewer than 32 are left after 32 of them.
-    __device__ void hook_last(u32 some) {
+    // 32 of them, or all.
+    __device__ void hook_first(u32 some) {
+        __syncwarp();
+        if (lane() < some) hook(parents, edges[lane()].from, edges[lane()].to);
         count -= some;
         __syncwarp();
-        if (lane() < some) hook(parents, edges[count + lane()].from, edges[count + lane()].to);
-        // What comes next overwrites them.
+        if (lane() < count) edges[lane()] = edges[32 + lane()];
         __syncwarp();
     }
 };
