@@ -11,9 +11,9 @@ extern "C" __global__ void start(Span<const u64> offsets, Span<const u32> target
 
 extern "C" __global__ __launch_bounds__(tile_threads, 1) void start_tiles(
     Span<const u64> offsets, Span<const u32> targets, u32 first_vertex, Span<u32> parents,
-    Range range, Span<u32> leaving) {
+    Range range, Span<u32> leaving, Span<u64> shared) {
     start_tiles_of_trees(Rows{offsets, targets, first_vertex}, parents, range,
-                         Leaving{leaving.items});
+                         Leaving{leaving.items}, shared);
 }
 
 extern "C" __global__ __launch_bounds__(256, 5) void hook_leaving(

@@ -65,10 +65,10 @@ type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 /// leave it, but for those of long rows, and compressed; and which rows have others. Tiles
 /// are for a GPU's shared memory: the twin only starts, and that of [`HOOK_LEAVING`] hooks
 /// along all arcs.
-pub(crate) static START_TILES: Kernel<StartTiles> = Kernel::with_source(
+pub(crate) static START_TILES: Kernel<Tiles> = Kernel::with_source(
     "start_tiles",
     source("start_tiles").threads(1024).shared_memory(),
-    |_, (_, _, _, parents, [start, end], _)| {
+    |_, (_, _, _, parents, [start, end], _, _)| {
         Grid::of_blocks((end - start) as usize, VERTICES).for_each_block(|block| {
             for vertex in block.range.map(|at| start + at as u32) {
                 parents[vertex as usize].store(vertex, Ordering::Relaxed);
@@ -79,8 +79,10 @@ pub(crate) static START_TILES: Kernel<StartTiles> = Kernel::with_source(
 );
 
 /// Rows of arcs and whose is the first; parents; the range of vertices to start; what is left:
-/// see [`leaving_words`].
-type StartTiles = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>);
+/// see [`leaving_words`]; words in which the warps of a GPU share hubs' arcs, 0 before and of no
+/// use after.
+type Tiles =
+    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>, Shared<u64>);
 
 /// Words of what [`START_TILES`] tells [`HOOK_LEAVING`] of so many vertices: `Leaving` in
 /// `tiles.cuh`. Nobody need clear them.
@@ -89,7 +91,7 @@ pub(crate) fn leaving_words(vertices: usize) -> usize {
 }
 
 /// Hooks along the arcs towards smaller vertices that [`START_TILES`] has left.
-pub(crate) static HOOK_LEAVING: Kernel<HookLeaving> = Kernel::with_source(
+pub(crate) static HOOK_LEAVING: Kernel<Tiles> = Kernel::with_source(
     "hook_leaving",
     source("hook_leaving"),
     |_, (offsets, targets, first, parents, _, _, _)| {
@@ -101,11 +103,6 @@ pub(crate) static HOOK_LEAVING: Kernel<HookLeaving> = Kernel::with_source(
         })
     },
 );
-
-/// As [`StartTiles`]; words in which the warps of a GPU share hubs' arcs, 0 before and of no
-/// use after.
-type HookLeaving =
-    (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>, Shared<u64>);
 
 /// Hooks along rows of arcs, as far as the method wants them.
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(

@@ -6,7 +6,6 @@ namespace millstream {
 struct LeavingArcs {
     const Rows& rows;
     const Span<u32>& parents;
-    const SharedArcs<u32>& shared_arcs;
     WarpEdges<Span<u32>>& edges;
 
     // Those of 32 vertices, one a lane, in a tile that begins at `start`.
@@ -46,11 +45,10 @@ struct LeavingArcs {
     // All of a long row, and those after the first few of another.
     __device__ void hook_others(const RowStart& row, u32 vertex) const {
         const bool is_more = row.arcs > RowStart::few;
-        u64 first = is_more && !row.is_long() ? row.first + RowStart::few : row.first;
+        const u64 first = is_more && !row.is_long() ? row.first + RowStart::few : row.first;
         u64 last = first;
         if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
         else if (is_more) last = row.first + row.arcs;
-        if (last - first >= shared_arcs.many && shared_arcs.add(first, last, vertex)) first = last;
         if (!__any_sync(~0u, first < last)) return;
         SpreadArcs<u32>(first, last, vertex).for_each([&](bool is_arc, u64 arc, u32 from) {
             const u32 target = is_arc ? rows.targets[arc] : ~0u;
@@ -68,7 +66,7 @@ __device__ void hook_leaving_arcs(const Rows& rows, const Span<u32>& parents, Ra
     __shared__ Edge room[threads / 32 * Edges::most];
     Edges edges{parents, room + threadIdx.x / 32 * Edges::most};
     const SharedArcs<u32> shared_arcs{shared};
-    const LeavingArcs arcs{rows, parents, shared_arcs, edges};
+    const LeavingArcs arcs{rows, parents, edges};
     const u32 tile = leaving.tile();
     const u64 words = (u64(range.end) - range.start + 31) / 32;
     const u64 warps = threads_in_grid() / 32;

@@ -115,9 +115,8 @@ impl Solver {
         let (vertices, covered) = (self.covered.len(), [self.covered.start, self.covered.end]);
         if method == Method::TowardsSmaller {
             let leaving = &self.leaving;
-            let arguments = (offsets, targets, first_vertex, parents, covered, leaving);
-            START_TILES.launch(stream, vertices, arguments)?;
             let arguments = (offsets, targets, first_vertex, parents, covered, leaving, shared);
+            START_TILES.launch(stream, vertices, arguments)?;
             return Ok(HOOK_LEAVING.launch(stream, vertices, arguments)?);
         }
         START.launch(stream, vertices, (offsets, targets, first_vertex, parents, covered))?;

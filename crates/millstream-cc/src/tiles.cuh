@@ -46,6 +46,8 @@ struct Tile {
     const Rows& rows;
     const TileParents& parents;
     WarpEdges<TileParents>& edges;
+    // Where the longest rows go, which all warps of `hook_leaving` take pieces of.
+    const SharedArcs<u32>& shared_arcs;
     // Its first vertex.
     u32 start;
 
@@ -64,7 +66,7 @@ struct Tile {
         const u32 low = min(to[0], to[1]), high = min(to[2], to[3]);
         const u32 least = min(low, high);
         const u32 second = min(max(low, high), min(max(to[0], to[1]), max(to[2], to[3])));
-        bool leaves = max(max(to[0], to[1]), max(to[2], to[3])) > ~start || row.is_long();
+        bool leaves = max(max(to[0], to[1]), max(to[2], to[3])) > ~start;
 
         // Vertices with an arc to the one before are a chain, whose first is the parent.
         const u32 below = (1u << lane()) - 1;
@@ -76,7 +78,7 @@ struct Tile {
 
         const bool is_up = least < before;
         hook_chain(is_up, least, root, first);
-        const bool has_more = second < before || (row.arcs > RowStart::few && !row.is_long());
+        const bool has_more = second < before || row.arcs > RowStart::few;
         if (__any_sync(~0u, is_lost || has_more)) {
             edges.add(is_lost, at, parent);
 #pragma unroll
@@ -103,16 +105,23 @@ struct Tile {
         edges.add(is_left, root, to);
     }
 
-    // The arcs after the first few, unless there are too many. Whether any leaves.
+    // The arcs after the first few, unless there are too many. Whether any is left.
     __device__ bool hook_others(u32 at, const RowStart& row) const {
         const u32 end = row.is_long() ? 0 : row.arcs;
-        bool leaves = false;
+        bool leaves = row.is_long() && !share(at, row);
         for (u32 arc = RowStart::few; __any_sync(~0u, arc < end); ++arc) {
             const u32 target = arc < end ? rows.targets[row.first + arc] : ~0u;
             leaves |= target < start;
             edges.add(target - start < at, at, target - start);
         }
         return leaves;
+    }
+
+    // Whether a row is worth it, and there is room.
+    __device__ bool share(u32 at, const RowStart& row) const {
+        const u64 last = rows.offsets[u64(start) + at - rows.first_vertex + 1];
+        return last - row.first >= shared_arcs.many &&
+               shared_arcs.add(row.first, last, start + at);
     }
 };
 
@@ -163,12 +172,13 @@ __device__ void write_roots(const Span<u32>& parents, const u32* words, u32 star
 // The trees of each tile of `range` by itself: hooked along all arcs that do not leave it, but
 // for those of long rows, and compressed. `range` begins at a multiple of 32.
 __device__ void start_tiles_of_trees(const Rows& rows, const Span<u32>& parents, Range range,
-                                     const Leaving& leaving) {
+                                     const Leaving& leaving, const Span<u64>& shared) {
     extern __shared__ uint4 quads[];
     __shared__ Edge room[tile_threads / 32 * WarpEdges<TileParents>::most];
     u32* const words = reinterpret_cast<u32*>(quads);
     const TileParents own{words};
     WarpEdges<TileParents> edges{own, room + threadIdx.x / 32 * WarpEdges<TileParents>::most};
+    const SharedArcs<u32> shared_arcs{shared};
     const u32 vertices = range.end - range.start;
     const u32 most = tile_vertices(vertices);
     if (thread_in_grid() == 0) leaving.tile() = most;
@@ -179,7 +189,7 @@ __device__ void start_tiles_of_trees(const Rows& rows, const Span<u32>& parents,
         for (u32 at = threadIdx.x; at * 4 < size; at += blockDim.x)
             quads[at] = uint4{at * 4, at * 4 + 1, at * 4 + 2, at * 4 + 3};
         __syncthreads();
-        hook_in_tile(Tile{rows, own, edges, start}, size, &leaving.of(u32(base) / 32));
+        hook_in_tile(Tile{rows, own, edges, shared_arcs, start}, size, &leaving.of(u32(base) / 32));
         __syncthreads();
         write_roots(parents, words, start, size);
         __syncthreads();
