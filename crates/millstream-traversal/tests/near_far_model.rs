@@ -1,6 +1,8 @@
 //! The search of `NEAR_FAR.md` by several devices, step by step on the host: items are visited in any
 //! order, and what one device has not told, no other knows.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -109,14 +111,14 @@ impl Search<'_> {
         if self.fault == Fault::Tell {
             return heard;
         }
-        for to in 0..self.devices.len() {
+        for (to, heard) in heard.iter_mut().enumerate() {
             for &vertex in self.devices[to].halo {
                 let owner = self.partition.owner(vertex);
                 let key = self.key(owner, vertex);
                 let told = self.devices[owner].told.entry((to, vertex)).or_insert(UNREACHED);
                 if key < self.threshold && key != *told {
                     *told = key;
-                    heard[to].push((vertex, key));
+                    heard.push((vertex, key));
                 }
             }
         }
