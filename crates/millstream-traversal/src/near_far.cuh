@@ -122,12 +122,13 @@ class NearFarSearch : public NearFarDevice {
         }
         for (u32 at = threadIdx.x; at < here * NearRow::most; at += threads) {
             const u32 item = at / NearRow::most;
+            const u32 arc = at % NearRow::most;
             const NearRow& row = block.rows[turn % 2][item];
-            if (row.targets[0] == NearRow::is_long) {
-                visit_long(item, row, at % NearRow::most, most);
-            } else if (row.targets[at % NearRow::most] != NearRow::none) {
-                const u32 arc = at % NearRow::most;
-                visit(item, row.targets[arc], row.weight(arc), most);
+            const u32 target = row.targets[arc];
+            if (target < NearRow::special) {
+                visit(item, target, row.weight(arc), most);
+            } else if (target != NearRow::none) {
+                visit_long(item, row, arc, most);
             }
         }
         __syncthreads();
@@ -136,8 +137,9 @@ class NearFarSearch : public NearFarDevice {
 
     // Every fourth arc of a row that is not packed.
     __device__ void visit_long(u32 item, const NearRow& row, u32 arc, u32 most) {
-        const u32 begin = row.targets[NearRow::long_begin];
-        for (; arc < row.targets[NearRow::long_arcs]; arc += NearRow::most) {
+        const u32 begin = row.targets[NearRow::long_begin] - NearRow::special;
+        const u32 arcs = row.targets[NearRow::long_arcs] - NearRow::special;
+        for (; arc < arcs; arc += NearRow::most) {
             const bool weighs = graph.long_weights.len > 0;
             const u32 weight = weighs ? graph.long_weights[begin + arc] : 1;
             visit(item, graph.long_targets[begin + arc], weight, most);
@@ -145,18 +147,24 @@ class NearFarSearch : public NearFarDevice {
     }
 
     __device__ void visit(u32 item, u32 target, u32 weight, u32 most) {
-        const u32 key =
+        const u32 longer =
             NearFarRule::extended(block.keys[turn % 2][item], NearFarRule::weight(weight));
-        if (key > settings.limit) return;
+        // No key is larger: a branch takes longer than accesses that are for nothing.
+        const u32 key = longer <= settings.limit ? longer : unreached;
         // Before it is known whether it is needed: two accesses at once.
         const NearRow row = row_of(target);
-        const u32 from = sizeof(NearFarValue) == 4 ? 0 : id_of(block.vertices[turn % 2][item]);
-        if (!lower(target, key, from)) return;
+        if (!lower(target, key, predecessor_of(item, key))) return;
         if (key < block.threshold) {
             list(1, target, key, row, most);
         } else {
             defer(target, key);
         }
+    }
+
+    // The id of an item's vertex, where that is kept.
+    __device__ u32 predecessor_of(u32 item, u32 key) const {
+        if (sizeof(NearFarValue) == sizeof(u32) || key == unreached) return unreached;
+        return id_of(block.vertices[turn % 2][item]);
     }
 
     // All blocks, with nothing near left: tells others what has become of owned vertices in their

@@ -148,13 +148,11 @@ class NearFarDevice : public GangDevice<const u32&> {
     // A vertex whose key became smaller, `later` lists from the one that is read now: here, if
     // fewer than `most` are, else in the log.
     __device__ void list(u32 later, u32 vertex, u32 key, const NearRow& row, u32 most) {
-        if (row.targets[0] != NearRow::is_long) {
-            // They come while others are visited.
-            for (const u32 further : row.targets) {
-                if (further == NearRow::none) continue;
-                prefetch(&row_of(further));
-                prefetch(&lists.values[further]);
-            }
+        // They come while others are visited.
+        for (const u32 further : row.targets) {
+            if (further >= NearRow::special) continue;
+            prefetch(&row_of(further));
+            prefetch(&lists.values[further]);
         }
         u32& its = listed(later);
         const u32 place = atomicAdd(&its, 1);

@@ -24,9 +24,11 @@ const fn row_words<R: CudaRule>() -> usize {
     if R::WEIGHS { 2 * MOST } else { MOST }
 }
 
+/// Targets are smaller.
+const SPECIAL: u32 = 1 << 31;
 /// In the place of a target where there is none.
-pub(crate) const NONE: u32 = u32::MAX;
-/// In the first place: the row has more targets than there is room for.
+const NONE: u32 = u32::MAX;
+/// In the first place and the last: the row has more targets than there is room for.
 const IS_LONG: u32 = u32::MAX - 1;
 /// Packing is worth it if at most one row in so many is long,
 const ROWS_FOR_LONG: usize = 32;
@@ -196,10 +198,10 @@ impl DeviceRows {
     }
 }
 
-/// Whether marks of rows are no places.
+/// Whether marks of rows are no places: also of long ones, which few are, and not very long.
 fn are_places(partition: &Partition, halos: &Halos) -> bool {
     let near = |place: usize| partition.range(place).len() + halos.of[place].len();
-    (0..partition.parts()).all(|place| near(place) < IS_LONG as usize)
+    (0..partition.parts()).all(|place| near(place) < SPECIAL as usize)
 }
 
 fn is_long(graph: &CsrGraph, vertex: u32) -> bool {
@@ -286,7 +288,7 @@ fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
                     if R::WEIGHS {
                         store(&long_weights[begin as usize..], &its_weights);
                     }
-                    its_targets = vec![IS_LONG, begin, arcs];
+                    its_targets = vec![IS_LONG, begin | SPECIAL, arcs | SPECIAL, IS_LONG];
                     its_weights.clear();
                 }
                 its_targets.resize(MOST, NONE);
@@ -394,7 +396,8 @@ mod tests {
                 let arcs = |row: &[u32]| {
                     let (targets, weights) = match row {
                         [IS_LONG, begin, arcs, ..] => {
-                            let its = *begin as usize..(begin + arcs) as usize;
+                            let [begin, arcs] = [begin, arcs].map(|word| word - SPECIAL);
+                            let its = begin as usize..(begin + arcs) as usize;
                             (&long_targets[its.clone()], &long_weights[its])
                         }
                         row => row.split_at(MOST),

@@ -65,9 +65,9 @@ extern "C" __global__ void pack_near_rows(
         if (arcs > NearRow::most) {
             // The kernel's end publishes what is there.
             u32 at = fetch_add_relaxed_gpu(&packed.long_arcs[0], arcs);
-            its.targets[0] = NearRow::is_long;
-            its.targets[NearRow::long_begin] = at;
-            its.targets[NearRow::long_arcs] = arcs;
+            its.targets[0] = its.targets[NearRow::most - 1] = NearRow::is_long;
+            its.targets[NearRow::long_begin] = at | NearRow::special;
+            its.targets[NearRow::long_arcs] = arcs | NearRow::special;
             for (u64 arc = offsets[row]; arc < end; ++arc) {
                 const u32 place = place_of(settings, halo, targets[arc]);
                 if (place == NearRow::none) continue;

@@ -33,9 +33,8 @@ fn compile_worklist(sources: Vec<CudaSource>) {
     assert!(!sources.is_empty());
     for source in &sources {
         match source.entry() {
-            entry @ ("fused" | "levels" | "pack_rows" | "find_hubs" | "steps" | "lights") => {
-                compile(source, &[entry])
-            }
+            entry @ ("fused" | "levels" | "find_hubs" | "steps" | "lights" | "near_far"
+            | "pack_near_rows") => compile(source, &[entry]),
             _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),
         }
     }
