@@ -13,7 +13,7 @@ use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, WORKLIST, Worklist, meaningless};
 use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
-use crate::report::{Answer, Clock, Common, arcs_reached};
+use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
 /// Breadth-first search.
 #[derive(Debug, Args)]
@@ -71,14 +71,6 @@ struct Report {
     layout: Option<LayoutReport>,
 }
 
-/// What a layout beside the graph's rows has cost; making it is part of the upload.
-#[derive(Debug, Serialize)]
-struct LayoutReport {
-    kind: &'static str,
-    bytes: u64,
-    time_ms: f64,
-}
-
 /// Reads, searches, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
@@ -123,14 +115,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
-        layout: layout.map(|layout| LayoutReport {
-            kind: match layout.kind {
-                LayoutKind::PackedRows => "packed rows",
+        layout: layout.map(|layout| {
+            let kind = match layout.kind {
+                LayoutKind::PackedRows => LayoutReport::PACKED_ROWS,
                 LayoutKind::Hubs => "hubs",
                 _ => "another",
-            },
-            bytes: layout.bytes,
-            time_ms: layout.time.as_secs_f64() * 1e3,
+            };
+            LayoutReport::new(kind, layout.bytes, layout.time)
         }),
     };
     answer(&report, how.json, table)?;

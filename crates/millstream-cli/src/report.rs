@@ -12,6 +12,22 @@ use crate::input::Input;
 use crate::output::{Link, PerDevice, facts, link_table};
 use crate::repeat::Repeat;
 
+/// What a layout beside the graph's rows has cost; making it is part of the upload.
+#[derive(Debug, Serialize)]
+pub(crate) struct LayoutReport {
+    kind: &'static str,
+    bytes: u64,
+    time_ms: f64,
+}
+
+impl LayoutReport {
+    pub(crate) const PACKED_ROWS: &str = "packed rows";
+
+    pub(crate) fn new(kind: &'static str, bytes: u64, time: Duration) -> LayoutReport {
+        LayoutReport { kind, bytes, time_ms: time.as_secs_f64() * 1e3 }
+    }
+}
+
 /// How the answer is given.
 #[derive(Debug, Args)]
 pub(crate) struct Answer {

@@ -13,7 +13,7 @@ use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
 use crate::progress::phase;
-use crate::report::{Answer, Clock, Common, arcs_reached};
+use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
 /// Shortest paths.
 #[derive(Debug, Args)]
@@ -95,6 +95,7 @@ struct Report {
     reached: u64,
     max_distance: serde_json::Value,
     delta: Option<f64>,
+    layout: Option<LayoutReport>,
 }
 
 /// Reads, searches, checks and answers.
@@ -116,12 +117,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let search = async {
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
-        let (method, sssp) = (sssp.algorithm(), sssp.with_options(options(arguments)));
+        let (method, layout) = (sssp.algorithm(), sssp.layout());
+        let sssp = sssp.with_options(options(arguments));
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::sssp::Error>((upload, method, ran))
+        Ok::<_, millstream::sssp::Error>((upload, method, layout, ran))
     };
-    let (upload, method, (result, prepare)) =
+    let (upload, method, layout, (result, prepare)) =
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
@@ -144,6 +146,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         reached: result.reached(),
         max_distance: max_distance(&result),
         delta: result.delta,
+        layout: layout
+            .map(|layout| LayoutReport::new(LayoutReport::PACKED_ROWS, layout.bytes, layout.time)),
     };
     answer(&report, how.json, table)?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))

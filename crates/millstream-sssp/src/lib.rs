@@ -1,11 +1,12 @@
 //! Single-source shortest paths: distances in the weights' own type, u32 or f32, and
 //! predecessors, from one source or several, on one device or many; in steps of
-//! distance, or asynchronously on a distributed worklist \[G §4.5, §4.6.3\] (Ben-Nun
+//! distance, by near and far piles, or asynchronously on a distributed worklist \[G §4.5, §4.6.3\] (Ben-Nun
 //! et al., *Groute*, ACM TOPC 7(3), art. 18, 2020). See [`Algorithm`].
 
 mod algorithm;
 mod delta;
 mod error;
+mod near_graph;
 mod rule;
 mod sssp;
 mod step_graph;

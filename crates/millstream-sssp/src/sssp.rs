@@ -1,7 +1,6 @@
 //! The public algorithm: a weighted graph on the devices, and runs on it
 //! \[G §4.6.1\].
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,14 +10,14 @@ use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Answer, Columns, DistributedGraph, NearFar, NearRows, Outcome, Settings, UNREACHED,
-    WorklistOptions, can_meet, run,
+    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
 
 use crate::algorithm::Algorithm;
 use crate::delta::{Delta, Means};
+use crate::near_graph::NearGraph;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 use crate::step_graph::{self, StepGraph};
 use crate::step_search::{Manner, StepSearch};
@@ -143,19 +142,6 @@ enum Uploaded {
     NearFar(NearGraph),
 }
 
-/// A graph of few arcs a vertex, and its rows once more.
-#[derive(Debug)]
-struct NearGraph {
-    graph: DistributedGraph,
-    rows: NearRows,
-    /// Whether too many vertices had to wait in a search: later ones go asynchronously.
-    is_too_wide: AtomicBool,
-    /// Their threshold's step, if delta is automatic.
-    wide_delta: Option<f64>,
-    /// Whether every arc makes a distance longer.
-    grows: bool,
-}
-
 /// What a search reads beside a graph's rows, made at the upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -204,11 +190,14 @@ impl Sssp {
     /// order of weight: once in rows of these vertices, and once in rows of all vertices,
     /// unless it is one device and the graph is symmetric, where both are the same. That
     /// is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
-    /// there, for the next one.
+    /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
+    /// ([`Sssp::layout`]), on several GPUs also of a halo around each part, of half as many
+    /// vertices at most.
     ///
     /// # Errors
     /// No weights, or one that is negative; a partition that does not fit; devices that
-    /// cannot go in steps, if that is asked for; no memory on a device or the host.
+    /// cannot go in steps, or by near and far piles, if that is asked for; no memory on a device
+    /// or the host.
     pub async fn with_algorithm(
         context: &Context,
         graph: &CsrGraph,
@@ -249,18 +238,10 @@ impl Sssp {
             let columns = Columns::Weighted;
             let rows = DistributedGraph::new(context, graph, partition, columns).await?;
             let threshold = means.and_then(|means| means.threshold(on_gpus));
-            match near_rows(graph, &rows, weights, algorithm).await? {
+            let is_real = matches!(weights, WeightType::Real);
+            match NearGraph::rows(graph, &rows, is_real, algorithm).await? {
                 Some(near) => {
-                    // Reals may be rounded to what they were.
-                    let grows =
-                        matches!(weights, WeightType::Integer) && step_graph::lightest(graph) > 0;
-                    let near = NearGraph {
-                        graph: rows,
-                        rows: near,
-                        is_too_wide: AtomicBool::new(false),
-                        wide_delta: threshold,
-                        grows,
-                    };
+                    let near = NearGraph::new(graph, rows, near, threshold);
                     (Uploaded::NearFar(near), means.and_then(Means::near))
                 }
                 None if algorithm == Algorithm::NearFar => return Err(Error::NotNearFar),
@@ -288,8 +269,8 @@ impl Sssp {
     /// What was made for searches beside the graph's rows, if anything.
     pub fn layout(&self) -> Option<Layout> {
         match &self.graph {
-            Uploaded::NearFar(NearGraph { rows, .. }) => {
-                Some(Layout { bytes: rows.bytes(), time: rows.time() })
+            Uploaded::NearFar(near) => {
+                Some(Layout { bytes: near.rows.bytes(), time: near.rows.time() })
             }
             _ => None,
         }
@@ -348,7 +329,7 @@ impl Sssp {
         &self,
         sources: &[u32],
     ) -> Result<SsspResult> {
-        let SsspOptions { worklist, cutoff, delta, pull, rest, .. } = &self.options;
+        let SsspOptions { worklist, cutoff, delta, pull, rest, waiting, .. } = &self.options;
         let limit = match *cutoff {
             None => R::TOO_FAR,
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
@@ -370,13 +351,15 @@ impl Sssp {
                 let manner = Manner { limit, delta: step, pull: *pull, rest: *rest };
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }
-            Uploaded::NearFar(near) => match self.near::<R, V>(near, sources, limit, step).await? {
-                Some(outcome) => outcome,
-                None => {
-                    step = delta.step(near.wide_delta)?;
-                    asynchronous(&near.graph, step).await?
+            Uploaded::NearFar(near) => {
+                match near.search::<R, V>(sources, limit, step, *waiting).await? {
+                    Some(outcome) => outcome,
+                    None => {
+                        step = delta.step(near.other_delta)?;
+                        asynchronous(&near.graph, step).await?
+                    }
                 }
-            },
+            }
         };
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys, predecessors } = answer;
@@ -392,57 +375,6 @@ impl Sssp {
         let delta = step;
         Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
     }
-
-    /// By near and far piles; `None` if predecessors are asked for that it does not find, or too
-    /// many vertices have to wait, now or once before.
-    async fn near<R: DistanceRule, V: millstream_traversal::Value>(
-        &self,
-        near: &NearGraph,
-        sources: &[u32],
-        limit: u32,
-        delta: Option<f64>,
-    ) -> Result<Option<Outcome>> {
-        let NearGraph { graph, rows, grows, .. } = near;
-        // Else predecessors could make a cycle: `NEAR_FAR.md` in millstream-traversal.
-        let is_right = !V::KEEPS_PREDECESSOR || *grows || graph.context().devices().len() == 1;
-        if !is_right {
-            return Ok(None);
-        }
-        // Relaxed, as below: at worst another search finds out.
-        if near.is_too_wide.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let (delta, waiting) = (delta.map(R::step), self.options.waiting);
-        let search = NearFar::<R> { graph, rows, limit, delta, grows: *grows, waiting };
-        let found = search.run::<V>(sources).await?;
-        near.is_too_wide.fetch_or(found.is_none(), Ordering::Relaxed);
-        Ok(found)
-    }
-}
-
-/// Arcs across a halo from which on devices meet so seldom that near and far piles are the
-/// better way.
-const DEEP: u32 = 8;
-
-/// The rows for near and far piles, if the graph and the devices allow that and it is asked for,
-/// or the best way.
-async fn near_rows(
-    graph: &CsrGraph,
-    distributed: &DistributedGraph,
-    weights: WeightType,
-    algorithm: Algorithm,
-) -> Result<Option<NearRows>> {
-    let context = distributed.context();
-    let can_meet = context.devices().iter().all(Device::is_gpu) && can_meet(context);
-    let is_wanted = matches!(algorithm, Algorithm::Auto | Algorithm::NearFar);
-    if !is_wanted || !can_meet || !NearRows::suit(graph) {
-        return Ok(None);
-    }
-    let rows = match weights {
-        WeightType::Integer => NearRows::new::<IntegerDistances>(graph, distributed).await?,
-        WeightType::Real => NearRows::new::<RealDistances>(graph, distributed).await?,
-    };
-    Ok(rows.filter(|rows| algorithm == Algorithm::NearFar || rows.depth() >= DEEP))
 }
 
 /// What kind of weights a graph has, all of which are distances.
