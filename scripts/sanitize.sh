@@ -26,6 +26,7 @@ CASES="
     gpus::twins::shortest_paths
     gpus::twins::items_that_go_everywhere
     gpus::algorithms::components_of_awkward_graphs
+    gpus::near_far::near_and_far_of_long_rows_and_one_way_streets
 "
 export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER MILLSTREAM_EXACT_ALLOCATIONS=1
 # initcheck remembers every byte of every copy.
