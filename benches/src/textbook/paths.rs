@@ -1,11 +1,9 @@
-//! Algorithms as textbooks have them, parallel with rayon: what ours are measured
-//! against on host devices.
+//! Shortest paths, by arcs and by weights.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use millstream::graph::CsrGraph;
-use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
 use rayon::prelude::*;
 
 /// What a vertex has that nobody has reached.
@@ -13,24 +11,6 @@ const UNREACHED: u32 = u32::MAX;
 
 /// Vertices that one task takes at least.
 const VERTICES_OF_A_TASK: usize = 64;
-
-/// A graph of few levels and one of many, with their names; weights are integers.
-///
-/// # Errors
-/// A graph is too large for memory.
-pub fn graphs() -> Result<[(&'static str, CsrGraph); 2], GenerateError> {
-    let options = GenerateOptions { max_weight: Some(64), seed: 0 };
-    let kron = generate::kron(16, 16, &options)?;
-    let options = GenerateOptions { max_weight: Some(10_000), ..options };
-    Ok([("kron 16 16", kron), ("road 500", generate::road(500, 500, KEEP_PERMILLE, &options)?)])
-}
-
-/// How long `run` takes.
-pub fn timed<T>(run: impl FnOnce() -> T) -> Duration {
-    let start = Instant::now();
-    std::hint::black_box(run());
-    start.elapsed()
-}
 
 /// What `visit` emits for all vertices of a frontier.
 fn expand<T: Send>(frontier: &[u32], visit: impl Fn(u32, &mut Vec<T>) + Sync) -> Vec<T> {
@@ -105,32 +85,4 @@ pub fn sssp(graph: &CsrGraph, weights: &[u32], source: u32, delta: u32) -> Vec<u
         current += 1;
     }
     distances.into_iter().map(AtomicU32::into_inner).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use millstream::graph::generate::{self, GenerateOptions};
-    use millstream::graph::{Weights, reference};
-    use millstream::sssp::Distances;
-
-    use super::*;
-
-    #[test]
-    fn textbooks_are_right() {
-        let options = GenerateOptions { max_weight: Some(1000), seed: 0 };
-        for graph in [
-            generate::kron(8, 8, &options).unwrap(),
-            generate::road(30, 30, 605, &options).unwrap(),
-        ] {
-            assert_eq!(bfs(&graph, 0), reference::bfs_levels(&graph, &[0], u32::MAX));
-            let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!() };
-            for delta in [1, 100, 100_000] {
-                let distances = sssp(&graph, weights, 0, delta);
-                let expected = reference::dijkstra(&graph, &[0]).unwrap();
-                assert_eq!(Distances::Integer(distances), expected);
-            }
-        }
-    }
 }

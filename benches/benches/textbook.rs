@@ -1,0 +1,136 @@
+//! The four algorithms on one host device and textbook algorithms on rayon in turn, in one
+//! process, and the lowest time of each: what others do on the machine meanwhile
+//! disturbs both alike. PageRank is ten sweeps by pulling, in f32.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use clap::Parser;
+use comfy_table::Table;
+use millstream::graph::source::max_degree;
+use millstream::graph::{Weights, reference};
+use millstream::pagerank::Precision;
+use millstream::prelude::*;
+use millstream::sssp::{Delta, Distances, SsspOptions};
+use millstream_benches::textbook::{self, timed};
+use rayon::ThreadPool;
+
+const SWEEPS: u32 = 10;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Runs of each.
+    #[arg(long, default_value_t = 60)]
+    runs: usize,
+    /// Threads, one number after the other.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+    threads: Vec<usize>,
+    /// What is measured: those whose names contain this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Delta of SSSP, ours and the textbook's; the automatic one if it is not given.
+    #[arg(long)]
+    delta: Option<f64>,
+    /// Cargo gives this.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Where both run: a host device and the textbook's threads, as many as it has.
+struct Bed {
+    context: Context,
+    pool: ThreadPool,
+    runs: usize,
+}
+
+impl Bed {
+    fn new(threads: usize, runs: usize) -> Bed {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let builder = Context::builder().devices(Devices::host(1)).threads(threads);
+        Bed { context: builder.build().unwrap(), pool, runs }
+    }
+
+    /// Runs both in turn; the lowest time of each.
+    fn lowest<T>(
+        &self,
+        ours: impl Fn() -> Duration,
+        textbook: impl Fn() -> T + Sync,
+    ) -> [Duration; 2]
+    where
+        T: Send,
+    {
+        let textbook = || self.pool.install(|| timed(&textbook));
+        let both = (0..self.runs).map(|_| [ours(), textbook()]);
+        both.reduce(|[a, b], [c, d]| [a.min(c), b.min(d)]).unwrap()
+    }
+
+    fn bfs(&self, graph: &CsrGraph, source: u32) -> [Duration; 2] {
+        let bfs = self.context.block_on(Bfs::new(&self.context, graph)).unwrap().unwrap();
+        let run = || self.context.block_on(bfs.run(&[source])).unwrap().unwrap();
+        assert_eq!(run().levels, textbook::bfs(graph, source));
+        self.lowest(|| run().run_time, || textbook::bfs(graph, source))
+    }
+
+    fn sssp(&self, graph: &CsrGraph, source: u32, delta: Option<f64>) -> [Duration; 2] {
+        let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!("integers") };
+        let mut options = SsspOptions::default();
+        options.delta = delta.map_or(Delta::Auto, Delta::Step);
+        let sssp = self.context.block_on(Sssp::new(&self.context, graph)).unwrap().unwrap();
+        let sssp = sssp.with_options(options);
+        let run = || self.context.block_on(sssp.run(&[source])).unwrap().unwrap();
+        let delta = run().delta.unwrap().round().max(1.0) as u32;
+        let expected = Distances::Integer(textbook::sssp(graph, weights, source, delta));
+        assert_eq!(run().distances, expected);
+        assert_eq!(reference::dijkstra(graph, &[source]).unwrap(), expected);
+        self.lowest(|| run().run_time, || textbook::sssp(graph, weights, source, delta))
+    }
+
+    fn pagerank(&self, graph: &CsrGraph) -> [Duration; 2] {
+        let mut options = PageRankOptions::default();
+        (options.tolerance, options.max_iterations) = (0.0, SWEEPS);
+        options.precision = Precision::F32;
+        let pagerank = PageRank::new(&self.context, graph, options);
+        let pagerank = self.context.block_on(pagerank).unwrap().unwrap();
+        let run = || self.context.block_on(pagerank.run()).unwrap().unwrap();
+        assert_eq!(run().iterations, SWEEPS);
+        let transposed = graph.transposed().unwrap();
+        self.lowest(|| run().run_time, || textbook::pagerank(graph, &transposed, 0.0, SWEEPS))
+    }
+
+    fn components(&self, graph: &CsrGraph) -> [Duration; 2] {
+        let components = self.context.block_on(Cc::new(&self.context, graph)).unwrap().unwrap();
+        let run = || self.context.block_on(components.run()).unwrap().unwrap();
+        assert_eq!(run().labels, textbook::components(graph));
+        self.lowest(|| run().run_time, || textbook::components(graph))
+    }
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let mut table = Table::new();
+    table.set_header(["", "threads", "ours, ms", "textbook, ms", "ratio"]);
+    for (graph_name, graph) in &textbook::graphs().unwrap() {
+        let source = max_degree(graph).unwrap();
+        for &threads in &arguments.threads {
+            let bed = Bed::new(threads, arguments.runs);
+            for algorithm in ["BFS", "SSSP", "PageRank", "CC"] {
+                let name = format!("{graph_name}, {algorithm}");
+                if !name.contains(&arguments.only) {
+                    continue;
+                }
+                let [ours, textbook] = match algorithm {
+                    "BFS" => bed.bfs(graph, source),
+                    "SSSP" => bed.sssp(graph, source, arguments.delta),
+                    "PageRank" => bed.pagerank(graph),
+                    _ => bed.components(graph),
+                };
+                let milliseconds = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1e3);
+                let ratio = format!("{:.2}", ours.as_secs_f64() / textbook.as_secs_f64());
+                let times = [milliseconds(ours), milliseconds(textbook)];
+                table.add_row([&[name, threads.to_string()], &times[..], &[ratio]].concat());
+            }
+        }
+    }
+    println!("{table}");
+}

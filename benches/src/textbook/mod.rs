@@ -1,0 +1,68 @@
+//! Algorithms as textbooks have them, parallel with rayon: what ours are measured
+//! against on host devices.
+
+mod components;
+mod pagerank;
+mod paths;
+
+pub use components::components;
+pub use pagerank::pagerank;
+pub use paths::{bfs, sssp};
+
+use std::time::{Duration, Instant};
+
+use millstream::graph::CsrGraph;
+use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
+
+/// A graph of few levels and one of many, with their names; weights are integers.
+///
+/// # Errors
+/// A graph is too large for memory.
+pub fn graphs() -> Result<[(&'static str, CsrGraph); 2], GenerateError> {
+    let options = GenerateOptions { max_weight: Some(64), seed: 0 };
+    let kron = generate::kron(16, 16, &options)?;
+    let options = GenerateOptions { max_weight: Some(10_000), ..options };
+    Ok([("kron 16 16", kron), ("road 500", generate::road(500, 500, KEEP_PERMILLE, &options)?)])
+}
+
+/// How long `run` takes.
+pub fn timed<T>(run: impl FnOnce() -> T) -> Duration {
+    let start = Instant::now();
+    std::hint::black_box(run());
+    start.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use millstream::graph::generate::{self, GenerateOptions};
+    use millstream::graph::{Weights, reference};
+    use millstream::sssp::Distances;
+
+    use super::*;
+
+    #[test]
+    fn textbooks_are_right() {
+        let options = GenerateOptions { max_weight: Some(1000), seed: 0 };
+        for graph in [
+            generate::kron(8, 8, &options).unwrap(),
+            generate::road(30, 30, 605, &options).unwrap(),
+        ] {
+            assert_eq!(bfs(&graph, 0), reference::bfs_levels(&graph, &[0], u32::MAX));
+            let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!() };
+            for delta in [1, 100, 100_000] {
+                let distances = sssp(&graph, weights, 0, delta);
+                let expected = reference::dijkstra(&graph, &[0]).unwrap();
+                assert_eq!(Distances::Integer(distances), expected);
+            }
+            assert_eq!(components(&graph), reference::weak_components(&graph));
+            let sources = graph.transposed().unwrap();
+            let converged = reference::pagerank(&graph, &Default::default()).unwrap().ranks;
+            let ranks = pagerank(&graph, &sources, 1e-6, 100);
+            let distance: f64 =
+                ranks.iter().zip(&converged).map(|(&a, b)| (f64::from(a) - b).abs()).sum();
+            assert!(distance < 1e-4, "{distance}");
+        }
+    }
+}
