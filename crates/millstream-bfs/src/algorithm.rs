@@ -7,7 +7,7 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Algorithm {
     /// Level by level where the devices can, unless the graph has many thin levels: then by near
-    /// and far piles where GPUs can, else asynchronously on several GPUs, to which meeting after
+    /// and far piles where that can be, else asynchronously on several GPUs, to which meeting after
     /// each level would take longer than the level (`docs/measurements/h200.md`). Whether
     /// levels may be bottom-up depends on the graph: see
     /// [`Bfs::with_partition`](crate::Bfs::with_partition).
@@ -19,10 +19,10 @@ pub enum Algorithm {
     /// host devices, or up to eight GPUs with NVLink, all of which reach each other.
     LevelSynchronous,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): levels are
-    /// distances of arcs of length 1, found in no strict order. Needs one GPU, or up to
-    /// eight with NVLink, and a graph of few arcs a vertex and many thin levels; for several GPUs it
-    /// must be symmetric, in parts that few arcs leave. If too many vertices have to wait the
-    /// search goes level by level.
+    /// distances of arcs of length 1, found in no strict order. Needs devices as
+    /// `LevelSynchronous` does, and a graph of few arcs a vertex and many thin levels; for several
+    /// devices it must be symmetric, in parts that few arcs leave. If too many vertices have to wait
+    /// on a GPU, the search goes level by level.
     NearFar,
 }
 

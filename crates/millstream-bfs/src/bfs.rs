@@ -186,14 +186,14 @@ impl Bfs {
     /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
     /// never large enough, and its search only goes top-down.
     ///
-    /// On GPUs that can go level by level, it is found out whether a graph's levels are many and thin
+    /// On devices that can go level by level, it is found out whether a graph's levels are many and thin
     /// ([`Algorithm::Auto`]). One of four arcs a vertex at most, with few longer rows, gets *packed
     /// rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches by near and far piles read
-    /// them. On several GPUs it must be symmetric, and each gets the rows of a *halo* around
+    /// them. On several devices it must be symmetric, and each gets the rows of a *halo* around
     /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
-    /// it a GPU searches many levels before it meets the others.
+    /// it a device searches many levels before it meets the others.
     ///
-    /// Where levels may be bottom-up, any other graph gets the *hub* of each vertex on such GPUs,
+    /// Where levels may be bottom-up, any other graph gets the *hub* of each vertex on GPUs,
     /// 4 bytes a vertex: the neighbour with the most arcs, which a bottom-up level asks first.
     /// The longest rows are there once more, 4 bytes an arc, each GPU with the targets that it
     /// owns: a search from such a vertex begins on all GPUs at once.
@@ -242,7 +242,7 @@ impl Bfs {
             None => Isolated::none(context, graph.vertices()).await?,
         };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let is_deep = are_gpus && depth_probe::is_deep(graph);
+        let is_deep = depth_probe::is_deep(graph);
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
         let near = match is_deep && can_meet(context) && NearRows::suit(graph) {
@@ -257,6 +257,8 @@ impl Bfs {
         };
         let graph = distributed;
         let (options, is_too_wide) = (BfsOptions::default(), AtomicBool::new(false));
+        // Host devices meet in no time.
+        let is_deep = is_deep && are_gpus;
         Ok(Bfs { graph, incoming, isolated, near, hubs, is_deep, is_too_wide, options })
     }
 
@@ -353,7 +355,8 @@ impl Bfs {
             return self.run_by_levels(sources).await;
         }
         let (graph, limit, waiting) = (&self.graph, self.options.depth_limit, MOST_WAITING);
-        let delta = Some(NEAR_LEVELS);
+        let on_gpus = graph.context().devices().iter().any(Device::is_gpu);
+        let delta = Some(if on_gpus { GPU_NEAR_LEVELS } else { NEAR_LEVELS });
         let search = NearFar::<Levels> { graph, rows, limit, delta, grows: true, waiting };
         let found = match self.options.predecessors {
             false => search.run::<u32>(sources).await?,
@@ -398,8 +401,9 @@ impl Bfs {
 /// Levels between meetings from which on the meetings take less time than the levels.
 const MANY_LEVELS: u32 = 8;
 /// Levels that are near at a time, measured: see `docs/decisions/0025-near-and-far-piles.md`.
-const NEAR_LEVELS: u32 = 256;
-/// Vertices that wait at a time on a device, at most; far ones twice as many.
+const NEAR_LEVELS: u32 = 128;
+const GPU_NEAR_LEVELS: u32 = 256;
+/// Vertices that wait at a time on a GPU, at most; far ones twice as many.
 const MOST_WAITING: usize = 1 << 19;
 
 fn result(outcome: Outcome) -> BfsResult {

@@ -43,6 +43,11 @@ impl Rule for Levels {
 impl CudaRule for Levels {
     const CLASS: &str = "IntegerDistances";
     const WEIGHS: bool = false;
+
+    #[inline]
+    fn beyond(level: u32, levels: u32) -> u32 {
+        level.saturating_add(levels)
+    }
 }
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.

@@ -57,7 +57,7 @@ enum AlgorithmOption {
     Asynchronous,
     /// In steps of distance, the devices meeting after each round.
     Stepping,
-    /// By near and far piles of vertices, on GPUs, in graphs of few arcs a vertex.
+    /// By near and far piles of vertices, in graphs of few arcs a vertex.
     NearFar,
 }
 

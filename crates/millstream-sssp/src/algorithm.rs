@@ -11,8 +11,8 @@ pub enum Algorithm {
     /// In steps where the devices can, unless the graph is
     /// [mesh-like](millstream_graph::partition::is_mesh_like): such a graph has so many
     /// steps, of so few vertices each, that meeting after each costs more than the
-    /// vertices (`docs/measurements/h200.md`). It is searched by near and far piles where GPUs
-    /// can, else asynchronously.
+    /// vertices (`docs/measurements/h200.md`). It is searched by near and far piles where
+    /// that can be, else asynchronously.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority
@@ -24,10 +24,10 @@ pub enum Algorithm {
     /// eight GPUs with NVLink, all of which reach each other.
     Stepping,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014) that blocks of
-    /// threads keep to themselves. Needs GPUs as `Stepping` does, and a graph of few arcs a vertex;
-    /// for several GPUs it must be symmetric, in parts that few arcs leave. Predecessors on several
-    /// GPUs, where arcs may weigh nothing or weights are reals, come from an asynchronous search,
-    /// and so does an answer for which too many vertices had to wait
+    /// threads keep to themselves. Needs devices as `Stepping` does, and a graph of few arcs a vertex;
+    /// for several devices it must be symmetric, in parts that few arcs leave. Predecessors on several
+    /// devices, where arcs may weigh nothing or weights are reals, come from an asynchronous search,
+    /// and so does an answer for which too many vertices had to wait on a GPU
     /// ([`SsspOptions::waiting`](crate::SsspOptions::waiting)).
     NearFar,
 }

@@ -23,7 +23,8 @@ const FACTOR: f64 = 80.0;
 /// On GPUs, to which a step costs more and repeated work less.
 const GPU_FACTOR: f64 = 640.0;
 /// By near and far piles; measured: see `docs/decisions/0025-near-and-far-piles.md`.
-const NEAR_FACTOR: f64 = 256.0;
+const NEAR_FACTOR: f64 = 128.0;
+const GPU_NEAR_FACTOR: f64 = 256.0;
 /// In steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
 const STEP_FACTOR: f64 = 1.1;
 
@@ -72,8 +73,9 @@ impl Means {
 
     /// How far the threshold between near and far is beyond the nearest vertex; `None` if all
     /// weights are 0.
-    pub(crate) fn near(self) -> Option<f64> {
-        distance(NEAR_FACTOR * self.weight / (self.degree * self.degree))
+    pub(crate) fn near(self, on_gpus: bool) -> Option<f64> {
+        let factor = if on_gpus { GPU_NEAR_FACTOR } else { NEAR_FACTOR };
+        distance(factor * self.weight / (self.degree * self.degree))
     }
 
     /// The width of a search's steps; `None` if all weights are 0.

@@ -49,7 +49,7 @@ pub enum Error {
     NotStepping,
     /// The devices or the graph do not allow a search by near and far piles.
     #[error(
-        "a search by near and far piles needs one GPU, or up to eight with NVLink, and a graph of about four arcs a vertex at most; for several GPUs it must be symmetric, in parts that few arcs leave"
+        "a search by near and far piles needs host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most; for several devices it must be symmetric, in parts that few arcs leave"
     )]
     NotNearFar,
 }

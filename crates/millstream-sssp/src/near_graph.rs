@@ -1,8 +1,7 @@
-//! A graph of few arcs a vertex, on GPUs that search it by near and far piles.
+//! A graph of few arcs a vertex, on devices that search it by near and far piles.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_device::Device;
 use millstream_graph::{CsrGraph, Weights};
 use millstream_traversal::{DistributedGraph, NearFar, NearRows, Outcome, Value, can_meet};
 
@@ -48,8 +47,7 @@ impl NearGraph {
         is_real: bool,
         algorithm: Algorithm,
     ) -> Result<Option<NearRows>> {
-        let context = distributed.context();
-        let can_meet = context.devices().iter().all(Device::is_gpu) && can_meet(context);
+        let can_meet = can_meet(distributed.context());
         let is_wanted = matches!(algorithm, Algorithm::Auto | Algorithm::NearFar);
         if !is_wanted || !can_meet || !NearRows::suit(graph) {
             return Ok(None);

@@ -60,6 +60,11 @@ impl DistanceRule for IntegerDistances {
 impl CudaRule for IntegerDistances {
     const CLASS: &str = "IntegerDistances";
     const WEIGHS: bool = true;
+
+    #[inline]
+    fn beyond(distance: u32, weight: u32) -> u32 {
+        distance.saturating_add(weight).min(Self::TOO_FAR)
+    }
 }
 
 impl Rule for IntegerDistances {
@@ -76,7 +81,7 @@ impl Rule for IntegerDistances {
 
     #[inline]
     fn extended(distance: u32, weights: &[u32], arc: usize) -> u32 {
-        distance.saturating_add(weights[arc]).min(Self::TOO_FAR)
+        Self::beyond(distance, weights[arc])
     }
 
     #[inline]
@@ -127,6 +132,11 @@ impl DistanceRule for RealDistances {
 impl CudaRule for RealDistances {
     const CLASS: &str = "RealDistances";
     const WEIGHS: bool = true;
+
+    #[inline]
+    fn beyond(distance: u32, weight: f32) -> u32 {
+        (f32::from_bits(distance) + weight).to_bits()
+    }
 }
 
 impl Rule for RealDistances {
@@ -143,7 +153,7 @@ impl Rule for RealDistances {
 
     #[inline]
     fn extended(distance: u32, weights: &[f32], arc: usize) -> u32 {
-        (f32::from_bits(distance) + weights[arc]).to_bits()
+        Self::beyond(distance, weights[arc])
     }
 
     #[inline]

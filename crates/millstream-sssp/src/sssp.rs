@@ -43,7 +43,7 @@ pub struct SsspOptions {
     /// it, times this, are less than all arcs. 0 makes every step but the first the
     /// last.
     pub rest: u32,
-    /// By near and far piles: vertices that wait at a time on a device, at most; far ones twice as
+    /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
     /// many. 40 bytes each. Once more would have to wait, this search and later ones go
     /// asynchronously.
     pub waiting: usize,
@@ -191,7 +191,7 @@ impl Sssp {
     /// unless it is one device and the graph is symmetric, where both are the same. That
     /// is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
     /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
-    /// ([`Sssp::layout`]), on several GPUs also of a halo around each part, of half as many
+    /// ([`Sssp::layout`]), on several devices also of a halo around each part, of half as many
     /// vertices at most.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl Sssp {
             match NearGraph::rows(graph, &rows, is_real, algorithm).await? {
                 Some(near) => {
                     let near = NearGraph::new(graph, rows, near, threshold);
-                    (Uploaded::NearFar(near), means.and_then(Means::near))
+                    (Uploaded::NearFar(near), means.and_then(|means| means.near(on_gpus)))
                 }
                 None if algorithm == Algorithm::NearFar => return Err(Error::NotNearFar),
                 None => (Uploaded::Asynchronous(rows), threshold),

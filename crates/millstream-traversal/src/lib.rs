@@ -10,6 +10,7 @@ mod graph;
 mod halo;
 mod meeting;
 mod near_far;
+mod near_far_twin;
 mod near_rows;
 mod nearest;
 mod options;

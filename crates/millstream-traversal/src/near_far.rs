@@ -1,5 +1,5 @@
-//! A search by near and far piles on GPUs: the memory of a run, and the run. The protocol
-//! is in `NEAR_FAR.md`, the kernel in `near_far.cuh`.
+//! A search by near and far piles: the memory of a run, and the run. The protocol is in
+//! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and its twin in `near_far_twin.rs`.
 
 use std::time::Instant;
 
@@ -14,29 +14,29 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use crate::near_rows::{self, HaloShape, NearRows};
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
-use crate::{Answer, DistributedGraph, GangPlace, Outcome, Result};
+use crate::{Answer, DistributedGraph, GangPlace, Outcome, Result, near_far_twin};
 
 /// Words behind the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
 /// Rows, targets and weights of long ones, and the halo.
-type Graph = (Shared<u32>, Shared<u32>, Shared<u32>, Read<u32>);
+pub(crate) type Graph = (Shared<u32>, Shared<u32>, Shared<u32>, Read<u32>);
 /// Values, sources, piles and log.
 type Lists<V> = (Shared<V>, Read<u32>, Shared<u64>, Shared<u64>);
 /// Exports, what was told of them, and all inboxes.
-type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
+pub(crate) type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
 type Signature<V> =
     (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>), Plain<Settings>);
 
 /// How a search goes, as the kernel takes it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-struct Settings {
-    place: GangPlace,
-    limit: u32,
+pub(crate) struct Settings {
+    pub(crate) place: GangPlace,
+    pub(crate) limit: u32,
     delta: u32,
-    first_end: u32,
+    pub(crate) first_end: u32,
     padding: u32,
-    shape: HaloShape,
+    pub(crate) shape: HaloShape,
 }
 
 /// Words of a report, as `NearFarReport` of `near_far.cuh` has them.
@@ -58,7 +58,7 @@ const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
 /// next threshold is `delta` beyond the nearest of the others.
 #[derive(Debug)]
 pub struct NearFar<'a, R: CudaRule> {
-    /// The graph, on GPUs that can meet.
+    /// The graph, on devices that [can meet](crate::can_meet).
     pub graph: &'a DistributedGraph,
     /// Its rows.
     pub rows: &'a NearRows,
@@ -68,26 +68,38 @@ pub struct NearFar<'a, R: CudaRule> {
     pub delta: Option<R::Weight>,
     /// Whether every arc makes a key larger.
     pub grows: bool,
-    /// Vertices that wait on a device at a time, at most: far ones twice as many.
+    /// Vertices that wait on a GPU at a time, at most: far ones twice as many. Host devices
+    /// have no such limit.
     pub waiting: usize,
 }
 
 /// One device's memory.
-struct Memory<V: Value> {
-    device: Device,
-    values: SharedBuffer<V>,
-    sources: DeviceBuffer<u32>,
+pub(crate) struct Memory<V: Value> {
+    pub(crate) device: Device,
+    pub(crate) values: SharedBuffer<V>,
+    pub(crate) sources: DeviceBuffer<u32>,
     far: SharedBuffer<u64>,
     log: SharedBuffer<u64>,
     told: SharedBuffer<u32>,
     inbox: SharedBuffer<u64>,
     gang: GangMemory,
-    settings: Settings,
+    pub(crate) settings: Settings,
+}
+
+/// What one device has done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) visited: u64,
+    /// Items that came, and those of them that were news.
+    pub(crate) received: u64,
+    pub(crate) kept: u64,
+    /// Items to each device.
+    pub(crate) sent: [u64; GangPlace::MOST],
 }
 
 impl<R: CudaRule> NearFar<'_, R> {
     /// Searches from `sources` (original ids), all with key 0. `None` if more vertices than
-    /// [`NearFar::waiting`] had to wait, so that another way is better.
+    /// [`NearFar::waiting`] had to wait on a GPU, so that another way is better.
     ///
     /// # Errors
     /// A source that is not a vertex; the first cause of any failure below.
@@ -99,10 +111,19 @@ impl<R: CudaRule> NearFar<'_, R> {
     /// When it resolves, the devices are done and the answer is on the host.
     pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Option<Outcome>> {
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let kernel = Gang::kernel("near_far", cuda_source::<R, V>(self.grows));
-        let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-        let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
-        let Some(statistics) = statistics(&memory)? else { return Ok(None) };
+        let start = Instant::now();
+        let (done, run_time) = match self.is_on_gpus() {
+            true => {
+                let kernel = Gang::kernel("near_far", cuda_source::<R, V>(self.grows));
+                let bind =
+                    |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
+                let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
+                (reported(&memory)?, run_time)
+            }
+            false => (Some(near_far_twin::run(self, &memory).await?), start.elapsed()),
+        };
+        let Some(done) = done else { return Ok(None) };
+        let statistics = statistics(&memory, &done);
         let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
         let answer = Answer::gather_owned(self.graph, values).await?;
@@ -110,9 +131,15 @@ impl<R: CudaRule> NearFar<'_, R> {
         Ok(Some(Outcome { answer, statistics, run_time, gather_time }))
     }
 
+    fn is_on_gpus(&self) -> bool {
+        self.graph.context().devices().iter().all(Device::is_gpu)
+    }
+
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, REPORT_WORDS)?;
+        // Twins have piles of their own.
+        let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));
@@ -132,8 +159,8 @@ impl<R: CudaRule> NearFar<'_, R> {
                 values,
                 sources: stream.uploaded(sources)?,
                 // Two piles; places of the log wrap around with a word of 32 bits.
-                far: device.shared(4 * self.waiting)?,
-                log: device.shared(self.waiting.next_power_of_two())?,
+                far: device.shared(4 * waiting)?,
+                log: device.shared(waiting.next_power_of_two())?,
                 told,
                 inbox: device.shared(2 * rows.halo.len())?,
                 gang,
@@ -167,39 +194,70 @@ impl<R: CudaRule> NearFar<'_, R> {
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<BoundKernel> {
-        let (rows, its) = (self.rows.of(place), &memory[place]);
-        let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
+        let ((graph, (exports, told, inboxes)), its) = (self.common(memory, place), &memory[place]);
         let lists = (&its.values, &its.sources, &its.far, &its.log);
-        let inboxes: Vec<_> = memory.iter().map(|its| &its.inbox).collect();
-        let exchange = (&rows.exports, &its.told, &inboxes[..]);
+        let exchange = (exports, told, &inboxes[..]);
         let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
         let reports = (host, &its.gang.report);
         let arguments = (graph, lists, exchange, &words[..], reports, its.settings);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
+
+    /// What kernel and twin take alike: [`Graph`] and [`Exchange`].
+    pub(crate) fn common<'b, V: Value>(
+        &'b self,
+        memory: &'b [Memory<V>],
+        place: usize,
+    ) -> (GraphBuffers<'b>, ExchangeBuffers<'b>) {
+        let rows = self.rows.of(place);
+        let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
+        let inboxes = memory.iter().map(|its| &its.inbox).collect();
+        (graph, (&rows.exports, &memory[place].told, inboxes))
+    }
 }
 
-/// What the devices did; `None` if one had no room for all that was near.
-fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<Option<WorklistStatistics>> {
+type GraphBuffers<'a> =
+    (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>, &'a SharedBuffer<u32>, &'a DeviceBuffer<u32>);
+type ExchangeBuffers<'a> =
+    (&'a DeviceBuffer<u32>, &'a SharedBuffer<u32>, Vec<&'a SharedBuffer<u64>>);
+
+/// What GPUs say that they did; `None` if one had no room for all that was near.
+fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<Done>>> {
     let word = |its: &Memory<V>, word: Reported| its.gang.report.load(word as usize);
     for its in memory {
         if word(its, Reported::TooWide)? != 0 {
             return Ok(None);
         }
     }
-    let mut run = WorklistStatistics::default();
-    for (place, its) in memory.iter().enumerate() {
+    let mut all = Vec::new();
+    for its in memory {
         if word(its, Reported::Stopped)? != 0 {
             let threshold = word(its, Reported::Thresholds)?;
             return Err(its.gang.not_met("near_far", &format!("threshold {threshold}")).into());
         }
+        let mut done = Done {
+            visited: word(its, Reported::Visited)?,
+            received: word(its, Reported::Received)?,
+            kept: word(its, Reported::Kept)?,
+            ..Done::default()
+        };
+        for (to, sent) in done.sent.iter_mut().enumerate() {
+            *sent = its.gang.report.load(Reported::Sent as usize + to)?;
+        }
+        all.push(done);
+    }
+    Ok(Some(all))
+}
+
+fn statistics<V: Value>(memory: &[Memory<V>], done: &[Done]) -> WorklistStatistics {
+    let mut run = WorklistStatistics::default();
+    for (place, (its, done)) in memory.iter().zip(done).enumerate() {
         let mut device = DeviceStatistics::default();
-        device.work_items = word(its, Reported::Visited)?;
-        (device.received, device.kept) =
-            (word(its, Reported::Received)?, word(its, Reported::Kept)?);
+        device.work_items = done.visited;
+        (device.received, device.kept) = (done.received, done.kept);
         device.dropped = device.received - device.kept;
         for (to, other) in memory.iter().enumerate().filter(|(to, _)| *to != place) {
-            let items = its.gang.report.load(Reported::Sent as usize + to)?;
+            let items = done.sent[to];
             device.sent += items;
             let mut link = LinkStatistics::new(its.device.name(), other.device.name());
             (link.packets, link.packets_pushed) = (items, items);
@@ -209,7 +267,7 @@ fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<Option<WorklistStatistic
         }
         run.devices.push(device);
     }
-    Ok(Some(run))
+    run
 }
 
 /// The gang's kernel: each file goes on where the one before ends.

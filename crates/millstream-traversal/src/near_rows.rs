@@ -17,19 +17,19 @@ use crate::relaxation::CudaRule;
 use crate::{DistributedGraph, GangPlace, Part, Result};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
-const MOST: usize = 4;
+pub(crate) const MOST: usize = 4;
 
 /// Words of a row.
-const fn row_words<R: CudaRule>() -> usize {
+pub(crate) const fn row_words<R: CudaRule>() -> usize {
     if R::WEIGHS { 2 * MOST } else { MOST }
 }
 
 /// Targets are smaller.
-const SPECIAL: u32 = 1 << 31;
+pub(crate) const SPECIAL: u32 = 1 << 31;
 /// In the place of a target where there is none.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// In the first place and the last: the row has more targets than there is room for.
-const IS_LONG: u32 = u32::MAX - 1;
+pub(crate) const IS_LONG: u32 = u32::MAX - 1;
 /// Packing is worth it if at most one row in so many is long,
 const ROWS_FOR_LONG: usize = 32;
 /// and none longer than this: four threads visit such a row.
@@ -37,7 +37,7 @@ const LONGEST: u64 = 32;
 /// Vertices told of that a warp looks at together.
 const WARP: usize = 32;
 
-/// The packed rows of a graph on GPUs, each with those of its halo.
+/// The packed rows of a graph on devices, each with those of its halo.
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
@@ -76,10 +76,10 @@ pub(crate) struct DeviceRows {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct HaloShape {
-    exports: [u32; GangPlace::MOST + 1],
-    told: [u32; GangPlace::MOST],
-    places: [u32; GangPlace::MOST],
-    halo: [u32; GangPlace::MOST + 1],
+    pub(crate) exports: [u32; GangPlace::MOST + 1],
+    pub(crate) told: [u32; GangPlace::MOST],
+    pub(crate) places: [u32; GangPlace::MOST],
+    pub(crate) halo: [u32; GangPlace::MOST + 1],
 }
 
 /// `PackSettings` of `pack_near_rows.cuh`.
@@ -101,7 +101,7 @@ impl NearRows {
             && !vertices().any(|vertex| graph.degree(vertex) > LONGEST)
     }
 
-    /// Packs the rows of `graph`, whose weights are those of the rule, on the GPUs that have it as
+    /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
     /// `distributed`. `None` if there are several, and it is not symmetric or parts have too
     /// many neighbours for [`Halos`].
     ///
@@ -349,7 +349,7 @@ mod tests {
         }
 
         fn extended(key: u32, weights: &[u32], arc: usize) -> u32 {
-            key + weights[arc]
+            Self::beyond(key, weights[arc])
         }
 
         fn priority(key: u32, _: &Settings) -> u32 {
@@ -364,6 +364,10 @@ mod tests {
     impl CudaRule for Weighted {
         const CLASS: &str = "IntegerDistances";
         const WEIGHS: bool = true;
+
+        fn beyond(key: u32, weight: u32) -> u32 {
+            key + weight
+        }
     }
 
     /// A row: a vertex, and targets and weights of its arcs, in ascending order.

@@ -40,6 +40,9 @@ pub trait CudaRule: Rule {
     const CLASS: &str;
     /// Whether arcs have weights; else each weighs 1.
     const WEIGHS: bool;
+
+    /// The key that is so far beyond another.
+    fn beyond(key: u32, weight: Self::Weight) -> u32;
 }
 
 /// How a relaxation goes, as kernels take it.

@@ -17,7 +17,7 @@ mod full_empty_cases;
 mod generated;
 mod gpus;
 mod levels;
-
+mod near_far;
 mod pagerank;
 mod sssp;
 mod steps;

@@ -6,49 +6,26 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::flow::Context;
-use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::{CsrGraph, Partition, Weights, partition, reference, source, validate};
-use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions, SsspResult};
+use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
+use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
 
 use super::levels::lattice_with_shortcuts;
 use super::{context, scaled, skip};
-use crate::{awkward, levels, sssp};
-
-fn run(
-    context: &Context,
-    graph: &CsrGraph,
-    parts: Partition,
-    options: SsspOptions,
-    sources: &[u32],
-) -> Result<SsspResult, Error> {
-    sssp::run_as(Algorithm::NearFar, context, graph, parts, options, sources)
-}
-
-fn road(width: u32, height: u32, max_weight: u32) -> CsrGraph {
-    let options = GenerateOptions { seed: 1, max_weight: Some(max_weight) };
-    generate::road(width, height, generate::KEEP_PERMILLE, &options).unwrap()
-}
+use crate::near_far::{check_awkward_graphs, check_roads, deltas, road, run};
+use crate::sssp;
 
 /// Whether the devices can; says so if not.
 fn can(context: &Context) -> bool {
-    let graph = CsrGraph::from_weighted_edges(2, &[(0, 1, 1u32), (1, 0, 1)]).unwrap();
-    let parts = partition::contiguous_blocks(&graph, context.devices().len());
-    let upload = Sssp::with_algorithm(context, &graph, parts, Algorithm::Stepping);
-    let steps = context.block_on(upload).unwrap();
-    let are_gpus = context.devices().iter().all(millstream::device::Device::is_gpu);
-    if steps.is_ok() && are_gpus {
-        return true;
-    }
-    skip("these devices have no near and far piles");
     let road = road(20, 20, 9);
     let parts = partition::contiguous_blocks(&road, context.devices().len());
-    let error = run(context, &road, parts, SsspOptions::default(), &[0]).unwrap_err();
-    assert!(matches!(error, Error::NotNearFar), "{error}");
-    false
-}
-
-fn deltas() -> [Delta; 4] {
-    [Delta::Auto, Delta::Off, Delta::Step(3.0), Delta::Step(400.0)]
+    match run(context, &road, parts, SsspOptions::default(), &[0]) {
+        Ok(_) => true,
+        Err(Error::NotNearFar) => {
+            skip("these devices have no near and far piles");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[test]
@@ -57,30 +34,7 @@ fn near_and_far_on_awkward_graphs() {
     if !can(&context) {
         return;
     }
-    let devices = context.devices().len();
-    let mut searched = 0;
-    for (number, (name, graph)) in awkward::graphs().into_iter().enumerate() {
-        let kinds = awkward::weights(&graph);
-        let some = scaled(kinds.len(), 2);
-        for (round, (kind, weights)) in
-            kinds.into_iter().enumerate().cycle().skip(number * 2).take(some)
-        {
-            let graph = sssp::with_weights(&graph, weights);
-            let mut options = SsspOptions::default();
-            options.predecessors = (number + round) % 2 == 0;
-            options.delta = deltas()[(number + round) % 4];
-            let parts = partition::contiguous_blocks(&graph, devices);
-            match run(&context, &graph, parts, options, &[0]) {
-                // Hubs, and what is near to all parts.
-                Err(Error::NotNearFar) => continue,
-                result => {
-                    let what = format!("{name}, {kind}, {:?}", options.delta);
-                    sssp::check(&what, &graph, &[0], &result.unwrap());
-                }
-            }
-            searched += 1;
-        }
-    }
+    let searched = check_awkward_graphs(&context, scaled(usize::MAX, 2));
     assert!(searched > 4, "{searched}");
 }
 
@@ -90,40 +44,10 @@ fn near_and_far_on_roads() {
     if !can(&context) {
         return;
     }
-    let devices = context.devices().len();
-    let (width, height) = scaled((260, 240), (45, 40));
-    let mapped = road(width, height, 100);
-    let Some(Weights::Integer(weights)) = mapped.weights() else { panic!("integers") };
-    let reals = weights.iter().map(|&weight| weight as f32 / 7.0).collect();
-    let zeros = weights.iter().map(|&weight| weight % 3).collect();
-    let graphs = [
-        ("reals", sssp::with_weights(&mapped, Weights::Real(reals))),
-        ("zeros", sssp::with_weights(&mapped, Weights::Integer(zeros))),
-        ("integers", mapped.clone()),
-    ];
-    let strips: Vec<_> =
-        (0..width * height).map(|vertex| vertex % width * devices as u32 / width).collect();
-    let mut parts = levels::partitions(&mapped, devices);
-    parts.push(Partition::from_parts(devices, &strips).unwrap());
-    let many: Vec<u32> = (0..mapped.vertices()).step_by(scaled(701, 331)).collect();
-    let mut searched = 0;
-    for (round, parts) in parts.into_iter().enumerate() {
-        for (turn, (name, graph)) in graphs.iter().enumerate() {
-            let some = deltas().into_iter().enumerate().skip((round + turn) % scaled(1, 3));
-            for (number, delta) in some.step_by(scaled(1, 3)) {
-                let mut options = SsspOptions::default();
-                (options.delta, options.predecessors) = (delta, (turn + number) % 2 == 0);
-                let busiest = source::max_degree(graph).unwrap();
-                let sources = if number == 1 { &many[..] } else { &[busiest] };
-                let what = format!("{name}, parts {round}, {delta:?}");
-                match run(&context, graph, parts.clone(), options, sources) {
-                    Err(Error::NotNearFar) => continue,
-                    result => sssp::check(&what, graph, sources, &result.unwrap()),
-                }
-                searched += 1;
-            }
-        }
-    }
+    let searched = match scaled(true, false) {
+        true => check_roads(&context, 260, 240, 1),
+        false => check_roads(&context, 45, 40, 3),
+    };
     assert!(searched >= scaled(24, 9), "{searched}");
 }
 

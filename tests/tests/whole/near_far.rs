@@ -1,0 +1,182 @@
+//! Shortest paths and breadth-first search by near and far piles on host devices, against
+//! Dijkstra's algorithm: awkward graphs and road maps, device counts, partitioners, delays.
+
+use std::time::Duration;
+
+use millstream::bfs::{self, Bfs, BfsOptions};
+use millstream::device::Injection;
+use millstream::flow::{Context, Devices};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Partition, Weights, partition, source};
+use millstream::sssp::{Algorithm, Delta, Error, SsspOptions, SsspResult};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::{awkward, levels, sssp};
+
+pub(crate) fn run(
+    context: &Context,
+    graph: &CsrGraph,
+    parts: Partition,
+    options: SsspOptions,
+    sources: &[u32],
+) -> Result<SsspResult, Error> {
+    sssp::run_as(Algorithm::NearFar, context, graph, parts, options, sources)
+}
+
+pub(crate) fn road(width: u32, height: u32, max_weight: u32) -> CsrGraph {
+    let options = GenerateOptions { seed: 1, max_weight: Some(max_weight) };
+    generate::road(width, height, generate::KEEP_PERMILLE, &options).unwrap()
+}
+
+pub(crate) fn deltas() -> [Delta; 4] {
+    [Delta::Auto, Delta::Off, Delta::Step(3.0), Delta::Step(400.0)]
+}
+
+/// Awkward graphs with `some` kinds of weights each. How many could be searched.
+pub(crate) fn check_awkward_graphs(context: &Context, some: usize) -> usize {
+    let devices = context.devices().len();
+    let mut searched = 0;
+    for (number, (name, graph)) in awkward::graphs().into_iter().enumerate() {
+        let kinds = awkward::weights(&graph);
+        let some = some.min(kinds.len());
+        for (round, (kind, weights)) in
+            kinds.into_iter().enumerate().cycle().skip(number * 2).take(some)
+        {
+            let graph = sssp::with_weights(&graph, weights);
+            let mut options = SsspOptions::default();
+            options.predecessors = (number + round) % 2 == 0;
+            options.delta = deltas()[(number + round) % 4];
+            let parts = partition::contiguous_blocks(&graph, devices);
+            match run(context, &graph, parts, options, &[0]) {
+                // Hubs, and what is near to all parts.
+                Err(Error::NotNearFar) => continue,
+                result => {
+                    let what = format!("{name}, {kind}, {:?}", options.delta);
+                    sssp::check(&what, &graph, &[0], &result.unwrap());
+                }
+            }
+            searched += 1;
+        }
+    }
+    searched
+}
+
+/// A road map in parts of all kinds, with all deltas or one in three. How many searches there were.
+pub(crate) fn check_roads(context: &Context, width: u32, height: u32, every: usize) -> usize {
+    let devices = context.devices().len();
+    let mapped = road(width, height, 100);
+    let Some(Weights::Integer(weights)) = mapped.weights() else { panic!("integers") };
+    let reals = weights.iter().map(|&weight| weight as f32 / 7.0).collect();
+    let zeros = weights.iter().map(|&weight| weight % 3).collect();
+    let graphs = [
+        ("reals", sssp::with_weights(&mapped, Weights::Real(reals))),
+        ("zeros", sssp::with_weights(&mapped, Weights::Integer(zeros))),
+        ("integers", mapped.clone()),
+    ];
+    let strips: Vec<_> =
+        (0..width * height).map(|vertex| vertex % width * devices as u32 / width).collect();
+    let mut parts = levels::partitions(&mapped, devices);
+    parts.push(Partition::from_parts(devices, &strips).unwrap());
+    let many: Vec<u32> = (0..mapped.vertices()).step_by(701).collect();
+    let mut searched = 0;
+    for (round, parts) in parts.into_iter().enumerate() {
+        for (turn, (name, graph)) in graphs.iter().enumerate() {
+            let some = deltas().into_iter().enumerate().skip((round + turn) % every);
+            for (number, delta) in some.step_by(every) {
+                let mut options = SsspOptions::default();
+                (options.delta, options.predecessors) = (delta, (turn + number) % 2 == 0);
+                let busiest = source::max_degree(graph).unwrap();
+                let sources = if number == 1 { &many[..] } else { &[busiest] };
+                let what = format!("{name}, parts {round}, {delta:?}");
+                match run(context, graph, parts.clone(), options, sources) {
+                    Err(Error::NotNearFar) => continue,
+                    result => sssp::check(&what, graph, sources, &result.unwrap()),
+                }
+                searched += 1;
+            }
+        }
+    }
+    searched
+}
+
+#[test]
+fn every_graph_weight_and_device_count_agrees_with_dijkstra() {
+    for devices in [1, 2, 3, 4, 8] {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        let searched = check_awkward_graphs(&context, usize::MAX);
+        assert!(searched > 4, "{searched} on {devices}");
+        let searched = check_roads(&context, 60, 50, 1);
+        assert!(searched >= 24, "{searched} on {devices}");
+    }
+}
+
+/// A launch visits part of a graph only, and what is left goes on.
+#[test]
+fn a_road_map_of_several_launches() {
+    let graph = road(640, 640, 100);
+    let from = source::center(&graph).unwrap();
+    for devices in [1, 2] {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        for delta in [Delta::Auto, Delta::Off] {
+            let mut options = SsspOptions::default();
+            options.delta = delta;
+            let parts = partition::edge_balanced_blocks(&graph, devices);
+            let result = run(&context, &graph, parts, options, &[from]).unwrap();
+            sssp::check(&format!("{delta:?} on {devices}"), &graph, &[from], &result);
+        }
+    }
+}
+
+#[test]
+fn road_maps_are_searched_by_near_and_far_piles_breadth_first_too() {
+    let graph = road(120, 90, 100);
+    let from = source::center(&graph).unwrap();
+    for devices in [1, 2, 3, 4, 8] {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        let parts = partition::edge_balanced_blocks(&graph, devices);
+        let upload = Bfs::with_partition(&context, &graph, parts);
+        let mut bfs = context.block_on(upload).unwrap().unwrap();
+        for (limit, predecessors) in [(u32::MAX, true), (40, false), (0, true)] {
+            let mut options = BfsOptions::default();
+            options.algorithm = bfs::Algorithm::NearFar;
+            (options.depth_limit, options.predecessors) = (limit, predecessors);
+            bfs = bfs.with_options(options);
+            let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
+            let what = format!("{limit} on {devices}");
+            crate::bfs::check(&what, &graph, &[from], &options, &result);
+        }
+    }
+}
+
+fn delayed(seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let graph = road(random.random_range(2..16), random.random_range(2..16), 20);
+    let devices = random.random_range(1..5);
+    let mut options = SsspOptions::default();
+    options.predecessors = random.random();
+    options.delta = deltas()[random.random_range(0..4usize)];
+    let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));
+    let injection =
+        Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };
+    let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
+    let context = builder.simulated(seed).build().unwrap();
+    let source = random.random_range(0..graph.vertices());
+    let parts = partition::contiguous_blocks(&graph, devices);
+    let what = format!("MILLSTREAM_SEED={seed}, {options:?}");
+    match run(&context, &graph, parts, options, &[source]) {
+        Ok(result) => sssp::check(&what, &graph, &[source], &result),
+        // Maps so small that parts touch everywhere.
+        Err(Error::NotNearFar) => {}
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// `MILLSTREAM_SEED=n` replays one.
+#[test]
+fn delayed_searches_by_near_and_far_are_right() {
+    match std::env::var("MILLSTREAM_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => delayed(seed),
+        None => (0..100).for_each(delayed),
+    }
+}
