@@ -1,7 +1,7 @@
 //! A ring all-reduce as a plain dataflow program: every device starts with an
 //! array and ends with the sum of all. Each of n parts goes round twice: once
 //! collecting sums (reduce-scatter), once spreading them (all-gather).
-//! `MILLSTREAM_places` names the devices, such as `cuda:0-7` or `host:4`.
+//! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-7` or `host:4`.
 
 use futures_util::future::try_join_all;
 use millstream::flow::Error;

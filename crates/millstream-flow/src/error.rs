@@ -1,5 +1,6 @@
 //! What can go wrong in a dataflow graph.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub enum Error {
     /// A task of the graph returned an error of its own.
     #[error("{0}")]
     Task(Arc<dyn std::error::Error + Send + Sync>),
-    /// A task of the graph panicked.
+    /// A task of the graph panicked, or a routing policy.
     #[error("a task panicked: {message}")]
     TaskPanicked {
         /// What the panic said.
@@ -116,6 +117,15 @@ pub enum Error {
         /// Items in the buffer.
         capacity: usize,
     },
+    /// Devices whose kernels cannot wait for each other.
+    #[error(
+        "kernels that wait for each other need up to {} GPUs that are all peers, not these {devices} devices",
+        crate::Gang::MOST
+    )]
+    NotAGang {
+        /// How many they are.
+        devices: usize,
+    },
     /// A collective with buffers of too few or too many ranks.
     #[error("{operation} needs one buffer of each of {expected} ranks, not {found}")]
     BufferCount {
@@ -208,6 +218,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a caught panic said.
+    pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Error {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Error::TaskPanicked { message: message.unwrap_or_else(|| "no message".to_string()) }
+    }
+
     /// Wraps the error of a task.
     ///
     /// ```

@@ -9,7 +9,7 @@ use millstream_device::{
     Stream, StreamKind,
 };
 
-use crate::{Context, Result};
+use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
@@ -119,8 +119,12 @@ impl Gang {
     /// A gang of all devices of a context.
     ///
     /// # Errors
-    /// No memory, or a failed device.
+    /// More than [`Gang::MOST`] devices, of which one is a GPU; no memory, or a failed device.
     pub fn new(context: &Context) -> Result<Gang> {
+        let devices = context.devices().len();
+        if devices > Gang::MOST && context.devices().iter().any(Device::is_gpu) {
+            return Err(Error::NotAGang { devices });
+        }
         let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
         let streams = streams.collect::<Result<Vec<_>, millstream_device::Error>>()?;
         let words = Arc::new(StopOnDrop(context.host().shared(2)?));

@@ -279,12 +279,7 @@ fn poll_tasks<F: Future<Output = Result<()>>>(
 fn flatten<R, E: Into<Error>>(outcome: Result<Result<R, E>, Box<dyn Any + Send>>) -> Result<R> {
     match outcome {
         Ok(result) => result.map_err(Into::into),
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-            let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            let message = message.unwrap_or_else(|| "no message".to_string());
-            Err(Error::TaskPanicked { message })
-        }
+        Err(panic) => Err(Error::panicked(panic)),
     }
 }
 

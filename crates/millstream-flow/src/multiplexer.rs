@@ -128,9 +128,10 @@ impl<M, B, P> Destination<M, B, P> {
 
     /// Fixes how many senders can reach this destination.
     pub(crate) fn seal(&self, senders: usize) {
-        let mut state = self.state.lock();
-        state.open_senders = senders;
-        state.sealed = true;
+        self.perhaps_end(|state| {
+            state.open_senders = senders;
+            state.sealed = true;
+        });
     }
 
     /// Queues an offer and matches. `assign` submits the copy of one packet
@@ -161,22 +162,21 @@ impl<M, B, P> Destination<M, B, P> {
 
     /// One sender that could reach this destination has shut down.
     pub(crate) fn sender_closed(&self) {
-        let waker = {
-            let mut state = self.state.lock();
-            state.open_senders = state.open_senders.saturating_sub(1);
-            if state.has_ended() { state.waker.take() } else { None }
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.perhaps_end(|state| state.open_senders = state.open_senders.saturating_sub(1));
     }
 
     /// Another destination claimed the last packet of an offer that is queued
     /// here too. The lock orders the claim before a later look at the queue;
     /// if the look came first, the receiver is woken to look again.
     pub(crate) fn offer_exhausted(&self) {
+        self.perhaps_end(|_| {});
+    }
+
+    /// Wakes the receiver if nothing comes any more after `change`.
+    fn perhaps_end(&self, change: impl FnOnce(&mut State<M, B, P>)) {
         let waker = {
             let mut state = self.state.lock();
+            change(&mut state);
             if state.has_ended() { state.waker.take() } else { None }
         };
         if let Some(waker) = waker {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 
 use millstream_device::{Device, StreamKind};
@@ -36,6 +37,8 @@ pub(crate) struct RouterShared<T: Item> {
 
 struct Members<T: Item> {
     senders: Vec<Device>,
+    /// Those of the senders that were shut down before the graph ran.
+    closed: Vec<Device>,
     ports: Vec<Arc<Port<T>>>,
 }
 
@@ -56,10 +59,13 @@ impl<T: Item> RouterShared<T> {
         self.reachable.get().is_some()
     }
 
-    /// Applies the routing policy and the segmenter to a message.
+    /// Applies the routing policy and the segmenter to a message. A policy that panics is an
+    /// error: nobody else would hear of it who waits for the message.
     pub(crate) fn route(&self, message: &MessageInfo, source: &Device) -> Result<Parts<T>> {
         let reachable = self.reachable_from(source).ok_or(Error::NotRunning)?;
-        let route = self.policy.route(message, source, &reachable.devices);
+        // Unwinding leaves nothing half done here; the policy is not asked again.
+        let route = AssertUnwindSafe(|| self.policy.route(message, source, &reachable.devices));
+        let route = catch_unwind(route).map_err(Error::panicked)?;
         if route.destinations().is_empty() {
             return Err(Error::EmptyRoute { from: source.name() });
         }
@@ -91,8 +97,14 @@ impl<T: Item> RouterShared<T> {
 
     /// A sender on `source` has shut down and everything of it is offered.
     pub(crate) fn sender_closed(&self, source: &Device) {
-        if let Some(reachable) = self.reachable_from(source) {
-            reachable.ports.iter().for_each(|port| port.destination.sender_closed());
+        // Held, so that the graph is sealed before or after.
+        let mut members = self.members.lock();
+        match self.reachable_from(source) {
+            None => members.closed.push(source.clone()),
+            Some(reachable) => {
+                drop(members);
+                reachable.ports.iter().for_each(|port| port.destination.sender_closed());
+            }
         }
     }
 
@@ -136,10 +148,12 @@ impl<T: Item> AnyRouter for RouterShared<T> {
             })
             .collect();
         for port in &ports {
-            let reaches = |from: &&Reachable<T>| from.devices.contains(&port.device);
+            let reaches = |from: &&Reachable<T>| {
+                from.devices.contains(&port.device) && !members.closed.contains(&from.source)
+            };
             port.destination.seal(reachable.iter().filter(reaches).count());
         }
-        // Sealing twice changes nothing.
+        // Under the lock, as above. Sealing twice changes nothing.
         let _ = self.reachable.set(reachable);
     }
 
@@ -183,7 +197,8 @@ impl<T: Item> fmt::Debug for Router<T> {
 
 impl<T: Item> Router<T> {
     pub(crate) fn new(policy: RoutingPolicy, graph: Arc<GraphShared>) -> Result<Router<T>> {
-        let members = Mutex::new(Members { senders: Vec::new(), ports: Vec::new() });
+        let (senders, closed, ports) = (Vec::new(), Vec::new(), Vec::new());
+        let members = Mutex::new(Members { senders, closed, ports });
         let shared = Arc::new(RouterShared { policy, members, reachable: OnceLock::new() });
         graph.add(Arc::clone(&shared) as Arc<dyn AnyRouter>)?;
         Ok(Router { shared, graph })

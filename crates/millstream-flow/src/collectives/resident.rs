@@ -6,8 +6,8 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::SharedBuffer;
 
 use super::line_settings::LINE_BYTES;
-use crate::Result;
 use crate::context::Context;
+use crate::{Error, Gang, Result};
 
 /// Lines from one rank to another at least: `least_capacity` of the header.
 const LEAST_CAPACITY: usize = 32;
@@ -87,7 +87,8 @@ impl ResidentCollectives {
     /// another for `patience` ends.
     ///
     /// # Errors
-    /// No memory: four times `bytes` for each block and rank.
+    /// Devices that [cannot run a gang](Gang::is_possible); no memory: four times `bytes` for each
+    /// block and rank.
     pub fn new(
         context: &Context,
         blocks: usize,
@@ -95,6 +96,9 @@ impl ResidentCollectives {
         patience: Duration,
     ) -> Result<ResidentCollectives> {
         let ranks = context.devices().len();
+        if !Gang::is_possible(context) {
+            return Err(Error::NotAGang { devices: ranks });
+        }
         let capacity = bytes.div_ceil(LINE_BYTES).max(LEAST_CAPACITY);
         // A number of each block, then the lines of two collectives, of two words each.
         let words = blocks.next_multiple_of(2) + blocks * 2 * ranks * capacity * 2;

@@ -1,9 +1,9 @@
 use millstream_flow::{
-    Buffers, Context, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all, broadcast,
+    Buffers, Context, Counter, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all, broadcast,
     first_available, gather, ring, round_robin, scatter, tree_reduce,
 };
 
-use crate::common::everywhere;
+use crate::common::{KEEP_EVEN, everywhere};
 
 /// Receives everything on any endpoint and returns it through the host's memory.
 async fn drain(mut receiver: Receiver<u32>) -> millstream_flow::Result<Vec<u32>> {
@@ -109,6 +109,57 @@ fn a_policy_without_an_answer_is_an_error() {
         let to_itself = RoutingPolicy::new(move |_, _, _| Route::All(vec![host.clone()]));
         let error = from_host(&context, to_itself, vec![(vec![1], 0)]).await.unwrap_err();
         assert!(matches!(error, Error::UnreachableDestination { .. }), "{error}");
+    });
+}
+
+/// Whoever asks the policy: the task that sends, or a device that has counted a message.
+#[test]
+fn a_policy_that_panics_is_an_error() {
+    everywhere(2, |context| async move {
+        let policy = || RoutingPolicy::new(|_, _, _| panic!("no idea"));
+        let is_cause = |error: &Error| matches!(error, Error::TaskPanicked { message } if message == "no idea");
+        let error = from_host(&context, policy(), vec![(vec![1], 0)]).await.unwrap_err();
+        assert!(is_cause(&error), "{error}");
+        let graph = Graph::new(&context);
+        let (host, device) = (context.host(), &context.devices()[0]);
+        let router = graph.router::<u32>(policy()).unwrap();
+        let mut output = router.sender(device).unwrap();
+        let mut results = router.receiver(host, Buffers::items(4)).unwrap();
+        let (stream, host) = (device.stream().unwrap(), host.clone());
+        graph.spawn(async move {
+            let mut kept = output.buffer(4).await?;
+            let input = stream.uploaded(vec![1, 2, 3, 4])?;
+            let count: Counter = host.shared(1)?;
+            KEEP_EVEN.launch(&stream, 4, (&input, &mut kept, &count))?;
+            output.send_counted(kept, count, &stream)?;
+            stream.record()?.completed().await?;
+            output.shutdown()
+        });
+        let error = graph.run(async move { results.recv().await.map(drop) }).await.unwrap_err();
+        assert!(is_cause(&error), "{error}");
+    });
+}
+
+/// Nobody sends to a leaf of a tree: whoever waits for it hears so when that is certain.
+#[test]
+fn a_receiver_that_waits_before_the_graph_runs() {
+    everywhere(2, |context| async move {
+        let graph = Graph::new(&context);
+        let router = graph.router::<u32>(tree_reduce(context.devices().to_vec())).unwrap();
+        let mut leaf = router.receiver(&context.devices()[1], Buffers::items(2)).unwrap();
+        let results = router.receiver(context.host(), Buffers::items(2)).unwrap();
+        let _root = router.receiver(&context.devices()[0], Buffers::items(2)).unwrap();
+        for device in context.devices() {
+            router.sender(device).unwrap().shutdown().unwrap();
+        }
+        let mut waiting = std::pin::pin!(leaf.recv());
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        let main = async {
+            // Only what wakes it polls it again.
+            let heard = waiting.await?;
+            Ok::<_, Error>((heard.is_none(), results.collect().await?))
+        };
+        assert_eq!(graph.run(main).await.unwrap(), (true, Vec::new()));
     });
 }
 
