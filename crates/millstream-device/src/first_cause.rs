@@ -11,13 +11,20 @@ use crate::Error;
 
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
+#[derive(Default)]
+struct Listeners {
+    /// With a number each.
+    waiting: Vec<(u64, Listener)>,
+    numbers: u64,
+}
+
 /// The first failure of a stream. Looked at for each operation, by whoever submits and whoever
 /// performs: as long as there is none, nobody writes.
 #[derive(Default)]
 pub(crate) struct FirstCause {
     cause: OnceLock<Error>,
     /// Changes with the cause: who is here is told when it is set.
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Listeners>,
 }
 
 impl fmt::Debug for FirstCause {
@@ -35,28 +42,45 @@ impl FirstCause {
     /// [`Untold::tell`], when the caller holds no locks.
     pub(crate) fn set(&self, cause: Error) -> Untold {
         let mut listeners = self.listeners.lock();
-        if self.cause.set(cause.clone()).is_err() || listeners.is_empty() {
+        if self.cause.set(cause.clone()).is_err() || listeners.waiting.is_empty() {
             return Untold(None);
         }
-        Untold(Some(Box::new((cause, take(&mut *listeners)))))
+        Untold(Some(Box::new((cause, take(&mut listeners.waiting)))))
     }
 
-    /// Calls `listener` when there is a cause, at once if there is.
-    pub(crate) fn on_set(&self, listener: impl FnOnce(Error) + Send + 'static) {
-        let cause = {
+    /// Calls `listener` when there is a cause, at once if there is. Its number, for
+    /// [`FirstCause::forget`].
+    pub(crate) fn on_set(&self, listener: impl FnOnce(Error) + Send + 'static) -> u64 {
+        let (cause, number) = {
             let mut listeners = self.listeners.lock();
+            listeners.numbers += 1;
+            let number = listeners.numbers;
             match self.get() {
-                Some(cause) => cause.clone(),
-                None => return listeners.push(Box::new(listener)),
+                Some(cause) => (cause.clone(), number),
+                None => {
+                    listeners.waiting.push((number, Box::new(listener)));
+                    return number;
+                }
             }
         };
         listener(cause);
+        number
+    }
+
+    /// Does not call a listener any more.
+    pub(crate) fn forget(&self, number: u64) {
+        let mut listeners = self.listeners.lock();
+        let place = listeners.waiting.iter().position(|(its, _)| *its == number);
+        let forgotten = place.map(|place| listeners.waiting.swap_remove(place));
+        drop(listeners);
+        // What it holds may be anything, and is let go without a lock.
+        drop(forgotten);
     }
 }
 
 /// A failure that those who listen have not been told.
 #[must_use = "those who listen are to be told"]
-pub(crate) struct Untold(Option<Box<(Error, Vec<Listener>)>>);
+pub(crate) struct Untold(Option<Box<(Error, Vec<(u64, Listener)>)>>);
 
 impl Untold {
     /// Nobody listens, or nothing has failed.
@@ -68,7 +92,7 @@ impl Untold {
     /// Tells them.
     pub(crate) fn tell(self) {
         let Some((cause, listeners)) = self.0.map(|told| *told) else { return };
-        for listener in listeners {
+        for (_, listener) in listeners {
             let cause = cause.clone();
             // A panic is the listener's own: the device goes on.
             let _ = catch_unwind(AssertUnwindSafe(move || listener(cause)));

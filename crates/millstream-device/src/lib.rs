@@ -80,7 +80,7 @@ pub use memory::{BufferReader, DeviceBuffer};
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
 pub use shared::{AtomicPod, SharedBuffer};
-pub use stream::Stream;
+pub use stream::{FailureListener, Stream};
 pub use stream_kind::StreamKind;
 pub use topology::{LinkKind, Topology};
 pub use transfer_table::{Transfer, TransferTable};

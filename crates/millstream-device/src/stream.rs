@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use parking_lot::{Mutex, MutexGuard};
@@ -41,6 +41,39 @@ struct StreamCore {
     /// Submissions happen one at a time: entered in the ledger and queued in
     /// the same order.
     submission: Mutex<()>,
+}
+
+/// Whoever is told of a stream's failure: see [`Stream::on_failure`].
+#[must_use = "nobody is told once this is dropped"]
+pub struct FailureListener {
+    stream: Weak<StreamCore>,
+    number: u64,
+}
+
+impl FailureListener {
+    /// Whether it is this stream's.
+    pub fn listens_to(&self, stream: &Stream) -> bool {
+        Weak::as_ptr(&self.stream) == Arc::as_ptr(&stream.core)
+    }
+
+    /// Whether the stream is gone. What was submitted to it may still fail, of which is told.
+    pub fn is_left(&self) -> bool {
+        self.stream.strong_count() == 0
+    }
+}
+
+impl Drop for FailureListener {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.upgrade() {
+            stream.backend.cause().forget(self.number);
+        }
+    }
+}
+
+impl fmt::Debug for FailureListener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FailureListener")
+    }
 }
 
 impl Drop for StreamCore {
@@ -95,8 +128,9 @@ impl Stream {
     /// one has: for those who would wait for what does not come now. A GPU's may be heard of as
     /// late as the next event recorded after it.
     ///
-    /// It is called on the thread that finds out, so that it must be short, and not wait. What it
-    /// holds goes with the stream's last operation, which may be after the stream.
+    /// It is called on the thread that finds out, so that it must be short, and not wait. Once the
+    /// listener is dropped, it is not called any more; if the stream was dropped before, it goes
+    /// with the stream's last operation.
     ///
     /// ```
     /// # use std::sync::mpsc::channel;
@@ -106,13 +140,15 @@ impl Stream {
     /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
     /// let (stream, items) = (set.devices()[0].stream()?, set.devices()[0].shared(1)?);
     /// let (told, hear) = channel();
-    /// stream.on_failure(move |cause| drop(told.send(cause)));
+    /// let listener = stream.on_failure(move |cause| drop(told.send(cause)));
     /// FAIL.launch(&stream, 1, (&items,))?;
     /// assert!(matches!(hear.recv(), Ok(Error::KernelFailed { .. })));
+    /// assert!(listener.listens_to(&stream));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn on_failure(&self, callback: impl FnOnce(Error) + Send + 'static) {
-        self.core.backend.cause().on_set(callback);
+    pub fn on_failure(&self, callback: impl FnOnce(Error) + Send + 'static) -> FailureListener {
+        let number = self.core.backend.cause().on_set(callback);
+        FailureListener { stream: Arc::downgrade(&self.core), number }
     }
 
     /// Records an event: complete when everything submitted so far is.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    BoundKernel, CudaSource, Device, Kernel, KernelFault, Launching, Parameter, SharedBuffer,
-    Stream, StreamKind,
+    BoundKernel, CudaSource, Device, FailureListener, Kernel, KernelFault, Launching, Parameter,
+    SharedBuffer, Stream, StreamKind,
 };
 
 use crate::{Context, Error, Result};
@@ -39,6 +39,8 @@ const STOP: usize = 1;
 #[derive(Debug)]
 pub struct Gang {
     context: Context,
+    /// Of the streams' failures.
+    _listeners: Vec<FailureListener>,
     streams: Vec<Stream>,
     words: Arc<StopOnDrop>,
 }
@@ -128,17 +130,17 @@ impl Gang {
         let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
         let streams = streams.collect::<Result<Vec<_>, millstream_device::Error>>()?;
         let words = Arc::new(StopOnDrop(context.host().shared(2)?));
-        for stream in &streams {
-            // Others would wait for a kernel that is not launched. Streams keep what is called for
-            // longer than the gang.
+        // Others would wait for a kernel that is not launched.
+        let listen = |stream: &Stream| {
             let words = Arc::downgrade(&words);
             stream.on_failure(move |_| {
                 if let Some(words) = words.upgrade() {
                     words.stop();
                 }
-            });
-        }
-        Ok(Gang { context: context.clone(), streams, words })
+            })
+        };
+        let listeners = streams.iter().map(listen).collect();
+        Ok(Gang { context: context.clone(), _listeners: listeners, streams, words })
     }
 
     /// The host's words, which every kernel takes.

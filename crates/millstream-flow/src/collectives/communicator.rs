@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::{Awaitable, Event, Stream, StreamKind};
+use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
@@ -81,6 +81,8 @@ impl Default for CommunicatorOptions {
 /// there, in the order of streams and events.
 pub struct Communicator {
     pub(super) context: Context,
+    /// Of the streams' failures.
+    _listeners: Vec<FailureListener>,
     pub(super) streams: Vec<Stream>,
     options: CommunicatorOptions,
     peers: Option<Peers>,
@@ -119,18 +121,21 @@ impl Communicator {
         let streams = context.devices().iter().map(|device| device.stream_of(kind));
         let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
         let peers = are_peers.then(|| Peers::new(context, &options)).transpose()?;
-        if let Some(peers) = &peers {
-            // Others would wait for a rank that has failed. Their kernels hold the words.
-            for stream in &streams {
-                let words = Arc::downgrade(peers.words());
-                stream.on_failure(move |_| {
-                    if let Some(words) = words.upgrade() {
-                        words.stop();
-                    }
-                });
-            }
-        }
-        Ok(Communicator { context: context.clone(), streams, options, peers, failure: None })
+        // Others would wait for a rank that has failed. Their kernels hold the words.
+        let listen = |peers: &Peers, stream: &Stream| {
+            let words = Arc::downgrade(peers.words());
+            stream.on_failure(move |_| {
+                if let Some(words) = words.upgrade() {
+                    words.stop();
+                }
+            })
+        };
+        let _listeners = match &peers {
+            None => Vec::new(),
+            Some(peers) => streams.iter().map(|stream| listen(peers, stream)).collect(),
+        };
+        let context = context.clone();
+        Ok(Communicator { context, _listeners, streams, options, peers, failure: None })
     }
 
     /// Begins a series of collectives. Waits until no other gang runs on the devices:

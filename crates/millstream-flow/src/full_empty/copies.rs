@@ -160,6 +160,8 @@ fn keep(promise: Promise, copied: Result<Event>) {
 }
 
 fn submit<T: Item>(stream: &Stream, source: &Side<T>, target: &Side<T>) -> Result<Event> {
+    source.segment.group.listen(stream);
+    target.segment.group.listen(stream);
     let from = source.segment.items.part(source.segment.shape.range(source.packet))?;
     let to = target.segment.items.part_mut(target.segment.shape.range(target.packet))?;
     stream.copy(from, to)?;

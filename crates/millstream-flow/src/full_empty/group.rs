@@ -1,11 +1,12 @@
 //! Segments that end together, and kernels launched before their data is there.
 
-use std::sync::Arc;
-use std::sync::Weak;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
-use millstream_device::{Argument, Device, Event, Kernel, Parameter, SharedBuffer, Stream};
+use millstream_device::{
+    Argument, Device, Event, FailureListener, Kernel, Parameter, SharedBuffer, Stream,
+};
 use parking_lot::Mutex;
 
 use super::segment::FullEmptySegment;
@@ -13,15 +14,17 @@ use super::shape::PacketShape;
 use super::watcher::Attention;
 use crate::{Context, Error, Item, Result};
 
-/// What the control word shows: nothing has happened; the program has released all;
-/// and, with the segment and the packet, what did not come in time.
+/// What the control word shows: nothing has happened; the program has released all; a stream has
+/// failed; and, with the segment and the packet, what did not come in time.
 const RUNNING: u64 = 0;
 const RELEASED: u64 = 1;
+const FAILED: u64 = 2;
 const TIMED_OUT: u64 = 1 << 63;
 
 /// Segments whose packets are full or empty, and what ends all waiting for them at
 /// once (Lustig and Martonosi, HPCA 2013): a packet that is not filled within the
-/// group's patience, or [`release_all`](FullEmpty::release_all). Cheap to clone.
+/// group's patience, [`release_all`](FullEmpty::release_all), or a failure of a stream that
+/// packets are filled on or kernels were launched early on. Cheap to clone.
 ///
 /// A kernel [launched early](FullEmpty::launch_early) waits for packets of its inputs,
 /// block by block, while they are copied; packets of its outputs are seen by the host
@@ -76,6 +79,10 @@ struct GroupCore {
     control: SharedBuffer<u64>,
     patience: Duration,
     labels: Mutex<Vec<String>>,
+    /// Why a stream has failed.
+    cause: OnceLock<millstream_device::Error>,
+    /// Of the failures of streams.
+    listeners: Mutex<Vec<FailureListener>>,
     /// Held while kernels that were launched early run.
     permit: AsyncMutex<Weak<OwnedMutexGuard<()>>>,
 }
@@ -93,6 +100,8 @@ impl FullEmpty {
             control,
             patience,
             labels: Mutex::default(),
+            cause: OnceLock::new(),
+            listeners: Mutex::default(),
             permit: AsyncMutex::default(),
         };
         Ok(FullEmpty { core: Arc::new(core) })
@@ -150,6 +159,7 @@ impl FullEmpty {
     ) -> Result<Event> {
         let permit = self.permit().await;
         self.check()?;
+        self.listen(stream);
         kernel.launch(stream, blocks, arguments)?;
         let event = stream.record()?;
         // Ends with the last of the kernels, whoever waits for them.
@@ -179,13 +189,17 @@ impl FullEmpty {
     }
 
     /// # Errors
-    /// Why waiting has ended, if it has: [`Error::PacketTimeout`] or
-    /// [`Error::Released`].
+    /// Why waiting has ended, if it has: [`Error::PacketTimeout`], [`Error::Released`], or the
+    /// first cause of a stream's failure.
     pub fn check(&self) -> Result<()> {
         let state = self.core.control.load(0)?;
         match state {
             RUNNING => Ok(()),
             RELEASED => Err(Error::Released),
+            FAILED => match self.core.cause.get() {
+                Some(cause) => Err(cause.clone().into()),
+                None => Err(Error::Released),
+            },
             _ => {
                 let (segment, packet) = ((state & !TIMED_OUT) >> 32, state as u32);
                 let labels = self.core.labels.lock();
@@ -199,6 +213,26 @@ impl FullEmpty {
     /// A packet did not come in time.
     pub(super) fn time_out(&self, segment: usize, packet: usize) -> Result<()> {
         self.end(timed_out(segment, packet))
+    }
+
+    /// Ends all waiting when a stream fails: what is to come on it does not.
+    pub(super) fn listen(&self, stream: &Stream) {
+        let listens = |listener: &FailureListener| listener.listens_to(stream);
+        if self.core.listeners.lock().iter().any(listens) {
+            return;
+        }
+        let core = Arc::downgrade(&self.core);
+        // Without the lock: it may be called at once, and others may go on then who listen.
+        let listener = stream.on_failure(move |cause| {
+            let Some(core) = core.upgrade() else { return };
+            // The first stays. Before the word, so that whoever sees that finds it.
+            let _ = core.cause.set(cause);
+            // It can only fail where nobody is left to see it.
+            let _ = FullEmpty { core }.end(FAILED);
+        });
+        let mut listeners = self.core.listeners.lock();
+        listeners.retain(|listener| !listener.is_left());
+        listeners.push(listener);
     }
 
     /// The first cause stays, but for two that end it at once.

@@ -295,6 +295,7 @@ impl<T: Item> FullEmptySegment<T> {
         source: impl Into<Part<'a, T>>,
     ) -> Result<()> {
         self.core.check(&(packet..packet + 1))?;
+        self.core.group.listen(stream);
         stream.copy(source, self.core.items.part_mut(self.core.shape.range(packet))?)?;
         self.core.signal(stream, packet, self.epoch)
     }

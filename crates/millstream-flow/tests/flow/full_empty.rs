@@ -1,8 +1,8 @@
 //! Full/empty segments on host devices, threaded and simulated.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millstream_device::{Event, EventStatus, Stream};
+use millstream_device::{Event, EventStatus, InjectedFault, Injection, Stream};
 use millstream_flow::{
     Action, Context, Devices, Error, FullEmpty, FullEmptySegment, Guard, PacketShape, Result,
     Trigger,
@@ -196,6 +196,43 @@ fn a_packet_that_never_comes_is_an_error() {
         rounds(&context, device, 2, 1).await
     };
     context.block_on(wait).unwrap().unwrap();
+}
+
+/// Who fails: the copy that fills a packet, or the kernel that would fill others. Everybody
+/// hears why, and long before the group's patience ends.
+#[test]
+fn a_failure_ends_all_waiting_with_its_cause() {
+    for operation in ["upload", "copy", "scale_packets"] {
+        let fault = InjectedFault::new(operation).on("host:0");
+        let injection = Injection { faults: vec![fault], ..Injection::default() };
+        let builder = Context::builder().devices(Devices::host(1)).injection(injection);
+        let context = builder.build().unwrap();
+        let device = &context.devices()[0];
+        let start = Instant::now();
+        let wait = async {
+            let group = FullEmpty::new(&context, Duration::from_secs(60))?;
+            let shape = PacketShape::new(10, 5);
+            let input = group.segment::<u32>(device, shape.clone())?;
+            let output = group.segment::<u32>(context.host(), shape)?;
+            let (compute, copy) = (device.stream()?, device.stream()?);
+            let ended = group.launch_early(&compute, &SCALE, 2, (&input, &output, 1)).await?;
+            let event = output.full_event(0..1)?;
+            let data = copy.uploaded(vec![7; 5])?;
+            // It may be known already that the stream has failed.
+            let _ = input.fill_from(&copy, 0, data.part(0..5)?);
+            let is_cause = |error: &Error| error.to_string().contains("injected");
+            let heard = output.full(0..1).await.unwrap_err();
+            assert!(is_cause(&heard), "{operation}: {heard}");
+            let heard = output.wait_full(1..2).unwrap_err();
+            assert!(is_cause(&heard), "{operation}: {heard}");
+            assert!(is_cause(&group.check().unwrap_err()));
+            assert!(event.completed().await.is_err());
+            assert!(ended.completed().await.is_err());
+            Ok::<_, Error>(())
+        };
+        context.block_on(wait).unwrap().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    }
 }
 
 #[test]

@@ -183,17 +183,20 @@ fn events_order_streams_of_all_devices() {
     assert_eq!(items, first);
 }
 
-/// Of the stream that fails, and of those that wait for it.
+/// Of the stream that fails, and of those that wait for it, to those who still listen.
 #[test]
 fn a_failure_that_nobody_waits_for_is_told() {
     let set = set();
     for (device, other) in set.devices().iter().zip(set.devices().iter().rev()) {
         let (first, second) = (device.stream().unwrap(), other.stream().unwrap());
         let (told, hear) = channel();
-        for (name, stream) in [("first", &first), ("second", &second)] {
+        let listen = |name, stream: &Stream| {
             let told = told.clone();
-            stream.on_failure(move |cause| drop(told.send((name, cause))));
-        }
+            stream.on_failure(move |cause| drop(told.send((name, cause))))
+        };
+        let listeners = [listen("first", &first), listen("second", &second)];
+        assert!(listeners[0].listens_to(&first) && !listeners[0].listens_to(&second));
+        drop([listen("gone", &first), listen("gone too", &second)]);
         let promise = set.promise("dinner");
         first.wait(promise.event()).unwrap();
         second.wait(&first.record().unwrap()).unwrap();
@@ -203,11 +206,11 @@ fn a_failure_that_nobody_waits_for_is_told() {
         drop(promise);
         for _ in 0..2 {
             let (name, cause) = hear.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert!(name == "first" || name == "second", "{name}");
             assert!(cause.to_string().contains("dinner will not come"), "{device} {name}: {cause}");
         }
         assert!(hear.try_recv().is_err(), "{device}: told twice");
-        let late = told.clone();
-        second.on_failure(move |cause| drop(late.send(("late", cause))));
+        let _late = listen("late", &second);
         assert_eq!(hear.try_recv().unwrap().0, "late");
         assert!(end.synchronize().is_err());
     }
