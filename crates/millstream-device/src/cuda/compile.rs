@@ -1,7 +1,7 @@
 //! CUDA C++ to a GPU's code: NVRTC, and a cache on disk.
 //!
-//! A cached file holds the whole key (source, headers, options, the compiler's
-//! version) before the code, and is used only if the key is equal.
+//! A cached file holds the compiler's version and the whole key (source, headers, options)
+//! before the code, and is used only if the key is equal, and the version, if there is a compiler.
 
 use std::ffi::{CString, c_char};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,6 +12,7 @@ use cudarc::nvrtc::{result, sys};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use millstream_kernels::HEADERS;
 
+use super::driver;
 use crate::cuda_source::CudaSource;
 use crate::{Error, Result, cache};
 
@@ -24,21 +25,41 @@ const LIBRARIES: [&[&str]; 2] = [
 /// The code of `source` for an architecture such as 90, compiled or cached.
 ///
 /// # Errors
-/// No compiler; source that does not compile, with the compiler's log.
+/// No compiler, or one whose code the driver does not load; source that does not compile, with
+/// the compiler's log.
 pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>> {
-    let version = compiler()?;
+    let compiler = compiler().and_then(|version| {
+        mismatch(version, driver::version()).map_or(Ok(version), |reason| Err(unavailable(reason)))
+    });
     let options = options(architecture);
-    let key = key(source, &options, version);
+    let key = key(source, &options);
     let cached = cache_file(&key);
-    if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, &key)) {
+    let version = compiler.as_ref().ok().copied();
+    if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, version, &key)) {
         return Ok(code);
     }
+    let version = compiler?;
     let (code, _) = run_compiler(source, &options)?;
     if let Some(file) = cached {
         // A cache that cannot be written costs time only.
-        let _ = write_cached(&file, &key, &code);
+        let _ = write_cached(&file, version, &key, &code);
     }
     Ok(code)
+}
+
+/// Why a driver, for so many thousands of CUDA's version, does not load a compiler's code.
+fn mismatch((major, minor): (i32, i32), driver: i32) -> Option<String> {
+    let (its_major, its_minor) = (driver / 1000, driver % 1000 / 10);
+    (major > its_major).then(|| {
+        format!(
+            "the driver is for CUDA {its_major}.{its_minor}, and does not load what NVRTC {major}.{minor} compiles; \
+             install a driver for CUDA {major}, or set MILLSTREAM_NVRTC to the folder of an older NVRTC"
+        )
+    })
+}
+
+fn unavailable(reason: String) -> Error {
+    Error::DriverUnavailable { device: "a kernel".to_string(), driver: "NVRTC", reason }
 }
 
 /// The code of `source` and what the compiler says of its registers.
@@ -63,11 +84,7 @@ fn options(architecture: u32) -> [String; 2] {
 /// The compiler's version, once it is loaded.
 fn compiler() -> Result<(i32, i32)> {
     static LOADED: OnceLock<std::result::Result<(i32, i32), String>> = OnceLock::new();
-    LOADED.get_or_init(load).clone().map_err(|reason| Error::DriverUnavailable {
-        device: "a kernel".to_string(),
-        driver: "NVRTC",
-        reason,
-    })
+    LOADED.get_or_init(load).clone().map_err(unavailable)
 }
 
 fn load() -> std::result::Result<(i32, i32), String> {
@@ -107,8 +124,8 @@ fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
     names.iter().map(|name| folder.join(name)).find(|file| file.exists())
 }
 
-fn key(source: &CudaSource, options: &[String], version: (i32, i32)) -> String {
-    let mut key = format!("NVRTC {}.{} {}\n", version.0, version.1, options.join(" "));
+fn key(source: &CudaSource, options: &[String]) -> String {
+    let mut key = options.join(" ") + "\n";
     for header in HEADERS {
         key.extend([header.name, "\n", header.text, "\n"]);
     }
@@ -122,16 +139,25 @@ fn cache_file(key: &str) -> Option<PathBuf> {
     Some(cache::folder()?.join(format!("{:016x}.cubin", hasher.finish())))
 }
 
-fn read_cached(file: &Path, key: &str) -> Option<Vec<u8>> {
+/// What `version` of the compiler made of a source, or, without one, any.
+fn read_cached(file: &Path, version: Option<(i32, i32)>, key: &str) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(file).ok()?;
-    let prefix = key.len() + size_of::<u64>();
-    let length = u64::from_le_bytes(*bytes.first_chunk()?);
-    let is_ours = length == key.len() as u64 && bytes.get(8..prefix)? == key.as_bytes();
-    is_ours.then(|| bytes.split_off(prefix))
+    let (its_version, rest) = bytes.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let is_ours = version.is_none_or(|version| *its_version == version_bytes(version))
+        && u64::from_le_bytes(*length) == key.len() as u64
+        && rest.get(..key.len())? == key.as_bytes();
+    let code = bytes.len() - rest.len() + key.len();
+    is_ours.then(|| bytes.split_off(code))
 }
 
-fn write_cached(file: &Path, key: &str, code: &[u8]) -> std::io::Result<()> {
-    cache::write(file, &[&(key.len() as u64).to_le_bytes(), key.as_bytes(), code])
+fn write_cached(file: &Path, version: (i32, i32), key: &str, code: &[u8]) -> std::io::Result<()> {
+    let length = (key.len() as u64).to_le_bytes();
+    cache::write(file, &[&version_bytes(version), &length, key.as_bytes(), code])
+}
+
+fn version_bytes((major, minor): (i32, i32)) -> [u8; 8] {
+    (i64::from(major) << 32 | i64::from(minor)).to_le_bytes()
 }
 
 /// A program of the compiler, destroyed when dropped.
@@ -199,11 +225,24 @@ mod tests {
     fn cached_code_is_used_for_an_equal_key_only() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("new").join("code");
-        write_cached(&file, "key", b"code").unwrap();
-        assert_eq!(read_cached(&file, "key").as_deref(), Some(&b"code"[..]));
-        assert_eq!(read_cached(&file, "kez"), None);
-        assert_eq!(read_cached(&file, "keyc"), None);
+        let version = Some((13, 0));
+        write_cached(&file, (13, 0), "key", b"code").unwrap();
+        assert_eq!(read_cached(&file, version, "key").as_deref(), Some(&b"code"[..]));
+        assert_eq!(read_cached(&file, version, "kez"), None);
+        assert_eq!(read_cached(&file, version, "keyc"), None);
+        assert_eq!(read_cached(&file, Some((13, 1)), "key"), None);
+        // Without a compiler nothing newer can be had.
+        assert_eq!(read_cached(&file, None, "key").as_deref(), Some(&b"code"[..]));
+        assert_eq!(read_cached(&file, None, "kez"), None);
         std::fs::write(&file, b"short").unwrap();
-        assert_eq!(read_cached(&file, "key"), None);
+        assert_eq!(read_cached(&file, version, "key"), None);
+    }
+
+    #[test]
+    fn an_older_driver_does_not_load_what_a_newer_compiler_makes() {
+        let reason = mismatch((13, 0), 12_040).unwrap();
+        assert!(reason.contains("CUDA 12.4") && reason.contains("NVRTC 13.0"), "{reason}");
+        assert_eq!(mismatch((13, 1), 13_000), None);
+        assert_eq!(mismatch((12, 9), 13_000), None);
     }
 }

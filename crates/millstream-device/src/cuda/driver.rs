@@ -85,6 +85,14 @@ fn load() -> Result<(), Fault> {
     }
 }
 
+/// The version of CUDA that the driver is for, in thousands, and tens of the minor one.
+pub(super) fn version() -> i32 {
+    let mut version = 0;
+    // SAFETY: a driver that was started has it; it stores a number.
+    let _ = unsafe { sys::cuDriverGetVersion(&mut version) };
+    version
+}
+
 /// Loads and starts the driver.
 ///
 /// # Errors
