@@ -5,11 +5,12 @@
 #
 # Without lists: those of DEFAULT_LISTS below that the GPUs here allow.
 #
-# One process a list, which keeps the GPUs' contexts from case to case. The list
-# fails when a case fails, says that it was skipped (but in lists with host devices),
-# or is still running after LIST_SECONDS (300); that case is named. CASES (gpus::)
-# selects cases, such as gpus::litmus. Cases of large graphs need MILLSTREAM_LARGE=1,
-# and a bundle without real graphs may skip theirs.
+# One process a list, which keeps the GPUs' contexts from case to case. A case that says
+# nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
+# LIST_SECONDS (300) are over. The list fails when a case fails, was stopped or did not run, or
+# says that it was skipped: but in lists with host devices for what needs peers, and on one device
+# for what needs several. CASES (gpus::) selects cases, such as gpus::litmus. Cases of large graphs
+# need MILLSTREAM_LARGE=1, and a bundle without real graphs may skip theirs.
 set -uo pipefail
 cd "$(dirname "$0")"
 
@@ -31,20 +32,44 @@ fi
 
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 
-# Reads what the tests say, line by line, and prints a line for each case; keeps
-# the whole in $log.
-watch_cases() {
-    local line before now
+# Runs cases in one process until they are over or one is stopped, and prints a line for each;
+# keeps what they say in $log. 124 when one was stopped: $ended holds those that had begun.
+run_cases() {
+    local line before now case limit process
     before=$(milliseconds)
-    while IFS= read -r line || [ -n "$line" ]; do
-        printf '%s\n' "$line" >> "$log"
+    exec 3< <(exec setsid "$whole" --exact "$@" --test-threads=1 --show-output \
+        ${MILLSTREAM_LARGE:+--include-ignored} 2>&1)
+    process=$!
+    while :; do
+        limit=$((start / 1000 + ${LIST_SECONDS:-300} - $(date +%s)))
+        [ "$limit" -lt "${CASE_SECONDS:-100}" ] || limit=${CASE_SECONDS:-100}
+        line=
+        IFS= read -r -t $((limit > 0 ? limit : 1)) line <&3
+        code=$?
+        [ -z "$line" ] || printf '%s\n' "$line" >> "$log"
         if [[ $line =~ ^test\ (gpus::[a-z0-9_:]+)\ \.\.\.\ *(.*)$ ]]; then
             now=$(milliseconds)
-            printf '%-18s %-52s %-8s %6d ms\n' "$list" "${BASH_REMATCH[1]}" \
+            case=${BASH_REMATCH[1]}
+            ended+=("$case")
+            [ "$code" -le 128 ] || stopped+=("$case")
+            printf '%-18s %-52s %-8s %6d ms\n' "$list" "$case" \
                 "${BASH_REMATCH[2]:-STOPPED}" $((now - before))
             before=$now
         fi
+        [ "$code" -eq 0 ] || break
     done
+    # Whoever does not stop on being asked is not asked again.
+    [ "$code" -le 128 ] || { kill -- -"$process"; sleep 2; kill -9 -- -"$process"; } 2> /dev/null
+    exec 3<&-
+    wait "$process"
+    process=$?
+    [ "$code" -le 128 ] || return 124
+    return "$process"
+}
+
+# The cases of "$@" that are not in $ended.
+left_of() {
+    printf '%s\n' "$@" | grep -vxF -f <(printf '%s\n' "${ended[@]}" '')
 }
 
 failed=0
@@ -57,24 +82,33 @@ for list in "$@"; do
     *cuda:*) ;;
     *) echo "$list: no GPU in this list" >&2; failed=$((failed + 1)); continue ;;
     esac
-    MILLSTREAM_TEST_DEVICES=$list timeout -k 5 "${LIST_SECONDS:-300}" \
-        "$whole" "${CASES:-gpus::}" --test-threads=1 --show-output \
-        ${MILLSTREAM_LARGE:+--include-ignored} 2>&1 | watch_cases
-    code=${PIPESTATUS[0]}
-    reasons=$(grep '^skipped: ' "$log")
+    export MILLSTREAM_TEST_DEVICES=$list
+    mapfile -t all < <("$whole" --list ${MILLSTREAM_LARGE:+--include-ignored} 2> /dev/null |
+        sed -n 's/: test$//p' | grep -F "${CASES:-gpus::}" | grep '^gpus::')
+    left=("${all[@]}") ended=() stopped=() worst=0
+    while [ ${#left[@]} -gt 0 ]; do
+        run_cases "${left[@]}"
+        code=$?
+        [ "$code" -eq 0 ] || worst=$code
+        [ "$code" -eq 124 ] || break
+        [ $((start / 1000 + ${LIST_SECONDS:-300})) -gt "$(date +%s)" ] || break
+        mapfile -t left < <(left_of "${left[@]}")
+    done
+    reasons=$(grep '^skipped' "$log")
     [ -n "${MILLSTREAM_DATASETS:-}" ] || reasons=$(grep -v MILLSTREAM_DATASETS <<< "$reasons")
-    # The last: cases that run in processes of their own print theirs before.
-    ran=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$log" | tail -n 1)
+    [[ $list != *host:* ]] || reasons=$(grep -v '^skipped, needs peers: ' <<< "$reasons")
+    [[ ! $list =~ ^cuda:[0-9]+$ ]] || reasons=$(grep -v '^skipped, needs several: ' <<< "$reasons")
+    # Once each: those that run in processes of their own print theirs too.
+    ran=$(grep '^test gpus::.* \.\.\. *ok$' "$log" | sort -u | wc -l)
     # What the cases measured, or why they failed.
     sed -n '/^successes:$/,$p;/^failures:$/,$p' "$log" | grep -v '^$' | awk '!seen[$0]++'
-    # No kernels of host devices wait for each other.
-    [[ $list != *host:* ]] || reasons=
-    if [ "$code" -eq 0 ] && [ -z "$reasons" ] && [ "${ran:-0}" -gt 0 ]; then
+    if [ "$worst" -eq 0 ] && [ -z "$reasons" ] && [ "$ran" -gt 0 ]; then
         result="$ran cases passed"
     else
         failed=$((failed + 1))
-        result="FAILED (exit $code)${reasons:+, cases were skipped}"
-        [ "$code" -lt 124 ] || result="$result: still running: $(grep '^test ' "$log" | tail -1)"
+        result="FAILED (exit $worst), $ran of ${#all[@]} cases passed"
+        [ ${#stopped[@]} -eq 0 ] || result="$result, stopped: ${stopped[*]}"
+        [ -z "$reasons" ] || result="$result, cases were skipped"
     fi
     echo "$list: $result, $((($(milliseconds) - start) / 1000)) s"
 done

@@ -60,10 +60,25 @@ fn scaled<T>(usual: T, emulated: T) -> T {
     if std::env::var_os("MILLSTREAM_EMULATED").is_some() { emulated } else { usual }
 }
 
-/// Says why a case does not run on these devices; `run-tests.sh` fails when one
-/// says so.
-fn skip(reason: &str) {
-    println!("skipped: {reason}");
+/// What a case needs that these devices are not.
+enum Needs {
+    /// GPUs alone, all of them peers.
+    Peers,
+    /// More than one device.
+    Several,
+    /// Something else.
+    More,
+}
+
+/// Says why a case does not run on these devices. `run-tests.sh` fails when one says so, but for
+/// what a list with host devices lacks, or one device alone.
+fn skip(needs: Needs, reason: &str) {
+    let needs = match needs {
+        Needs::Peers => "needs peers",
+        Needs::Several => "needs several",
+        Needs::More => "needs more",
+    };
+    println!("skipped, {needs}: {reason}");
 }
 
 fn is_gpu(device: &Device) -> bool {

@@ -12,7 +12,7 @@ use millstream::flow::{
     Gang, Item, Operands, Operator, ResidentCollectives, Result,
 };
 
-use super::{context, list, scaled, skip};
+use super::{Needs, context, list, scaled, skip};
 use crate::collective_model::{Case, all_types, download, upload};
 
 #[test]
@@ -338,7 +338,10 @@ fn with_a_faulty_rank() -> Option<(Context, bool, String)> {
     let devices = list();
     let names: Vec<String> =
         context().devices().iter().map(millstream::device::Device::name).collect();
-    let name = names.get(1)?;
+    let Some(name) = names.get(1) else {
+        skip(Needs::Several, "nobody waits for the only rank");
+        return None;
+    };
     let are_gpus = context().devices().iter().all(millstream::device::Device::is_gpu);
     let kernel = if are_gpus { "collective" } else { "combine" };
     let fault = InjectedFault::new(kernel).on(name.clone()).occurrence(0);
@@ -438,7 +441,7 @@ const MOST: usize = 1500;
 fn resident_kernels() {
     let context = context();
     if !Gang::is_possible(&context) {
-        return skip("resident kernels run on GPUs only, all of them peers");
+        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
     }
     let text = include_str!("block_collectives.cu");
     let source = CudaSource::new("block_collectives.cu", "block_collectives", text);
@@ -500,7 +503,7 @@ fn resident_kernels_that_did_not_leave() {
     type Signature = (SharedSet<u64>, Shared<u32>, Shared<u32>, Value<BlockSettings>, Value<u32>);
     let context = context();
     if !Gang::is_possible(&context) {
-        return skip("resident kernels run on GPUs only, all of them peers");
+        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
     }
     let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
     let kernel = Gang::kernel::<Signature>("forgetful", source.blocks(1).threads(64));

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use super::child::{command, run};
-use super::{context, list, scaled, skip};
+use super::{Needs, context, list, scaled, skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// From Ctrl-C to the end, GPUs stopped.
@@ -17,7 +17,7 @@ const HOST_STOP_LIMIT: Duration = Duration::from_secs(20);
 /// The command, if there is one, with these devices.
 fn millstream(arguments: &[&str]) -> Option<Command> {
     let Some(path) = command() else {
-        skip("no millstream command; build it, or set MILLSTREAM_COMMAND");
+        skip(Needs::More, "no millstream command; build it, or set MILLSTREAM_COMMAND");
         return None;
     };
     let mut command = Command::new(path);

@@ -13,7 +13,7 @@ use millstream::device::{
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
 use super::child::in_child;
-use super::{is_gpu, list, scaled, skip};
+use super::{Needs, is_gpu, list, scaled, skip};
 
 /// Longer than any case may take: opening a GPU takes a second.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -219,7 +219,10 @@ fn a_trap() {
 #[test]
 fn a_stray_store() {
     if scaled(false, true) {
-        return skip("emulated kernels' accesses are those of the process, which dies of them");
+        return skip(
+            Needs::More,
+            "emulated kernels' accesses are those of the process, which dies of them",
+        );
     }
     let case = concat!(module_path!(), "::a_stray_store");
     in_child(case, LIMIT, || faulting_kernel("strays"));

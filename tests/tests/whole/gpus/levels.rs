@@ -11,7 +11,7 @@ use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, reference, source};
 
-use super::{context, scaled, search, skip};
+use super::{Needs, context, scaled, search, skip};
 use crate::{awkward, bfs, levels};
 
 /// Whether the devices can; says so if not.
@@ -23,7 +23,7 @@ pub(super) fn can(context: &Context) -> bool {
     };
     match context.block_on(search).unwrap() {
         Err(Error::NotLevelSynchronous) => {
-            skip("these devices cannot go level by level");
+            skip(Needs::Peers, "these devices cannot go level by level");
             false
         }
         result => result.map(|_| true).unwrap(),

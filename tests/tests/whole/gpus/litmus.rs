@@ -11,7 +11,7 @@ use millstream::device::{
 };
 use millstream::flow::{Gang, GangMember};
 
-use super::{is_gpu, scaled, set, skip};
+use super::{Needs, is_gpu, scaled, set, skip};
 
 const TEXT: &str = include_str!("litmus.cuh");
 
@@ -146,7 +146,7 @@ impl Litmus {
         let set = set();
         let gpus: Vec<&Device> = set.devices().iter().filter(|device| is_gpu(device)).collect();
         let Some(first) = gpus.first() else {
-            return skip("kernels that wait for each other run on GPUs only");
+            return skip(Needs::Peers, "kernels that wait for each other run on GPUs only");
         };
         let places = [(*first).clone(), (*gpus.get(1).unwrap_or(first)).clone()];
         let rounds = (rounds() / PAIRS) as u32;
@@ -201,7 +201,7 @@ type GangRounds = (SharedSet<u64>, SharedSet<u32>, Shared<u32>, Shared<u64>, Val
 fn gang_barrier_rounds() {
     let context = super::context();
     if !Gang::is_possible(&context) {
-        return skip("a gang runs on GPUs only, all of them peers");
+        return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
     }
     let blocks = gang_blocks();
     let source = CudaSource::new("litmus.cu", "gang_rounds", TEXT).blocks(blocks as u32);

@@ -10,7 +10,7 @@ use millstream::graph::{CsrGraph, Weights, generate, partition, reference, sourc
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
 
 use super::levels::lattice_with_shortcuts;
-use super::{context, scaled, skip};
+use super::{Needs, context, scaled, skip};
 use crate::near_far::{check_awkward_graphs, check_roads, deltas, road, run};
 use crate::sssp;
 
@@ -21,7 +21,7 @@ fn can(context: &Context) -> bool {
     match run(context, &road, parts, SsspOptions::default(), &[0]) {
         Ok(_) => true,
         Err(Error::NotNearFar) => {
-            skip("these devices have no near and far piles");
+            skip(Needs::Peers, "these devices have no near and far piles");
             false
         }
         Err(error) => panic!("{error}"),

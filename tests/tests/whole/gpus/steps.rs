@@ -10,7 +10,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Weights, partition, reference, source};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp};
 
-use super::{context, scaled, skip};
+use super::{Needs, context, scaled, skip};
 use crate::{awkward, sssp, steps};
 
 /// Whether the devices can; says so if not.
@@ -19,7 +19,7 @@ pub(super) fn can(context: &Context) -> bool {
     let parts = partition::contiguous_blocks(&graph, context.devices().len());
     match steps::run(context, &graph, parts, steps::ways()[0], &[0]) {
         Err(Error::NotStepping) => {
-            skip("these devices cannot go in steps");
+            skip(Needs::Peers, "these devices cannot go in steps");
             false
         }
         result => result.map(|_| true).unwrap(),

@@ -12,7 +12,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::reference;
 use millstream::worklist::Routing;
 
-use super::{scaled, skip};
+use super::{Needs, scaled, skip};
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
@@ -169,7 +169,9 @@ fn bfs_without_peers() {
 #[test]
 fn memory_of_others_is_out_of_reach() {
     let context = no_peers();
-    let [one, other, ..] = context.devices() else { return };
+    let [one, other, ..] = context.devices() else {
+        return skip(Needs::Several, "one device has no others");
+    };
     let stream = one.stream_of(StreamKind::Copy).unwrap();
     let source = stream.uploaded((0..10_000u32).collect::<Vec<_>>()).unwrap();
     let mut target = other.buffer::<u32>(10_000).unwrap();
@@ -191,7 +193,7 @@ fn rate(table: &TransferTable, from: &str, to: &str, bytes: usize) -> f64 {
 #[test]
 fn calibration_is_sane() {
     if scaled(false, true) {
-        return skip("it moves gigabytes to measure how fast that is");
+        return skip(Needs::More, "it moves gigabytes to measure how fast that is");
     }
     let set = DeviceSet::builder().devices(list()).open().unwrap();
     let start = std::time::Instant::now();
@@ -249,7 +251,7 @@ fn links_that_may_sleep_are_woken() {
 fn a_shape_does_not_part_virtual_devices() {
     let context = connected(|_, _| LinkKind::NvLink);
     if list().to_string().contains("cuda") && !context.devices().iter().all(is_gpu) {
-        return skip("host devices are no part of a gang");
+        return skip(Needs::Peers, "host devices are no part of a gang");
     }
     let graph = generate::kron(scaled(14, 8), 8, &GenerateOptions::default()).unwrap();
     let expected = reference::bfs_levels(&graph, &[0], u32::MAX);

@@ -15,7 +15,7 @@ use millstream::flow::{
 };
 
 use super::links::{MAKE, rate, times};
-use super::{context, is_gpu, list, scaled, skip};
+use super::{Needs, context, is_gpu, list, scaled, skip};
 
 /// A context whose links all go this way, or choose.
 fn by(way: Option<TransferWay>) -> Context {
@@ -28,6 +28,9 @@ fn by(way: Option<TransferWay>) -> Context {
 /// The first and the last device, of which only the host devices may be the same.
 fn pair(context: &Context) -> Option<(usize, usize)> {
     let last = context.devices().len() - 1;
+    if last == 0 {
+        skip(Needs::Several, "a link has two ends");
+    }
     (last > 0).then_some((0, last))
 }
 
@@ -41,7 +44,6 @@ fn every_way_by_size() {
     };
     for way in [None].into_iter().chain(TransferWay::ALL.map(Some)) {
         let context = by(way);
-        // A link needs two devices.
         let Some(pair) = pair(&context) else { return };
         let name = way.map_or("auto".to_string(), |way| way.to_string());
         for &bytes in sizes {
@@ -144,7 +146,6 @@ fn latency_beside(
 fn latency_of_messages() {
     for way in [None].into_iter().chain(TransferWay::ALL.map(Some)) {
         let context = by(way);
-        // A link needs two devices.
         let Some(pair) = pair(&context) else { return };
         let name = way.map_or("auto".to_string(), |way| way.to_string());
         for bytes in [4, 4 << 10, 64 << 10] {
@@ -202,9 +203,8 @@ fn messages_between_resident_kernels() {
     let devices = context.devices();
     let Some((first, last)) = pair(&context) else { return };
     let (one, other) = (&devices[first], &devices[last]);
-    // A GPU and a host device.
     if !one.reaches(other) || !other.reaches(one) {
-        return;
+        return skip(Needs::Peers, "kernels write into each other's memory");
     }
     let rounds = if is_gpu(one) { scaled(20_000, 2000) } else { 500 };
     let link = |from, to| DeviceLink::<u32>::new(&context, from, to, (4, 1), PATIENCE).unwrap();
@@ -235,7 +235,7 @@ fn a_kernel_without_an_other_end_ends() {
     let Some((first, last)) = pair(&context) else { return };
     let (one, other) = (&context.devices()[first], &context.devices()[last]);
     if !one.reaches(other) || !other.reaches(one) {
-        return;
+        return skip(Needs::Peers, "kernels write into each other's memory");
     }
     let short = Duration::from_millis(50);
     let link = |from, to| DeviceLink::<u32>::new(&context, from, to, (4, 1), short).unwrap();
@@ -275,7 +275,7 @@ extern "C" __global__ void wait_for_nobody(DeviceLink<u32> link, Span<u32> host)
 fn a_stopped_gang_waits_for_no_link() {
     let context = context();
     if !Gang::is_possible(&context) {
-        return skip("gangs run on GPUs only, all of them peers");
+        return skip(Needs::Peers, "gangs run on GPUs only, all of them peers");
     }
     let source = CudaSource::new("waiting.cu", "wait_for_nobody", WAITING);
     let kernel = Gang::kernel::<(End, Shared<u32>)>("wait_for_nobody", source.blocks(1));
