@@ -16,8 +16,9 @@ use crate::sssp;
 
 /// Whether the devices can; says so if not.
 fn can(context: &Context) -> bool {
-    let road = road(20, 20, 9);
-    let parts = partition::contiguous_blocks(&road, context.devices().len());
+    // Long enough for eight parts that touch few others.
+    let road = road(24, 80, 9);
+    let parts = partition::edge_balanced_blocks(&road, context.devices().len());
     match run(context, &road, parts, SsspOptions::default(), &[0]) {
         Ok(_) => true,
         Err(Error::NotNearFar) => {
