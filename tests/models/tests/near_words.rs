@@ -104,7 +104,9 @@ fn looked_at_by_two(packet: &Arc<Packet>, value: u32) {
     };
     let blocks = [block(), block()];
     packet.fill(value);
-    blocks.map(|block| block.join().unwrap());
+    for block in blocks {
+        block.join().unwrap();
+    }
     assert!(packet.look(value));
 }
 
