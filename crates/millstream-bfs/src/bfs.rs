@@ -73,6 +73,8 @@ pub struct BfsResult {
     /// The vertex before on such a path; [`UNREACHED`] for sources and where
     /// there is none. `None` unless asked for.
     pub predecessors: Option<Vec<u32>>,
+    /// The algorithm that ran: another than [`Bfs::algorithm`] where that could not answer.
+    pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
     /// From the first item to the last, values in place and left on the devices.
@@ -345,7 +347,7 @@ impl Bfs {
             false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
             true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
         };
-        Ok(result(outcome))
+        Ok(result(outcome, Algorithm::Asynchronous))
     }
 
     async fn run_by_near_and_far(&self, sources: &[u32]) -> Result<BfsResult> {
@@ -363,7 +365,7 @@ impl Bfs {
             true => search.run::<u64>(sources).await?,
         };
         match found {
-            Some(outcome) => Ok(result(outcome)),
+            Some(outcome) => Ok(result(outcome, Algorithm::NearFar)),
             None => {
                 self.is_too_wide.store(true, Ordering::Relaxed);
                 self.run_by_levels(sources).await
@@ -394,7 +396,8 @@ impl Bfs {
             partition.restore(predecessors.into_par_iter().map(original).collect())
         });
         let levels = partition.restore(levels);
-        Ok(BfsResult { levels, predecessors, statistics, run_time, gather_time })
+        let algorithm = Algorithm::LevelSynchronous;
+        Ok(BfsResult { levels, predecessors, algorithm, statistics, run_time, gather_time })
     }
 }
 
@@ -406,8 +409,8 @@ const GPU_NEAR_LEVELS: u32 = 256;
 /// Vertices that wait at a time on a GPU, at most; far ones twice as many.
 const MOST_WAITING: usize = 1 << 19;
 
-fn result(outcome: Outcome) -> BfsResult {
+fn result(outcome: Outcome, algorithm: Algorithm) -> BfsResult {
     let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
     let Answer { keys: levels, predecessors } = answer;
-    BfsResult { levels, predecessors, statistics, run_time, gather_time }
+    BfsResult { levels, predecessors, algorithm, statistics, run_time, gather_time }
 }

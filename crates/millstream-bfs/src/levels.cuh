@@ -3,6 +3,7 @@
 
 namespace millstream {
 
+// Words of a report: vertices found, the last level, whether the gang was stopped, words
 // published, items received and those of them that were news; then the items sent to
 // each device.
 enum LevelReport {

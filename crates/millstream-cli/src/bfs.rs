@@ -92,9 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let upload = clock.lap();
         let run = async || bfs.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::bfs::Error>((upload, bfs.algorithm(), bfs.layout(), ran))
+        Ok::<_, millstream::bfs::Error>((upload, bfs.layout(), ran))
     };
-    let (upload, method, layout, (result, prepare)) =
+    let (upload, layout, (result, prepare)) =
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.per_device = per_device(&result.statistics);
     let report = Report {
         common,
-        method: method.to_string(),
+        method: result.algorithm.to_string(),
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
@@ -137,9 +137,14 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     options.predecessors = arguments.predecessors.is_some();
     options.delta = match arguments.delta.as_str() {
         "auto" => BfsOptions::default().delta,
+        "off" => None,
         delta => match delta.parse() {
             Ok(delta) if delta > 0 => Some(delta),
-            _ => return Err(Error::Usage(format!("delta {delta:?} is neither auto nor positive"))),
+            _ => {
+                return Err(Error::Usage(format!(
+                    "delta {delta:?} is neither auto, off nor positive"
+                )));
+            }
         },
     };
     Ok(options)

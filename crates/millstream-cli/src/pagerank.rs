@@ -116,7 +116,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let arcs = graph.arcs() * u64::from(result.iterations);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.devices.iter().map(|device| device.work_items).sum();
-    common.useful_work_items = common.work_items.min(graph.vertices().into());
+    common.useful_work_items = match options.algorithm {
+        Algorithm::Push => common.work_items.min(graph.vertices().into()),
+        // Every sweep needs all vertices.
+        _ => common.work_items,
+    };
     common.links = links(&result.links);
     common.per_device = devices(&result.devices);
     let PageRankResult { iterations, converged, delta, .. } = result;
@@ -162,8 +166,8 @@ fn options(
     Ok(options)
 }
 
-/// What one sweep in f64 changes bounds the error. Ranks in f32 are not closer than
-/// their rounding.
+/// What one sweep in f64 changes bounds the error, which must be small enough for the tolerance,
+/// whatever the search says that it has come to. Ranks in f32 are not closer than their rounding.
 fn verify(
     graph: &CsrGraph,
     options: &PageRankOptions,
@@ -171,8 +175,8 @@ fn verify(
 ) -> Result<f64, validate::PageRankFault> {
     let scale = if options.unnormalized { 1.0 / f64::from(graph.vertices()) } else { 1.0 };
     let ranks: Vec<f64> = result.ranks.iter().map(|rank| rank * scale).collect();
-    let rounding = if options.tolerance < 1e-6 { 1e-12 } else { 1e-5 };
-    let allowed = (2.0 * result.delta + rounding) / (1.0 - options.damping);
+    let rounding = if options.is_double() { 1e-12 } else { 1e-5 };
+    let allowed = (2.0 * options.tolerance + rounding) / (1.0 - options.damping);
     validate::pagerank(graph, &options.question(), &ranks, allowed)
 }
 

@@ -117,13 +117,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let search = async {
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
-        let (method, layout) = (sssp.algorithm(), sssp.layout());
+        let layout = sssp.layout();
         let sssp = sssp.with_options(options(arguments));
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::sssp::Error>((upload, method, layout, ran))
+        Ok::<_, millstream::sssp::Error>((upload, layout, ran))
     };
-    let (upload, method, layout, (result, prepare)) =
+    let (upload, layout, (result, prepare)) =
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.per_device = per_device(&result.statistics);
     let report = Report {
         common,
-        method: method.to_string(),
+        method: result.algorithm.to_string(),
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_distance: max_distance(&result),

@@ -41,6 +41,28 @@ impl LinkStatistics {
         }
     }
 
+    /// Adds what went over the link at another time.
+    ///
+    /// ```
+    /// use millstream_flow::LinkStatistics;
+    ///
+    /// let mut first = LinkStatistics::new("cuda:0".to_string(), "cuda:1".to_string());
+    /// (first.packets, first.bytes, first.largest_packet_bytes) = (2, 300, 200);
+    /// let mut second = first.clone();
+    /// (second.packets_pushed, second.largest_packet_bytes) = (1, 250);
+    /// first.add(&second);
+    /// assert_eq!((first.packets, first.bytes, first.packets_pushed), (4, 600, 1));
+    /// assert_eq!(first.largest_packet_bytes, 250);
+    /// ```
+    pub fn add(&mut self, other: &LinkStatistics) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.largest_packet_bytes = self.largest_packet_bytes.max(other.largest_packet_bytes);
+        self.packets_through_host += other.packets_through_host;
+        self.packets_pushed += other.packets_pushed;
+        self.packets_mapped += other.packets_mapped;
+    }
+
     /// Packets that went this way.
     ///
     /// ```

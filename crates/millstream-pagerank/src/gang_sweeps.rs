@@ -85,7 +85,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         delta,
         converged: delta <= options.tolerance,
         links: links(pull, iterations),
-        devices: Vec::new(),
+        devices: pull.swept(iterations),
         run_time,
         gather_time: start.elapsed(),
     })

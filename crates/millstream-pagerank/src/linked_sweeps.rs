@@ -43,8 +43,9 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let (ranks, iterations, delta, run_time) = graph.run(sweeps).await?;
     let ranks = pull.partition.restore(ranks);
     let gather_time = start.elapsed() - run_time;
-    let (links, devices) = (links.links(), Vec::new());
+    let links = links.links();
     let converged = delta <= options.tolerance;
+    let devices = pull.swept(iterations);
     Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
 }
 

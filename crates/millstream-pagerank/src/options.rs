@@ -80,7 +80,8 @@ impl PageRankOptions {
         question
     }
 
-    pub(crate) fn is_double(&self) -> bool {
+    /// Whether ranks are computed in f64.
+    pub fn is_double(&self) -> bool {
         match self.precision {
             Precision::Auto => self.tolerance < 1e-6,
             Precision::F32 => false,

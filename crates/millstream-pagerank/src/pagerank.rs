@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use crate::pull::PullGraph;
 use crate::push_run::PushGraph;
+use crate::share::with_moderate_weights;
 use crate::{Algorithm, Error, PageRankOptions, Result};
 
 /// Ranks, by original vertex id, and how they came about.
@@ -30,7 +31,7 @@ pub struct PageRankResult {
     pub converged: bool,
     /// What went over each link.
     pub links: Vec<LinkStatistics>,
-    /// What each device did on the worklist (push); empty otherwise.
+    /// What each device did. Pulling, a vertex is a work-item once a sweep.
     pub devices: Vec<DeviceStatistics>,
     /// From the first sweep or item to the last, ranks left on the devices.
     pub run_time: Duration,
@@ -137,6 +138,7 @@ impl PageRank {
     ) -> Result<PageRank> {
         check(graph, &options)?;
         let weighted = options.weighted;
+        let graph = &*with_moderate_weights(graph, weighted)?;
         let uploaded = match (options.algorithm, options.is_double()) {
             _ if graph.vertices() == 0 => Uploaded::Nothing,
             (Algorithm::Pull, is_double) => {

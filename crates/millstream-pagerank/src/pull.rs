@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
 use millstream_flow::{Context, Gang};
 use millstream_graph::{CsrGraph, Partition};
+use millstream_worklist::DeviceStatistics;
 
 use crate::askers::Askers;
 use crate::pagerank::Ranks;
@@ -107,6 +108,16 @@ impl<R: Real> PullGraph<R> {
             true => gang_sweeps::run(self, options).await,
             false => linked_sweeps::run(self, options).await,
         }
+    }
+
+    /// What each device has done in so many sweeps.
+    pub(crate) fn swept(&self, sweeps: u32) -> Vec<DeviceStatistics> {
+        let of = |place| {
+            let mut device = DeviceStatistics::default();
+            device.work_items = self.own(place).len() as u64 * u64::from(sweeps);
+            device
+        };
+        (0..self.parts.len()).map(of).collect()
     }
 
     /// The vertices of a device.

@@ -252,14 +252,12 @@ struct WorklistCounts {
 
 impl WorklistCounts {
     fn add(&mut self, round: WorklistStatistics) {
-        if self.links.is_empty() {
+        if self.devices.is_empty() {
             (self.links, self.devices) = (round.links, round.devices);
             return;
         }
         for (sum, link) in self.links.iter_mut().zip(round.links) {
-            sum.packets += link.packets;
-            sum.bytes += link.bytes;
-            sum.largest_packet_bytes = sum.largest_packet_bytes.max(link.largest_packet_bytes);
+            sum.add(&link);
         }
         for (sum, device) in self.devices.iter_mut().zip(round.devices) {
             sum.work_items += device.work_items;

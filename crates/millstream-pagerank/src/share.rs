@@ -1,6 +1,9 @@
 //! What a vertex gives along its arcs, and where a step leads that follows none.
 
-use millstream_graph::{CsrGraph, Partition, Weights};
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
+use millstream_graph::{CsrGraph, GraphError, Partition, Weights};
 use rayon::prelude::*;
 
 use crate::PageRankOptions;
@@ -20,6 +23,36 @@ pub(crate) fn row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
         }
     };
     (0..graph.vertices()).into_par_iter().map(row_weight).collect()
+}
+
+/// Sums of a row's weights by which, and by whose inverse, ranks may be multiplied in any
+/// precision. Integers are within.
+const ROW_WEIGHTS: RangeInclusive<f64> = 1e-12..=2e19;
+
+/// The graph with weights that all precisions can hold the shares of: where the real weights of a
+/// row come to too little or too much, they are divided by a power of two, which rounds nothing,
+/// so that they come to between 1 and 2.
+pub(crate) fn with_moderate_weights(
+    graph: &CsrGraph,
+    is_weighted: bool,
+) -> Result<Cow<'_, CsrGraph>, GraphError> {
+    let Some(Weights::Real(weights)) = graph.weights().filter(|_| is_weighted) else {
+        return Ok(Cow::Borrowed(graph));
+    };
+    let sums = row_weights(graph, true);
+    let is_moderate = |sum: &f64| *sum == 0.0 || ROW_WEIGHTS.contains(sum);
+    if sums.par_iter().all(is_moderate) {
+        return Ok(Cow::Borrowed(graph));
+    }
+    let mut weights = weights.clone();
+    for (vertex, sum) in (0..graph.vertices()).zip(&sums) {
+        if !is_moderate(sum) {
+            let power = f64::from_bits(sum.to_bits() & f64::INFINITY.to_bits());
+            let row = weights[graph.row(vertex)].iter_mut();
+            row.for_each(|weight| *weight = (f64::from(*weight) / power) as f32);
+        }
+    }
+    Ok(Cow::Owned(graph.clone().with_weights(Some(Weights::Real(weights)))?))
 }
 
 /// One over each of [`row_weights`], or 0.

@@ -73,6 +73,8 @@ pub struct SsspResult {
     /// The vertex before on a shortest path; [`UNREACHED`] for sources and where
     /// there is no path. `None` unless asked for.
     pub predecessors: Option<Vec<u32>>,
+    /// The algorithm that ran: another than [`Sssp::algorithm`] where that could not answer.
+    pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
     /// The step of the priority threshold, or of the search; `None` without.
@@ -276,7 +278,8 @@ impl Sssp {
         }
     }
 
-    /// The algorithm that runs: never [`Algorithm::Auto`].
+    /// The algorithm that runs: never [`Algorithm::Auto`]. A search that it has no answer for goes
+    /// another way: see [`SsspResult::algorithm`].
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -335,7 +338,7 @@ impl Sssp {
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
             Some(cutoff) => return Err(Error::Cutoff { cutoff }),
         };
-        let mut step = delta.step(self.automatic_delta)?;
+        let (mut algorithm, mut step) = (self.algorithm(), delta.step(self.automatic_delta)?);
         let asynchronous = async |graph, delta: Option<f64>| {
             let (step, priority_scale) = match delta {
                 Some(delta) => R::threshold(delta),
@@ -355,6 +358,7 @@ impl Sssp {
                 match near.search::<R, V>(sources, limit, step, *waiting).await? {
                     Some(outcome) => outcome,
                     None => {
+                        algorithm = Algorithm::Asynchronous;
                         step = delta.step(near.other_delta)?;
                         asynchronous(&near.graph, step).await?
                     }
@@ -373,7 +377,15 @@ impl Sssp {
             WeightType::Real => Distances::Real(keys.into_par_iter().map(real).collect()),
         };
         let delta = step;
-        Ok(SsspResult { distances, predecessors, statistics, delta, run_time, gather_time })
+        Ok(SsspResult {
+            distances,
+            predecessors,
+            algorithm,
+            statistics,
+            delta,
+            run_time,
+            gather_time,
+        })
     }
 }
 

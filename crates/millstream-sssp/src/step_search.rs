@@ -285,7 +285,8 @@ impl Done {
         for to in (0..memory.len()).filter(|&to| to != place) {
             let [from, to] = [place, to].map(|place| memory[place].device.name());
             let mut link = LinkStatistics::new(from, to);
-            (link.packets, link.bytes) = (self.told, self.told * item);
+            (link.packets, link.packets_pushed) = (self.told, self.told);
+            link.bytes = self.told * item;
             link.largest_packet_bytes = if self.told == 0 { 0 } else { item };
             run.links.push(link);
         }

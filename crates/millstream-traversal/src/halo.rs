@@ -1,6 +1,6 @@
 //! The halo of each part of a graph: the vertices of other parts from which few arcs lead
 //! to its own. With their rows a device searches several levels without a word from
-//! others (`LEVELS.md` in millstream-bfs, `NEAR_FAR.md`).
+//! others (`NEAR_FAR.md`).
 
 use std::ops::Range;
 

@@ -84,6 +84,7 @@ class NearFarDevice : public GangDevice<const u32&> {
     // Words behind the barrier's and the tally's: items that were put into the log, whether piles
     // or log had no room, items received that were news.
     enum Word { taken = GangDevice::barrier_words + Tally::words, is_too_wide, kept_items };
+    static_assert(kept_items < GangDevice::barrier_words + 40, "as `near_far.rs` makes room for");
 
     __device__ NearFarDevice(const NearGraph& graph, const NearFarLists& lists,
                              const NearFarExchange& exchange, const SpanSet<u64>& words,

@@ -30,9 +30,9 @@ pub(crate) const SPECIAL: u32 = 1 << 31;
 pub(crate) const NONE: u32 = u32::MAX;
 /// In the first place and the last: the row has more targets than there is room for.
 pub(crate) const IS_LONG: u32 = u32::MAX - 1;
-/// Packing is worth it if at most one row in so many is long,
+/// Packing is worth it if at most one row in so many is long.
 const ROWS_FOR_LONG: usize = 32;
-/// and none longer than this: four threads visit such a row.
+/// Packing is worth it if no row is longer: four threads visit such a row.
 const LONGEST: u64 = 32;
 /// Vertices told of that a warp looks at together.
 const WARP: usize = 32;
@@ -198,7 +198,8 @@ impl DeviceRows {
     }
 }
 
-/// Whether marks of rows are no places: also of long ones, which few are, and not very long.
+/// Whether there are so few vertices on each device that every place is smaller than the marks of
+/// long rows. Their arcs are fewer than vertices, since few rows are long, and none very long.
 fn are_places(partition: &Partition, halos: &Halos) -> bool {
     let near = |place: usize| partition.range(place).len() + halos.of[place].len();
     (0..partition.parts()).all(|place| near(place) < SPECIAL as usize)

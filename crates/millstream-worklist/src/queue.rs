@@ -84,7 +84,7 @@ impl QueueView<'_> {
         let mut head = first;
         while taken.len() < most {
             let entry = &self.ring[self.place(head)];
-            // Acquire: pairs with the release in `add_entry`.
+            // Acquire: pairs with the release in `add_entries`.
             match entry.load(Ordering::Acquire) {
                 0 => break,
                 item => taken.push(item - 1),

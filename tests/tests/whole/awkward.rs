@@ -2,6 +2,9 @@
 
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, Weights};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
 /// Names and graphs, all without weights.
 pub(crate) fn graphs() -> Vec<(&'static str, CsrGraph)> {
@@ -40,8 +43,10 @@ pub(crate) fn graphs() -> Vec<(&'static str, CsrGraph)> {
 fn shuffled_road() -> CsrGraph {
     let options = GenerateOptions::default();
     let road = generate::road(20, 20, generate::KEEP_PERMILLE, &options).unwrap();
-    let scattered: Vec<u32> = (0..400).map(|vertex| vertex * 149 % 7).collect();
-    Partition::from_parts(7, &scattered).unwrap().renumber(&road)
+    let mut ids: Vec<u32> = (0..400).collect();
+    ids.shuffle(&mut SmallRng::seed_from_u64(1));
+    // A part for each vertex.
+    Partition::from_parts(400, &ids).unwrap().renumber(&road)
 }
 
 /// Integer and real weights of several kinds, none of which overflows.

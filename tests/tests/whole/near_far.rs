@@ -91,7 +91,15 @@ pub(crate) fn check_roads(context: &Context, width: u32, height: u32, every: usi
                 let what = format!("{name}, parts {round}, {delta:?}");
                 match run(context, graph, parts.clone(), options, sources) {
                     Err(Error::NotNearFar) => continue,
-                    result => sssp::check(&what, graph, sources, &result.unwrap()),
+                    result => {
+                        let result = result.unwrap();
+                        sssp::check(&what, graph, sources, &result);
+                        // Reals may be rounded to what they were, and zeros add nothing.
+                        let is_left = devices > 1 && options.predecessors && *name != "integers";
+                        let algorithm =
+                            if is_left { Algorithm::Asynchronous } else { Algorithm::NearFar };
+                        assert_eq!(result.algorithm, algorithm, "{what}");
+                    }
                 }
                 searched += 1;
             }

@@ -117,6 +117,53 @@ fn weights_personalization_damping_and_single_precision() {
     }
 }
 
+/// Weights near the ends of f32: ranks are those of moderate ones.
+#[test]
+fn weights_that_are_tiny_or_huge() {
+    let graph = awkward::graphs().swap_remove(7).1;
+    let moderate: Vec<f32> = (0..900).map(|arc| (arc * 7 % 5) as f32 / 4.0).collect();
+    for algorithm in ALGORITHMS {
+        for scale in [1e-38, 1e-30, 1e30, 2e38] {
+            let weights = moderate.iter().map(|weight| weight * scale).collect();
+            let graph = graph.clone().with_weights(Some(Weights::Real(weights))).unwrap();
+            for mut options in [PageRankOptions::default(), exact(algorithm)] {
+                (options.algorithm, options.weighted) = (algorithm, true);
+                let result = run(&host(2), &graph, options.clone()).unwrap();
+                check(&format!("{algorithm:?}, weights by {scale}"), &graph, &options, &result);
+            }
+        }
+    }
+    let arcs = [(0, 1, 1e-40f32), (1, 0, 1.0), (2, 0, 1.0)];
+    let graph = CsrGraph::from_weighted_edges(3, &arcs).unwrap();
+    for algorithm in ALGORITHMS {
+        let mut options = PageRankOptions::default();
+        (options.algorithm, options.weighted) = (algorithm, true);
+        check("tiny", &graph, &options, &run(&host(1), &graph, options.clone()).unwrap());
+    }
+}
+
+/// Of all rounds and sweeps together, however many devices there are.
+#[test]
+fn work_adds_up() {
+    let graph = awkward::graphs().swap_remove(7).1;
+    for devices in [1, 3] {
+        let mut options = exact(Algorithm::Push);
+        options.personalization = vec![3];
+        let mut before = 0;
+        for rounds in [1, 3, 9] {
+            options.max_iterations = rounds;
+            let result = run(&host(devices), &graph, options.clone()).unwrap();
+            let work = result.devices.iter().map(|device| device.work_items).sum::<u64>();
+            assert!(work >= before, "{work} items in {rounds} rounds, {before} in fewer");
+            before = work;
+        }
+        let result = run(&host(devices), &graph, exact(Algorithm::Pull)).unwrap();
+        let work = result.devices.iter().map(|device| device.work_items).sum::<u64>();
+        assert_eq!(result.devices.len(), devices);
+        assert_eq!(work, u64::from(graph.vertices()) * u64::from(result.iterations));
+    }
+}
+
 #[test]
 fn what_does_not_converge_says_so() {
     let graph = awkward::graphs().swap_remove(4).1;

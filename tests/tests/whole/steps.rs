@@ -196,12 +196,12 @@ fn low_diameter_graphs_go_in_steps_and_mesh_like_ones_do_not() {
     let context = Context::builder().devices(Devices::host(4)).build().unwrap();
     for (graph, algorithm) in [
         (generate::kron(14, 16, &options).unwrap(), Algorithm::Stepping),
-        (generate::road(150, 150, 605, &options).unwrap(), Algorithm::Asynchronous),
+        (generate::road(150, 150, 605, &options).unwrap(), Algorithm::NearFar),
     ] {
         let sssp = context.block_on(Sssp::new(&context, &graph)).unwrap().unwrap();
         assert_eq!(sssp.algorithm(), algorithm);
         let busiest = source::max_degree(&graph).unwrap();
-        for algorithm in [Algorithm::Asynchronous, Algorithm::Stepping] {
+        for algorithm in [Algorithm::Asynchronous, Algorithm::Stepping, algorithm] {
             let parts = partition::automatic(&graph, 4);
             let options = SsspOptions::default();
             let result = run_as(algorithm, &context, &graph, parts, options, &[busiest]).unwrap();
