@@ -11,7 +11,9 @@ use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
+use crate::output::{
+    answer, check_both_writable, links, per_device, write_predecessors, write_values,
+};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -102,10 +104,7 @@ struct Report {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let algorithm = algorithm(arguments)?;
-    [&how.output, &arguments.predecessors]
-        .into_iter()
-        .flatten()
-        .try_for_each(|path| check_writable(path))?;
+    check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
     let mut clock = Clock::start();
     let graph = weighted(arguments, input.read()?)?;
@@ -131,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
-    phase("writing", || write(arguments, &graph, &result))?;
+    let written = phase("writing", || write(arguments, &graph, &result));
     let is_reached = result.is_reached();
     let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
@@ -150,6 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             .map(|layout| LayoutReport::new(LayoutReport::PACKED_ROWS, layout.bytes, layout.time)),
     };
     answer(&report, how.json, table)?;
+    written?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
 }
 
@@ -197,19 +197,19 @@ fn max_distance(result: &SsspResult) -> serde_json::Value {
     }
 }
 
-/// Writes the files that were asked for.
+/// Writes the files that were asked for, the second even if the first could not be written.
 fn write(arguments: &Arguments, graph: &CsrGraph, result: &SsspResult) -> Result<(), Error> {
     let ids = graph.original_ids();
-    if let Some(path) = &arguments.answer.output {
-        match &result.distances {
-            Distances::Integer(distances) => write_values(path, ids, distances)?,
-            Distances::Real(distances) => write_values(path, ids, distances)?,
-        }
-    }
-    match (&arguments.predecessors, &result.predecessors) {
+    let distances = match (&arguments.answer.output, &result.distances) {
+        (Some(path), Distances::Integer(distances)) => write_values(path, ids, distances),
+        (Some(path), Distances::Real(distances)) => write_values(path, ids, distances),
+        (None, _) => Ok(()),
+    };
+    let tree = match (&arguments.predecessors, &result.predecessors) {
         (Some(path), Some(predecessors)) => write_predecessors(path, ids, predecessors),
         _ => Ok(()),
-    }
+    };
+    distances.and(tree)
 }
 
 fn verify(

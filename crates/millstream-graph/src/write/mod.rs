@@ -5,17 +5,18 @@
 //! too. The other formats number the vertices as the library does.
 
 mod binary;
+mod file;
 mod text;
+
+pub use file::{OutputFile, discard_unfinished};
 
 #[cfg(test)]
 mod tests;
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
-use tempfile::NamedTempFile;
 
 use crate::format::Compression;
 use crate::{CsrGraph, Format};
@@ -69,8 +70,8 @@ impl From<io::Error> for Stop {
 /// given; a last extension `.gz` or `.zst` compresses it. `.gr` stands for DIMACS
 /// text.
 ///
-/// The file appears under its name when it is complete and replaces one that was
-/// there; nothing is left of one that could not be completed.
+/// The file is an [`OutputFile`]: it appears under its name when it is complete and
+/// replaces one that was there; nothing is left of one that could not be completed.
 ///
 /// DIMACS wants a weight on every arc, and gets 1 if the graph has none. In a
 /// `.csv` file columns are separated by commas, in a `.tsv` file by tabs, and in
@@ -115,13 +116,7 @@ pub fn write_graph(
 }
 
 fn write_file(path: &Path, graph: &CsrGraph, format: Format) -> Result<(), Stop> {
-    let place = final_place(path)?;
-    let folder = match place.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let file = temporary_file(folder)?;
-    let output = BufWriter::with_capacity(1 << 16, file);
+    let output = BufWriter::with_capacity(1 << 16, OutputFile::create(path)?);
     let output = match Compression::from_path(path) {
         Compression::None => write_content(output, path, graph, format)?,
         Compression::Gzip => {
@@ -133,33 +128,8 @@ fn write_file(path: &Path, graph: &CsrGraph, format: Format) -> Result<(), Stop>
             write_content(encoder, path, graph, format)?.finish()?
         }
     };
-    let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.persist(&place).map_err(|error| error.error)?;
+    output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     Ok(())
-}
-
-/// The file that is to be replaced: the one behind a link, not the link.
-fn final_place(path: &Path) -> io::Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(metadata) if !metadata.is_file() => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
-        }
-        Ok(_) => fs::canonicalize(path),
-        Err(_) => Ok(path.to_path_buf()),
-    }
-}
-
-fn temporary_file(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".millstream-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any other new file; temporary ones are private otherwise.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }
 
 /// Writes the content and gives the output back, so that it can be finished.

@@ -275,6 +275,4 @@ fn links_and_permissions_stay() {
     write_graph(&link, &graph, None).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(&path).unwrap(), "0 1\n");
-    let error = write_graph(Path::new("/dev/null"), &graph, Some(Format::EdgeList)).unwrap_err();
-    assert_eq!(error.to_string(), "/dev/null: not a regular file");
 }
