@@ -88,8 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.links = links(&result.links);
     let device = |device: &millstream::cc::DeviceStatistics| PerDevice {
         work_items: device.hooked,
-        sent: 0,
-        received: device.merged,
+        sent: device.sent,
+        received: device.received,
         filtered: 0,
     };
     common.per_device = result.devices.iter().map(device).collect();

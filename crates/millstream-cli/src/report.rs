@@ -105,7 +105,8 @@ impl Common {
         self.phases_ms.prepare = milliseconds(prepare);
         self.phases_ms.run = self.time_ms;
         self.phases_ms.gather = milliseconds(gather);
-        self.teps = arcs as f64 / run.as_secs_f64();
+        // Where there is nothing to do, nothing may have run.
+        self.teps = if run.is_zero() { 0.0 } else { arcs as f64 / run.as_secs_f64() };
     }
 
     /// The table of an answer: `found` says what it is.
