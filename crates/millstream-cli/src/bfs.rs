@@ -43,7 +43,8 @@ pub(crate) struct Arguments {
     /// Reads the graph's rows only, not what was made beside them for some levels.
     #[arg(long)]
     no_layouts: bool,
-    /// Writes the predecessor of each vertex; .npy by extension.
+    /// Writes the predecessor of each vertex as --output does its value; in .npy files
+    /// 4294967295 says that there is none, with --relabel 18446744073709551615.
     #[arg(long)]
     predecessors: Option<PathBuf>,
 }

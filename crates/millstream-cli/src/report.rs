@@ -37,7 +37,9 @@ pub(crate) struct Answer {
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Writes the value of each vertex; .npy by extension.
+    /// Writes a line `vertex value` for each vertex, inf where it is not reached. With the
+    /// extension .npy an array, in which 4294967295 stands for inf, but for reals; with
+    /// --relabel one of records of a vertex and its value.
     #[arg(long)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

@@ -45,7 +45,8 @@ pub(crate) struct Arguments {
     /// Largest distance to reach.
     #[arg(long)]
     cutoff: Option<f64>,
-    /// Writes the predecessor of each vertex; .npy by extension.
+    /// Writes the predecessor of each vertex as --output does its value; in .npy files
+    /// 4294967295 says that there is none, with --relabel 18446744073709551615.
     #[arg(long)]
     predecessors: Option<PathBuf>,
 }
