@@ -365,6 +365,10 @@ impl Search {
         let run_time = start.elapsed();
         let mut result = gathered(first, devices, run_time).await?;
         result.links = statistics.links();
+        for (device, its) in context.devices().iter().zip(&mut result.devices) {
+            let links = result.links.iter().filter(|link| link.from == device.name());
+            its.sent = links.map(|link| link.bytes).sum::<u64>() / size_of::<Edge>() as u64;
+        }
         Ok(result)
     }
 
@@ -400,9 +404,11 @@ impl Search {
             told.extend(stream.download_shared(pairs, 0..1)?.await?);
         }
         let all: u64 = told.iter().sum();
-        let devices = arcs.zip(told);
-        let devices =
-            devices.map(|(arcs, own)| DeviceStatistics { hooked: arcs as u64, merged: all - own });
+        let others = (solvers.len() as u64).saturating_sub(1);
+        let devices = arcs.zip(told).map(|(arcs, own)| {
+            let merged = all - own;
+            DeviceStatistics { hooked: arcs as u64, merged, sent: own * others, received: merged }
+        });
         gathered(&solvers, devices.collect(), run_time).await
     }
 }

@@ -20,6 +20,10 @@ pub struct DeviceStatistics {
     pub hooked: u64,
     /// Pairs of other devices merged.
     pub merged: u64,
+    /// Pairs given to other devices, once for each of them.
+    pub sent: u64,
+    /// Pairs from other devices, and edges from the host.
+    pub received: u64,
 }
 
 /// Where a device's arcs come from.
@@ -74,14 +78,15 @@ impl Solver {
     /// Hooks along all arcs, merges what the devices below found, and passes what is not
     /// trivial on to the one above.
     pub(crate) async fn run(&self, arcs: Arcs<'_>, links: Links) -> Result<DeviceStatistics> {
-        let hooked = match arcs {
+        let (hooked, from_host) = match arcs {
             Arcs::Resident(resident) => {
                 self.hook_rows(&self.stream, &resident)?;
-                resident.part.targets.len() as u64
+                (resident.part.targets.len() as u64, 0)
             }
             Arcs::Streamed(edges) => {
                 self.start_alone()?;
-                self.hook_all(edges).await?
+                let hooked = self.hook_all(edges).await?;
+                (hooked, hooked)
             }
         };
         let merged = self.hook_all(links.below).await?;
@@ -89,7 +94,8 @@ impl Solver {
         if let Some(above) = links.above {
             self.pass_on(above).await?;
         }
-        Ok(DeviceStatistics { hooked, merged })
+        // What is sent is known once all of it has gone.
+        Ok(DeviceStatistics { hooked, merged, sent: 0, received: from_host + merged })
     }
 
     /// Makes all parents roots: those of the first device are the labels.

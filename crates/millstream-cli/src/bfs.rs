@@ -11,7 +11,9 @@ use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, WORKLIST, Worklist, meaningless};
-use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
+use crate::output::{
+    answer, check_both_writable, links, per_device, write_predecessors, write_values,
+};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -41,7 +43,8 @@ pub(crate) struct Arguments {
     /// Reads the graph's rows only, not what was made beside them for some levels.
     #[arg(long)]
     no_layouts: bool,
-    /// Writes the predecessor of each vertex; .npy by extension.
+    /// Writes the predecessor of each vertex as --output does its value; in .npy files
+    /// 4294967295 says that there is none, with --relabel 18446744073709551615.
     #[arg(long)]
     predecessors: Option<PathBuf>,
 }
@@ -75,10 +78,7 @@ struct Report {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let options = options(arguments)?;
-    [&how.output, &arguments.predecessors]
-        .into_iter()
-        .flatten()
-        .try_for_each(|path| check_writable(path))?;
+    check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
     let mut clock = Clock::start();
     let graph = input.read()?;
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
-    phase("writing", || write(arguments, &graph, &result))?;
+    let written = phase("writing", || write(arguments, &graph, &result));
     let arcs = arcs_reached(&graph, |vertex| result.levels[vertex] != UNREACHED);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.statistics.work_items();
@@ -125,6 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         }),
     };
     answer(&report, how.json, table)?;
+    written?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
 }
 
@@ -170,16 +171,16 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// Writes the files that were asked for.
+/// Writes the files that were asked for, the second even if the first could not be written.
 fn write(arguments: &Arguments, graph: &CsrGraph, result: &BfsResult) -> Result<(), Error> {
     let ids = graph.original_ids();
-    if let Some(path) = &arguments.answer.output {
-        write_values(path, ids, &result.levels)?;
-    }
-    match (&arguments.predecessors, &result.predecessors) {
+    let levels = arguments.answer.output.as_ref();
+    let levels = levels.map_or(Ok(()), |path| write_values(path, ids, &result.levels));
+    let tree = match (&arguments.predecessors, &result.predecessors) {
         (Some(path), Some(predecessors)) => write_predecessors(path, ids, predecessors),
         _ => Ok(()),
-    }
+    };
+    levels.and(tree)
 }
 
 fn verify(

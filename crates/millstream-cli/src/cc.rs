@@ -1,5 +1,6 @@
 //! `millstream cc GRAPH`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -81,15 +82,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let verify = || validate::weak_components(&graph, &result.labels);
     let fault = if how.verify { phase("verifying", verify).err() } else { None };
     common.verified = how.verify.then_some(fault.is_none());
-    if let Some(path) = &how.output {
-        phase("writing", || write(path, &graph, &result.labels))?;
-    }
+    let write = |path: &PathBuf| phase("writing", || write(path, &graph, &result.labels));
+    let written = how.output.as_ref().map_or(Ok(()), write);
     common.ran(prepare, result.run_time, result.gather_time, graph.arcs());
     common.links = links(&result.links);
     let device = |device: &millstream::cc::DeviceStatistics| PerDevice {
         work_items: device.hooked,
-        sent: 0,
-        received: device.merged,
+        sent: device.sent,
+        received: device.received,
         filtered: 0,
     };
     common.per_device = result.devices.iter().map(device).collect();
@@ -102,6 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
     let report = Report { common, components: sizes.len(), largest, hooked };
     answer(&report, how.json, table)?;
+    written?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
 }
 
@@ -111,7 +112,7 @@ fn times(result: &mut CcResult) -> (&mut Duration, Duration) {
 }
 
 /// Labels are vertices: they go by their ids in the file.
-fn write(path: &std::path::Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
+fn write(path: &Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
     match graph.original_ids() {
         None => write_values(path, None, labels),
         Some(ids) => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::graph::write::{WriteError, write_graph};
+use millstream::graph::write::{format_of_file, write_graph};
 use millstream::graph::{CsrGraph, Format, Weights};
 use serde::Serialize;
 
@@ -65,15 +65,24 @@ struct Report {
 impl Destination {
     /// Says early that the file could not be written, or not in what format.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.format.is_none() && Format::from_path(&self.out).is_none() {
-            return Err(WriteError::UnknownExtension { path: self.out.clone() }.into());
-        }
+        self.format()?;
         check_writable(&self.out)
+    }
+
+    fn format(&self) -> Result<Format, Error> {
+        Ok(format_of_file(&self.out, self.format.map(Format::from))?)
     }
 
     /// Writes a graph and says what it is.
     pub(crate) fn write(&self, graph: &CsrGraph) -> Result<(), Error> {
-        phase("writing", || write_graph(&self.out, graph, self.format.map(Format::from)))?;
+        let format = self.format()?;
+        phase("writing", || write_graph(&self.out, graph, Some(format)))?;
+        if graph.original_ids().is_some()
+            && !matches!(format, Format::EdgeList | Format::Millstream)
+        {
+            let out = self.out.display();
+            eprintln!("millstream: {out}: {format} has no place for the original ids of vertices");
+        }
         let report = Report {
             graph: self.out.display().to_string(),
             vertices: graph.vertices(),

@@ -64,7 +64,8 @@ impl DeviceOptions {
         if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
             eprintln!("millstream: this build has no GPU support (feature cuda)");
         }
-        let is_left_open = self.devices.is_none() && std::env::var_os(VARIABLE).is_none();
+        let is_unset = std::env::var_os(VARIABLE).is_none_or(|list| list.is_empty());
+        let is_left_open = self.devices.is_none() && is_unset;
         if is_left_open && let Some(fault) = gpu_fault() {
             eprintln!("millstream: {fault}; running on {HOST_DEVICES} instead");
         }

@@ -6,6 +6,7 @@ use std::task::{self, Poll};
 use futures_util::future::{Either, select};
 use futures_util::task::AtomicWaker;
 use millstream::flow::Context;
+use millstream::graph::write::discard_unfinished;
 
 use crate::error::Error;
 
@@ -24,7 +25,8 @@ pub(crate) fn listen() {
         let pressed_before = PRESSED.swap(true, Ordering::AcqRel);
         if pressed_before || !RUNNING.load(Ordering::Acquire) {
             eprintln!("millstream: {}", Error::Interrupted);
-            std::process::exit(EXIT_CODE.into());
+            // Nothing is dropped.
+            discard_unfinished(|| std::process::exit(EXIT_CODE.into()));
         }
         WAKER.wake();
     });

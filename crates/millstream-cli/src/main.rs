@@ -23,7 +23,7 @@ mod topology;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Graph algorithms on asynchronous dataflow, over GPUs or host devices.
 #[derive(Debug, Parser)]
@@ -61,7 +61,8 @@ enum Command {
 fn main() -> ExitCode {
     set_driver_defaults();
     // Usage errors end here, with exit code 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::from_arg_matches(&command().get_matches());
+    let arguments = arguments.unwrap_or_else(|error| error.exit());
     interrupt::listen();
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
@@ -82,6 +83,22 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// The command line, with what its parts do not say.
+fn command() -> clap::Command {
+    let partitioner = |it: clap::Arg| it.help(options::PAGERANK_PARTITIONER);
+    let pagerank = |it: clap::Command| it.mut_arg("partitioner", partitioner);
+    with_negative_numbers(Arguments::command()).mut_subcommand("pagerank", pagerank)
+}
+
+/// Takes -1 for a value, not for an option: who reads the value says what is wrong with it.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let allow = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        argument.allow_negative_numbers(takes_values)
+    };
+    command.mut_args(allow).mut_subcommands(with_negative_numbers)
 }
 
 /// What the CUDA driver reads when it starts: so many hardware queues that streams do not

@@ -24,6 +24,10 @@ pub(crate) struct Spread {
     partitioner: Option<Partitioner>,
 }
 
+/// What the help of PageRank says of `--partitioner`.
+pub(crate) const PAGERANK_PARTITIONER: &str =
+    "How vertices are spread over the devices; edges unless given";
+
 /// Above the options of the worklist in the help.
 pub(crate) const WORKLIST: &str = "Worklist";
 

@@ -2,13 +2,13 @@
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use millstream::bfs::UNREACHED;
 use millstream::device::TransferWay;
+use millstream::graph::write::OutputFile;
 use millstream::worklist::{DeviceStatistics, WorklistStatistics};
 use serde::Serialize;
-use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
@@ -159,7 +159,30 @@ impl VertexValue for f64 {
 
 /// Says early that a file could not be written, before there is an answer to lose.
 pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
-    temporary_file(path).map(drop)
+    checked_place(path).map(drop)
+}
+
+/// The same of two files, which must not be one.
+pub(crate) fn check_both_writable(
+    output: Option<&PathBuf>,
+    predecessors: Option<&PathBuf>,
+) -> Result<(), Error> {
+    let place = |path: Option<&PathBuf>| path.map(|path| checked_place(path)).transpose();
+    match (place(output)?.flatten(), place(predecessors)?.flatten()) {
+        (Some(one), Some(other)) if one == other => Err(Error::Usage(format!(
+            "--output and --predecessors are the same file, {}",
+            one.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The file that will be replaced, if any.
+fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
+    OutputFile::check(path).map_err(|source| match source.kind() {
+        io::ErrorKind::IsADirectory => Error::Usage(format!("{}: {source}", path.display())),
+        _ => Error::Output { path: path.to_path_buf(), source },
+    })
 }
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
@@ -171,15 +194,14 @@ pub(crate) fn write_values<V: VertexValue>(
     values: &[V],
 ) -> Result<(), Error> {
     let failed = |source| Error::Output { path: path.to_path_buf(), source };
-    let mut writer = BufWriter::new(temporary_file(path)?);
+    let mut writer = BufWriter::new(OutputFile::create(path).map_err(failed)?);
     let written = match path.extension().is_some_and(|extension| extension == "npy") {
         true => write_npy(&mut writer, original_ids, values),
         false => write_lines(&mut writer, original_ids, values),
     };
     written.map_err(failed)?;
     let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    file.finish().map_err(failed)
 }
 
 /// Writes predecessors as [`write_values`] does, by their original ids.
@@ -192,17 +214,6 @@ pub(crate) fn write_predecessors(
     let named = |&vertex: &u32| ids.get(vertex as usize).copied().unwrap_or(u64::MAX);
     let predecessors: Vec<u64> = predecessors.iter().map(named).collect();
     write_values(path, original_ids, &predecessors)
-}
-
-/// A file next to `path`, gone when dropped.
-fn temporary_file(path: &Path) -> Result<NamedTempFile, Error> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    // As if it were no temporary file: what the user's mask leaves of this.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(parent.unwrap_or(Path::new(".")));
-    file.map_err(|source| Error::Output { path: path.to_path_buf(), source })
 }
 
 fn write_lines<V: VertexValue>(

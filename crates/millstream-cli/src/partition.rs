@@ -1,5 +1,7 @@
 //! `millstream partition GRAPH --parts N`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use millstream::graph::{CsrGraph, Partition};
 use serde::Serialize;
@@ -26,7 +28,7 @@ pub(crate) struct Arguments {
     json: bool,
     /// Writes the part of each vertex; .npy by extension.
     #[arg(long)]
-    output: Option<std::path::PathBuf>,
+    output: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,10 +65,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         )));
     }
     let partition = arguments.partitioner.divide(&graph, arguments.parts)?;
-    if let Some(path) = &arguments.output {
+    let write = |path: &PathBuf| {
         let parts = parts_of(&graph, &partition);
-        phase("writing", || write_values(path, graph.original_ids(), &parts))?;
-    }
+        phase("writing", || write_values(path, graph.original_ids(), &parts))
+    };
+    let written = arguments.output.as_ref().map_or(Ok(()), write);
     let report = Report {
         graph: arguments.input.graph.display().to_string(),
         vertices: graph.vertices(),
@@ -77,7 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         arc_balance: partition.arc_balance(&graph),
         sizes: sizes(&graph, &partition),
     };
-    answer(&report, arguments.json, table)
+    answer(&report, arguments.json, table)?;
+    written
 }
 
 fn sizes(graph: &CsrGraph, partition: &Partition) -> Vec<Size> {

@@ -37,7 +37,9 @@ pub(crate) struct Answer {
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Writes the value of each vertex; .npy by extension.
+    /// Writes a line `vertex value` for each vertex, inf where it is not reached. With the
+    /// extension .npy an array, in which 4294967295 stands for inf, but for reals; with
+    /// --relabel one of records of a vertex and its value.
     #[arg(long)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -105,7 +107,8 @@ impl Common {
         self.phases_ms.prepare = milliseconds(prepare);
         self.phases_ms.run = self.time_ms;
         self.phases_ms.gather = milliseconds(gather);
-        self.teps = arcs as f64 / run.as_secs_f64();
+        // Where there is nothing to do, nothing may have run.
+        self.teps = if run.is_zero() { 0.0 } else { arcs as f64 / run.as_secs_f64() };
     }
 
     /// The table of an answer: `found` says what it is.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::graph::{CsrGraph, generate, validate};
+use millstream::graph::{CsrGraph, Weights, generate, validate};
 use millstream::sssp::{Algorithm, Delta, Distances, Sssp, SsspOptions, SsspResult};
 use serde::Serialize;
 
@@ -11,7 +11,9 @@ use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{answer, check_writable, links, per_device, write_predecessors, write_values};
+use crate::output::{
+    answer, check_both_writable, links, per_device, write_predecessors, write_values,
+};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -43,7 +45,8 @@ pub(crate) struct Arguments {
     /// Largest distance to reach.
     #[arg(long)]
     cutoff: Option<f64>,
-    /// Writes the predecessor of each vertex; .npy by extension.
+    /// Writes the predecessor of each vertex as --output does its value; in .npy files
+    /// 4294967295 says that there is none, with --relabel 18446744073709551615.
     #[arg(long)]
     predecessors: Option<PathBuf>,
 }
@@ -102,14 +105,12 @@ struct Report {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let algorithm = algorithm(arguments)?;
-    [&how.output, &arguments.predecessors]
-        .into_iter()
-        .flatten()
-        .try_for_each(|path| check_writable(path))?;
+    check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
     let mut clock = Clock::start();
     let graph = weighted(arguments, input.read()?)?;
     let sources = sources(&arguments.source, &graph)?;
+    let cutoff = cutoff(arguments, &graph);
     let mut common = Common::new("sssp", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     let partition = spread.partition(&graph, context.devices().len())?;
@@ -118,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
         let layout = sssp.layout();
-        let sssp = sssp.with_options(options(arguments));
+        let sssp = sssp.with_options(options(arguments, cutoff));
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
         Ok::<_, millstream::sssp::Error>((upload, layout, ran))
@@ -127,16 +128,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &sources, arguments.cutoff, &result)).err(),
+        true => phase("verifying", || verify(&graph, &sources, cutoff, &result)).err(),
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
-    phase("writing", || write(arguments, &graph, &result))?;
+    let written = phase("writing", || write(arguments, &graph, &result));
     let is_reached = result.is_reached();
     let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.statistics.work_items();
-    common.useful_work_items = result.reached();
+    // GPUs that search in steps do not count all.
+    common.useful_work_items = result.reached().min(common.work_items);
     common.links = links(&result.statistics.links);
     common.per_device = per_device(&result.statistics);
     let report = Report {
@@ -150,6 +152,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             .map(|layout| LayoutReport::new(LayoutReport::PACKED_ROWS, layout.bytes, layout.time)),
     };
     answer(&report, how.json, table)?;
+    written?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
 }
 
@@ -180,36 +183,47 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-fn options(arguments: &Arguments) -> SsspOptions {
+/// The cutoff in the type of the weights: what is written as 0.1 is no less than the real
+/// weight 0.1.
+fn cutoff(arguments: &Arguments, graph: &CsrGraph) -> Option<f64> {
+    match graph.weights() {
+        Some(Weights::Real(_)) => arguments.cutoff.map(|cutoff| f64::from(cutoff as f32)),
+        _ => arguments.cutoff,
+    }
+}
+
+fn options(arguments: &Arguments, cutoff: Option<f64>) -> SsspOptions {
     let mut options = SsspOptions::default();
     options.worklist = arguments.worklist.options();
-    options.cutoff = arguments.cutoff;
+    options.cutoff = cutoff;
     options.predecessors = arguments.predecessors.is_some();
     options.delta = arguments.delta;
     options
 }
 
-/// An integer for integer weights.
+/// An integer for integer weights; for reals what the file of distances has, the shortest
+/// that tells the same real of 32 bits.
 fn max_distance(result: &SsspResult) -> serde_json::Value {
+    let shortest = |distance: f64| (distance as f32).to_string().parse::<f64>().ok();
     match (&result.distances, result.max_distance()) {
         (Distances::Integer(_), Some(distance)) => serde_json::json!(distance as u64),
-        (_, distance) => serde_json::json!(distance),
+        (_, distance) => serde_json::json!(distance.and_then(shortest)),
     }
 }
 
-/// Writes the files that were asked for.
+/// Writes the files that were asked for, the second even if the first could not be written.
 fn write(arguments: &Arguments, graph: &CsrGraph, result: &SsspResult) -> Result<(), Error> {
     let ids = graph.original_ids();
-    if let Some(path) = &arguments.answer.output {
-        match &result.distances {
-            Distances::Integer(distances) => write_values(path, ids, distances)?,
-            Distances::Real(distances) => write_values(path, ids, distances)?,
-        }
-    }
-    match (&arguments.predecessors, &result.predecessors) {
+    let distances = match (&arguments.answer.output, &result.distances) {
+        (Some(path), Distances::Integer(distances)) => write_values(path, ids, distances),
+        (Some(path), Distances::Real(distances)) => write_values(path, ids, distances),
+        (None, _) => Ok(()),
+    };
+    let tree = match (&arguments.predecessors, &result.predecessors) {
         (Some(path), Some(predecessors)) => write_predecessors(path, ids, predecessors),
         _ => Ok(()),
-    }
+    };
+    distances.and(tree)
 }
 
 fn verify(
@@ -233,7 +247,10 @@ fn table(report: &Report) -> String {
         distance => distance.to_string(),
     };
     let found = format!("{}, largest distance {largest}", report.reached);
-    let delta = report.delta.map_or("off".into(), |delta| format!("{delta:.3}"));
+    let delta = report.delta.map_or("off".into(), |delta| match (1e-3..1e9).contains(&delta) {
+        true => format!("{delta:.3}"),
+        false => format!("{delta:.3e}"),
+    });
     let method = report.method.clone();
     report.common.table(&[("method", method), ("reached", found), ("delta", delta)])
 }

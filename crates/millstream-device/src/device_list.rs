@@ -57,14 +57,14 @@ impl DeviceList {
         DeviceList { entries: vec![entry] }
     }
 
-    /// What `MILLSTREAM_DEVICES` names; else every GPU, or four host devices
-    /// where there is none.
+    /// What `MILLSTREAM_DEVICES` names; if it is unset or empty, every GPU, or four host
+    /// devices where there is none.
     ///
     /// # Errors
     /// A value of `MILLSTREAM_DEVICES` that cannot be read.
     pub fn available() -> Result<DeviceList, Error> {
         const VARIABLE: &str = "MILLSTREAM_DEVICES";
-        let Some(list) = std::env::var_os(VARIABLE) else {
+        let Some(list) = std::env::var_os(VARIABLE).filter(|list| !list.is_empty()) else {
             return Ok(match crate::gpu_count() {
                 0 => DeviceList::host(4),
                 count => DeviceList::cuda(count),

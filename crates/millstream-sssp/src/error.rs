@@ -28,13 +28,13 @@ pub enum Error {
         vertex: u32,
     },
     /// A step of the priority threshold that is not positive, or too small.
-    #[error("delta {delta} is not a positive number that distances can be divided by")]
+    #[error("delta {delta:?} is not a positive number that distances can be divided by")]
     Delta {
         /// The step.
         delta: f64,
     },
     /// A cutoff that is negative or not a number.
-    #[error("cutoff {cutoff} is not a distance")]
+    #[error("cutoff {cutoff:?} is not a distance")]
     Cutoff {
         /// The cutoff.
         cutoff: f64,

@@ -261,8 +261,9 @@ impl<'a, V: Value> Sets<'a, V> {
 
 /// What one device has done.
 pub(crate) struct Done {
-    /// Vertices that have come into its lists.
-    pub(crate) listed: u64,
+    /// Vertices that have come into its lists. On host devices, those that were settled
+    /// by pulling alone, too: GPUs do not count these.
+    pub(crate) visited: u64,
     /// Vertices given to each other device, and taken from them.
     pub(crate) told: u64,
     pub(crate) received: u64,
@@ -277,7 +278,7 @@ impl Done {
         memory: &[Memory<V>],
     ) {
         let mut device = DeviceStatistics::default();
-        device.work_items = self.listed;
+        device.work_items = self.visited;
         device.sent = self.told * (memory.len() - 1) as u64;
         (device.received, device.kept) = (self.received, self.received);
         run.devices.push(device);
@@ -301,9 +302,9 @@ fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
             let step = word(Reported::Steps)?;
             return Err(its.gang.not_met("steps", &format!("step {step}")).into());
         }
-        let [listed, told, received] =
+        let [visited, told, received] =
             [word(Reported::Listed)?, word(Reported::Told)?, word(Reported::Received)?];
-        Done { listed, told, received }.add_to(&mut run, place, memory);
+        Done { visited, told, received }.add_to(&mut run, place, memory);
     }
     Ok(run)
 }

@@ -28,6 +28,8 @@ enum Word {
     Nearest,
     Told,
     Received,
+    /// Vertices that the last step has pulled, and not listed.
+    Pulled,
 }
 
 /// Vertices of a block.
@@ -135,9 +137,10 @@ fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64>
 pub(crate) fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
     let mut run = WorklistStatistics::default();
     for (place, its) in memory.iter().enumerate() {
-        let [listed, told, received] =
-            [Word::Listed, Word::Told, Word::Received].map(|word| load(&its.gang.words, word));
-        Done { listed: listed?, told: told?, received: received? }.add_to(&mut run, place, memory);
+        let word = |word: Word| load(&its.gang.words, word);
+        let visited = word(Word::Listed)? + word(Word::Pulled)?;
+        let (told, received) = (word(Word::Told)?, word(Word::Received)?);
+        Done { visited, told, received }.add_to(&mut run, place, memory);
     }
     Ok(run)
 }
@@ -171,6 +174,7 @@ struct Twin<'a, R: DistanceRule, V: Value> {
 struct Found {
     listed: Vec<u32>,
     settled: u64,
+    pulled: u64,
     nearest: Option<u32>,
 }
 
@@ -250,6 +254,8 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
                 self.sort_in(course, vertex, key, found);
             } else if rival < key && rival <= self.settings.limit {
                 found.listed.push(vertex);
+            } else {
+                found.pulled += u64::from(key != UNREACHED);
             }
         })
     }
@@ -442,6 +448,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             entry.store(vertex, Ordering::Relaxed);
         }
         words[Word::Settled as usize].fetch_add(found.settled, Ordering::Relaxed);
+        words[Word::Pulled as usize].fetch_add(found.pulled, Ordering::Relaxed);
         if let Some(nearest) = found.nearest {
             let word = course.pilot.steps << 32 | u64::from(!nearest);
             words[Word::Nearest as usize].fetch_max(word, Ordering::Relaxed);

@@ -31,6 +31,42 @@ fn json_has_the_keys_of_the_contract() {
 }
 
 #[test]
+fn devices_receive_what_is_sent_to_them() {
+    let folder = Folder::new();
+    let apart = r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#;
+    let topology = folder.file("apart.json", apart);
+    let graph = dataset("debian-dependencies.el.gz");
+    for (options, from_host) in [
+        (&["--partitioner", "random"][..], false),
+        (&["--topology", &topology], false),
+        (&["--streamed", "--packet-bytes", "65536"], true),
+    ] {
+        let report = json(&[&["cc", &graph, "--devices", "host:2"], options].concat());
+        let sum = |key: &str| {
+            let devices = report["per_device"].as_array().unwrap();
+            devices.iter().map(|device| device[key].as_u64().unwrap()).sum::<u64>()
+        };
+        let fed = if from_host { report["edges"].as_u64().unwrap() } else { 0 };
+        assert!(sum("sent") > 0, "{report}");
+        assert_eq!(sum("received"), sum("sent") + fed, "{report}");
+        let links = report["links"].as_array().unwrap();
+        let bytes = links.iter().map(|link| link["bytes"].as_u64().unwrap()).sum::<u64>();
+        assert!(links.is_empty() || bytes == 8 * sum("received"), "{report}");
+    }
+}
+
+#[test]
+fn nothing_takes_no_time() {
+    let folder = Folder::new();
+    let header = "%%MatrixMarket matrix coordinate pattern general\n0 0 0\n";
+    let graph = folder.file("empty.mtx", header);
+    for command in ["cc", "pagerank"] {
+        assert_eq!(json(&[command, &graph])["teps"], json!(0.0), "{command}");
+        assert!(!succeed(&[command, &graph]).contains("NaN"), "{command}");
+    }
+}
+
+#[test]
 fn labels_go_to_files_by_their_ids() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", "11 7\n3 20\n20 4\n");

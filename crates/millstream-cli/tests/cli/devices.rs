@@ -35,6 +35,7 @@ fn without_either_it_is_every_gpu_or_else_four_host_devices() {
         count => (0..count).map(|place| format!("cuda:{place}")).collect(),
     };
     assert_eq!(devices(None, &[]), json!(expected));
+    assert_eq!(devices(Some(""), &[]), json!(expected));
 }
 
 #[test]

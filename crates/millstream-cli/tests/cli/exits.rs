@@ -91,6 +91,37 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn negative_numbers_are_values() {
+    let karate = dataset("karate.mtx");
+    for (arguments, said_of_it) in [
+        (&["bfs", &karate, "--source", "-1"][..], "source \"-1\" is neither"),
+        (&["sssp", &karate, "--weights", "unit", "--cutoff", "-1"], "cutoff -1.0 is not"),
+        (&["sssp", &karate, "--delta", "-1"], "neither auto, off nor positive"),
+        (&["pagerank", &karate, "--tolerance", "-1"], "tolerance -1"),
+        (&["generate", "grid", "3", "3", "out.el", "--seed", "-1"], "invalid value '-1' for"),
+        (&["generate", "grid", "3", "-3", "out.el"], "invalid value '-3' for"),
+    ] {
+        let said = refused(arguments, 2);
+        assert!(said.contains(said_of_it), "{said}");
+    }
+}
+
+#[test]
+fn help_says_what_unreached_is_and_who_divides() {
+    let help = |command: &str| {
+        let help = succeed(&[command, "--help"]);
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for (command, none) in
+        [("bfs", "18446744073709551615"), ("sssp", "18446744073709551615"), ("cc", "4294967295")]
+    {
+        assert!(help(command).contains(none) && help(command).contains("METIS for mesh-like"));
+    }
+    assert!(help("pagerank").contains("devices; edges unless given"));
+    assert!(!help("pagerank").contains("METIS for mesh-like"));
+}
+
+#[test]
 fn help_and_version_are_answers() {
     let help = succeed(&["--help"]);
     for command in ["bfs", "filter", "generate", "convert", "info", "partition", "topology"] {

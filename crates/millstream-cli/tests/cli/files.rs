@@ -1,6 +1,8 @@
 //! Files of values, and that none is left half-written.
 
-use crate::common::{Answer, Folder, command, dataset, json, numpy, refused, succeed, words};
+use crate::common::{
+    Answer, Folder, command, dataset, json, numpy, refused, remarks, run, succeed, words,
+};
 
 const GRAPH: &str = "0 1\n1 2\n4 4\n";
 
@@ -58,19 +60,27 @@ fn files_that_cannot_be_written_leave_nothing() {
     let folder = Folder::new();
     let karate = dataset("karate.mtx");
     let file = folder.file("file", "here first");
-    for path in [folder.path("missing/levels.txt"), format!("{file}/levels.txt"), folder.path("")] {
+    // The graph is not even looked for.
+    let missing = folder.path("missing.el");
+    for (path, code) in [
+        (folder.path("missing/levels.el"), 1),
+        (format!("{file}/levels.el"), 1),
+        (folder.path(""), 2),
+        (folder.path("folder.el/"), 2),
+    ] {
         for option in ["--output", "--predecessors"] {
-            let said = refused(&["bfs", &karate, option, &path], 1);
-            assert!(said.contains(&path), "{said}");
+            for command in ["bfs", "sssp"] {
+                let said = refused(&[command, &missing, option, &path], code);
+                assert!(said.contains(&path), "{said}");
+            }
         }
-        refused(
-            &["partition", &karate, "--parts", "2", "--partitioner", "edges", "--output", &path],
-            1,
-        );
-    }
-    for out in [folder.path("missing/graph.el"), format!("{file}/graph.el")] {
-        assert!(refused(&["generate", "grid", "3", "3", &out], 1).contains(&out));
-        assert!(refused(&["convert", &karate, &out], 1).contains(&out));
+        let partition = ["partition", &missing, "--parts", "2", "--partitioner", "edges"];
+        refused(&[&partition[..], &["--output", &path]].concat(), code);
+        refused(&["cc", &missing, "--output", &path], code);
+        let format = ["--format", "edge-list"];
+        for graph in [&["generate", "grid", "3", "3"][..], &["convert", &karate]] {
+            assert!(refused(&[graph, &[&path], &format].concat(), code).contains(&path));
+        }
     }
     assert_eq!(folder.names(), ["file".as_ref() as &std::path::Path]);
     assert_eq!(folder.text("file"), "here first");
@@ -88,8 +98,11 @@ fn an_old_answer_outlives_a_disk_that_fills_up() {
     shell.args(["-c", "ulimit -f 1; trap '' XFSZ; exec \"$0\" \"$@\""]);
     shell.arg(bfs.get_program()).args(bfs.get_args());
     let answer = Answer::from(shell.output().unwrap());
-    assert_eq!((answer.code, &*answer.stdout), (Some(1), ""), "{answer:?}");
-    assert!(answer.stderr.contains(&levels), "{answer:?}");
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.stdout.contains("reached"), "{answer:?}");
+    let said = remarks(&answer.stderr);
+    assert!(said.starts_with(&format!("millstream: {levels}: ")), "{said}");
+    assert!(!said.contains(".millstream-"), "{said}");
     assert_eq!(folder.text("levels.txt"), "the old answer");
     assert_eq!(folder.names().len(), 1);
 }
@@ -104,4 +117,83 @@ fn answers_can_be_read_by_whom_the_mask_allows() {
     succeed(&["bfs", &dataset("karate.mtx"), "--output", &levels]);
     let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&levels), mode(&plain));
+}
+
+#[test]
+fn two_answers_are_two_files() {
+    let folder = Folder::new();
+    let (missing, file) = (folder.path("missing.el"), folder.path("file"));
+    for same in [file.clone(), folder.path("./file")] {
+        for command in ["bfs", "sssp"] {
+            let said = refused(&[command, &missing, "--output", &file, "--predecessors", &same], 2);
+            assert!(said.contains("the same file") && said.contains(&file), "{said}");
+        }
+    }
+    assert!(folder.names().is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn what_stands_at_a_path_stays_what_it_is() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", GRAPH);
+    let expected = "0 0\n1 1\n2 2\n3 inf\n4 inf\n";
+    let (target, link) = (folder.file("target", "old"), folder.path("link"));
+    symlink(&target, &link).unwrap();
+    let pipe = folder.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let read = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    let bfs = ["bfs", &graph, "--source", "0", "--output"];
+    for path in [&*link, &*pipe, "/dev/null"] {
+        succeed(&[&bfs[..], &[path, "--predecessors", "/dev/null"]].concat());
+    }
+    assert_eq!((folder.text("target"), read.join().unwrap()), (expected.into(), expected.into()));
+    assert!(std::path::Path::new(&link).is_symlink());
+    let kind = |path: &str| std::fs::metadata(path).unwrap().file_type();
+    assert!(kind(&pipe).is_fifo() && kind("/dev/null").is_char_device());
+    let convert = succeed(&["convert", &graph, "/dev/null", "--format", "millstream"]);
+    assert!(convert.contains("/dev/null"), "{convert}");
+}
+
+/// The answer follows the values, in a pipe as in a file.
+#[cfg(unix)]
+#[test]
+fn values_can_go_to_standard_output() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", GRAPH);
+    let bfs = ["bfs", &graph, "--source", "0", "--json", "--output", "/dev/stdout"];
+    let piped = succeed(&bfs);
+    let path = folder.file("out", "");
+    let file = std::fs::File::create(&path).unwrap();
+    assert!(command(&bfs).stdout(file).status().unwrap().success());
+    for text in [piped, folder.text("out")] {
+        let answer = text.strip_prefix("0 0\n1 1\n2 2\n3 inf\n4 inf\n").unwrap();
+        assert!(answer.starts_with('{') && answer.ends_with("}\n"), "{text}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_is_printed_though_a_file_could_not_be_written() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.wel", "0 1 2\n");
+    let tree = folder.path("tree");
+    for command in ["bfs", "sssp", "cc", "partition"] {
+        let _ = std::fs::remove_file(&tree);
+        let more = match command {
+            "cc" => &[][..],
+            "partition" => &["--parts", "2", "--partitioner", "blocks"],
+            _ => &["--predecessors", &tree],
+        };
+        let answer = run(&[&[command, &graph, "--output", "/dev/full"], more].concat());
+        assert_eq!(answer.code, Some(1), "{answer:?}");
+        assert!(answer.stdout.contains(&graph), "{answer:?}");
+        assert!(remarks(&answer.stderr).starts_with("millstream: /dev/full: "), "{answer:?}");
+        let has_tree = folder.names().contains(&"tree".into());
+        assert_eq!(has_tree, matches!(command, "bfs" | "sssp"), "{command}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{Folder, dataset, json, refused, succeed};
+use crate::common::{Folder, dataset, json, refused, remarks, run, succeed};
 
 fn info(path: &str) -> Value {
     json(&["info", path])
@@ -123,6 +123,30 @@ fn converting_there_and_back_changes_nothing() {
     succeed(&["convert", &original, &binary, "--format", "galois"]);
     assert_eq!(info(&text)["weights"], info(&binary)["weights"]);
     assert_ne!(info(&text)["format"], info(&binary)["format"]);
+}
+
+#[test]
+fn converting_keeps_original_ids_or_says_so() {
+    let folder = Folder::new();
+    let sparse = folder.file("sparse.el", "7 10000000000\n30 7\n");
+    let (mill, back) = (folder.path("sparse.mill"), folder.path("back.el"));
+    succeed(&["convert", &sparse, &mill, "--relabel"]);
+    succeed(&["convert", &mill, &back]);
+    assert_eq!(folder.text("back.el"), folder.text("sparse.el"));
+    let out = folder.path("out.mtx");
+    let answer = run(&["convert", &mill, &out]);
+    let said = remarks(&answer.stderr);
+    assert_eq!((answer.code, said.lines().count()), (Some(0), 1), "{said}");
+    assert!(said.contains(&out) && said.contains("original ids"), "{said}");
+}
+
+#[test]
+fn names_that_stand_for_another_format_are_refused() {
+    let folder = Folder::new();
+    let (missing, out) = (folder.path("missing.el"), folder.path("out.txt"));
+    let said = refused(&["convert", &missing, &out, "--format", "metis"], 2);
+    assert!(said.ends_with("METIS would be read as edge list"), "{said}");
+    assert!(folder.names().is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,9 +12,13 @@ use crate::common::{Answer, Folder, command, remarks};
 /// Starts a command that takes minutes, interrupts it while its devices run, and
 /// waits for its end.
 fn interrupt(arguments: &[&str]) -> Answer {
+    interrupt_after(arguments, || sleep(Duration::from_secs(2)))
+}
+
+fn interrupt_after(arguments: &[&str], wait: impl FnOnce()) -> Answer {
     let mut command = command(arguments);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    sleep(Duration::from_secs(2));
+    wait();
     assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was interrupted");
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
@@ -48,4 +53,23 @@ fn an_interrupted_search_writes_nothing() {
 fn an_interrupted_filter_answers_nothing() {
     let options = ["--items", "40000000", "--packet-bytes", "64", "--buffers", "1"];
     assert_interrupted(&interrupt(&[&["filter"], &options[..]].concat()));
+}
+
+#[test]
+fn a_file_that_is_not_complete_is_gone() {
+    let folder = Folder::new();
+    let out = folder.path("random.el.gz");
+    let is_written = || {
+        let names = folder.names();
+        let length = |name: &PathBuf| std::fs::metadata(folder.path(name.to_str().unwrap()));
+        names.iter().any(|name| length(name).is_ok_and(|file| file.len() > 0))
+    };
+    let wait = || {
+        let start = Instant::now();
+        while !is_written() && start.elapsed() < Duration::from_secs(20) {
+            sleep(Duration::from_millis(2));
+        }
+    };
+    assert_interrupted(&interrupt_after(&["generate", "random", "100000", "2000000", &out], wait));
+    assert_eq!(folder.names(), [PathBuf::new(); 0]);
 }

@@ -127,6 +127,47 @@ fn nothing_beyond_the_cutoff_matters() {
 }
 
 #[test]
+fn a_cutoff_has_the_type_of_the_weights() {
+    let folder = Folder::new();
+    let graph = folder.file("real.wel", "0 1 0.1\n1 2 0.2\n");
+    let distances = folder.path("distances");
+    for algorithm in ["asynchronous", "stepping", "near-far"] {
+        let fixed = ["sssp", &graph, "--source", "0", "--algorithm", algorithm];
+        let fixed = [&fixed[..], &["--verify", "--devices", "host:1"]].concat();
+        let report = json(&[&fixed[..], &["--cutoff", "0.1", "--output", &distances]].concat());
+        assert_eq!(folder.text("distances"), "0 0\n1 0.1\n2 inf\n", "{algorithm}");
+        assert_eq!(report["max_distance"], json!(0.1), "{algorithm}");
+        succeed(&[&fixed[..], &["--cutoff", "0.0999999", "--output", &distances]].concat());
+        assert_eq!(folder.text("distances"), "0 0\n1 inf\n2 inf\n", "{algorithm}");
+    }
+}
+
+#[test]
+fn numbers_are_not_longer_than_they_need_to_be() {
+    let karate = dataset("karate.mtx");
+    let sssp = ["sssp", &karate, "--weights", "unit", "--algorithm", "asynchronous", "--delta"];
+    for delta in ["1e-300", "1e300"] {
+        let said = refused(&[&sssp[..], &[delta]].concat(), 2);
+        assert!(said.contains(&format!("delta {delta} is not")), "{said}");
+    }
+    let table = succeed(&[&sssp[..], &["1e30"]].concat());
+    assert!(table.contains("1.000e30"), "{table}");
+}
+
+#[test]
+fn no_more_work_is_useful_than_was_done() {
+    let graph = dataset("debian-dependencies.el.gz");
+    for devices in ["host:1", "host:4"] {
+        let fixed = ["sssp", &graph, "--symmetrize", "--weights", "random:64"];
+        let stepping = ["--algorithm", "stepping", "--devices", devices];
+        let report = json(&[&fixed[..], &stepping].concat());
+        let number = |key: &str| report[key].as_u64().unwrap();
+        assert_eq!(number("useful_work_items"), number("reached"), "{report}");
+        assert!(number("work_items") >= number("reached"), "{report}");
+    }
+}
+
+#[test]
 fn graphs_without_answers_are_refused() {
     let folder = Folder::new();
     let karate = dataset("karate.mtx");

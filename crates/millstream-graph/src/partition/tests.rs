@@ -176,6 +176,34 @@ mod with_metis {
     }
 
     #[test]
+    fn metis_does_not_hear_of_vertices_without_neighbours() {
+        let grid = generate::grid(30, 30, &GenerateOptions::default()).unwrap();
+        // Those of the grid are every tenth; one of the others has a self-loop.
+        let arcs = (0..900).flat_map(|from| {
+            let targets = grid.neighbors(from).iter();
+            targets.map(move |&to| (10 * from, 10 * to))
+        });
+        let arcs: Vec<_> = arcs.chain([(5, 5)]).collect();
+        let graph = CsrGraph::from_edges(9000, &arcs).unwrap();
+        let (alone, among) = (metis(&grid, 4).unwrap(), metis(&graph, 4).unwrap());
+        for vertex in 0..900 {
+            let owner = |it: &Partition, vertex| it.owner(it.to_new(vertex));
+            assert_eq!(owner(&among, 10 * vertex), owner(&alone, vertex));
+        }
+        assert_eq!(among.edge_cut(&graph), alone.edge_cut(&grid));
+        // Degree + 1, not the number of vertices.
+        let load = |part: usize| {
+            let degree = |new| graph.degree(among.to_original(new)) + 1;
+            among.range(part).map(degree).sum::<u64>()
+        };
+        let mean = (graph.arcs() + 9000) / 4;
+        assert!((0..4).all(|part| load(part).abs_diff(mean) <= 2), "{mean}");
+        // Fewer have neighbours than there are parts.
+        let few = metis(&CsrGraph::from_edges(100, &[(20, 80)]).unwrap(), 4).unwrap();
+        assert!(few.vertex_balance() < 1.05, "{few:?}");
+    }
+
+    #[test]
     fn calls_at_the_same_time_do_not_disturb_each_other() {
         let graph = generate::road(60, 60, 700, &GenerateOptions::default()).unwrap();
         let alone = metis(&graph, 5).unwrap();

@@ -1,5 +1,5 @@
 //! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas,
-//! with `#` and `%` comments. The number of vertices is the largest id plus one.
+//! with `#` and `%` comments. Between commas there is a field; one may end the line. The number of vertices is the largest id plus one.
 
 use rayon::prelude::*;
 
@@ -32,10 +32,15 @@ pub(super) fn parse_relabelled(content: &[u8]) -> Result<(Arcs, Vec<u64>), Fault
 
 /// A vertex id as it is written.
 trait Id: Copy + Send {
+    /// What is said of ids that are too large.
+    const LIMIT: &str;
+
     fn from_number(number: u64) -> Option<Self>;
 }
 
 impl Id for u32 {
+    const LIMIT: &str = "larger than 4294967294; use --relabel";
+
     #[inline]
     fn from_number(number: u64) -> Option<u32> {
         // The largest is no id, so that the number of vertices has 32 bits.
@@ -44,9 +49,12 @@ impl Id for u32 {
 }
 
 impl Id for u64 {
+    const LIMIT: &str = "larger than 18446744073709551614";
+
     #[inline]
     fn from_number(number: u64) -> Option<u64> {
-        Some(number)
+        // The largest stands for no vertex in answers.
+        Some(number).filter(|&id| id < u64::MAX)
     }
 }
 
@@ -55,11 +63,11 @@ fn is_comment(byte: u8) -> bool {
 }
 
 fn parse_lines<I: Id>(content: &[u8]) -> Result<(Vec<Piece<I>>, Weighting), Fault> {
-    let mut scanner = Scanner::new(content);
-    if !scanner.next_content(is_comment) {
+    let scanner = Scanner::new(content);
+    let mut first = scanner.clone();
+    if !first.next_content(is_comment) {
         return Err(Fault::Whole("no arc in the file".to_string()));
     }
-    let mut first = scanner.clone();
     // A fault in this line is found again when it is parsed.
     let _ends = (first.word(), first.word());
     let is_weighted = !first.is_line_end();
@@ -69,7 +77,11 @@ fn parse_lines<I: Id>(content: &[u8]) -> Result<(Vec<Piece<I>>, Weighting), Faul
 
 fn parse_piece<I: Id>(mut scanner: Scanner<'_>, is_weighted: bool) -> Result<Piece<I>, Fault> {
     let mut piece = Piece::default();
+    let has_commas = scanner.has_commas();
     while scanner.next_content(is_comment) {
+        if has_commas {
+            scanner.check_fields()?;
+        }
         let ends = (end(&mut scanner)?, end(&mut scanner)?);
         piece.ends.push(ends);
         if is_weighted == scanner.is_line_end() {
@@ -90,9 +102,6 @@ fn end<I: Id>(scanner: &mut Scanner<'_>) -> Result<I, Fault> {
     }
     let before = scanner.clone();
     let number = scanner.number("vertex id")?;
-    I::from_number(number).ok_or_else(|| {
-        let largest = u32::MAX - 1;
-        let reason = format!("vertex id {number} is larger than {largest}; use --relabel");
-        before.fault(reason)
-    })
+    let too_large = || before.fault(format!("vertex id {number} is {}", I::LIMIT));
+    I::from_number(number).ok_or_else(too_large)
 }

@@ -55,6 +55,7 @@ fn text_files_are_their_graphs() {
         ("a.el", "0 2\n2 0\n0 1".into(), unweighted(3, &[(0, 1), (0, 2), (2, 0)])),
         ("a.el", "# c\n\n% c\r\n 1\t0 \r\n".into(), unweighted(2, &[(1, 0)])),
         ("a.csv", "0,1,7\n1,2,8\n".into(), weighted(3, &[(0, 1, 7u32), (1, 2, 8)])),
+        ("a.csv", "# ,,\n0 , 1\n,\n2 0, ".into(), unweighted(3, &[(0, 1), (2, 0)])),
         ("a.csv", "\u{feff}0, 1\n1, 2,\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
         ("a.wel", "0 1 7\n1 0 0.5\n".into(), weighted(2, &[(0, 1, 7f32), (1, 0, 0.5)])),
         ("a.wel", "0 1 -7\n1 0 5\n".into(), weighted(2, &[(0, 1, -7f32), (1, 0, 5.0)])),
@@ -162,6 +163,10 @@ fn bad_text_is_named_with_its_line() {
         ("a.el", "0 1 1\n0 1 inf\n".into(), "a.el:2: \"inf\" is infinite"),
         ("a.el", "0 1 1\n0 1 z\n".into(), "a.el:2: \"z\" is not a weight"),
         ("a.el", "0 1 1 9\n".into(), "a.el:1: \"9\" is one field too many"),
+        ("a.csv", "0,,5\n".into(), "a.csv:1: a field is empty"),
+        ("a.csv", ",0,5\n".into(), "a.csv:1: a field is empty"),
+        ("a.csv", "0,1,5\n# ,,\n\n0,1,2\n0\t, ,5\n1,,5".into(), "a.csv:5: a field is empty"),
+        ("a.csv", "0 1 5\n0 1,5,,\n".into(), "a.csv:2: a field is empty"),
         ("a.el", "-1 1\n".into(), "a.el:1: \"-1\" is not a vertex id"),
         ("a.el", "1.5 1\n".into(), "a.el:1: \"1.5\" is not a vertex id"),
         (
@@ -466,11 +471,14 @@ fn files_that_cannot_be_read_are_named() {
 #[test]
 fn ids_can_be_relabelled() {
     let options = ReadOptions { relabel: true, ..ReadOptions::default() };
-    let text = b"18446744073709551615 5 1\n70000000000 5 2\n5 5 3\n";
+    let text = b"18446744073709551614 5 1\n70000000000 5 2\n5 5 3\n";
     let graph = read("a.el", text, &options).unwrap();
     let expected = weighted(3, &[(2, 0, 1u32), (1, 0, 2), (0, 0, 3)]);
-    let expected = expected.with_original_ids(vec![5, 70_000_000_000, u64::MAX]).unwrap();
+    let expected = expected.with_original_ids(vec![5, 70_000_000_000, u64::MAX - 1]).unwrap();
     assert_eq!(graph, expected);
+    let error = read("a.el", b"1 18446744073709551615\n", &options).unwrap_err();
+    let expected = "a.el:1: vertex id 18446744073709551615 is larger than 18446744073709551614";
+    assert_eq!(error, expected);
     let error = read("a.el", b"1 18446744073709551616\n", &options).unwrap_err();
     assert_eq!(error, "a.el:1: \"18446744073709551616\" does not fit 64 bits");
 }

@@ -103,6 +103,28 @@ impl<'a> Scanner<'a> {
         self.at += rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
     }
 
+    /// Whether there is a comma in the rest of the text.
+    pub(crate) fn has_commas(&self) -> bool {
+        self.text[self.at..].contains(&b',')
+    }
+
+    /// That this line has no comma without a field before it.
+    pub(crate) fn check_fields(&self) -> Result<(), Fault> {
+        let begin = self.text[..self.at].iter().rposition(|&byte| byte == b'\n');
+        let mut is_field = false;
+        for (at, &byte) in self.text.iter().enumerate().skip(begin.map_or(0, |end| end + 1)) {
+            match byte {
+                b'\n' => break,
+                b',' if !is_field => {
+                    let offset = self.start + at;
+                    return Err(Fault::At { offset, reason: "a field is empty".to_string() });
+                }
+                _ => is_field = byte != b',' && (is_field || !is_blank(byte)),
+            }
+        }
+        Ok(())
+    }
+
     /// Goes to the next field; whether there is none in this line.
     #[inline]
     pub(crate) fn is_line_end(&mut self) -> bool {

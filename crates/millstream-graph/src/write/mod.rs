@@ -1,21 +1,23 @@
 //! Writes graphs to files of any format.
 //!
 //! Only the `.mill` format keeps everything: the width of a lattice, the original
-//! ids of renumbered vertices and the order of arcs in a row, which Galois keeps,
-//! too. The other formats number the vertices as the library does.
+//! ids of renumbered vertices, which edge lists are written with, too, and the order of
+//! arcs in a row, which Galois keeps, too. The other formats number the vertices as the
+//! library does.
 
 mod binary;
+mod file;
 mod text;
+
+pub use file::{OutputFile, discard_unfinished};
 
 #[cfg(test)]
 mod tests;
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
-use tempfile::NamedTempFile;
 
 use crate::format::Compression;
 use crate::{CsrGraph, Format};
@@ -40,6 +42,16 @@ pub enum WriteError {
     UnknownExtension {
         /// The file.
         path: PathBuf,
+    },
+    /// Under this name, the reader would take the file for one of another format.
+    #[error("{}: under this name, {format} would be read as {read_as}", path.display())]
+    Misnamed {
+        /// The file.
+        path: PathBuf,
+        /// The format.
+        format: Format,
+        /// What the name stands for.
+        read_as: Format,
     },
     /// The format cannot hold this graph.
     #[error("{}: the format {format} cannot hold this graph: {reason}", path.display())]
@@ -69,8 +81,8 @@ impl From<io::Error> for Stop {
 /// given; a last extension `.gz` or `.zst` compresses it. `.gr` stands for DIMACS
 /// text.
 ///
-/// The file appears under its name when it is complete and replaces one that was
-/// there; nothing is left of one that could not be completed.
+/// The file is an [`OutputFile`]: it appears under its name when it is complete and
+/// replaces one that was there; nothing is left of one that could not be completed.
 ///
 /// DIMACS wants a weight on every arc, and gets 1 if the graph has none. In a
 /// `.csv` file columns are separated by commas, in a `.tsv` file by tabs, and in
@@ -93,19 +105,17 @@ impl From<io::Error> for Stop {
 ///
 /// # Errors
 /// [`WriteError::Io`] if the file cannot be written;
-/// [`WriteError::UnknownExtension`] if the name does not tell the format;
-/// [`WriteError::NotRepresentable`] if the format has no place for the graph:
-/// weights that are no integers in DIMACS, Galois and METIS, a graph that is not
-/// symmetric or has self-loops in METIS, vertices without arcs at the end of an
-/// edge list.
+/// [`WriteError::UnknownExtension`] and [`WriteError::Misnamed`] as
+/// [`format_of_file`] says; [`WriteError::NotRepresentable`] if the format has no place
+/// for the graph: weights that are no integers in DIMACS, Galois and METIS, a graph that
+/// is not symmetric or has self-loops in METIS, vertices without arcs at the end of an
+/// edge list, or anywhere if vertices have original ids.
 pub fn write_graph(
     path: &Path,
     graph: &CsrGraph,
     format: Option<Format>,
 ) -> Result<(), WriteError> {
-    let format = format
-        .or_else(|| Format::from_path(path))
-        .ok_or_else(|| WriteError::UnknownExtension { path: path.to_path_buf() })?;
+    let format = format_of_file(path, format)?;
     write_file(path, graph, format).map_err(|stop| match stop {
         Stop::Io(source) => WriteError::Io { path: path.to_path_buf(), source },
         Stop::NotRepresentable(reason) => {
@@ -114,14 +124,36 @@ pub fn write_graph(
     })
 }
 
+/// The format that [`write_graph`] writes to a file of this name.
+///
+/// ```
+/// use millstream_graph::Format;
+/// use millstream_graph::write::format_of_file;
+///
+/// assert_eq!(format_of_file("road.gr".as_ref(), None)?, Format::Dimacs);
+/// assert!(format_of_file("road.txt".as_ref(), Some(Format::Metis)).is_err());
+/// # Ok::<(), millstream_graph::write::WriteError>(())
+/// ```
+///
+/// # Errors
+/// [`WriteError::UnknownExtension`] if neither `format` nor the extension tells it;
+/// [`WriteError::Misnamed`] for METIS and edge lists under names that stand for another
+/// format. Both are lines of numbers, so the reader goes by the name.
+pub fn format_of_file(path: &Path, format: Option<Format>) -> Result<Format, WriteError> {
+    let by_name = Format::from_path(path);
+    let unknown = || WriteError::UnknownExtension { path: path.to_path_buf() };
+    let format = format.or(by_name).ok_or_else(unknown)?;
+    let read_as = by_name.unwrap_or(Format::EdgeList);
+    match format {
+        Format::Metis | Format::EdgeList if read_as != format => {
+            Err(WriteError::Misnamed { path: path.to_path_buf(), format, read_as })
+        }
+        _ => Ok(format),
+    }
+}
+
 fn write_file(path: &Path, graph: &CsrGraph, format: Format) -> Result<(), Stop> {
-    let place = final_place(path)?;
-    let folder = match place.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let file = temporary_file(folder)?;
-    let output = BufWriter::with_capacity(1 << 16, file);
+    let output = BufWriter::with_capacity(1 << 16, OutputFile::create(path)?);
     let output = match Compression::from_path(path) {
         Compression::None => write_content(output, path, graph, format)?,
         Compression::Gzip => {
@@ -133,33 +165,8 @@ fn write_file(path: &Path, graph: &CsrGraph, format: Format) -> Result<(), Stop>
             write_content(encoder, path, graph, format)?.finish()?
         }
     };
-    let file = output.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.persist(&place).map_err(|error| error.error)?;
+    output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     Ok(())
-}
-
-/// The file that is to be replaced: the one behind a link, not the link.
-fn final_place(path: &Path) -> io::Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(metadata) if !metadata.is_file() => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
-        }
-        Ok(_) => fs::canonicalize(path),
-        Err(_) => Ok(path.to_path_buf()),
-    }
-}
-
-fn temporary_file(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".millstream-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As any other new file; temporary ones are private otherwise.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }
 
 /// Writes the content and gives the output back, so that it can be finished.

@@ -72,7 +72,7 @@ pub(super) fn metis(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Sto
     })
 }
 
-/// An edge list; the separator is what the extension wants.
+/// An edge list of original ids; the separator is what the extension wants.
 pub(super) fn edge_list(
     output: &mut impl Write,
     graph: &CsrGraph,
@@ -83,12 +83,16 @@ pub(super) fn edge_list(
         Some("tsv") => b'\t',
         _ => b' ',
     };
-    check_last_vertex(graph)?;
+    match graph.original_ids() {
+        Some(ids) => check_all_named(graph, ids)?,
+        None => check_last_vertex(graph)?,
+    }
+    let id = |vertex: u32| graph.original_ids().map_or(vertex.into(), |ids| ids[vertex as usize]);
     write_rows(output, graph, |vertex, text| {
         for arc in graph.row(vertex) {
-            push_number(text, u64::from(vertex));
+            push_number(text, id(vertex));
             text.push(separator);
-            push_number(text, u64::from(graph.targets()[arc]));
+            push_number(text, id(graph.targets()[arc]));
             push_weight(text, separator, graph.weights(), arc);
             text.push(b'\n');
         }
@@ -154,6 +158,21 @@ fn check_last_vertex(graph: &CsrGraph) -> Result<(), Stop> {
         ),
     };
     Err(Stop::NotRepresentable(reason))
+}
+
+/// The reader finds no ids but those of arcs.
+fn check_all_named(graph: &CsrGraph, ids: &[u64]) -> Result<(), Stop> {
+    let mut is_named: Vec<bool> =
+        (0..graph.vertices()).map(|vertex| graph.degree(vertex) > 0).collect();
+    graph.targets().iter().for_each(|&target| is_named[target as usize] = true);
+    match is_named.iter().position(|is_named| !is_named) {
+        None if ids.is_empty() => Err(Stop::NotRepresentable("it has no arc".to_string())),
+        None => Ok(()),
+        Some(vertex) => Err(Stop::NotRepresentable(format!(
+            "it has no arc from or to vertex {}, whose id would be lost (.mill keeps it)",
+            ids[vertex]
+        ))),
+    }
 }
 
 /// Writes the text that `push_row` makes of each row.

@@ -1,0 +1,252 @@
+//! Files that appear when they are complete.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use tempfile::NamedTempFile;
+
+/// The files that are not complete, each next to its place.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A file that is written: it appears under its name when it is complete and replaces
+/// one that was there; nothing is left of one that is dropped before. Behind a link, it
+/// is the link's target that is replaced. What is no regular file, a device or a pipe, is
+/// opened and written to, and so are the standard output and error, such as
+/// `/dev/stdout`.
+///
+/// ```
+/// use std::io::Write;
+///
+/// use millstream_graph::write::OutputFile;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("answer");
+/// let mut file = OutputFile::create(&path)?;
+/// file.write_all(b"42")?;
+/// assert!(!path.exists());
+/// file.finish()?;
+/// assert_eq!(std::fs::read(&path)?, b"42");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct OutputFile(Output);
+
+#[derive(Debug)]
+enum Output {
+    Replacing { file: NamedTempFile, place: PathBuf, _listed: Listed },
+    Special(File),
+}
+
+impl OutputFile {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// A directory, or what the operating system says.
+    pub fn create(path: &Path) -> io::Result<OutputFile> {
+        Ok(OutputFile(match final_place(path)? {
+            Some(place) => {
+                let folder = place.parent().unwrap_or(Path::new("."));
+                let (file, _listed) = temporary_file(folder)?;
+                Output::Replacing { file, place, _listed }
+            }
+            None => Output::Special(open_special(path)?),
+        }))
+    }
+
+    /// The place of the file that a path leads to, which would be replaced if it is there;
+    /// `None` for what would be written to as it is. Looks whether a file could be made
+    /// there.
+    ///
+    /// # Errors
+    /// Those of [`OutputFile::create`].
+    pub fn check(path: &Path) -> io::Result<Option<PathBuf>> {
+        let place = final_place(path)?;
+        if let Some(folder) = place.as_deref().and_then(Path::parent) {
+            temporary_file(folder)?;
+        }
+        Ok(place)
+    }
+
+    /// Puts the complete file in its place.
+    ///
+    /// # Errors
+    /// What the operating system says; the file that was there is as before then.
+    pub fn finish(self) -> io::Result<()> {
+        if let Output::Replacing { file, place, _listed } = self.0 {
+            let _not_discarded = UNFINISHED.lock();
+            file.persist(&place).map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
+impl OutputFile {
+    fn file(&mut self) -> &mut File {
+        match &mut self.0 {
+            // Its own writer would tell the user the name of the temporary file.
+            Output::Replacing { file, .. } => file.as_file_mut(),
+            Output::Special(file) => file,
+        }
+    }
+}
+
+/// Deletes all files that are not complete, and calls `then`; until it returns, none is
+/// begun and none is put in its place. For a process that ends without dropping them.
+///
+/// ```
+/// use millstream_graph::write::{OutputFile, discard_unfinished};
+///
+/// let folder = tempfile::tempdir()?;
+/// let file = OutputFile::create(&folder.path().join("answer"))?;
+/// let left = discard_unfinished(|| folder.path().read_dir().map(Iterator::count))?;
+/// assert_eq!(left, 0);
+/// assert!(file.finish().is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn discard_unfinished<R>(then: impl FnOnce() -> R) -> R {
+    let unfinished = UNFINISHED.lock();
+    for path in unfinished.iter() {
+        // It may be gone already.
+        let _ = fs::remove_file(path);
+    }
+    then()
+}
+
+/// A path among those that are not complete, until it is dropped.
+#[derive(Debug)]
+struct Listed(PathBuf);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        UNFINISHED.lock().retain(|path| *path != self.0);
+    }
+}
+
+/// A file with a name of its own, gone when dropped. It is as any other new file:
+/// temporary ones are private otherwise.
+fn temporary_file(folder: &Path) -> io::Result<(NamedTempFile, Listed)> {
+    let mut unfinished = UNFINISHED.lock();
+    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+    let file = tempfile::Builder::new().prefix(".millstream-").make_in(folder, create)?;
+    let listed = Listed(file.path().to_path_buf());
+    unfinished.push(listed.0.clone());
+    Ok((file, listed))
+}
+
+/// The file that is to be replaced, or to be made: the one behind a link, not the link.
+/// `None` where there is something to write to as it is.
+fn final_place(path: &Path) -> io::Result<Option<PathBuf>> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() || standard(&metadata).is_some() => Ok(None),
+        Ok(_) => fs::canonicalize(path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => new_place(path, error).map(Some),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a file will be that `is_missing`, perhaps behind a link.
+fn new_place(path: &Path, is_missing: io::Error) -> io::Result<PathBuf> {
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Err(is_missing) };
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    match fs::read_link(path) {
+        Ok(target) => new_place(&parent.join(target), is_missing),
+        Err(_) => Ok(fs::canonicalize(parent)?.join(name)),
+    }
+}
+
+fn open_special(path: &Path) -> io::Result<File> {
+    match standard(&fs::metadata(path)?) {
+        Some(file) => Ok(file),
+        None => OpenOptions::new().write(true).open(path),
+    }
+}
+
+/// The standard output or error, if it is this file: to write goes on where it has come
+/// to.
+#[cfg(unix)]
+fn standard(metadata: &Metadata) -> Option<File> {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let is_same = |file: &File| {
+        let same = |of: Metadata| (of.dev(), of.ino()) == (metadata.dev(), metadata.ino());
+        file.metadata().is_ok_and(same)
+    };
+    let (output, error) = (io::stdout(), io::stderr());
+    let handles = [output.as_fd(), error.as_fd()].map(|handle| handle.try_clone_to_owned());
+    handles.into_iter().flatten().map(File::from).find(is_same)
+}
+
+#[cfg(not(unix))]
+fn standard(_: &Metadata) -> Option<File> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        let mut file = OutputFile::create(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.finish().unwrap();
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("folder")).unwrap();
+        symlink("folder/target", path("link")).unwrap();
+        symlink("link", path("link to it")).unwrap();
+        for text in ["new", "replaced"] {
+            write(&path("link to it"), text);
+            assert_eq!(fs::read_to_string(path("folder/target")).unwrap(), text);
+        }
+        assert!(["link", "link to it"].iter().all(|name| path(name).is_symlink()));
+        assert_eq!(fs::read_dir(path("folder")).unwrap().count(), 1);
+        let place = |name: &str| OutputFile::check(&path(name)).unwrap().unwrap();
+        assert_eq!(place("link"), place("folder/../folder/target"));
+        assert_ne!(place("link"), place("another"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn devices_are_written_to_and_stay() {
+        write(Path::new("/dev/null"), "nothing");
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert_eq!(OutputFile::check(Path::new("/dev/null")).unwrap(), None);
+        let mut full = OutputFile::create(Path::new("/dev/full")).unwrap();
+        assert_eq!(full.write_all(b"1").unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn folders_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().to_path_buf(), folder.path().join("folder/")] {
+            let error = OutputFile::check(&path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::IsADirectory, "{}", path.display());
+        }
+        for path in [Path::new(""), &folder.path().join("missing/file")] {
+            let error = OutputFile::create(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{}", path.display());
+        }
+    }
+}
