@@ -199,6 +199,8 @@ fn standard(_: &Metadata) -> Option<File> {
 
 #[cfg(all(test, unix))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::os::unix::fs::symlink;
 
     use super::*;
