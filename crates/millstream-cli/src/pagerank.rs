@@ -1,5 +1,7 @@
 //! `millstream pagerank GRAPH`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use millstream::graph::{CsrGraph, validate};
 use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, PageRankResult, Precision};
@@ -110,9 +112,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
-    if let Some(path) = &how.output {
-        phase("writing", || write_values(path, graph.original_ids(), &result.ranks))?;
-    }
+    let write = |path: &PathBuf| {
+        phase("writing", || write_values(path, graph.original_ids(), &result.ranks))
+    };
+    let written = how.output.as_ref().map_or(Ok(()), write);
     let arcs = graph.arcs() * u64::from(result.iterations);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.work_items = result.devices.iter().map(|device| device.work_items).sum();
@@ -126,6 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let PageRankResult { iterations, converged, delta, .. } = result;
     let report = Report { common, iterations, converged, delta };
     answer(&report, how.json, table)?;
+    written?;
     match fault {
         Some(fault) => Err(Error::NotVerified(fault.to_string())),
         None if converged || arguments.allow_unconverged => Ok(()),
