@@ -72,6 +72,10 @@ enum PrecisionOption {
 struct Report {
     #[serde(flatten)]
     common: Common,
+    /// Whether vertices pull or push.
+    method: &'static str,
+    /// The type of the ranks.
+    precision: &'static str,
     iterations: u32,
     converged: bool,
     delta: f64,
@@ -127,7 +131,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.links = links(&result.links);
     common.per_device = devices(&result.devices);
     let PageRankResult { iterations, converged, delta, .. } = result;
-    let report = Report { common, iterations, converged, delta };
+    let method = if options.algorithm == Algorithm::Push { "push" } else { "pull" };
+    let precision = if options.is_double() { "f64" } else { "f32" };
+    let report = Report { common, method, precision, iterations, converged, delta };
     answer(&report, how.json, table)?;
     written?;
     match fault {
@@ -187,5 +193,10 @@ fn verify(
 fn table(report: &Report) -> String {
     let converged = if report.converged { "converged" } else { "not converged" };
     let found = format!("{converged} to {:.3e}", report.delta);
-    report.common.table(&[("ranks", found), ("iterations", report.iterations.to_string())])
+    let method = format!("{} in {}", report.method, report.precision);
+    report.common.table(&[
+        ("method", method),
+        ("ranks", found),
+        ("iterations", report.iterations.to_string()),
+    ])
 }
