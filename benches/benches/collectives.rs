@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use millstream::device::{CudaSource, Kernel, KernelFault, Shared, SharedSet, Value};
+use millstream::device::{CudaSource, Kernel, KernelFault, Shared, SharedSet, Trusted, Value};
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
     Error, Gang, Operator, ResidentCollectives, Result,
@@ -187,8 +187,12 @@ extern "C" __global__ void resident_sums(
 /// device calls, the mean of many.
 async fn resident(context: &Context, bytes: usize, rounds: u32) -> Result<f64> {
     let source = CudaSource::new("resident.cu", "resident_sums", RESIDENT).blocks(1);
-    let kernel: Kernel<Resident> =
-        Kernel::with_source("resident", source, |_, _| Err(KernelFault::new("runs on GPUs only")));
+    let kernel: Kernel<Resident> = Kernel::with_source(
+        "resident",
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source) },
+        |_, _| Err(KernelFault::new("runs on GPUs only")),
+    );
     let items = context.devices().iter().map(|device| device.shared::<u32>(bytes / 4));
     let items = items.collect::<std::result::Result<Vec<_>, _>>()?;
     let collectives = ResidentCollectives::new(context, 1, bytes, Duration::from_secs(5))?;

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use comfy_table::Table;
 use futures_util::try_join;
-use millstream::device::{CudaSource, Event, Kernel, Read, StreamKind, TransferWay, Value, Write};
+use millstream::device::{
+    CudaSource, Event, Kernel, Read, StreamKind, TransferWay, Trusted, Value, Write,
+};
 use millstream::flow::{Communicator, Error, Result};
 use millstream::prelude::*;
 
@@ -65,7 +67,8 @@ extern "C" __global__ void access(Span<const u32> from, Span<u32> to, u32 how) {
 /// Copies words: 0 consecutive ones, 1 from random places, 2 to random places.
 static ACCESS_WORDS: Kernel<(Read<u32>, Write<u32>, Value<u32>)> = Kernel::with_source(
     "access",
-    CudaSource::new("access.cu", "access", ACCESS),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("access.cu", "access", ACCESS)) },
     |_, (from, to, how)| {
         let len = to.len();
         for at in 0..len {

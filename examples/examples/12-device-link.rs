@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream::device::{Shared, Step, Value};
+use millstream::device::{Shared, Step, Trusted, Value};
 use millstream::flow::{DeviceLink, DeviceLinkEnd, Gang};
 use millstream::prelude::*;
 
@@ -56,7 +56,10 @@ fn is_prime(number: u32) -> bool {
 /// What GPUs run, and a twin that is called again where it had to wait.
 static PRIMES: Kernel<(DeviceLinkEnd<u32>, Value<u32>)> = Kernel::of_steps(
     "primes",
-    CudaSource::new("primes.cu", "primes", SOURCE).blocks(1).threads(NUMBERS),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe {
+        Trusted::new(CudaSource::new("primes.cu", "primes", SOURCE).blocks(1).threads(NUMBERS))
+    },
     |_, (link, packets)| {
         while link.sent() < *packets {
             let numbers = link.sent() * NUMBERS..(link.sent() + 1) * NUMBERS;
@@ -70,7 +73,8 @@ static PRIMES: Kernel<(DeviceLinkEnd<u32>, Value<u32>)> = Kernel::of_steps(
 
 static SUM: Kernel<(DeviceLinkEnd<u32>, Value<u32>, Shared<u64>)> = Kernel::of_steps(
     "sum",
-    CudaSource::new("primes.cu", "sum", SOURCE).blocks(1).threads(NUMBERS),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("primes.cu", "sum", SOURCE).blocks(1).threads(NUMBERS)) },
     |_, (link, packets, total)| {
         while link.received() < *packets {
             let Some(items) = link.try_receive()? else { return Ok(Step::Waits) };

@@ -90,7 +90,7 @@ fn says(right: &str, wrong: &str) -> Option<(usize, String)> {
     let cuda = WidestPath::cuda().unwrap();
     let line = cuda.text[..cuda.text.find(right).unwrap()].lines().count();
     let text = cuda.text.replacen(right, wrong, 1).leak();
-    let source = CudaProgram { text, ..cuda }.fused::<WidestPath>();
+    let source = CudaProgram { text, ..*cuda }.fused::<WidestPath>();
     let Err(Error::Compile { log, .. }) = log(&source, 90)? else { panic!("it compiles") };
     Some((line, log.to_string()))
 }

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream::device::{
-    CudaSource, Guarded, GuardedItems, Kernel, KernelFault, Parameter, Read, Shared, Step, Value,
+    CudaSource, Guarded, GuardedItems, Kernel, KernelFault, Parameter, Read, Shared, Step, Trusted,
+    Value,
 };
 use millstream::flow::{FullEmptyPackets, PacketsView};
 
@@ -165,7 +166,10 @@ where
             Ok(Step::Done)
         },
     )
-    .with_cuda(source(work.name, suffix))
+    .with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(source(work.name, suffix)) },
+    )
 }
 
 /// Adds a tile's counts; the last one writes the sums.

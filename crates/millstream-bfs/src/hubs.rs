@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Read, Shared, SharedBuffer, Value,
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted,
+    Value,
 };
 use millstream_graph::CsrGraph;
 use millstream_traversal::{DistributedGraph, UNREACHED};
@@ -164,7 +165,8 @@ type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);
 
 static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
     "find_hubs",
-    cuda_source(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(cuda_source()) },
     |grid, (offsets, sources, degrees, hubs, first)| {
         grid.for_each_block(|block| {
             for row in block.range {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Value,
+    Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_traversal::{DistributedGraph, GangPlace, Part, UNREACHED};
@@ -129,7 +129,9 @@ impl LevelSearch<'_> {
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
         let (run_time, statistics) = if is_gang {
-            let kernel = Gang::kernel("levels", cuda_source(memory.len() == 1));
+            // SAFETY: the kernel keeps to its arguments as the signature says.
+            let source = unsafe { Trusted::new(cuda_source(memory.len() == 1)) };
+            let kernel = Gang::kernel("levels", source);
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
             (run_time, statistics(&memory)?)

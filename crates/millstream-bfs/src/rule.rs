@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{hubs, level_search};
-use millstream_device::{CudaSource, DeviceBuffer};
+use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_traversal::{CudaRule, Part, Relaxation, Rule, Settings, Value, near_far_sources};
 use millstream_worklist::{CudaProgram, Program};
 
@@ -31,17 +31,20 @@ impl Rule for Levels {
         level
     }
 
-    fn cuda(keeps_predecessors: bool) -> CudaProgram {
+    fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram> {
         let class = match keeps_predecessors {
             false => "millstream::Relaxation<millstream::Levels, millstream::u32>",
             true => "millstream::Relaxation<millstream::Levels, millstream::u64>",
         };
-        CudaProgram { file: "bfs.cuh", text: include_str!("bfs.cuh"), class }
+        let program = CudaProgram { file: "bfs.cuh", text: include_str!("bfs.cuh"), class };
+        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+        unsafe { Trusted::new(program) }
     }
 }
 
 impl CudaRule for Levels {
-    const CLASS: &str = "IntegerDistances";
+    // SAFETY: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
     const WEIGHS: bool = false;
 
     #[inline]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, Error as DeviceError, Event, Kernel, KernelFault, Parameter, Read, Shared,
-    SharedBuffer, SharedSet, Value,
+    SharedBuffer, SharedSet, Trusted, Value,
 };
 use millstream_flow::{Context, Gang, GangMember};
 
@@ -177,5 +177,8 @@ pub(crate) fn sources() -> [CudaSource; 2] {
 /// A kernel. It has no twin: host devices are driven by the host.
 fn kernel<S: Parameter>(entry: &'static str) -> Kernel<S> {
     let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("gangs run on GPUs only"));
-    Kernel::from_closure(entry, no_twin).with_cuda(source(entry))
+    Kernel::from_closure(entry, no_twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source(entry)) },
+    )
 }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use millstream_device::{CudaSource, Grid, Kernel, KernelFault, Read, Shared, Value, Write};
+use millstream_device::{
+    CudaSource, Grid, Kernel, KernelFault, Read, Shared, Trusted, Value, Write,
+};
 
 use crate::Method;
 use crate::hooking::{are_together, hook, look_for_root};
@@ -45,7 +47,8 @@ const fn source(entry: &'static str) -> CudaSource {
 /// smaller, becomes its parent.
 pub(crate) static START: Kernel<Start> = Kernel::with_source(
     "start",
-    source("start"),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(source("start")) },
     |grid, (offsets, targets, first, parents, range)| {
         let rows = Rows { offsets, targets, first };
         grid.for_each_block(|block| {
@@ -67,7 +70,8 @@ type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 /// along all arcs.
 pub(crate) static START_TILES: Kernel<Tiles> = Kernel::with_source(
     "start_tiles",
-    source("start_tiles").threads(1024).shared_memory(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(source("start_tiles").threads(1024).shared_memory()) },
     |_, (_, _, _, parents, [start, end], _, _)| {
         Grid::of_blocks((end - start) as usize, VERTICES).for_each_block(|block| {
             for vertex in block.range.map(|at| start + at as u32) {
@@ -93,7 +97,8 @@ pub(crate) fn leaving_words(vertices: usize) -> usize {
 /// Hooks along the arcs towards smaller vertices that [`START_TILES`] has left.
 pub(crate) static HOOK_LEAVING: Kernel<Tiles> = Kernel::with_source(
     "hook_leaving",
-    source("hook_leaving"),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(source("hook_leaving")) },
     |_, (offsets, targets, first, parents, _, _, _)| {
         for_each_row(offsets, targets, |row, targets| {
             let vertex = first + row as u32;
@@ -108,7 +113,8 @@ pub(crate) static HOOK_LEAVING: Kernel<Tiles> = Kernel::with_source(
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
     // Rows differ much.
-    source("hook_rows").uncapped(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(source("hook_rows").uncapped()) },
     |_, (offsets, targets, first, parents, method, hub, _)| {
         let is_sampled = method == Method::OutsideHub as u32;
         for_each_row(offsets, targets, |row, targets| {
@@ -171,17 +177,24 @@ impl<'a> Rows<'a> {
 }
 
 /// Hooks along edges.
-pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> =
-    Kernel::with_source("hook_edges", source("hook_edges"), |grid, (edges, parents)| {
+pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> = Kernel::with_source(
+    "hook_edges",
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(source("hook_edges")) },
+    |grid, (edges, parents)| {
         grid.for_each_block(|block| {
             edges[block.range].iter().for_each(|&[from, to]| hook(parents, from, to));
             Ok(())
         })
-    });
+    },
+);
 
 /// Makes every vertex's parent the root of its tree, when all hooks are over.
-pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> =
-    Kernel::with_source("compress", source("compress"), |grid, (parents,)| {
+pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> = Kernel::with_source(
+    "compress",
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(source("compress")) },
+    |grid, (parents,)| {
         grid.for_each_block(|block| {
             for vertex in block.range {
                 let root = look_for_root(parents, vertex as u32);
@@ -189,27 +202,33 @@ pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> =
             }
             Ok(())
         })
-    });
+    },
+);
 
 /// Pairs of a vertex, from some on, and its parent, where that is another: as many
 /// vertices as there is room for. Takes parents, first vertex, room, two words of
 /// scratch memory that are 0 between kernels, and a word of the host for the
 /// number of pairs.
 pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u32>, Shared<u32>)> =
-    Kernel::with_source("pairs", source("pairs"), |_, (parents, first, output, _, count)| {
-        let vertices = first..parents.len().min(first as usize + output.len()) as u32;
-        let mut found = 0;
-        for vertex in vertices {
-            let parent = parents[vertex as usize].load(Ordering::Relaxed);
-            if parent != vertex {
-                output[found] = [vertex, parent];
-                found += 1;
+    Kernel::with_source(
+        "pairs",
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(source("pairs")) },
+        |_, (parents, first, output, _, count)| {
+            let vertices = first..parents.len().min(first as usize + output.len()) as u32;
+            let mut found = 0;
+            for vertex in vertices {
+                let parent = parents[vertex as usize].load(Ordering::Relaxed);
+                if parent != vertex {
+                    output[found] = [vertex, parent];
+                    found += 1;
+                }
             }
-        }
-        // Release: the host reads it when the kernel is over.
-        count[0].store(found as u32, Ordering::Release);
-        Ok(())
-    });
+            // Release: the host reads it when the kernel is over.
+            count[0].store(found as u32, Ordering::Release);
+            Ok(())
+        },
+    );
 
 /// Tells about rows of arcs in three words that are 0 before: the sum of the
 /// fingerprints of all arcs less those of their reverses; the largest 32-bit number
@@ -217,24 +236,29 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
 /// devices add up to 0 if every arc has its reverse, and with a probability of about
 /// 2^-64 if one has none.
 pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)> =
-    Kernel::with_source("survey", source("survey"), |grid, (offsets, targets, first, words)| {
-        grid.for_each_block(|block| {
-            let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
-            for row in block.range {
-                let from = first + row as u32;
-                for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
-                    sum = sum.wrapping_add(fingerprint(from, to));
-                    sum = sum.wrapping_sub(fingerprint(to, from));
-                    lowest = lowest.max(u32::MAX - to);
-                    end = end.max(to + 1);
+    Kernel::with_source(
+        "survey",
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(source("survey")) },
+        |grid, (offsets, targets, first, words)| {
+            grid.for_each_block(|block| {
+                let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
+                for row in block.range {
+                    let from = first + row as u32;
+                    for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
+                        sum = sum.wrapping_add(fingerprint(from, to));
+                        sum = sum.wrapping_sub(fingerprint(to, from));
+                        lowest = lowest.max(u32::MAX - to);
+                        end = end.max(to + 1);
+                    }
                 }
-            }
-            words[0].fetch_add(sum, Ordering::Relaxed);
-            words[1].fetch_max(lowest.into(), Ordering::Relaxed);
-            words[2].fetch_max(end.into(), Ordering::Relaxed);
-            Ok(())
-        })
-    });
+                words[0].fetch_add(sum, Ordering::Relaxed);
+                words[1].fetch_max(lowest.into(), Ordering::Relaxed);
+                words[2].fetch_max(end.into(), Ordering::Relaxed);
+                Ok(())
+            })
+        },
+    );
 
 /// A number that is the same for equal pairs, and hardly ever for others: a step of
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

@@ -10,6 +10,7 @@ use crate::grid::Grid;
 use crate::launch::{BoundKernel, Code, Function, StepFunction, Twin};
 use crate::parameter::{Accesses, Argument, Parameter};
 use crate::stream::Stream;
+use crate::trusted::Trusted;
 
 /// What a twin found wrong; fails its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +123,7 @@ pub enum Step {
 pub struct Kernel<S: Parameter> {
     name: Name,
     twin: Twin<S>,
-    source: Option<CudaSource>,
+    source: Option<Trusted<CudaSource>>,
     code: OnceLock<Arc<Code<S>>>,
 }
 
@@ -148,7 +149,7 @@ impl<S: Parameter> Kernel<S> {
     /// [`Kernel::with_cuda`].
     pub const fn with_source(
         name: &'static str,
-        source: CudaSource,
+        source: Trusted<CudaSource>,
         twin: Function<S>,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Function(twin));
@@ -171,7 +172,7 @@ impl<S: Parameter> Kernel<S> {
     /// it must do nothing twice that may be done once only.
     pub const fn of_steps(
         name: &'static str,
-        source: CudaSource,
+        source: Trusted<CudaSource>,
         twin: StepFunction<S>,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Steps(twin));
@@ -187,14 +188,9 @@ impl<S: Parameter> Kernel<S> {
         Kernel { name, twin, source: None, code: OnceLock::new() }
     }
 
-    /// Adds the code that GPUs run.
-    ///
-    /// The source must do what the twin does, and touch nothing but its
-    /// arguments, as the signature says: read what is [`Read`](crate::Read),
-    /// and use atomics on what is [`Shared`](crate::Shared). Whoever writes it
-    /// promises that, as with any foreign code.
+    /// Adds the code that GPUs run, which does what the twin does.
     #[must_use]
-    pub fn with_cuda(self, source: CudaSource) -> Kernel<S> {
+    pub fn with_cuda(self, source: Trusted<CudaSource>) -> Kernel<S> {
         Kernel { source: Some(source), code: OnceLock::new(), ..self }
     }
 

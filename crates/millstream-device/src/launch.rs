@@ -19,6 +19,7 @@ use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Parameter};
 use crate::stream::Stream;
 use crate::task::{Launch, Submitting, Task};
+use crate::trusted::Trusted;
 use crate::{Error, Result};
 
 pub(crate) type Function<S> = for<'a> fn(&Grid, <S as Parameter>::View<'a>) -> KernelResult;
@@ -52,14 +53,18 @@ pub(crate) struct Code<S: Parameter> {
     name: Arc<str>,
     twin: Twin<S>,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
-    source: Option<CudaSource>,
+    source: Option<Trusted<CudaSource>>,
     /// On the GPUs that it has run on.
     #[cfg(feature = "cuda")]
     functions: crate::cuda::Functions,
 }
 
 impl<S: Parameter> Code<S> {
-    pub(crate) fn new(name: Arc<str>, twin: Twin<S>, source: Option<CudaSource>) -> Code<S> {
+    pub(crate) fn new(
+        name: Arc<str>,
+        twin: Twin<S>,
+        source: Option<Trusted<CudaSource>>,
+    ) -> Code<S> {
         Code {
             name,
             twin,
@@ -73,7 +78,7 @@ impl<S: Parameter> Code<S> {
 #[cfg(feature = "cuda")]
 impl<S: Parameter> Code<S> {
     pub(crate) fn source(&self, device: &str) -> Result<&CudaSource> {
-        self.source.as_ref().ok_or_else(|| Error::NoDeviceCode {
+        self.source.as_deref().ok_or_else(|| Error::NoDeviceCode {
             kernel: self.name.to_string(),
             device: device.to_string(),
         })

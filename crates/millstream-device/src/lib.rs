@@ -52,6 +52,7 @@ mod topology_file;
 mod transfer_cache;
 mod transfer_table;
 mod transfer_way;
+mod trusted;
 mod turns;
 
 pub use bell::Bell;
@@ -85,3 +86,4 @@ pub use stream_kind::StreamKind;
 pub use topology::{LinkKind, Topology};
 pub use transfer_table::{Transfer, TransferTable};
 pub use transfer_way::TransferWay;
+pub use trusted::Trusted;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
     BoundKernel, CudaSource, Device, FailureListener, Kernel, KernelFault, Launching, Parameter,
-    SharedBuffer, Stream, StreamKind,
+    SharedBuffer, Stream, StreamKind, Trusted,
 };
 
 use crate::{Context, Error, Result};
@@ -88,7 +88,7 @@ impl Gang {
     }
 
     /// A kernel for gangs: it has no twin, since a twin never waits.
-    pub fn kernel<S: Parameter + 'static>(name: &str, source: CudaSource) -> Kernel<S> {
+    pub fn kernel<S: Parameter + 'static>(name: &str, source: Trusted<CudaSource>) -> Kernel<S> {
         let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
         Kernel::from_closure(name, no_twin).with_cuda(source)
     }

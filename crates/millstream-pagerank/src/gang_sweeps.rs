@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer,
-    SharedSet, Value, Zeroable,
+    SharedSet, Trusted, Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 
@@ -195,5 +195,6 @@ pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
 
 /// The kernel. It has no twin: host devices are driven by the host.
 fn kernel<R: Real>(is_plain: bool) -> Kernel<Signature<R>> {
-    Gang::kernel("sweeps", source(is_plain, R::IS_DOUBLE))
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    Gang::kernel("sweeps", unsafe { Trusted::new(source(is_plain, R::IS_DOUBLE)) })
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_device::{
-    CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Value, Write, Zeroable,
+    CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Trusted, Value, Write, Zeroable,
 };
 
 use crate::real::Real;
@@ -60,7 +60,10 @@ pub(crate) fn source(is_double: bool) -> CudaSource {
 
 /// The kernel.
 pub(crate) fn kernel<R: Real>() -> Kernel<Signature<R>> {
-    Kernel::<Signature<R>>::new("sweep", twin::<R>).with_cuda(source(R::IS_DOUBLE))
+    Kernel::<Signature<R>>::new("sweep", twin::<R>).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(source(R::IS_DOUBLE)) },
+    )
 }
 
 /// What a vertex gives along an arc of weight 1, for a rank and what its arcs weigh.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_device::{CudaSource, DeviceBuffer};
+use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_traversal::{
     CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, near_far_sources,
 };
@@ -58,7 +58,8 @@ impl DistanceRule for IntegerDistances {
 }
 
 impl CudaRule for IntegerDistances {
-    const CLASS: &str = "IntegerDistances";
+    // SAFETY: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
     const WEIGHS: bool = true;
 
     #[inline]
@@ -89,12 +90,14 @@ impl Rule for IntegerDistances {
         distance
     }
 
-    fn cuda(keeps_predecessors: bool) -> CudaProgram {
+    fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram> {
         let class = match keeps_predecessors {
             false => "millstream::Relaxation<millstream::IntegerPaths, millstream::u32>",
             true => "millstream::Relaxation<millstream::IntegerPaths, millstream::u64>",
         };
-        CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class }
+        let program = CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class };
+        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+        unsafe { Trusted::new(program) }
     }
 }
 
@@ -130,7 +133,8 @@ impl DistanceRule for RealDistances {
 }
 
 impl CudaRule for RealDistances {
-    const CLASS: &str = "RealDistances";
+    // SAFETY: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("RealDistances") };
     const WEIGHS: bool = true;
 
     #[inline]
@@ -162,12 +166,14 @@ impl Rule for RealDistances {
         (f32::from_bits(distance) * settings.priority_scale) as u32
     }
 
-    fn cuda(keeps_predecessors: bool) -> CudaProgram {
+    fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram> {
         let class = match keeps_predecessors {
             false => "millstream::Relaxation<millstream::RealPaths, millstream::u32>",
             true => "millstream::Relaxation<millstream::RealPaths, millstream::u64>",
         };
-        CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class }
+        let program = CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class };
+        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+        unsafe { Trusted::new(program) }
     }
 }
 

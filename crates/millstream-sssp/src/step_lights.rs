@@ -2,7 +2,7 @@
 //! (`step_quarters.cuh`), host devices look at the weights as they go.
 
 use millstream_device::{
-    CudaSource, Device, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, Value,
+    CudaSource, Device, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, Trusted, Value,
 };
 
 use crate::Result;
@@ -64,7 +64,10 @@ fn kernel<R: DistanceRule>() -> Kernel<Signature<R::Weight>> {
     let no_twin = |_: &_, _: <Signature<R::Weight> as Parameter>::View<'_>| {
         Err(KernelFault::new("host devices look at weights as they go"))
     };
-    Kernel::from_closure("lights", no_twin).with_cuda(source::<R>())
+    Kernel::from_closure("lights", no_twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source::<R>()) },
+    )
 }
 
 pub(crate) fn source<R: DistanceRule>() -> CudaSource {

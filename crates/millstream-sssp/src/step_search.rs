@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Value as Plain,
+    Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_traversal::{Answer, GangPlace, Outcome, Part, UNREACHED, Value};
@@ -123,7 +123,9 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
         let (run_time, statistics) = if is_gang {
-            let kernel = Gang::kernel("steps", cuda_source::<R, V>());
+            // SAFETY: the kernel keeps to its arguments as the signature says.
+            let source = unsafe { Trusted::new(cuda_source::<R, V>()) };
+            let kernel = Gang::kernel("steps", source);
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
             (run_time, statistics(&memory)?)
@@ -311,7 +313,7 @@ fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
 
 /// What comes before the kernels' text: the rule, and what vertices hold.
 pub(crate) fn types<R: DistanceRule, V: Value>() -> String {
-    let (rule, bits) = (R::CLASS, 8 * size_of::<V>());
+    let (rule, bits) = (*R::CLASS, 8 * size_of::<V>());
     format!(
         "#include \"distances.cuh\"\n#include \"span.cuh\"\nnamespace millstream {{\n\
          using StepRule = {rule};\nusing StepValue = u{bits};\n}}\n"

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Value as Plain,
+    Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
@@ -114,7 +114,9 @@ impl<R: CudaRule> NearFar<'_, R> {
         let start = Instant::now();
         let (done, run_time) = match self.is_on_gpus() {
             true => {
-                let kernel = Gang::kernel("near_far", cuda_source::<R, V>(self.grows));
+                // SAFETY: the kernel keeps to its arguments as the signature says.
+                let source = unsafe { Trusted::new(cuda_source::<R, V>(self.grows)) };
+                let kernel = Gang::kernel("near_far", source);
                 let bind =
                     |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
                 let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
@@ -280,7 +282,7 @@ fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
         "#line 1 \"near_far.cuh\"\n",
         include_str!("near_far.cuh"),
     );
-    let (rule, bits, weighs) = (R::CLASS, 8 * size_of::<V>(), u32::from(R::WEIGHS));
+    let (rule, bits, weighs) = (*R::CLASS, 8 * size_of::<V>(), u32::from(R::WEIGHS));
     let text = format!(
         "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
          namespace millstream {{\nusing NearFarRule = {rule};\nusing NearFarValue = u{bits};\n\

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Value,
+    CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Trusted, Value,
 };
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
@@ -303,7 +303,10 @@ fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
             Ok(())
         })
     };
-    Kernel::from_closure("pack_near_rows", twin).with_cuda(cuda_source::<R>())
+    Kernel::from_closure("pack_near_rows", twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(cuda_source::<R>()) },
+    )
 }
 
 pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
@@ -313,7 +316,7 @@ pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
         "#line 1 \"pack_near_rows.cuh\"\n",
         include_str!("pack_near_rows.cuh"),
     );
-    let (class, weighs) = (R::CLASS, u32::from(R::WEIGHS));
+    let (class, weighs) = (*R::CLASS, u32::from(R::WEIGHS));
     let text = format!(
         "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
          using PackWeight = millstream::{class}::Weight;\n{TEXT}"
@@ -357,13 +360,14 @@ mod tests {
             key
         }
 
-        fn cuda(_: bool) -> CudaProgram {
+        fn cuda(_: bool) -> Trusted<CudaProgram> {
             unreachable!("host devices run no CUDA")
         }
     }
 
     impl CudaRule for Weighted {
-        const CLASS: &str = "IntegerDistances";
+        // SAFETY: a class of `distances.cuh`.
+        const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
         const WEIGHS: bool = true;
 
         fn beyond(key: u32, weight: u32) -> u32 {

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use millstream_device::{DeviceBuffer, Pod, Read, Shared, Zeroable};
+use millstream_device::{DeviceBuffer, Pod, Read, Shared, Trusted, Zeroable};
 use millstream_worklist::{CudaProgram, Flags, Here, Program, View, problem};
 
 use crate::graph::Part;
@@ -31,13 +31,13 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
 
     /// The rule in CUDA C++: the class `Relaxation<rule, value>`, where the value
     /// has 64 bits if it keeps predecessors.
-    fn cuda(keeps_predecessors: bool) -> CudaProgram;
+    fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram>;
 }
 
 /// A rule that kernels beside those of the worklist know.
 pub trait CudaRule: Rule {
     /// How keys grow in CUDA C++: a class of `distances.cuh`.
-    const CLASS: &str;
+    const CLASS: Trusted<&'static str>;
     /// Whether arcs have weights; else each weighs 1.
     const WEIGHS: bool;
 
@@ -132,7 +132,7 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         Some(self.owners.owner(vertex))
     }
 
-    fn cuda() -> Option<CudaProgram> {
+    fn cuda() -> Option<Trusted<CudaProgram>> {
         Some(R::cuda(V::KEEPS_PREDECESSOR))
     }
 

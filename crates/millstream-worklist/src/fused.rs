@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{BoundKernel, Kernel, Shared, SharedBuffer, SharedSet, Value};
+use millstream_device::{BoundKernel, Kernel, Shared, SharedBuffer, SharedSet, Trusted, Value};
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
@@ -300,7 +300,8 @@ fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
     let Some(cuda) = P::cuda() else {
         return Err(Error::NotFused { reason: "the program has no CUDA C++" });
     };
-    Ok(Gang::kernel("fused", cuda.fused::<P>()))
+    // SAFETY: what surrounds the callbacks keeps to the signature, and somebody answers for them.
+    Ok(Gang::kernel("fused", unsafe { Trusted::new(cuda.fused::<P>()) }))
 }
 
 #[cfg(test)]

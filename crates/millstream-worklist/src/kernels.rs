@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_device::{
-    CudaSource, Device, Grid, Kernel, KernelResult, Parameter, Read, Value, Write,
+    CudaSource, Device, Grid, Kernel, KernelResult, Parameter, Read, Trusted, Value, Write,
 };
 
 use crate::common::{Common, CommonView, DEFERRED, READY};
@@ -116,7 +116,13 @@ impl CudaText {
             None => kernel,
             Some(text) => {
                 let entry: Arc<str> = kernel.name().into();
-                kernel.with_cuda(CudaSource::generated(self.file, entry, Arc::clone(text)))
+                kernel.with_cuda(
+                    // SAFETY: what surrounds the callbacks keeps to the signature, and somebody
+                    // answers for them.
+                    unsafe {
+                        Trusted::new(CudaSource::generated(self.file, entry, Arc::clone(text)))
+                    },
+                )
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a programmer gives a distributed worklist \[G §4.3, Fig. 10\].
 
-use millstream_device::{CudaSource, Parameter};
+use millstream_device::{CudaSource, Parameter, Trusted};
 use millstream_flow::Item;
 
 use crate::problem::{Problem, layout_checks};
@@ -146,7 +146,7 @@ pub trait Program: Sized + Send + Sync + 'static {
 
     /// The same callbacks in CUDA C++; `None` for a program that runs on host
     /// devices only.
-    fn cuda() -> Option<CudaProgram> {
+    fn cuda() -> Option<Trusted<CudaProgram>> {
         None
     }
 

@@ -30,7 +30,8 @@ pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
     pub use millstream_cc::{Cc, CcOptions, CcResult};
     pub use millstream_device::{
-        CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Value, Write,
+        CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Trusted, Value,
+        Write,
     };
     pub use millstream_flow::{
         Buffers, Communicator, Context, Devices, Graph, Operator, PendingSegment, Receiver, Router,

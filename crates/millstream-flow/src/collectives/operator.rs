@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millstream_device::{CudaSource, Kernel, Read, Write};
+use millstream_device::{CudaSource, Kernel, Read, Trusted, Write};
 
 use crate::Item;
 
@@ -63,15 +63,19 @@ type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
 /// the root, but is the same on all ranks.
 ///
 /// ```
+/// use millstream_device::Trusted;
 /// use millstream_flow::Operator;
 ///
 /// // The item that comes first of two, as (time, number).
 /// let earlier = Operator::new(
 ///     "earlier",
-///     "struct Element { millstream::u32 time, number; };
-///      __device__ Element combine(Element one, Element other) {
-///          return other.time < one.time ? other : one;
-///      }",
+///     // SAFETY: it touches its arguments only.
+///     unsafe { Trusted::new(
+///         "struct Element { millstream::u32 time, number; };
+///          __device__ Element combine(Element one, Element other) {
+///              return other.time < one.time ? other : one;
+///          }",
+///     ) },
 ///     |one: [u32; 2], other: [u32; 2]| if other[0] < one[0] { other } else { one },
 /// );
 /// assert_eq!(earlier.name(), "earlier");
@@ -125,21 +129,22 @@ impl<T: Number> Operator<T> {
             "using namespace millstream;\nusing Element = {number};\n\
              __device__ Element combine(Element one, Element other) {{ return {expression}; }}\n"
         );
-        Operator::new(name, cuda, combine)
+        // SAFETY: arithmetic on two numbers.
+        Operator::new(name, unsafe { Trusted::new(cuda) }, combine)
     }
 }
 
 impl<T: Item> Operator<T> {
     /// An operation of the program's own. `cuda` is CUDA C++ that defines the type
-    /// `Element`, as large as `T`, and the function `combine` of two of them;
-    /// `combine` is the same for host devices. Both must be associative and
+    /// `Element`, as large as `T`, and the function `combine` of two of them, which touches
+    /// no memory; `combine` is the same for host devices. Both must be associative and
     /// commutative.
     pub fn new(
         name: impl Into<Arc<str>>,
-        cuda: impl Into<Arc<str>>,
+        cuda: Trusted<impl Into<Arc<str>>>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Operator<T> {
-        let (name, cuda) = (name.into(), cuda.into());
+        let (name, cuda) = (name.into(), cuda.into_inner().into());
         let combine: Arc<Combine<T>> = Arc::new(combine);
         let twin = move |_: &millstream_device::Grid, (arrived, here): (&[T], &mut [T])| {
             for (to, from) in here.iter_mut().zip(arrived) {
@@ -149,7 +154,10 @@ impl<T: Item> Operator<T> {
         };
         let program = program("collective_combine.cuh", &cuda, size_of::<T>(), COMBINE);
         let source = CudaSource::generated(format!("{name}.cu"), "combine_items", program);
-        let kernel = Kernel::from_closure("combine", twin).with_cuda(source);
+        let kernel = Kernel::from_closure("combine", twin).with_cuda(
+            // SAFETY: a thread combines two items of the spans at a time; the rest is the caller's promise.
+            unsafe { Trusted::new(source) },
+        );
         Operator { name, cuda, kernel: Arc::new(kernel) }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use millstream_device::{
     Argument, BoundKernel, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite,
-    Kernel, KernelFault, Launching, Parameter, Pod, Stream, Value,
+    Kernel, KernelFault, Launching, Parameter, Pod, Stream, Trusted, Value,
 };
 
 use super::chain_settings::{self, ChainSettings, Channels};
@@ -56,7 +56,10 @@ impl<T: Item> Kernels<T> {
 fn kernel<S: Parameter>(source: CudaSource) -> PeerKernel<S> {
     let no_twin =
         |_: &_, _: S::View<'_>| Err(KernelFault::new("collectives of peers run on GPUs only"));
-    let kernel = Kernel::from_closure("collective", no_twin).with_cuda(source);
+    let kernel = Kernel::from_closure("collective", no_twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source) },
+    );
     PeerKernel { kernel, is_prepared: OnceLock::new() }
 }
 

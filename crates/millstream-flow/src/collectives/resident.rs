@@ -37,7 +37,7 @@ pub struct BlockSettings {
 /// use std::time::Duration;
 ///
 /// use millstream_device::{
-///     CudaSource, Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Value,
+///     CudaSource, Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Trusted, Value,
 /// };
 /// use millstream_flow::{BlockSettings, Context, Gang, ResidentCollectives, Result};
 ///
@@ -45,7 +45,8 @@ pub struct BlockSettings {
 ///
 /// static SUMS: Kernel<Signature> = Kernel::with_source(
 ///     "sums",
-///     CudaSource::new("sums.cu", "sums", r#"
+///     // SAFETY: blocks reduce the items of their span, and leave when a collective says so.
+///     unsafe { Trusted::new(CudaSource::new("sums.cu", "sums", r#"
 ///         #include "block_collectives.cuh"
 ///         using namespace millstream;
 ///         extern "C" __global__ void sums(
@@ -57,7 +58,7 @@ pub struct BlockSettings {
 ///                 if (!collectives.all_reduce(items.items, items.items, items.len, add)) return;
 ///             collectives.leave();
 ///         }
-///     "#).blocks(1),
+///     "#).blocks(1)) },
 ///     |_, _| Err(KernelFault::new("runs on GPUs only")),
 /// );
 ///

@@ -23,7 +23,7 @@ use crate::{Context, Error, Item, Result};
 ///
 /// ```
 /// use std::time::Duration;
-/// use millstream_device::{CudaSource, Kernel, Shared, Step};
+/// use millstream_device::{CudaSource, Kernel, Shared, Step, Trusted};
 /// use millstream_flow::{Context, DeviceLink, DeviceLinkEnd, Devices, Gang};
 ///
 /// const SOURCE: &str = r#"
@@ -46,7 +46,8 @@ use crate::{Context, Error, Item, Result};
 ///
 /// static COUNT: Kernel<(DeviceLinkEnd<u32>,)> = Kernel::of_steps(
 ///     "count",
-///     CudaSource::new("count.cu", "count", SOURCE).blocks(1).threads(1),
+///     // SAFETY: it uses the link's functions only.
+///     unsafe { Trusted::new(CudaSource::new("count.cu", "count", SOURCE).blocks(1).threads(1)) },
 ///     |_, (link,)| {
 ///         while link.sent() < 100 {
 ///             if !link.try_send(&[link.sent() + 1])? {
@@ -58,7 +59,8 @@ use crate::{Context, Error, Item, Result};
 /// );
 /// static SUM: Kernel<(DeviceLinkEnd<u32>, Shared<u32>)> = Kernel::of_steps(
 ///     "sum",
-///     CudaSource::new("count.cu", "sum", SOURCE).blocks(1).threads(1),
+///     // SAFETY: as above, and the one word of `total`.
+///     unsafe { Trusted::new(CudaSource::new("count.cu", "sum", SOURCE).blocks(1).threads(1)) },
 ///     |_, (link, total)| {
 ///         use std::sync::atomic::Ordering;
 ///         while link.received() < 100 {

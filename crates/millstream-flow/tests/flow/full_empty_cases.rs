@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Event, Kernel, Shared, Step, Stream, StreamKind, Value,
+    CudaSource, Device, DeviceBuffer, Event, Kernel, Shared, Step, Stream, StreamKind, Trusted,
+    Value,
 };
 use millstream_flow::{
     Action, Context, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, Result,
@@ -79,7 +80,8 @@ type Packets = FullEmptyPackets<u32>;
 /// Multiplies each packet as it comes.
 pub static SCALE: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
     "scale_packets",
-    CudaSource::new("packets.cu", "scale_packets", SOURCE).block_each(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("packets.cu", "scale_packets", SOURCE).block_each()) },
     |packet, (input, output, factor)| {
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
         let scaled = items.iter().map(|item| item.wrapping_mul(*factor));
@@ -95,7 +97,8 @@ pub static SCALE: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
 /// Multiplies all items, in reverse order, each packet fetched by one block.
 static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kernel::of_steps(
     "scale_pulled",
-    CudaSource::new("packets.cu", "scale_pulled", SOURCE).block_each(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("packets.cu", "scale_pulled", SOURCE).block_each()) },
     |packet, (from, input, output, factor)| {
         if !input.pull(from, packet)? {
             return Ok(Step::Waits);
@@ -120,7 +123,8 @@ static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kernel::o
 /// Takes the first packet again and again. The last word counts turns, for twins.
 static TAKE_AGAIN: Kernel<(Packets, Shared<u32>, Value<u32>)> = Kernel::of_steps(
     "take_again",
-    CudaSource::new("packets.cu", "take_again", SOURCE).block_each(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("packets.cu", "take_again", SOURCE).block_each()) },
     |_, (input, sums, turns)| {
         let [sums @ .., done] = &sums[..] else { return Ok(Step::Done) };
         loop {
@@ -139,7 +143,8 @@ static TAKE_AGAIN: Kernel<(Packets, Shared<u32>, Value<u32>)> = Kernel::of_steps
 /// Counts what all packets hold.
 static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
     "count_packets",
-    CudaSource::new("packets.cu", "count_packets", SOURCE).block_each(),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("packets.cu", "count_packets", SOURCE).block_each()) },
     |packet, (input, output, counts)| {
         use std::sync::atomic::Ordering;
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millstream::device::{
     CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedSet,
-    Value,
+    Trusted, Value,
 };
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
@@ -119,6 +119,8 @@ fn whatever_waits_for_devices_between_collectives() {
                 "using Element = unsigned;\n__device__ Element combine(Element one, Element other) \
                  {{ return one + other + {round} - {round}; }}"
             );
+            // SAFETY: it touches its arguments only.
+            let text = unsafe { Trusted::new(text) };
             let sum = Operator::new(format!("sum {round}"), text, u32::wrapping_add);
             for _ in 0..20 {
                 collectives.all_reduce((&inputs, &mut outputs), &sum)?;
@@ -192,15 +194,17 @@ fn reductions_to_changing_roots() {
         std::env::var("MILLSTREAM_RUNS").map_or(scaled(300, 24), |runs| runs.parse().unwrap());
     let context = context();
     let ranks = context.devices().len();
+    // SAFETY: they touch their arguments only.
+    let (byte_text, word_text) = unsafe { (Trusted::new(BYTES), Trusted::new(WORDS)) };
     let bytes = (
-        Operator::new("bytes", BYTES, |one: [u8; 3], other: [u8; 3]| {
+        Operator::new("bytes", byte_text, |one: [u8; 3], other: [u8; 3]| {
             std::array::from_fn(|at| one[at].wrapping_add(other[at]))
         }),
         (|one, other| std::array::from_fn(|at| one[at].wrapping_add(other[at])))
             as fn([u8; 3], [u8; 3]) -> [u8; 3],
     );
     let words = (
-        Operator::new("words", WORDS, |one: [u64; 9], other: [u64; 9]| {
+        Operator::new("words", word_text, |one: [u64; 9], other: [u64; 9]| {
             std::array::from_fn(|at| one[at] ^ other[at])
         }),
         (|one, other| std::array::from_fn(|at| one[at] ^ other[at]))
@@ -447,7 +451,8 @@ fn resident_kernels() {
     let source = CudaSource::new("block_collectives.cu", "block_collectives", text);
     let kernel: Kernel<Resident> = Kernel::with_source(
         "block_collectives",
-        source.blocks(BLOCKS as u32).threads(128),
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source.blocks(BLOCKS as u32).threads(128)) },
         |_, _| Err(KernelFault::new("runs on GPUs only")),
     );
     let ranks = context.devices().len();
@@ -506,7 +511,9 @@ fn resident_kernels_that_did_not_leave() {
         return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
     }
     let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
-    let kernel = Gang::kernel::<Signature>("forgetful", source.blocks(1).threads(64));
+    // SAFETY: it calls collectives only.
+    let source = unsafe { Trusted::new(source.blocks(1).threads(64)) };
+    let kernel = Gang::kernel::<Signature>("forgetful", source);
     let ranks = context.devices().len();
     let collectives =
         ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();

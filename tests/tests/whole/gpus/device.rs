@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, DeviceSet, Error, Kernel, Read, Stream, StreamKind, Value, Write,
+    CudaSource, Device, DeviceSet, Error, Kernel, Read, Stream, StreamKind, Trusted, Value, Write,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -102,7 +102,10 @@ fn scale_kernel(entry: &'static str, text: &'static str) -> Kernel<ScaleSignatur
         output.iter_mut().zip(input).for_each(|(to, from)| *to = from.wrapping_mul(factor));
         Ok(())
     };
-    Kernel::from_closure(entry, twin).with_cuda(CudaSource::new("scale.cu", entry, text))
+    Kernel::from_closure(entry, twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(CudaSource::new("scale.cu", entry, text)) },
+    )
 }
 
 fn launch_scale(
@@ -237,8 +240,10 @@ fn memory_has_an_end() {
 #[test]
 fn latency_of_an_empty_kernel() {
     const SOURCE: &str = "extern \"C\" __global__ void empty(unsigned int) {}";
-    let kernel: Kernel<(Value<u32>,)> = Kernel::new("empty", |_, _| Ok(()))
-        .with_cuda(CudaSource::new("empty.cu", "empty", SOURCE).blocks(1));
+    let kernel: Kernel<(Value<u32>,)> = Kernel::new("empty", |_, _| Ok(())).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(CudaSource::new("empty.cu", "empty", SOURCE).blocks(1)) },
+    );
     let set = set();
     let device = &set.devices()[0];
     for in_flight in [1, 64] {

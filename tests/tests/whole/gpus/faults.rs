@@ -8,7 +8,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedBuffer, Value,
+    CudaSource, Device, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedBuffer,
+    Trusted, Value,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
@@ -58,7 +59,10 @@ fn kernel(name: &'static str, threads: u32) -> Kernel<Signature> {
         }
         if name == "waits" { Ok(()) } else { Err(KernelFault::new("a fault on purpose")) }
     };
-    Kernel::from_closure(name, twin).with_cuda(source)
+    Kernel::from_closure(name, twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(source) },
+    )
 }
 
 fn builder() -> millstream::flow::ContextBuilder {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::try_join;
 use millstream::device::{
     Awaitable, CudaSource, Device, DeviceBuffer, DeviceList, Kernel, Read, Shared, SharedBuffer,
-    StreamKind, TransferWay, Value, Write,
+    StreamKind, TransferWay, Trusted, Value, Write,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
@@ -63,7 +63,8 @@ extern "C" __global__ void check(Span<const u32> items, u32 offset, u32 round, S
 /// Makes message `round`.
 pub(super) static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
     "make",
-    CudaSource::new("links.cu", "make", SOURCE),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("links.cu", "make", SOURCE)) },
     |_, (items, round)| {
         items.iter_mut().zip(0..).for_each(|(to, at)| *to = item(at, round));
         Ok(())
@@ -74,7 +75,8 @@ pub(super) static MAKE: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
 pub(super) static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> =
     Kernel::with_source(
         "check",
-        CudaSource::new("links.cu", "check", SOURCE),
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(CudaSource::new("links.cu", "check", SOURCE)) },
         |_, (items, offset, round, wrong)| {
             let differ = items.iter().zip(offset..).filter(|(is, at)| **is != item(*at, round));
             wrong[0].fetch_add(differ.count() as u32, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millstream::device::{
     CudaSource, Device, DeviceSet, Error, Kernel, KernelFault, Shared, SharedBuffer, SharedSet,
-    StreamKind, Value,
+    StreamKind, Trusted, Value,
 };
 use millstream::flow::{Gang, GangMember};
 
@@ -33,7 +33,12 @@ type Side = Kernel<(Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>, Value<Ru
 fn side(entry: &'static str, threads: u32) -> Side {
     let source = CudaSource::new("litmus.cu", entry, TEXT).blocks(PAIRS as u32).threads(threads);
     // A twin must not wait for another; the models in tests/models cover hosts.
-    Kernel::with_source(entry, source, |_, _| Err(KernelFault::new("runs on GPUs only")))
+    Kernel::with_source(
+        entry,
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source) },
+        |_, _| Err(KernelFault::new("runs on GPUs only")),
+    )
 }
 
 /// Two kernels and the memory between them.
@@ -205,9 +210,12 @@ fn gang_barrier_rounds() {
     }
     let blocks = gang_blocks();
     let source = CudaSource::new("litmus.cu", "gang_rounds", TEXT).blocks(blocks as u32);
-    let kernel: Kernel<GangRounds> = Kernel::with_source("gang_rounds", source, |_, _| {
-        Err(KernelFault::new("runs on GPUs only"))
-    });
+    let kernel: Kernel<GangRounds> = Kernel::with_source(
+        "gang_rounds",
+        // SAFETY: the kernel keeps to its arguments as the signature says.
+        unsafe { Trusted::new(source) },
+        |_, _| Err(KernelFault::new("runs on GPUs only")),
+    );
     let devices = context.devices().len();
     let all = context.devices().iter();
     let words: Vec<_> = all.clone().map(|device| device.shared::<u64>(512).unwrap()).collect();
@@ -243,11 +251,15 @@ type ReportSignature = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>, Value
 #[test]
 fn reports_to_the_host() {
     let source = CudaSource::new("litmus.cu", "report", TEXT).blocks(PAIRS as u32).threads(32);
-    let kernel: Kernel<ReportSignature> =
-        Kernel::with_source("report", source, |_, (_, _, report, round, _)| {
+    let kernel: Kernel<ReportSignature> = Kernel::with_source(
+        "report",
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(source) },
+        |_, (_, _, report, round, _)| {
             report.iter().for_each(|word| word.store(round, Ordering::Release));
             Ok(())
-        });
+        },
+    );
     let set = set();
     for device in set.devices() {
         let launches = match is_gpu(device) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream::device::Shared;
+use millstream::device::{Shared, Trusted};
 use millstream::worklist::{CudaProgram, Flags, Here, View, problem};
 use millstream::worklist::{DistributedWorklist, Program, Worker, WorklistStatistics};
 
@@ -91,8 +91,9 @@ impl Program for Slow {
         std::thread::sleep(Duration::from_millis(milliseconds.into()));
     }
 
-    fn cuda() -> Option<CudaProgram> {
-        Some(CudaProgram { file: "slow.cuh", text: SLOW, class: "Slow" })
+    fn cuda() -> Option<Trusted<CudaProgram>> {
+        // SAFETY: as the twins.
+        Some(unsafe { Trusted::new(CudaProgram { file: "slow.cuh", text: SLOW, class: "Slow" }) })
     }
 }
 

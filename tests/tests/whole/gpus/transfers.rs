@@ -7,7 +7,7 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, DeviceBuffer, Kernel, Shared, Step, TransferWay, Value,
+    CudaSource, Device, DeviceBuffer, Kernel, Shared, Step, TransferWay, Trusted, Value,
 };
 use millstream::flow::{
     Buffers, Context, DeviceLink, DeviceLinkEnd, Devices, Error, Gang, GangMember, Graph, Receiver,
@@ -176,7 +176,8 @@ type Side = (End, End, Shared<u64>, Value<Run>);
 
 static ECHO_KERNEL: Kernel<Side> = Kernel::of_steps(
     "echo",
-    CudaSource::new("echo.cu", "echo", ECHO).blocks(1).threads(32),
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("echo.cu", "echo", ECHO).blocks(1).threads(32)) },
     |_, (there, back, report, [rounds, begins])| {
         // Whoever begins is one ahead.
         let ahead = u32::from(*begins == 1);
@@ -278,7 +279,9 @@ fn a_stopped_gang_waits_for_no_link() {
         return skip(Needs::Peers, "gangs run on GPUs only, all of them peers");
     }
     let source = CudaSource::new("waiting.cu", "wait_for_nobody", WAITING);
-    let kernel = Gang::kernel::<(End, Shared<u32>)>("wait_for_nobody", source.blocks(1));
+    // SAFETY: it uses its end of the link and its words.
+    let source = unsafe { Trusted::new(source.blocks(1)) };
+    let kernel = Gang::kernel::<(End, Shared<u32>)>("wait_for_nobody", source);
     let device = &context.devices()[0];
     let patience = Duration::from_secs(60);
     let link = DeviceLink::<u32>::new(&context, device, device, (4, 1), patience).unwrap();

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream::bfs::Levels;
-use millstream::device::{Device, DeviceBuffer, Pod, Read, Shared, SharedBuffer, Stream};
+use millstream::device::{Device, DeviceBuffer, Pod, Read, Shared, SharedBuffer, Stream, Trusted};
 use millstream::flow::{Context, Devices};
 use millstream::sssp::{IntegerDistances, RealDistances};
 use millstream::traversal::{
@@ -341,8 +341,10 @@ impl Program for Routes {
         Some(item as usize % DEVICES)
     }
 
-    fn cuda() -> Option<CudaProgram> {
-        Some(CudaProgram { file: "routes.cuh", text: ROUTES, class: "Routes" })
+    fn cuda() -> Option<Trusted<CudaProgram>> {
+        let program = CudaProgram { file: "routes.cuh", text: ROUTES, class: "Routes" };
+        // SAFETY: as the twins.
+        Some(unsafe { Trusted::new(program) })
     }
 
     fn process(
