@@ -19,6 +19,7 @@ CASES="
     gpus::device::fills_of_every_width
     gpus::device::kernels_and_their_mistakes
     gpus::device::events_order_streams_of_all_devices
+    gpus::foreign::memory_of_the_program_is_a_buffer
     gpus::filtering_over_two_routers
     gpus::a_message_larger_than_all_buffers
     gpus::bfs_of_small_graphs

@@ -1,6 +1,7 @@
-//! The bytes of allocations: the program's memory, pinned memory, or a GPU's.
+//! The bytes of allocations: the program's memory, pinned memory, a GPU's, or somebody else's.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::ptr::NonNull;
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(crate) enum Block {
     /// Memory of a GPU.
     #[cfg(feature = "cuda")]
     Gpu(crate::cuda::GpuMemory),
+    /// Memory of the device that somebody else frees, when its owner is dropped.
+    Adopted { address: usize, _owner: Box<dyn Any + Send> },
 }
 
 impl Block {
@@ -37,6 +40,7 @@ impl Block {
             Block::Pinned(memory) => memory.address(),
             #[cfg(feature = "cuda")]
             Block::Gpu(memory) => memory.address(),
+            Block::Adopted { address, .. } => std::ptr::with_exposed_provenance_mut(*address),
         }
     }
 }
@@ -48,6 +52,7 @@ impl Drop for Block {
             Block::Heap { address, layout } => unsafe { dealloc(address.as_ptr(), *layout) },
             #[cfg(feature = "cuda")]
             Block::Pinned(_) | Block::Gpu(_) => {}
+            Block::Adopted { .. } => {}
         }
     }
 }

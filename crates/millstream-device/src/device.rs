@@ -341,6 +341,41 @@ impl Device {
         DeviceBuffer::new(self, len)
     }
 
+    /// A buffer of memory that the program already has on the device, and with what is in it: on a
+    /// GPU that of `cuMemAlloc`, another library's or another program's; on a host device the
+    /// program's own. It does not count against the device's budget. `owner` is dropped when
+    /// neither the buffer nor an operation uses the memory any more, on any thread, one that
+    /// must not wait among them: what `owner` frees with a call that waits for kernels, as
+    /// `cuMemFree` does, it had better leave to a thread of its own.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let device = &set.devices()[0];
+    /// let mut items = vec![1u32, 2, 3];
+    /// let address = items.as_mut_ptr().expose_provenance();
+    /// // SAFETY: the vector keeps the items, and nobody else has it.
+    /// let buffer = unsafe { device.adopt::<u32>(address, 3, items) };
+    /// let copy = set.block_on(device.stream()?.download(&buffer)?)??;
+    /// assert_eq!(copy, [1, 2, 3]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// Until `owner` is dropped there are `len` items at `address` in the device's memory, aligned as
+    /// `T` is, their provenance exposed if it is the program's memory; only this buffer uses them,
+    /// or whatever else does is ordered with its operations (see [`LibraryCall`](crate::LibraryCall)).
+    /// What peers are to reach is plain memory: that of stream-ordered pools they do not.
+    pub unsafe fn adopt<T: Pod>(
+        &self,
+        address: usize,
+        len: usize,
+        owner: impl Send + 'static,
+    ) -> DeviceBuffer<T> {
+        DeviceBuffer::adopted(self, address, len, Box::new(owner))
+    }
+
     /// A buffer of `len` zeroed items that are only touched atomically.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use crate::Result;
 use crate::cuda_source::CudaSource;
 use crate::device::{Device, DevicePlace};
 use crate::grid::Grid;
-use crate::launch::{BoundKernel, Code, Function, StepFunction, Twin};
+use crate::launch::{BoundKernel, Code, DeviceCode, Function, StepFunction, Twin};
+use crate::library_call::LibraryCall;
 use crate::parameter::{Accesses, Argument, Parameter};
 use crate::stream::Stream;
 use crate::trusted::Trusted;
@@ -123,7 +124,7 @@ pub enum Step {
 pub struct Kernel<S: Parameter> {
     name: Name,
     twin: Twin<S>,
-    source: Option<Trusted<CudaSource>>,
+    device_code: Option<DeviceCode>,
     code: OnceLock<Arc<Code<S>>>,
 }
 
@@ -142,7 +143,7 @@ impl<S: Parameter> Kernel<S> {
     /// A kernel with a twin that captures nothing.
     pub const fn new(name: &'static str, twin: Function<S>) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Function(twin));
-        Kernel { name, twin, source: None, code: OnceLock::new() }
+        Kernel { name, twin, device_code: None, code: OnceLock::new() }
     }
 
     /// A kernel with the code that GPUs run, and a twin that captures nothing: see
@@ -153,7 +154,8 @@ impl<S: Parameter> Kernel<S> {
         twin: Function<S>,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Function(twin));
-        Kernel { name, twin, source: Some(source), code: OnceLock::new() }
+        let device_code = Some(DeviceCode::Cuda(source));
+        Kernel { name, twin, device_code, code: OnceLock::new() }
     }
 
     /// A kernel with a twin that holds what it captures.
@@ -162,7 +164,7 @@ impl<S: Parameter> Kernel<S> {
         twin: impl for<'a> Fn(&Grid, S::View<'a>) -> KernelResult + Send + Sync + 'static,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Shared(name.into()), Twin::Closure(Arc::new(twin)));
-        Kernel { name, twin, source: None, code: OnceLock::new() }
+        Kernel { name, twin, device_code: None, code: OnceLock::new() }
     }
 
     /// A kernel of blocks that may have to wait for what others fill while it runs: the
@@ -176,7 +178,8 @@ impl<S: Parameter> Kernel<S> {
         twin: StepFunction<S>,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Static(name), Twin::Steps(twin));
-        Kernel { name, twin, source: Some(source), code: OnceLock::new() }
+        let device_code = Some(DeviceCode::Cuda(source));
+        Kernel { name, twin, device_code, code: OnceLock::new() }
     }
 
     /// As [`Kernel::of_steps`], with a twin that holds what it captures.
@@ -185,13 +188,59 @@ impl<S: Parameter> Kernel<S> {
         twin: impl for<'a> Fn(usize, &S::View<'a>) -> Result<Step, KernelFault> + Send + Sync + 'static,
     ) -> Kernel<S> {
         let (name, twin) = (Name::Shared(name.into()), Twin::StepClosure(Arc::new(twin)));
-        Kernel { name, twin, source: None, code: OnceLock::new() }
+        Kernel { name, twin, device_code: None, code: OnceLock::new() }
     }
 
     /// Adds the code that GPUs run, which does what the twin does.
     #[must_use]
     pub fn with_cuda(self, source: Trusted<CudaSource>) -> Kernel<S> {
-        Kernel { source: Some(source), code: OnceLock::new(), ..self }
+        Kernel { device_code: Some(DeviceCode::Cuda(source)), code: OnceLock::new(), ..self }
+    }
+
+    /// Adds what does the twin's work on GPUs by calls of a CUDA library, in place of code.
+    ///
+    /// Whoever answers for the function answers for what it submits, too: that goes to the
+    /// call's stream, or is waited for there, and touches nothing but the arguments. The function
+    /// runs while the stream is locked, on any thread, with the GPU's context current: it is short,
+    /// waits for nothing, and uses nothing of Millstream but what it is given. A fault that it
+    /// returns, or a panic, fails the stream.
+    ///
+    /// ```
+    /// use millstream_device::{
+    ///     DeviceList, DeviceSet, Kernel, KernelFault, KernelResult, LibraryCall, Trusted, Write,
+    /// };
+    ///
+    /// // What a library would declare; cuMemsetD32Async for instance.
+    /// type Fill = unsafe extern "C" fn(u64, u32, usize, *mut std::ffi::c_void) -> u32;
+    ///
+    /// fn ones(fill: Fill) -> Kernel<(Write<u32>,)> {
+    ///     let call = move |call: &LibraryCall<'_>| -> KernelResult {
+    ///         let (address, len) = call.span(0)?;
+    ///         // SAFETY: the argument's items; the stream is the call's.
+    ///         match unsafe { fill(address, 1, len, call.stream()) } {
+    ///             0 => Ok(()),
+    ///             error => Err(KernelFault::new(format!("the library says {error}"))),
+    ///         }
+    ///     };
+    ///     let kernel = Kernel::from_closure("ones", |_, (items,): (&mut [u32],)| Ok(items.fill(1)));
+    ///     // SAFETY: the library writes these items, in the order of the stream.
+    ///     kernel.with_library(unsafe { Trusted::new(call) })
+    /// }
+    /// # unsafe extern "C" fn none(_: u64, _: u32, _: usize, _: *mut std::ffi::c_void) -> u32 { 1 }
+    /// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// # let stream = set.devices()[0].stream()?;
+    /// # let mut items = set.devices()[0].buffer(2)?;
+    /// # ones(none).launch(&stream, 2, (&mut items,))?;
+    /// # assert_eq!(set.block_on(stream.download(&items)?)??, [1, 1]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_library(
+        self,
+        call: Trusted<impl Fn(&LibraryCall<'_>) -> KernelResult + Send + Sync + 'static>,
+    ) -> Kernel<S> {
+        let library = Arc::new(call.into_inner());
+        Kernel { device_code: Some(DeviceCode::Library(library)), code: OnceLock::new(), ..self }
     }
 
     /// The name, as errors give it.
@@ -204,8 +253,8 @@ impl<S: Parameter> Kernel<S> {
 
     /// Compiles and loads the kernel for a GPU, as its first launch there would:
     /// before kernels run that wait for this one, because loading may wait for them.
-    /// How many blocks a launch over `size` work elements will have; 1 on host
-    /// devices, where nothing happens.
+    /// How many blocks a launch over `size` work elements will have; 1 for calls of a library
+    /// and on host devices, where nothing happens.
     ///
     /// # Errors
     /// No device code, or code that does not compile.
@@ -216,7 +265,9 @@ impl<S: Parameter> Kernel<S> {
             #[cfg(feature = "cuda")]
             DevicePlace::Gpu(gpu) => {
                 let code = self.code();
-                let source = code.source(device.core.name())?;
+                let DeviceCode::Cuda(source) = code.on_device(device.core.name())? else {
+                    return Ok(1);
+                };
                 let load = || gpu.load(self.name(), source);
                 Ok(code.function(gpu.id(), load)?.blocks(source, size))
             }
@@ -260,7 +311,7 @@ impl<S: Parameter> Kernel<S> {
                 Name::Static(name) => Arc::from(*name),
                 Name::Shared(name) => Arc::clone(name),
             };
-            Arc::new(Code::new(name, self.twin.clone(), self.source.clone()))
+            Arc::new(Code::new(name, self.twin.clone(), self.device_code.clone()))
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::grid::Grid;
 use crate::kernel::{KernelFault, KernelResult, Step};
 #[cfg(feature = "cuda")]
 use crate::layout::ArgumentWriter;
+use crate::library_call::LibraryCall;
 use crate::parameter::{Accesses, Parameter};
 use crate::stream::Stream;
 use crate::task::{Launch, Submitting, Task};
@@ -48,27 +49,33 @@ impl<S: Parameter> Clone for Twin<S> {
     }
 }
 
+/// What GPUs run.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "cuda"), expect(dead_code))]
+pub(crate) enum DeviceCode {
+    Cuda(Trusted<CudaSource>),
+    Library(Arc<Library>),
+}
+
+pub(crate) type Library = dyn Fn(&LibraryCall<'_>) -> KernelResult + Send + Sync;
+
 /// What launches of a kernel hold together.
 pub(crate) struct Code<S: Parameter> {
     name: Arc<str>,
     twin: Twin<S>,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
-    source: Option<Trusted<CudaSource>>,
+    device_code: Option<DeviceCode>,
     /// On the GPUs that it has run on.
     #[cfg(feature = "cuda")]
     functions: crate::cuda::Functions,
 }
 
 impl<S: Parameter> Code<S> {
-    pub(crate) fn new(
-        name: Arc<str>,
-        twin: Twin<S>,
-        source: Option<Trusted<CudaSource>>,
-    ) -> Code<S> {
+    pub(crate) fn new(name: Arc<str>, twin: Twin<S>, device_code: Option<DeviceCode>) -> Code<S> {
         Code {
             name,
             twin,
-            source,
+            device_code,
             #[cfg(feature = "cuda")]
             functions: Default::default(),
         }
@@ -77,8 +84,8 @@ impl<S: Parameter> Code<S> {
 
 #[cfg(feature = "cuda")]
 impl<S: Parameter> Code<S> {
-    pub(crate) fn source(&self, device: &str) -> Result<&CudaSource> {
-        self.source.as_deref().ok_or_else(|| Error::NoDeviceCode {
+    pub(crate) fn on_device(&self, device: &str) -> Result<&DeviceCode> {
+        self.device_code.as_ref().ok_or_else(|| Error::NoDeviceCode {
             kernel: self.name.to_string(),
             device: device.to_string(),
         })
@@ -206,6 +213,16 @@ struct BoundLaunch<S: Parameter> {
     waiting: Mutex<Vec<usize>>,
 }
 
+impl<S: Parameter> BoundLaunch<S> {
+    fn failed(&self, device: &str, fault: &KernelFault) -> Error {
+        Error::KernelFailed {
+            kernel: Arc::clone(&self.code.name),
+            device: device.to_string(),
+            message: fault.message().into(),
+        }
+    }
+}
+
 /// Calls every block that waits. Not generic, so that it is compiled once, and not for each
 /// kernel.
 fn step_blocks(
@@ -236,28 +253,44 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
             Twin::Steps(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
             Twin::StepClosure(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
         };
-        result.map_err(|fault| Error::KernelFailed {
-            kernel: Arc::clone(&self.code.name),
-            device: device.to_string(),
-            message: fault.message().into(),
-        })
+        result.map_err(|fault| self.failed(device, &fault))
     }
 
     #[cfg(feature = "cuda")]
     fn is_loaded(&self, gpu: u64) -> bool {
-        self.code.functions.of(gpu).is_some()
+        matches!(self.code.device_code, Some(DeviceCode::Library(_)))
+            || self.code.functions.of(gpu).is_some()
     }
 
     #[cfg(feature = "cuda")]
     fn load(&self, context: &crate::cuda::GpuContext) -> Result<()> {
-        self.function(context, &mut ArgumentWriter::telling((0, 0))).map(drop)
+        match self.code.on_device(context.name())? {
+            DeviceCode::Cuda(source) => {
+                let mut arguments = ArgumentWriter::telling((0, 0));
+                self.write(context, &mut arguments)?;
+                self.function(context, source, &arguments).map(drop)
+            }
+            DeviceCode::Library(_) => Ok(()),
+        }
     }
 
     #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
         let mut arguments = ArgumentWriter::telling(lane.tell);
-        let (function, source) = self.function(lane.context(), &mut arguments)?;
-        lane.launch(function, source, self.size, &mut arguments)
+        let context = lane.context();
+        let code = self.code.on_device(context.name())?;
+        self.write(context, &mut arguments)?;
+        match code {
+            DeviceCode::Cuda(source) => {
+                let function = self.function(context, source, &arguments)?;
+                lane.launch(function, source, self.size, &mut arguments)
+            }
+            DeviceCode::Library(library) => {
+                let call = lane.library_call(self.size, &arguments);
+                let called = self.guarded(context, || library(&call))?;
+                called.map_err(|fault| self.failed(context.name(), &fault))
+            }
+        }
     }
 
     #[cfg(feature = "cuda")]
@@ -290,20 +323,26 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
 
 #[cfg(feature = "cuda")]
 impl<S: Parameter> BoundLaunch<S> {
-    /// What the GPU runs, loaded there; writes its arguments.
+    /// What the GPU runs, loaded there, which takes these arguments.
     fn function(
         &self,
         context: &crate::cuda::GpuContext,
-        arguments: &mut ArgumentWriter,
-    ) -> Result<(&crate::cuda::Function, &CudaSource)> {
+        source: &CudaSource,
+        arguments: &ArgumentWriter,
+    ) -> Result<&crate::cuda::Function> {
         let name = &self.code.name;
-        let device = context.name();
-        let source = self.code.source(device)?;
-        // The lane goes on if a program's parameter panics.
-        let written = catch_unwind(AssertUnwindSafe(|| S::write(&self.bound, arguments)));
-        written.map_err(|panic| Error::panicked(name, device, panic.as_ref()))?;
         let function = self.code.function(context.id(), || context.load(name, source))?;
         function.check(name, arguments.parameters())?;
-        Ok((function, source))
+        Ok(function)
+    }
+
+    fn write(&self, context: &crate::cuda::GpuContext, to: &mut ArgumentWriter) -> Result<()> {
+        self.guarded(context, || S::write(&self.bound, to))
+    }
+
+    /// Runs what is the program's own: the lane goes on if it panics.
+    fn guarded<R>(&self, context: &crate::cuda::GpuContext, work: impl FnOnce() -> R) -> Result<R> {
+        catch_unwind(AssertUnwindSafe(work))
+            .map_err(|panic| Error::panicked(&self.code.name, context.name(), panic.as_ref()))
     }
 }

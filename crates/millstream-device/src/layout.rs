@@ -108,6 +108,12 @@ impl ArgumentWriter {
         &self.parameters
     }
 
+    /// What has been written for a parameter.
+    pub(crate) fn parameter_bytes(&self, parameter: usize) -> Option<&[u8]> {
+        let (start, size) = *self.parameters.get(parameter)?;
+        self.bytes.get(start..start + size)
+    }
+
     /// Where each parameter is.
     #[cfg(feature = "cuda")]
     pub(crate) fn addresses(&mut self) -> SmallVec<[*mut std::ffi::c_void; 16]> {

@@ -1,5 +1,6 @@
 //! Memory of a device: allocations, and the buffers that own them.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -25,8 +26,10 @@ pub(crate) struct Allocation {
     label: Mutex<Option<Arc<str>>>,
     pub(crate) device: Arc<DeviceCore>,
     block: Block,
-    /// Bytes counted against the device's budget; 0 for staging memory.
+    /// Bytes counted against the device's budget.
     counted: u64,
+    /// Whether host code may look at it, whatever the device.
+    is_staging: bool,
     /// Accesses that may be under way; changed by the ledger only.
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
@@ -81,7 +84,10 @@ impl Allocation {
     fn staging(device: &Device, bytes: usize) -> Result<Allocation> {
         let core = &device.core;
         let block = core.host_memory.allocate_to_overwrite(bytes)?;
-        Ok(Allocation::of(core, block.ok_or_else(|| core.out_of_memory(bytes as u64))?, 0))
+        let block = block.ok_or_else(|| core.out_of_memory(bytes as u64))?;
+        let mut allocation = Allocation::of(core, block, 0);
+        allocation.is_staging = true;
+        Ok(allocation)
     }
 
     fn of(core: &Arc<DeviceCore>, block: Block, counted: u64) -> Allocation {
@@ -91,6 +97,7 @@ impl Allocation {
             device: Arc::clone(core),
             block,
             counted,
+            is_staging: false,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
             turns: None,
@@ -128,6 +135,7 @@ impl Allocation {
             Block::Pinned(_) => true,
             #[cfg(feature = "cuda")]
             Block::Gpu(_) => false,
+            Block::Adopted { .. } => matches!(self.device.place, DevicePlace::Host),
         }
     }
 
@@ -137,6 +145,10 @@ impl Allocation {
         match &self.block {
             Block::Gpu(memory) => Some(memory.context()),
             Block::Heap { .. } | Block::Pinned(_) => None,
+            Block::Adopted { .. } => match &self.device.place {
+                DevicePlace::Gpu(gpu) => Some(gpu.context()),
+                DevicePlace::Host => None,
+            },
         }
     }
 
@@ -223,6 +235,18 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let allocation = Arc::new(Allocation::new(device, bytes_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
+    }
+
+    /// Memory of somebody else's: see [`Device::adopt`].
+    pub(crate) fn adopted(
+        device: &Device,
+        address: usize,
+        len: usize,
+        owner: Box<dyn Any + Send>,
+    ) -> DeviceBuffer<T> {
+        let block = Block::Adopted { address, _owner: owner };
+        let allocation = Arc::new(Allocation::of(&device.core, block, 0));
+        DeviceBuffer { allocation, len, items: PhantomData }
     }
 
     /// Memory that words guard.
@@ -359,7 +383,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl Allocation {
     fn check_host_endpoint(&self) -> Result<()> {
-        match self.device.is_host_endpoint() || self.counted == 0 {
+        match self.device.is_host_endpoint() || self.is_staging {
             true => Ok(()),
             false => Err(Error::NotHostAccessible { buffer: self.to_string() }),
         }

@@ -24,6 +24,7 @@ mod combinations;
 mod command;
 mod device;
 mod faults;
+mod foreign;
 mod full_empty;
 mod fused;
 mod large;

@@ -25,7 +25,7 @@ pub(crate) struct GpuContext {
     pub(super) ordinal: usize,
     pub(super) name: String,
     pub(super) device: CUdevice,
-    context: CUcontext,
+    pub(super) context: CUcontext,
     /// Such as 90 for `sm_90`.
     pub(super) architecture: u32,
     pub(super) multiprocessors: u32,

@@ -6,6 +6,8 @@ use cudarc::driver::sys::{self, CUstream};
 
 use super::context::GpuContext;
 use crate::Result;
+use crate::layout::ArgumentWriter;
+use crate::library_call::LibraryCall;
 use crate::task::{Place, Task};
 
 /// The driver's stream, while its lane's lock is held and its context current.
@@ -19,6 +21,15 @@ pub(crate) struct LaneStream<'a> {
 impl LaneStream<'_> {
     pub(crate) fn context(&self) -> &GpuContext {
         self.context
+    }
+
+    pub(crate) fn library_call<'a>(
+        &self,
+        size: usize,
+        arguments: &'a ArgumentWriter,
+    ) -> LibraryCall<'a> {
+        let (context, stream) = (self.context.context.cast(), self.stream.cast());
+        LibraryCall { context, stream, size, arguments }
     }
 
     pub(super) fn submit(&self, task: &Task) -> Result<()> {

@@ -155,6 +155,10 @@ impl Gpu {
         self.pool.allocate(bytes)
     }
 
+    pub(crate) fn context(&self) -> &Arc<GpuContext> {
+        &self.context
+    }
+
     /// Bytes that the GPU has.
     pub(crate) fn total_memory(&self) -> Result<u64> {
         self.context.total_memory()
