@@ -22,6 +22,12 @@ pub enum Error {
         /// The tolerance asked for.
         tolerance: f64,
     },
+    /// Ranks that left the range of their type.
+    #[error("ranks left the range of their type within {iterations} iterations")]
+    NotFinite {
+        /// Sweeps or rounds made.
+        iterations: u32,
+    },
     /// No memory for the graph with its arcs the other way round.
     #[error(transparent)]
     Graph(#[from] GraphError),

@@ -229,6 +229,10 @@ impl PageRank {
             Uploaded::Push64(graph) => graph.run(options).await?,
         };
         let Ranks { ranks, iterations, delta, converged, links, devices, .. } = found;
+        // Before the first iteration it is infinite.
+        if iterations > 0 && !delta.is_finite() {
+            return Err(Error::NotFinite { iterations });
+        }
         let vertices = ranks.len() as f64;
         let ranks = match options.unnormalized {
             true => ranks.into_par_iter().map(|rank| rank * vertices).collect(),
@@ -301,5 +305,26 @@ fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
             }
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_flow::Devices;
+
+    use super::*;
+
+    /// A share by such a weight is infinite in f32, unless the weights are made moderate first.
+    #[test]
+    fn ranks_beyond_their_type_are_an_error() {
+        let graph = CsrGraph::from_weighted_edges(2, &[(0, 1, 1e-40f32), (1, 0, 1e-40)]).unwrap();
+        let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+        let parts = partition::edge_balanced_blocks(&graph, 1);
+        let result = context.block_on(async {
+            let pull = PullGraph::new(&context, &graph, &graph, &parts, true).await?;
+            let graph = Uploaded::Pull32(pull);
+            PageRank { graph, options: PageRankOptions::default() }.run().await
+        });
+        assert!(matches!(result.unwrap(), Err(Error::NotFinite { iterations: 1.. })));
     }
 }
