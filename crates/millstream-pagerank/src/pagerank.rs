@@ -25,13 +25,14 @@ pub struct PageRankResult {
     /// Sweeps (pull) or rounds (push) made.
     pub iterations: u32,
     /// L1 norm of the last sweep's change (pull) or of the residuals (push), for
-    /// ranks that sum to 1.
+    /// ranks that sum to 1; infinite before the first iteration.
     pub delta: f64,
     /// Whether that is at most the tolerance.
     pub converged: bool,
     /// What went over each link.
     pub links: Vec<LinkStatistics>,
-    /// What each device did. Pulling, a vertex is a work-item once a sweep.
+    /// What each device did. Pulling, a vertex is a work item once a sweep, and what is sent
+    /// are shares.
     pub devices: Vec<DeviceStatistics>,
     /// From the first sweep or item to the last, ranks left on the devices.
     pub run_time: Duration,
@@ -75,8 +76,8 @@ pub struct PageRank {
 
 #[derive(Debug)]
 enum Uploaded {
-    /// No vertices: no ranks.
-    Nothing,
+    /// No vertices: no ranks, on so many devices.
+    Nothing(usize),
     Pull32(PullGraph<f32>),
     Pull64(PullGraph<f64>),
     Push32(PushGraph<f32>),
@@ -140,7 +141,7 @@ impl PageRank {
         let weighted = options.weighted;
         let graph = &*with_moderate_weights(graph, weighted)?;
         let uploaded = match (options.algorithm, options.is_double()) {
-            _ if graph.vertices() == 0 => Uploaded::Nothing,
+            _ if graph.vertices() == 0 => Uploaded::Nothing(context.devices().len()),
             (Algorithm::Pull, is_double) => {
                 let transposed = transposed(graph, weighted)?;
                 let parts = context.devices().len();
@@ -222,7 +223,7 @@ impl PageRank {
     async fn rank(&self) -> Result<PageRankResult> {
         let options = &self.options;
         let found = match &self.graph {
-            Uploaded::Nothing => return Ok(of_nothing()),
+            Uploaded::Nothing(devices) => return Ok(of_nothing(*devices)),
             Uploaded::Pull32(graph) => graph.run(options).await?,
             Uploaded::Pull64(graph) => graph.run(options).await?,
             Uploaded::Push32(graph) => graph.run(options).await?,
@@ -263,14 +264,14 @@ fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> 
     })
 }
 
-fn of_nothing() -> PageRankResult {
+fn of_nothing(devices: usize) -> PageRankResult {
     PageRankResult {
         ranks: Vec::new(),
         iterations: 0,
         delta: 0.0,
         converged: true,
         links: Vec::new(),
-        devices: Vec::new(),
+        devices: vec![DeviceStatistics::default(); devices],
         run_time: Duration::ZERO,
         gather_time: Duration::ZERO,
     }

@@ -110,11 +110,21 @@ impl<R: Real> PullGraph<R> {
         }
     }
 
-    /// What each device has done in so many sweeps.
+    /// What each device has done in so many sweeps, and told others of: the shares that they
+    /// ask for, or all of its own where these go over links.
     pub(crate) fn swept(&self, sweeps: u32) -> Vec<DeviceStatistics> {
+        let (is_gang, sweeps) = (Gang::is_possible(&self.context), u64::from(sweeps));
+        let told = |from: usize, to: usize| match is_gang {
+            true => self.parts[from].asked[to],
+            false => self.own(from).len() as u64,
+        };
         let of = |place| {
+            let others = || (0..self.parts.len()).filter(move |&other| other != place);
             let mut device = DeviceStatistics::default();
-            device.work_items = self.own(place).len() as u64 * u64::from(sweeps);
+            device.work_items = self.own(place).len() as u64 * sweeps;
+            device.sent = others().map(|to| told(place, to)).sum::<u64>() * sweeps;
+            device.received = others().map(|from| told(from, place)).sum::<u64>() * sweeps;
+            device.kept = device.received;
             device
         };
         (0..self.parts.len()).map(of).collect()

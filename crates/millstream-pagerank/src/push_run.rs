@@ -118,7 +118,7 @@ impl<R: Real> PushGraph<R> {
             worklist.delta(Some(1))
         };
         worklist().prepare()?;
-        let mut counts = WorklistCounts::default();
+        let mut counts = WorklistCounts::new(problems.len());
         let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
         // Even, should there be no round.
         let (mut ranks, start) = (vec![1.0 / vertices as f64; vertices], Instant::now());
@@ -244,20 +244,26 @@ impl<R: Real> PushGraph<R> {
 }
 
 /// The statistics of all rounds together.
-#[derive(Default)]
 struct WorklistCounts {
+    /// None before the first round.
     links: Vec<LinkStatistics>,
     devices: Vec<DeviceStatistics>,
 }
 
 impl WorklistCounts {
+    fn new(devices: usize) -> WorklistCounts {
+        let devices = vec![DeviceStatistics::default(); devices];
+        WorklistCounts { links: Vec::new(), devices }
+    }
+
     fn add(&mut self, round: WorklistStatistics) {
-        if self.devices.is_empty() {
-            (self.links, self.devices) = (round.links, round.devices);
-            return;
-        }
-        for (sum, link) in self.links.iter_mut().zip(round.links) {
-            sum.add(&link);
+        match self.links.is_empty() {
+            true => self.links = round.links,
+            false => {
+                for (sum, link) in self.links.iter_mut().zip(&round.links) {
+                    sum.add(link);
+                }
+            }
         }
         for (sum, device) in self.devices.iter_mut().zip(round.devices) {
             sum.work_items += device.work_items;

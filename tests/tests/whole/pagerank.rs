@@ -9,7 +9,7 @@ use millstream::graph::{CsrGraph, Weights, partition, reference, validate};
 use millstream::pagerank::{
     Algorithm, Error, PageRank, PageRankOptions, PageRankResult, Precision,
 };
-use millstream::worklist::Routing;
+use millstream::worklist::{DeviceStatistics, Routing};
 
 use crate::awkward;
 
@@ -150,17 +150,28 @@ fn work_adds_up() {
         let mut options = exact(Algorithm::Push);
         options.personalization = vec![3];
         let mut before = 0;
-        for rounds in [1, 3, 9] {
+        for rounds in [0, 1, 3, 9] {
             options.max_iterations = rounds;
             let result = run(&host(devices), &graph, options.clone()).unwrap();
             let work = result.devices.iter().map(|device| device.work_items).sum::<u64>();
             assert!(work >= before, "{work} items in {rounds} rounds, {before} in fewer");
+            assert_eq!(result.devices.len(), devices);
             before = work;
         }
-        let result = run(&host(devices), &graph, exact(Algorithm::Pull)).unwrap();
-        let work = result.devices.iter().map(|device| device.work_items).sum::<u64>();
-        assert_eq!(result.devices.len(), devices);
-        assert_eq!(work, u64::from(graph.vertices()) * u64::from(result.iterations));
+        for rounds in [0, 2, 1000] {
+            let mut options = exact(Algorithm::Pull);
+            options.max_iterations = rounds;
+            let result = run(&host(devices), &graph, options).unwrap();
+            let sum = |count: fn(&DeviceStatistics) -> u64| result.devices.iter().map(count).sum();
+            let work: u64 = sum(|device| device.work_items);
+            assert_eq!(result.devices.len(), devices);
+            assert_eq!(work, u64::from(graph.vertices()) * u64::from(result.iterations));
+            // All that is told is ranks in f64.
+            let bytes: u64 = result.links.iter().map(|link| link.bytes).sum();
+            let counted: [u64; 2] = [sum(|device| device.sent), sum(|device| device.received)];
+            assert_eq!(counted, [bytes / 8; 2]);
+            assert_eq!(bytes > 0, devices > 1 && rounds > 0);
+        }
     }
 }
 
@@ -195,7 +206,7 @@ fn what_has_no_answer_is_refused() {
     assert!(refused(|options| options.weighted = true).contains("no weights"));
     let nothing = CsrGraph::from_edges(0, &[]).unwrap();
     let result = run(&host(2), &nothing, PageRankOptions::default()).unwrap();
-    assert!(result.converged && result.ranks.is_empty());
+    assert!(result.converged && result.ranks.is_empty() && result.devices.len() == 2);
 }
 
 #[test]
