@@ -71,7 +71,7 @@ fn main() {
             runs(&context, &graph, options.clone(), &TOLERANCES, |tolerance, result| {
                 let pairs = exact.iter().zip(&result.ranks);
                 let error: f64 = pairs.map(|(exact, rank)| (exact - rank).abs()).sum();
-                let items: u64 = result.devices.iter().map(|device| device.work_items).sum();
+                let items = result.statistics.work_items();
                 let (time, iterations) = (result.run_time.as_secs_f64() * 1e3, result.iterations);
                 println!(
                     "{way} {tolerance:>10.0e} {iterations:>11} {time:>10.3} {error:>10.1e} {items:>11}"

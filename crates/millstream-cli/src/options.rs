@@ -49,6 +49,10 @@ pub(crate) struct Worklist {
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Auto, help_heading = WORKLIST)]
     worker: WorkerOption,
+    /// Sends every change of a vertex of another device, also where the copy here shows that it is no
+    /// improvement.
+    #[arg(long, help_heading = WORKLIST)]
+    pub(crate) no_halo_filter: bool,
     /// Seconds without any change after which a run on the worklist fails, 10 unless given.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = WORKLIST)]
     patience: Option<Duration>,
@@ -83,6 +87,9 @@ impl Worklist {
     /// The same, where links have a use for packets without a worklist, too.
     pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
         match (self.routing, self.worker) {
+            (RoutingOption::Auto, WorkerOption::Auto) if self.no_halo_filter => {
+                Some("--no-halo-filter")
+            }
             (RoutingOption::Auto, WorkerOption::Auto) => self.patience.map(|_| "--patience"),
             (RoutingOption::Auto, _) => Some("--worker"),
             _ => Some("--routing"),
@@ -96,6 +103,7 @@ impl Worklist {
             RoutingOption::Direct => Routing::Direct,
             RoutingOption::Auto => Routing::Auto,
         };
+        options.halo_filter = !self.no_halo_filter;
         options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
         options.buffers = self.buffers.map(NonZeroUsize::get);
         options.patience = self.patience.unwrap_or(options.patience);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use millstream::bfs::UNREACHED;
 use millstream::device::TransferWay;
 use millstream::graph::write::OutputFile;
-use millstream::worklist::{DeviceStatistics, WorklistStatistics};
+use millstream::worklist::DeviceStatistics;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -54,11 +54,7 @@ pub(crate) fn links(statistics: &[millstream::flow::LinkStatistics]) -> Vec<Link
     statistics.iter().map(link).collect()
 }
 
-pub(crate) fn per_device(statistics: &WorklistStatistics) -> Vec<PerDevice> {
-    devices(&statistics.devices)
-}
-
-pub(crate) fn devices(statistics: &[DeviceStatistics]) -> Vec<PerDevice> {
+pub(crate) fn per_device(statistics: &[DeviceStatistics]) -> Vec<PerDevice> {
     let device = |device: &DeviceStatistics| PerDevice {
         work_items: device.work_items,
         sent: device.sent,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use millstream::flow::{Context, Gang};
 use millstream::graph::{CsrGraph, validate};
 use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, PageRankResult, Precision};
 use serde::Serialize;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::input::{Input, vertices};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{answer, check_writable, devices, links, write_values};
+use crate::output::{answer, check_writable, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common};
 
@@ -87,6 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let algorithm = algorithm(arguments)?;
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
+    check_packets(arguments, algorithm, &context)?;
     let mut clock = Clock::start();
     let graph = input.read()?;
     let options = options(arguments, algorithm, &graph)?;
@@ -120,16 +122,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         phase("writing", || write_values(path, graph.original_ids(), &result.ranks))
     };
     let written = how.output.as_ref().map_or(Ok(()), write);
-    let arcs = graph.arcs() * u64::from(result.iterations);
+    let arcs = match options.algorithm {
+        // How often an arc was pushed along is not counted.
+        Algorithm::Push => graph.arcs(),
+        _ => graph.arcs() * u64::from(result.iterations),
+    };
     common.ran(prepare, result.run_time, result.gather_time, arcs);
-    common.work_items = result.devices.iter().map(|device| device.work_items).sum();
+    common.count(&result.statistics);
     common.useful_work_items = match options.algorithm {
         Algorithm::Push => common.work_items.min(graph.vertices().into()),
         // Every sweep needs all vertices.
         _ => common.work_items,
     };
-    common.links = links(&result.links);
-    common.per_device = devices(&result.devices);
     let PageRankResult { iterations, converged, delta, .. } = result;
     let method = if options.algorithm == Algorithm::Push { "push" } else { "pull" };
     let precision = if options.is_double() { "f64" } else { "f32" };
@@ -145,10 +149,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
 
 /// Sweeps send packets, too, over the links of devices that do not reach each other.
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
+    if arguments.worklist.no_halo_filter {
+        let reason = "--no-halo-filter has no meaning here: every residual is sent";
+        return Err(Error::Usage(reason.to_string()));
+    }
     match (arguments.algorithm, arguments.worklist.given_beside_packets()) {
         (Some(AlgorithmOption::Pull), Some(option)) => Err(meaningless(option, "pull")),
         (Some(AlgorithmOption::Pull) | None, None) => Ok(Algorithm::Pull),
         (Some(AlgorithmOption::Push), _) | (None, Some(_)) => Ok(Algorithm::Push),
+    }
+}
+
+/// Sweeps of a gang write into the memory of the others.
+fn check_packets(
+    arguments: &Arguments,
+    algorithm: Algorithm,
+    context: &Context,
+) -> Result<(), Error> {
+    match arguments.worklist.given() {
+        Some(option) if algorithm == Algorithm::Pull && Gang::is_possible(context) => {
+            Err(meaningless(option, "pull where all GPUs reach each other"))
+        }
+        _ => Ok(()),
     }
 }
 

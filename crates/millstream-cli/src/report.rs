@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use millstream::flow::Context;
 use millstream::graph::CsrGraph;
+use millstream::worklist::{Routing, Worker, WorklistStatistics};
 use serde::Serialize;
 use std::path::PathBuf;
 
 use crate::input::Input;
-use crate::output::{Link, PerDevice, facts, link_table};
+use crate::output::{Link, PerDevice, facts, link_table, links, per_device};
 use crate::repeat::Repeat;
 
 /// What a layout beside the graph's rows has cost; making it is part of the upload.
@@ -68,6 +69,10 @@ pub(crate) struct Common {
     pub(crate) time_ms: f64,
     pub(crate) phases_ms: Phases,
     pub(crate) teps: f64,
+    /// Who drove the worklist, if there was one.
+    worker: Option<&'static str>,
+    /// How its packets went.
+    routing: Option<&'static str>,
     pub(crate) work_items: u64,
     pub(crate) useful_work_items: u64,
     pub(crate) verified: Option<bool>,
@@ -92,6 +97,8 @@ impl Common {
             time_ms: 0.0,
             phases_ms: Phases::default(),
             teps: 0.0,
+            worker: None,
+            routing: None,
             work_items: 0,
             useful_work_items: 0,
             verified: None,
@@ -111,12 +118,24 @@ impl Common {
         self.teps = if run.is_zero() { 0.0 } else { arcs as f64 / run.as_secs_f64() };
     }
 
+    /// Takes in what a run has counted.
+    pub(crate) fn count(&mut self, statistics: &WorklistStatistics) {
+        self.worker = statistics.worker.map(worker_name);
+        self.routing = statistics.routing.map(routing_name);
+        self.work_items = statistics.work_items();
+        self.links = links(&statistics.links);
+        self.per_device = per_device(&statistics.devices);
+    }
+
     /// The table of an answer: `found` says what it is.
     pub(crate) fn table(&self, found: &[(&str, String)]) -> String {
         let size = format!("{} vertices, {} arcs", self.vertices, self.edges);
         let mut rows =
             vec![("graph", format!("{}, {size}", self.graph)), ("devices", self.devices.join(" "))];
         rows.extend(found.iter().cloned());
+        if let (Some(worker), Some(routing)) = (self.worker, self.routing) {
+            rows.push(("worklist", format!("{worker}, {routing}")));
+        }
         rows.push(("time", format!("{:.3} ms", self.time_ms)));
         rows.push(("TEPS", format!("{:.3e}", self.teps)));
         if self.work_items > 0 {
@@ -128,6 +147,22 @@ impl Common {
             text += &format!("\n{}", link_table(&self.links));
         }
         text + if self.verified == Some(true) { "\nverified" } else { "" }
+    }
+}
+
+fn worker_name(worker: Worker) -> &'static str {
+    match worker {
+        Worker::Auto => "auto",
+        Worker::HostDriven => "host",
+        Worker::Fused => "fused",
+    }
+}
+
+fn routing_name(routing: Routing) -> &'static str {
+    match routing {
+        Routing::Auto => "auto",
+        Routing::Direct => "direct",
+        Routing::Ring => "ring",
     }
 }
 

@@ -11,9 +11,7 @@ use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{
-    answer, check_both_writable, links, per_device, write_predecessors, write_values,
-};
+use crate::output::{answer, check_both_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -136,11 +134,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let is_reached = result.is_reached();
     let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
-    common.work_items = result.statistics.work_items();
+    common.count(&result.statistics);
     // GPUs that search in steps do not count all.
     common.useful_work_items = result.reached().min(common.work_items);
-    common.links = links(&result.statistics.links);
-    common.per_device = per_device(&result.statistics);
     let report = Report {
         common,
         method: result.algorithm.to_string(),

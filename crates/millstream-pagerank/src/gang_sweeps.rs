@@ -84,8 +84,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         iterations,
         delta,
         converged: delta <= options.tolerance,
-        links: links(pull, iterations),
-        devices: pull.swept(iterations),
+        statistics: pull.swept(iterations, links(pull, iterations)),
         run_time,
         gather_time: start.elapsed(),
     })

@@ -43,10 +43,9 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let (ranks, iterations, delta, run_time) = graph.run(sweeps).await?;
     let ranks = pull.partition.restore(ranks);
     let gather_time = start.elapsed() - run_time;
-    let links = links.links();
     let converged = delta <= options.tolerance;
-    let devices = pull.swept(iterations);
-    Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
+    let statistics = pull.swept(iterations, links.links());
+    Ok(Ranks { ranks, iterations, delta, converged, statistics, run_time, gather_time })
 }
 
 /// Everything that changes in a run: ranks start even.

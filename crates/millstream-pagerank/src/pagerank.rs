@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_flow::{Context, LinkStatistics};
+use millstream_flow::Context;
 use millstream_graph::reference::PageRankError;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_worklist::DeviceStatistics;
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
 use crate::pull::PullGraph;
@@ -29,11 +29,9 @@ pub struct PageRankResult {
     pub delta: f64,
     /// Whether that is at most the tolerance.
     pub converged: bool,
-    /// What went over each link.
-    pub links: Vec<LinkStatistics>,
-    /// What each device did. Pulling, a vertex is a work item once a sweep, and what is sent
-    /// are shares.
-    pub devices: Vec<DeviceStatistics>,
+    /// What each device did, and what went over each link. Pulling, a vertex is a work item once a
+    /// sweep, and what is sent are shares.
+    pub statistics: WorklistStatistics,
     /// From the first sweep or item to the last, ranks left on the devices.
     pub run_time: Duration,
     /// Bringing the ranks to the host.
@@ -46,8 +44,7 @@ pub(crate) struct Ranks {
     pub(crate) iterations: u32,
     pub(crate) delta: f64,
     pub(crate) converged: bool,
-    pub(crate) links: Vec<LinkStatistics>,
-    pub(crate) devices: Vec<DeviceStatistics>,
+    pub(crate) statistics: WorklistStatistics,
     pub(crate) run_time: Duration,
     pub(crate) gather_time: Duration,
 }
@@ -229,7 +226,7 @@ impl PageRank {
             Uploaded::Push32(graph) => graph.run(options).await?,
             Uploaded::Push64(graph) => graph.run(options).await?,
         };
-        let Ranks { ranks, iterations, delta, converged, links, devices, .. } = found;
+        let Ranks { ranks, iterations, delta, converged, statistics, .. } = found;
         // Before the first iteration it is infinite.
         if iterations > 0 && !delta.is_finite() {
             return Err(Error::NotFinite { iterations });
@@ -245,8 +242,7 @@ impl PageRank {
             iterations,
             delta,
             converged,
-            links,
-            devices,
+            statistics,
             run_time,
             gather_time,
         })
@@ -265,13 +261,14 @@ fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> 
 }
 
 fn of_nothing(devices: usize) -> PageRankResult {
+    let mut statistics = WorklistStatistics::default();
+    statistics.devices = vec![DeviceStatistics::default(); devices];
     PageRankResult {
         ranks: Vec::new(),
         iterations: 0,
         delta: 0.0,
         converged: true,
-        links: Vec::new(),
-        devices: vec![DeviceStatistics::default(); devices],
+        statistics,
         run_time: Duration::ZERO,
         gather_time: Duration::ZERO,
     }

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
-use millstream_flow::{Context, Gang};
+use millstream_flow::{Context, Gang, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
-use millstream_worklist::DeviceStatistics;
+use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::askers::Askers;
 use crate::pagerank::Ranks;
@@ -112,7 +112,7 @@ impl<R: Real> PullGraph<R> {
 
     /// What each device has done in so many sweeps, and told others of: the shares that they
     /// ask for, or all of its own where these go over links.
-    pub(crate) fn swept(&self, sweeps: u32) -> Vec<DeviceStatistics> {
+    pub(crate) fn swept(&self, sweeps: u32, links: Vec<LinkStatistics>) -> WorklistStatistics {
         let (is_gang, sweeps) = (Gang::is_possible(&self.context), u64::from(sweeps));
         let told = |from: usize, to: usize| match is_gang {
             true => self.parts[from].asked[to],
@@ -127,7 +127,10 @@ impl<R: Real> PullGraph<R> {
             device.kept = device.received;
             device
         };
-        (0..self.parts.len()).map(of).collect()
+        let mut statistics = WorklistStatistics::default();
+        statistics.devices = (0..self.parts.len()).map(of).collect();
+        statistics.links = links;
+        statistics
     }
 
     /// The vertices of a device.

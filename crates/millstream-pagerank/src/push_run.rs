@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_device::DeviceBuffer;
-use millstream_flow::{Context, LinkStatistics};
+use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::{Columns, DistributedGraph, PartWeights};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
@@ -118,7 +118,8 @@ impl<R: Real> PushGraph<R> {
             worklist.delta(Some(1))
         };
         worklist().prepare()?;
-        let mut counts = WorklistCounts::new(problems.len());
+        let mut statistics = WorklistStatistics::default();
+        statistics.devices = vec![DeviceStatistics::default(); problems.len()];
         let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
         // Even, should there be no round.
         let (mut ranks, start) = (vec![1.0 / vertices as f64; vertices], Instant::now());
@@ -131,7 +132,7 @@ impl<R: Real> PushGraph<R> {
                 worth.map(|vertex| (self.graph.partition().owner(vertex), vertex)).collect();
             let worklist = worklist();
             let round = Instant::now();
-            counts.add(worklist.run(&initial).await?);
+            statistics.add(&worklist.run(&initial).await?);
             run_time += round.elapsed();
             let buffers = problems.iter().map(|problem| problem.residuals.clone());
             residuals = self.graph.gather(buffers, R::from_bits).await?;
@@ -151,8 +152,7 @@ impl<R: Real> PushGraph<R> {
         let ranks = self.graph.partition().restore(ranks);
         let gather_time = start.elapsed() - run_time;
         let converged = delta <= options.tolerance;
-        let WorklistCounts { links, devices } = counts;
-        Ok(Ranks { ranks, iterations, delta, converged, links, devices, run_time, gather_time })
+        Ok(Ranks { ranks, iterations, delta, converged, statistics, run_time, gather_time })
     }
 
     /// Where to start. Steps that follow no arc and lead to any vertex alike add
@@ -240,40 +240,5 @@ impl<R: Real> PushGraph<R> {
             arriving.append_to(&mut ranks, |bits| R::from_bits(bits).to_f64()).await?;
         }
         Ok(ranks)
-    }
-}
-
-/// The statistics of all rounds together.
-struct WorklistCounts {
-    /// None before the first round.
-    links: Vec<LinkStatistics>,
-    devices: Vec<DeviceStatistics>,
-}
-
-impl WorklistCounts {
-    fn new(devices: usize) -> WorklistCounts {
-        let devices = vec![DeviceStatistics::default(); devices];
-        WorklistCounts { links: Vec::new(), devices }
-    }
-
-    fn add(&mut self, round: WorklistStatistics) {
-        match self.links.is_empty() {
-            true => self.links = round.links,
-            false => {
-                for (sum, link) in self.links.iter_mut().zip(&round.links) {
-                    sum.add(link);
-                }
-            }
-        }
-        for (sum, device) in self.devices.iter_mut().zip(round.devices) {
-            sum.work_items += device.work_items;
-            sum.sent += device.sent;
-            sum.received += device.received;
-            sum.kept += device.kept;
-            sum.passed += device.passed;
-            sum.dropped += device.dropped;
-            sum.filtered += device.filtered;
-            sum.deferred += device.deferred;
-        }
     }
 }

@@ -10,7 +10,7 @@ use millstream_device::{BoundKernel, Kernel, Shared, SharedBuffer, SharedSet, Tr
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
-use crate::program::Program;
+use crate::program::{Program, Routing, Worker};
 use crate::statistics::{COUNTERS, Counters, WorklistStatistics};
 use crate::status::{self, FAULT, fault_text};
 use crate::watch::counters_text;
@@ -240,7 +240,8 @@ impl<P: Program> FusedRun<P> {
 
     /// What the kernels have counted, or why they have ended.
     fn results(&self, memory: &Memory) -> Result<WorklistStatistics> {
-        let mut statistics = WorklistStatistics::default();
+        let (worker, routing) = (Some(Worker::Fused), Some(Routing::settled(self.is_ring)));
+        let mut statistics = WorklistStatistics { worker, routing, ..Default::default() };
         for (place, report) in memory.reports.iter().enumerate() {
             if let Some(message) = fault_text(report.load(FAULT)?) {
                 let patience = self.patience;

@@ -32,6 +32,13 @@ pub enum Routing {
     Auto,
 }
 
+impl Routing {
+    /// What it has become.
+    pub(crate) fn settled(is_ring: bool) -> Routing {
+        if is_ring { Routing::Ring } else { Routing::Direct }
+    }
+}
+
 /// Who drives a worklist \[G §5.2\].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Worker {

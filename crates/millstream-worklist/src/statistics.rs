@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_flow::LinkStatistics;
 
+use crate::program::{Routing, Worker};
 use crate::termination::WorkCounters;
 
 /// Counters of a device that only grow, by their place.
@@ -47,7 +48,20 @@ pub struct DeviceStatistics {
     pub deferred: u64,
 }
 
-/// What a run of a distributed worklist did.
+impl DeviceStatistics {
+    fn add(&mut self, other: &DeviceStatistics) {
+        self.work_items += other.work_items;
+        self.sent += other.sent;
+        self.received += other.received;
+        self.kept += other.kept;
+        self.passed += other.passed;
+        self.dropped += other.dropped;
+        self.filtered += other.filtered;
+        self.deferred += other.deferred;
+    }
+}
+
+/// What a run did: on a distributed worklist, or in another way that counts alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorklistStatistics {
@@ -55,12 +69,44 @@ pub struct WorklistStatistics {
     pub devices: Vec<DeviceStatistics>,
     /// Link by link.
     pub links: Vec<LinkStatistics>,
+    /// Who drove the worklist; `None` where there was none.
+    pub worker: Option<Worker>,
+    /// How packets went; `None` where there was no worklist.
+    pub routing: Option<Routing>,
 }
 
 impl WorklistStatistics {
     /// Items processed by all devices.
     pub fn work_items(&self) -> u64 {
         self.devices.iter().map(|device| device.work_items).sum()
+    }
+
+    /// Adds what another run on the same devices and links did. What had none yet, before the first
+    /// run, has the other's.
+    ///
+    /// ```
+    /// use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+    ///
+    /// let mut run = WorklistStatistics::default();
+    /// run.devices = vec![DeviceStatistics::default(); 2];
+    /// run.devices[1].work_items = 3;
+    /// let mut runs = WorklistStatistics::default();
+    /// runs.add(&run);
+    /// runs.add(&run);
+    /// assert_eq!(runs.work_items(), 6);
+    /// ```
+    pub fn add(&mut self, run: &WorklistStatistics) {
+        (self.worker, self.routing) = (run.worker.or(self.worker), run.routing.or(self.routing));
+        match self.links.is_empty() {
+            true => self.links.clone_from(&run.links),
+            false => self.links.iter_mut().zip(&run.links).for_each(|(sum, link)| sum.add(link)),
+        }
+        match self.devices.is_empty() {
+            true => self.devices.clone_from(&run.devices),
+            false => {
+                self.devices.iter_mut().zip(&run.devices).for_each(|(sum, device)| sum.add(device));
+            }
+        }
     }
 }
 

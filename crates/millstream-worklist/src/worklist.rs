@@ -260,7 +260,8 @@ impl<P: Program> DistributedWorklist<P> {
         coordinator.check();
         self.drive(graph, &coordinator).await?;
         let devices = coordinator.counters.iter().map(Counters::statistics).collect();
-        Ok(WorklistStatistics { devices, links: links.links() })
+        let (worker, routing) = (Some(Worker::HostDriven), Some(Routing::settled(is_ring)));
+        Ok(WorklistStatistics { devices, links: links.links(), worker, routing })
     }
 
     /// Runs the solvers' tasks to their end, or until nothing changes any more.

@@ -56,8 +56,8 @@ pub(crate) fn check(
     let sum: f64 = result.ranks.iter().sum();
     let drift = if options.tolerance < 1e-6 { 1e-9 } else { 1e-4 };
     assert!((sum - 1.0).abs() < drift, "{what}: sum {sum}");
-    let sent: u64 = result.devices.iter().map(|device| device.sent).sum();
-    let received: u64 = result.devices.iter().map(|device| device.received).sum();
+    let sent: u64 = result.statistics.devices.iter().map(|device| device.sent).sum();
+    let received: u64 = result.statistics.devices.iter().map(|device| device.received).sum();
     assert_eq!(sent, received, "{what}");
 }
 
@@ -153,21 +153,24 @@ fn work_adds_up() {
         for rounds in [0, 1, 3, 9] {
             options.max_iterations = rounds;
             let result = run(&host(devices), &graph, options.clone()).unwrap();
-            let work = result.devices.iter().map(|device| device.work_items).sum::<u64>();
+            let work =
+                result.statistics.devices.iter().map(|device| device.work_items).sum::<u64>();
             assert!(work >= before, "{work} items in {rounds} rounds, {before} in fewer");
-            assert_eq!(result.devices.len(), devices);
+            assert_eq!(result.statistics.devices.len(), devices);
             before = work;
         }
         for rounds in [0, 2, 1000] {
             let mut options = exact(Algorithm::Pull);
             options.max_iterations = rounds;
             let result = run(&host(devices), &graph, options).unwrap();
-            let sum = |count: fn(&DeviceStatistics) -> u64| result.devices.iter().map(count).sum();
+            let sum = |count: fn(&DeviceStatistics) -> u64| {
+                result.statistics.devices.iter().map(count).sum()
+            };
             let work: u64 = sum(|device| device.work_items);
-            assert_eq!(result.devices.len(), devices);
+            assert_eq!(result.statistics.devices.len(), devices);
             assert_eq!(work, u64::from(graph.vertices()) * u64::from(result.iterations));
             // All that is told is ranks in f64.
-            let bytes: u64 = result.links.iter().map(|link| link.bytes).sum();
+            let bytes: u64 = result.statistics.links.iter().map(|link| link.bytes).sum();
             let counted: [u64; 2] = [sum(|device| device.sent), sum(|device| device.received)];
             assert_eq!(counted, [bytes / 8; 2]);
             assert_eq!(bytes > 0, devices > 1 && rounds > 0);
@@ -206,7 +209,7 @@ fn what_has_no_answer_is_refused() {
     assert!(refused(|options| options.weighted = true).contains("no weights"));
     let nothing = CsrGraph::from_edges(0, &[]).unwrap();
     let result = run(&host(2), &nothing, PageRankOptions::default()).unwrap();
-    assert!(result.converged && result.ranks.is_empty() && result.devices.len() == 2);
+    assert!(result.converged && result.ranks.is_empty() && result.statistics.devices.len() == 2);
 }
 
 #[test]

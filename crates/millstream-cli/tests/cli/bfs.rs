@@ -71,6 +71,33 @@ fn json_counts_links_and_devices() {
 }
 
 #[test]
+fn answers_say_how_the_worklist_ran() {
+    let run = |options: &[&str]| {
+        let fixed = ["bfs", &dataset("karate.mtx"), "--devices", "host:3"];
+        let report = json(&[&fixed[..], options].concat());
+        [report["worker"].clone(), report["routing"].clone()]
+    };
+    assert_eq!(run(&[]), [json!(null), json!(null)]);
+    assert_eq!(run(&["--algorithm", "asynchronous"]), [json!("host"), json!("direct")]);
+    assert_eq!(run(&["--routing", "ring"]), [json!("host"), json!("ring")]);
+    let table = succeed(&["bfs", &dataset("karate.mtx"), "--routing", "ring"]);
+    assert!(table.contains("worklist    host, ring"), "{table}");
+}
+
+#[test]
+fn changes_are_kept_back_unless_told_otherwise() {
+    let count = |options: &[&str], key: &str| {
+        let fixed = ["bfs", &dataset("karate.mtx"), "--devices", "host:3", "--verify"];
+        let report = json(&[&fixed[..], &["--algorithm", "asynchronous"], options].concat());
+        let devices = report["per_device"].as_array().unwrap();
+        devices.iter().map(|device| device[key].as_u64().unwrap()).sum::<u64>()
+    };
+    assert!(count(&[], "filtered") > 0);
+    assert_eq!(count(&["--no-halo-filter"], "filtered"), 0);
+    assert!(count(&["--no-halo-filter"], "sent") > count(&[], "sent"));
+}
+
+#[test]
 fn sources_are_vertices_several_or_found() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", GRAPH);

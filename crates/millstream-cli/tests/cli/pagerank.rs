@@ -32,6 +32,20 @@ fn json_has_the_keys_of_the_contract() {
     }
 }
 
+#[test]
+fn arcs_count_once_where_nobody_knows_how_often() {
+    let rate = |algorithm: &str| {
+        let report = json(&["pagerank", &dataset("karate.mtx"), "--algorithm", algorithm]);
+        let arcs = report["teps"].as_f64().unwrap() * report["time_ms"].as_f64().unwrap() / 1e3;
+        (arcs.round() as u64, report["iterations"].as_u64().unwrap())
+    };
+    let (arcs, sweeps) = rate("pull");
+    assert_eq!(arcs, 156 * sweeps);
+    assert_eq!(rate("push").0, 156);
+    let said = refused(&["pagerank", &dataset("karate.mtx"), "--no-halo-filter"], 2);
+    assert!(said.contains("every residual is sent"), "{said}");
+}
+
 /// The ranks in a file of them.
 fn ranks(text: &str) -> Vec<f64> {
     text.lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect()

@@ -102,7 +102,8 @@ fn pagerank_on_generated_graphs() {
                 let result = pagerank::run(&context, &graph, options.clone()).unwrap();
                 let what = format!("{name}, {algorithm:?}, weighted {weighted}, to {tolerance:e}");
                 pagerank::check(&what, &graph, &options, &result);
-                let items: u64 = result.devices.iter().map(|device| device.work_items).sum();
+                let items: u64 =
+                    result.statistics.devices.iter().map(|device| device.work_items).sum();
                 let (iterations, time) = (result.iterations, result.run_time);
                 println!("{what}: {iterations} iterations, {items} work items in {time:?}");
             }
