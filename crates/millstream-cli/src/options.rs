@@ -18,8 +18,8 @@ use crate::progress::phase;
 pub(crate) struct Spread {
     #[command(flatten)]
     devices: DeviceOptions,
-    /// How vertices are spread over the devices; METIS for mesh-like graphs and
-    /// edges for all others unless given.
+    /// How vertices are spread over the devices; METIS, where it is built in, for mesh-like graphs
+    /// and edges for all others unless given.
     #[arg(long, value_enum)]
     partitioner: Option<Partitioner>,
 }
@@ -131,6 +131,7 @@ pub(crate) enum Partitioner {
     /// A hash of the vertex.
     Random,
     /// Few arcs between parts.
+    #[cfg(feature = "metis")]
     Metis,
 }
 
@@ -140,6 +141,7 @@ impl Partitioner {
             Partitioner::Blocks => Ok(partition::contiguous_blocks(graph, parts)),
             Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
             Partitioner::Random => Ok(partition::random(graph, parts, 0)),
+            #[cfg(feature = "metis")]
             Partitioner::Metis => Ok(partition::metis(graph, parts)?),
         })
     }

@@ -51,12 +51,6 @@ impl Buffers {
         Buffers { count: Some(count), ..self }
     }
 
-    /// Sets the bytes of each.
-    #[must_use]
-    pub const fn with_bytes(self, bytes: usize) -> Buffers {
-        Buffers { size: Size::Bytes(bytes), ..self }
-    }
-
     /// Items in a packet, and number of buffers if it is set.
     pub(crate) fn resolve<T>(self) -> Result<(usize, Option<usize>)> {
         let item_bytes = size_of::<T>();
