@@ -2,7 +2,7 @@
 //! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
 //! `level_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -10,8 +10,9 @@ use millstream_device::{
     Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_traversal::{DistributedGraph, GangPlace, Part, UNREACHED};
+use millstream_traversal::{Answer, DistributedGraph, GangPlace, Outcome, Part, UNREACHED};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
@@ -89,16 +90,6 @@ pub(crate) struct LevelSearch<'a> {
     pub(crate) beta: u32,
 }
 
-/// What a search found, by new vertex id.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) levels: Vec<u32>,
-    pub(crate) predecessors: Option<Vec<u32>>,
-    pub(crate) statistics: WorklistStatistics,
-    pub(crate) run_time: Duration,
-    pub(crate) gather_time: Duration,
-}
-
 /// One device's memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -124,7 +115,7 @@ impl Memory {
 
 impl LevelSearch<'_> {
     /// Searches from `sources`, given by new ids.
-    pub(crate) async fn run(&self, sources: &[u32]) -> Result<Found> {
+    pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
@@ -139,9 +130,9 @@ impl LevelSearch<'_> {
             (start.elapsed(), level_twin::statistics(&memory)?)
         };
         let start = Instant::now();
-        let (levels, predecessors) = self.gather(&memory).await?;
+        let answer = self.gather(&memory).await?;
         let gather_time = start.elapsed();
-        Ok(Found { levels, predecessors, statistics, run_time, gather_time })
+        Ok(Outcome { answer, statistics, run_time, gather_time })
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
@@ -266,7 +257,7 @@ impl LevelSearch<'_> {
         )
     }
 
-    async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
+    async fn gather(&self, memory: &[Memory]) -> Result<Answer> {
         let download = |its: &Memory| {
             let (stream, kept) = (its.device.stream()?, 0..its.predecessors.len());
             let levels = stream.download_shared(&its.levels, 0..its.levels.len())?;
@@ -280,7 +271,12 @@ impl LevelSearch<'_> {
             its_levels.append_to(&mut levels, |level| level).await?;
             its_predecessors.append_to(&mut predecessors, |id| id).await?;
         }
-        Ok((levels, self.predecessors.then_some(predecessors)))
+        let partition = self.graph.partition();
+        let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
+        let predecessors = self
+            .predecessors
+            .then(|| partition.restore(predecessors.into_par_iter().map(original).collect()));
+        Ok(Answer { keys: partition.restore(levels), predecessors })
     }
 }
 

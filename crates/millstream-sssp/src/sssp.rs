@@ -10,7 +10,8 @@ use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
+    Answer, Attempt, Columns, DistributedGraph, NearFar, Outcome, Settings, UNREACHED,
+    WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -59,7 +60,7 @@ impl Default for SsspOptions {
             // Both measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
             pull: 4,
             rest: 4,
-            waiting: 1 << 19,
+            waiting: NearFar::<IntegerDistances>::WAITING,
         }
     }
 }
@@ -79,7 +80,8 @@ pub struct SsspResult {
     pub statistics: WorklistStatistics,
     /// The step of the priority threshold, or of the search; `None` without.
     pub delta: Option<f64>,
-    /// From the first item to the last, values in place and left on the devices.
+    /// From the first item to the last, values in place and left on the devices; with the
+    /// attempt before, if [`Sssp::algorithm`] could not answer.
     pub run_time: Duration,
     /// Bringing the values to the host.
     pub gather_time: Duration,
@@ -356,11 +358,11 @@ impl Sssp {
             }
             Uploaded::NearFar(near) => {
                 match near.search::<R, V>(sources, limit, step, *waiting).await? {
-                    Some(outcome) => outcome,
-                    None => {
+                    Attempt::Found(outcome) => outcome,
+                    Attempt::GivenUp(time) => {
                         algorithm = Algorithm::Asynchronous;
                         step = delta.step(near.other_delta)?;
-                        asynchronous(&near.graph, step).await?
+                        asynchronous(&near.graph, step).await?.after(time)
                     }
                 }
             }

@@ -25,7 +25,7 @@ pub use gang_place::GangPlace;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use halo::Halos;
 pub use meeting::can_meet;
-pub use near_far::{NearFar, near_far_sources};
+pub use near_far::{Attempt, NearFar, near_far_sources};
 pub use near_rows::NearRows;
 pub use nearest::sort_rows;
 pub use options::WorklistOptions;

@@ -1,7 +1,7 @@
 //! A search by near and far piles: the memory of a run, and the run. The protocol is in
 //! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and its twin in `near_far_twin.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -73,6 +73,15 @@ pub struct NearFar<'a, R: CudaRule> {
     pub waiting: usize,
 }
 
+/// What a search by near and far piles came to.
+#[derive(Clone, Debug)]
+pub enum Attempt {
+    /// The answer.
+    Found(Outcome),
+    /// None: another way is better. How long it took to find that out.
+    GivenUp(Duration),
+}
+
 /// One device's memory.
 pub(crate) struct Memory<V: Value> {
     pub(crate) device: Device,
@@ -98,8 +107,12 @@ pub(crate) struct Done {
 }
 
 impl<R: CudaRule> NearFar<'_, R> {
-    /// Searches from `sources` (original ids), all with key 0. `None` if more vertices than
-    /// [`NearFar::waiting`] had to wait on a GPU, so that another way is better.
+    /// [`NearFar::waiting`], unless there is a reason for another: few graphs need more.
+    pub const WAITING: usize = 1 << 19;
+
+    /// Searches from `sources` (original ids), all with key 0. Given up if more vertices than
+    /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows;
+    /// and not begun where predecessors could make a cycle (`NEAR_FAR.md`).
     ///
     /// # Errors
     /// A source that is not a vertex; the first cause of any failure below.
@@ -109,7 +122,12 @@ impl<R: CudaRule> NearFar<'_, R> {
     ///
     /// # Device ordering
     /// When it resolves, the devices are done and the answer is on the host.
-    pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Option<Outcome>> {
+    pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Attempt> {
+        let is_alone = self.graph.context().devices().len() == 1;
+        let is_right = !V::KEEPS_PREDECESSOR || self.grows || is_alone;
+        if !is_right || self.rows.are_too_wide() {
+            return Ok(Attempt::GivenUp(Duration::ZERO));
+        }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
         let start = Instant::now();
         let (done, run_time) = match self.is_on_gpus() {
@@ -122,13 +140,16 @@ impl<R: CudaRule> NearFar<'_, R> {
             }
             false => (Some(near_far_twin::run(self, &memory).await?), start.elapsed()),
         };
-        let Some(done) = done else { return Ok(None) };
+        let Some(done) = done else {
+            self.rows.set_too_wide();
+            return Ok(Attempt::GivenUp(run_time));
+        };
         let statistics = statistics(&memory, &done);
         let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
         let answer = Answer::gather_owned(self.graph, values).await?;
         let gather_time = start.elapsed();
-        Ok(Some(Outcome { answer, statistics, run_time, gather_time }))
+        Ok(Attempt::Found(Outcome { answer, statistics, run_time, gather_time }))
     }
 
     fn is_on_gpus(&self) -> bool {

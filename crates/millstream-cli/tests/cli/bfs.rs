@@ -148,6 +148,8 @@ fn an_option_of_the_worklist_asks_for_it() {
     }
     let said = refused(&["bfs", &karate, "--worker", "host", "--no-layouts"], 2);
     assert!(said.contains("--no-layouts has no meaning with --algorithm asynchronous"), "{said}");
+    let said = refused(&["bfs", &karate, "--algorithm", "near-far", "--no-layouts"], 2);
+    assert!(said.contains("--no-layouts does not go with --algorithm near-far"), "{said}");
 }
 
 #[test]
