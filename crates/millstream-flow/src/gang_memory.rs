@@ -26,7 +26,8 @@ pub struct GangMemory {
     pub words: SharedBuffer<u64>,
     /// In the host's memory: what the kernel writes at its end.
     pub report: SharedBuffer<u64>,
-    device: Device,
+    /// Whose memory it is.
+    pub device: Device,
 }
 
 impl GangMemory {

@@ -171,12 +171,9 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     let mut links = Vec::new();
     for (from, part) in pull.parts.iter().enumerate() {
         for (to, &rows) in part.asked.iter().enumerate().filter(|(to, _)| *to != from) {
-            let mut link = LinkStatistics::new(devices[from].name(), devices[to].name());
-            link.largest_packet_bytes = rows * size_of::<R>() as u64;
-            link.packets = if rows == 0 { 0 } else { iterations.into() };
-            link.packets_pushed = link.packets;
-            link.bytes = link.largest_packet_bytes * link.packets;
-            links.push(link);
+            let link = LinkStatistics::new(devices[from].name(), devices[to].name());
+            let packets = if rows == 0 { 0 } else { iterations.into() };
+            links.push(link.pushed(packets, rows * size_of::<R>() as u64));
         }
     }
     links

@@ -6,6 +6,7 @@
 mod answer;
 mod error;
 mod gang_place;
+mod gang_work;
 mod graph;
 mod halo;
 mod meeting;
@@ -22,6 +23,7 @@ mod value;
 pub use answer::Answer;
 pub use error::{Error, Result};
 pub use gang_place::GangPlace;
+pub use gang_work::GangWork;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use halo::Halos;
 pub use meeting::can_meet;

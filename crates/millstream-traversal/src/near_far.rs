@@ -8,13 +8,12 @@ use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Value as Plain,
 };
-use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use millstream_flow::{Gang, GangMember, GangMemory};
 
 use crate::near_rows::{self, HaloShape, NearRows};
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
-use crate::{Answer, DistributedGraph, GangPlace, Outcome, Result, near_far_twin};
+use crate::{Answer, DistributedGraph, GangPlace, GangWork, Outcome, Result, near_far_twin};
 
 /// Words behind the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
@@ -39,19 +38,8 @@ pub(crate) struct Settings {
     pub(crate) shape: HaloShape,
 }
 
-/// Words of a report, as `NearFarReport` of `near_far.cuh` has them.
-#[derive(Clone, Copy)]
-enum Reported {
-    Visited,
-    Thresholds,
-    Stopped,
-    TooWide,
-    Received,
-    Kept,
-    Sent,
-}
-
-const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
+/// The word of a report that says whether a GPU had no room for all that was near.
+const TOO_WIDE: usize = GangWork::REPORT_WORDS;
 
 /// A search by near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): of
 /// vertices whose keys become smaller, those below a threshold go first, until none is left; the
@@ -84,26 +72,14 @@ pub enum Attempt {
 
 /// One device's memory.
 pub(crate) struct Memory<V: Value> {
-    pub(crate) device: Device,
     pub(crate) values: SharedBuffer<V>,
     pub(crate) sources: DeviceBuffer<u32>,
     far: SharedBuffer<u64>,
     log: SharedBuffer<u64>,
     told: SharedBuffer<u32>,
     inbox: SharedBuffer<u64>,
-    gang: GangMemory,
+    pub(crate) gang: GangMemory,
     pub(crate) settings: Settings,
-}
-
-/// What one device has done.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Done {
-    pub(crate) visited: u64,
-    /// Items that came, and those of them that were news.
-    pub(crate) received: u64,
-    pub(crate) kept: u64,
-    /// Items to each device.
-    pub(crate) sent: [u64; GangPlace::MOST],
 }
 
 impl<R: CudaRule> NearFar<'_, R> {
@@ -144,7 +120,8 @@ impl<R: CudaRule> NearFar<'_, R> {
             self.rows.set_too_wide();
             return Ok(Attempt::GivenUp(run_time));
         };
-        let statistics = statistics(&memory, &done);
+        let (devices, item) = (self.graph.context().devices(), size_of::<u64>() as u64);
+        let statistics = GangWork::statistics(&done, devices, item);
         let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
         let answer = Answer::gather_owned(self.graph, values).await?;
@@ -158,7 +135,7 @@ impl<R: CudaRule> NearFar<'_, R> {
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
-        let gangs = GangMemory::of_all(context, WORDS, REPORT_WORDS)?;
+        let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1)?;
         // Twins have piles of their own.
         let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
@@ -176,7 +153,6 @@ impl<R: CudaRule> NearFar<'_, R> {
             };
             let sources: Vec<u32> = sources.iter().filter_map(place_of).collect();
             memory.push(Memory {
-                device: device.clone(),
                 values,
                 sources: stream.uploaded(sources)?,
                 // Two piles; places of the log wrap around with a word of 32 bits.
@@ -243,52 +219,14 @@ type ExchangeBuffers<'a> =
     (&'a DeviceBuffer<u32>, &'a SharedBuffer<u32>, Vec<&'a SharedBuffer<u64>>);
 
 /// What GPUs say that they did; `None` if one had no room for all that was near.
-fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<Done>>> {
-    let word = |its: &Memory<V>, word: Reported| its.gang.report.load(word as usize);
+fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {
     for its in memory {
-        if word(its, Reported::TooWide)? != 0 {
+        if its.gang.report.load(TOO_WIDE)? != 0 {
             return Ok(None);
         }
     }
-    let mut all = Vec::new();
-    for its in memory {
-        if word(its, Reported::Stopped)? != 0 {
-            let threshold = word(its, Reported::Thresholds)?;
-            return Err(its.gang.not_met("near_far", &format!("threshold {threshold}")).into());
-        }
-        let mut done = Done {
-            visited: word(its, Reported::Visited)?,
-            received: word(its, Reported::Received)?,
-            kept: word(its, Reported::Kept)?,
-            ..Done::default()
-        };
-        for (to, sent) in done.sent.iter_mut().enumerate() {
-            *sent = its.gang.report.load(Reported::Sent as usize + to)?;
-        }
-        all.push(done);
-    }
-    Ok(Some(all))
-}
-
-fn statistics<V: Value>(memory: &[Memory<V>], done: &[Done]) -> WorklistStatistics {
-    let mut run = WorklistStatistics::default();
-    for (place, (its, done)) in memory.iter().zip(done).enumerate() {
-        let mut device = DeviceStatistics::default();
-        device.work_items = done.visited;
-        (device.received, device.kept) = (done.received, done.kept);
-        device.dropped = device.received - device.kept;
-        for (to, other) in memory.iter().enumerate().filter(|(to, _)| *to != place) {
-            let items = done.sent[to];
-            device.sent += items;
-            let mut link = LinkStatistics::new(its.device.name(), other.device.name());
-            (link.packets, link.packets_pushed) = (items, items);
-            link.bytes = items * size_of::<u64>() as u64;
-            link.largest_packet_bytes = if items == 0 { 0 } else { size_of::<u64>() as u64 };
-            run.links.push(link);
-        }
-        run.devices.push(device);
-    }
-    run
+    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+    GangWork::reported(&gangs, "near_far", "threshold").map(Some)
 }
 
 /// The gang's kernel: each file goes on where the one before ends.
