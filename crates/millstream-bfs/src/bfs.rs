@@ -27,7 +27,7 @@ use crate::{Error, Result};
 pub struct BfsOptions {
     /// Which way to search.
     pub algorithm: Algorithm,
-    /// How the worklist of an asynchronous search runs.
+    /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
     /// Last level to reach.
     pub depth_limit: u32,
@@ -371,7 +371,8 @@ impl Bfs {
         let on_gpus = graph.context().devices().iter().any(Device::is_gpu);
         let delta = Some(if on_gpus { GPU_NEAR_LEVELS } else { NEAR_LEVELS });
         let waiting = NearFar::<Levels>::WAITING;
-        let search = NearFar::<Levels> { graph, rows, limit, delta, grows: true, waiting };
+        let (grows, patience) = (true, self.options.worklist.patience);
+        let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };
         Ok(match self.options.predecessors {
             false => search.run::<u32>(sources).await?,
             true => search.run::<u64>(sources).await?,
@@ -392,6 +393,7 @@ impl Bfs {
             predecessors,
             alpha,
             beta,
+            patience: self.options.worklist.patience,
         };
         search.run(&self.graph.sources(sources)?).await
     }

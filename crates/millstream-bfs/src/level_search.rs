@@ -2,7 +2,7 @@
 //! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
 //! `level_twin.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -78,6 +78,8 @@ pub(crate) struct LevelSearch<'a> {
     pub(crate) predecessors: bool,
     pub(crate) alpha: u32,
     pub(crate) beta: u32,
+    /// How long GPUs wait for each other.
+    pub(crate) patience: Duration,
 }
 
 /// One device's memory.
@@ -112,7 +114,7 @@ impl LevelSearch<'_> {
             let kernel = Gang::kernel("levels", cuda_source(memory.len() == 1));
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            (run_time, reported(&memory)?)
+            (run_time, reported(&memory).await?)
         } else {
             let start = Instant::now();
             level_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
@@ -146,7 +148,7 @@ impl LevelSearch<'_> {
             // Its targets are visited at once, here and there, so that nobody can claim it.
             beginning.visit(sources);
         }
-        let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1)?;
+        let gangs = GangMemory::of_all(context, self.patience, 0, PUBLISHED + 1)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
             let device = &context.devices()[place];
@@ -193,7 +195,7 @@ impl LevelSearch<'_> {
         let partition = self.graph.partition();
         let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
         Settings {
-            place: GangPlace::new(partition, place),
+            place: GangPlace::new(partition, place, self.patience),
             connected,
             depth_limit: self.depth_limit,
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
@@ -287,9 +289,9 @@ impl<'a> Sets<'a> {
 }
 
 /// What GPUs say that they did.
-fn reported(memory: &[Memory]) -> Result<Vec<GangWork>> {
+async fn reported(memory: &[Memory]) -> Result<Vec<GangWork>> {
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    let mut all = GangWork::reported(&gangs, "levels", "level")?;
+    let mut all = GangWork::reported(&gangs, "levels", "level").await?;
     for (work, gang) in all.iter_mut().zip(gangs) {
         work.published = gang.report.load(PUBLISHED)?;
     }

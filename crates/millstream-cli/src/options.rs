@@ -49,9 +49,17 @@ pub(crate) struct Worklist {
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Auto, help_heading = WORKLIST)]
     worker: WorkerOption,
-    /// Seconds without any change after which a run on the worklist fails, 10 unless given.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = WORKLIST)]
-    patience: Option<Duration>,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// How long devices wait.
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// Seconds without any change after which a run on the worklist fails, or any run of GPUs
+    /// that wait for each other.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
+    pub(crate) patience: Duration,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -83,7 +91,7 @@ impl Worklist {
     /// The same, where links have a use for packets without a worklist, too.
     pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
         match (self.routing, self.worker) {
-            (RoutingOption::Auto, WorkerOption::Auto) => self.patience.map(|_| "--patience"),
+            (RoutingOption::Auto, WorkerOption::Auto) => None,
             (RoutingOption::Auto, _) => Some("--worker"),
             _ => Some("--routing"),
         }
@@ -98,7 +106,7 @@ impl Worklist {
         };
         options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
         options.buffers = self.buffers.map(NonZeroUsize::get);
-        options.patience = self.patience.unwrap_or(options.patience);
+        options.patience = self.patience.patience;
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,

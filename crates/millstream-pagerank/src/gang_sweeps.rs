@@ -74,7 +74,8 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let report = &memory.gang[0].report;
     let iterations = report.load(REPORT_SWEEPS)? as u32;
     if iterations == 0 {
-        return Err(memory.gang[0].not_met("sweeps", "a sweep").into());
+        let gangs: Vec<_> = memory.gang.iter().collect();
+        return Err(gangs[0].not_met(&gangs, "sweeps", &[]).await.into());
     }
     let delta = f64::from_bits(report.load(REPORT_CHANGE)?);
     let ranks =
@@ -94,7 +95,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 /// Everything that changes in a run: ranks start even.
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
     let chances = teleport(&pull.partition, options);
-    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS)?;
+    let gang = GangMemory::of_all(&pull.context, options.worklist.patience, 0, REPORT_WORDS)?;
     let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
     let mut events = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {
@@ -130,7 +131,7 @@ fn bind<R: Real>(
         tolerance: options.tolerance,
         nowhere: pull.settings(place, options, 0.0).base,
         vertices: f64::from(pull.partition.vertices()),
-        patience_ns: GangMemory::PATIENCE.as_nanos() as u64,
+        patience_ns: memory.gang[place].patience_ns(),
         here: place as u32,
         devices: pull.parts.len() as u32,
         most_sweeps: options.max_iterations,

@@ -1,5 +1,7 @@
 //! A graph of few arcs a vertex, on devices that search it by near and far piles.
 
+use std::time::Duration;
+
 use millstream_graph::{CsrGraph, Weights};
 use millstream_traversal::{Attempt, DistributedGraph, NearFar, NearRows, Value};
 
@@ -53,10 +55,11 @@ impl NearGraph {
         limit: u32,
         delta: Option<f64>,
         waiting: usize,
+        patience: Duration,
     ) -> Result<Attempt> {
         let (NearGraph { graph, rows, .. }, grows) = (self, self.grows);
         let delta = delta.map(R::step);
-        let search = NearFar::<R> { graph, rows, limit, delta, grows, waiting };
+        let search = NearFar::<R> { graph, rows, limit, delta, grows, waiting, patience };
         Ok(search.run::<V>(sources).await?)
     }
 }

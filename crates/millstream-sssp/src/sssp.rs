@@ -28,7 +28,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SsspOptions {
-    /// How the worklist of an asynchronous search runs.
+    /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
     /// Vertices farther than this are not reached.
     pub cutoff: Option<f64>,
@@ -335,6 +335,7 @@ impl Sssp {
         sources: &[u32],
     ) -> Result<SsspResult> {
         let SsspOptions { worklist, cutoff, delta, pull, rest, waiting, .. } = &self.options;
+        let patience = worklist.patience;
         let limit = match *cutoff {
             None => R::TOO_FAR,
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
@@ -353,11 +354,12 @@ impl Sssp {
         let outcome = match &self.graph {
             Uploaded::Asynchronous(graph) => asynchronous(graph, step).await?,
             Uploaded::Stepping(graph) => {
-                let manner = Manner { limit, delta: step, pull: *pull, rest: *rest };
+                let (pull, rest) = (*pull, *rest);
+                let manner = Manner { limit, delta: step, pull, rest, patience };
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }
             Uploaded::NearFar(near) => {
-                match near.search::<R, V>(sources, limit, step, *waiting).await? {
+                match near.search::<R, V>(sources, limit, step, *waiting, patience).await? {
                     Attempt::Found(outcome) => outcome,
                     Attempt::GivenUp(time) => {
                         algorithm = Algorithm::Asynchronous;

@@ -1,7 +1,7 @@
 //! Shortest paths in steps: the memory of a run, and the run. The phases are in
 //! `STEPS.md`, the GPUs' side in `steps.cuh`, the host devices' in `step_twin.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -62,6 +62,8 @@ pub(crate) struct Manner {
     pub(crate) delta: Option<f64>,
     pub(crate) pull: u32,
     pub(crate) rest: u32,
+    /// How long GPUs wait for each other.
+    pub(crate) patience: Duration,
 }
 
 /// One device's memory.
@@ -113,7 +115,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
             let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-            (run_time, GangWork::reported(&gangs, "steps", "step")?)
+            (run_time, GangWork::reported(&gangs, "steps", "step").await?)
         } else {
             let start = Instant::now();
             step_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
@@ -139,7 +141,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let incoming = &self.graph.incoming;
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
         let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
-        let gangs = GangMemory::of_all(context, 0, GangWork::REPORT_WORDS)?;
+        let gangs = GangMemory::of_all(context, self.manner.patience, 0, GangWork::REPORT_WORDS)?;
         let lights = self.lights(self.settings(0).delta).await?;
         let mut memory = Vec::new();
         let places = gangs.into_iter().zip(values).zip(lights);
@@ -162,10 +164,10 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 
     fn settings(&self, place: usize) -> Settings {
-        let Manner { limit, delta, pull, rest } = self.manner;
+        let Manner { limit, delta, pull, rest, patience } = self.manner;
         let step = delta.map(R::step);
         Settings {
-            place: GangPlace::new(self.graph.incoming.partition(), place),
+            place: GangPlace::new(self.graph.incoming.partition(), place, patience),
             arcs: self.graph.arcs,
             limit,
             delta: step.map_or(0, R::bits),

@@ -9,8 +9,8 @@ use crate::{GangPlace, Result};
 /// Words of a report, as `GangDevice` of `gang_device.cuh` has them.
 #[derive(Clone, Copy)]
 enum Reported {
-    Stopped,
-    Visited,
+    /// Behind the one that says whether the gang was stopped.
+    Visited = 1,
     Received,
     Kept,
     Place,
@@ -39,14 +39,22 @@ impl GangWork {
     /// What GPUs report of a search by `kernel`, whose places are called `place`: levels, say.
     ///
     /// # Errors
-    /// The devices have not met.
-    pub fn reported(gangs: &[&GangMemory], kernel: &str, place: &str) -> Result<Vec<GangWork>> {
+    /// The devices have not met for as long as their patience; a failed device.
+    pub async fn reported(
+        gangs: &[&GangMemory],
+        kernel: &str,
+        place: &str,
+    ) -> Result<Vec<GangWork>> {
+        let known = [
+            (place, Reported::Place),
+            ("visited", Reported::Visited),
+            ("received", Reported::Received),
+            ("kept", Reported::Kept),
+        ];
+        let known = known.map(|(name, word)| (name, word as usize));
+        GangMemory::check(gangs, kernel, &known).await?;
         let reported = |gang: &&GangMemory| {
             let word = |word: Reported| gang.report.load(word as usize);
-            if word(Reported::Stopped)? != 0 {
-                let place = format!("{place} {}", word(Reported::Place)?);
-                return Err(gang.not_met(kernel, &place).into());
-            }
             let mut work = GangWork {
                 visited: word(Reported::Visited)?,
                 received: word(Reported::Received)?,

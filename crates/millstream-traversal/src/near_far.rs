@@ -59,6 +59,8 @@ pub struct NearFar<'a, R: CudaRule> {
     /// Vertices that wait on a GPU at a time, at most: far ones twice as many. Host devices
     /// have no such limit.
     pub waiting: usize,
+    /// How long GPUs wait for each other before the search fails.
+    pub patience: Duration,
 }
 
 /// What a search by near and far piles came to.
@@ -112,7 +114,7 @@ impl<R: CudaRule> NearFar<'_, R> {
                 let bind =
                     |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
                 let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
-                (reported(&memory)?, run_time)
+                (reported(&memory).await?, run_time)
             }
             false => (Some(near_far_twin::run(self, &memory).await?), start.elapsed()),
         };
@@ -135,7 +137,7 @@ impl<R: CudaRule> NearFar<'_, R> {
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
-        let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1)?;
+        let gangs = GangMemory::of_all(context, self.patience, WORDS, TOO_WIDE + 1)?;
         // Twins have piles of their own.
         let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
@@ -174,7 +176,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     fn settings(&self, place: usize) -> Settings {
         let delta = self.delta.map(bytemuck::cast);
         Settings {
-            place: GangPlace::new(self.graph.partition(), place),
+            place: GangPlace::new(self.graph.partition(), place, self.patience),
             limit: self.limit,
             delta: delta.unwrap_or(0),
             // The bits of a weight are those of the key that far from 0.
@@ -219,14 +221,14 @@ type ExchangeBuffers<'a> =
     (&'a DeviceBuffer<u32>, &'a SharedBuffer<u32>, Vec<&'a SharedBuffer<u64>>);
 
 /// What GPUs say that they did; `None` if one had no room for all that was near.
-fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {
+async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {
     for its in memory {
         if its.gang.report.load(TOO_WIDE)? != 0 {
             return Ok(None);
         }
     }
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    GangWork::reported(&gangs, "near_far", "threshold").map(Some)
+    GangWork::reported(&gangs, "near_far", "threshold").await.map(Some)
 }
 
 /// The gang's kernel: each file goes on where the one before ends.

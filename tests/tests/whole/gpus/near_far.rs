@@ -138,7 +138,8 @@ fn attempts_that_are_given_up() {
         let rows = NearRows::new::<Levels>(&road, &graph).await?.unwrap();
         let (graph, rows) = (&graph, &rows);
         let (limit, delta, grows, waiting) = (u32::MAX - 1, Some(256), true, 0);
-        let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting };
+        let patience = Duration::from_secs(10);
+        let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };
         let all: Vec<u32> = (0..road.vertices()).collect();
         Ok::<_, traversal::Error>([search.run::<u32>(&all).await?, search.run::<u32>(&all).await?])
     });
