@@ -80,6 +80,9 @@ class GangBarrier {
         letters = received_word + most,
         words_of_device = letters + 2 * most * letter_words
     };
+    static_assert(verdict_word == 1 && arrived == 16 && count_word == 32 && leader_word == 35 &&
+                      sent_word == 40,
+                  "as `gang_memory.rs` reads them");
 
     __device__ GangBarrier(const SpanSet<u64>& words, const u32& here, const u32& devices,
                            const Span<u32>& host, const u64& patience)

@@ -33,6 +33,19 @@ class GangDevice {
     static constexpr u32 barrier_words = 512;
     static_assert(GangBarrier::words_of_device <= barrier_words, "as Rust allocates");
 
+    // Words of a report, which a search's own follow: whether the gang was stopped; vertices
+    // visited; items received, and those of them that were news; in which level, step or after
+    // how many thresholds the search has ended; then items sent to each device.
+    enum Report {
+        report_stopped,
+        report_visited,
+        report_received,
+        report_kept,
+        report_place,
+        report_sent,
+        own_reports = report_sent + SpanSet<u64>::most
+    };
+
     __device__ GangDevice(const GangPlace& place, const SpanSet<u64>& words,
                           const GangReports& reports)
         : reports(reports),
@@ -54,6 +67,24 @@ class GangDevice {
     __device__ void tell_host(u32 word, u64 value) const {
         // Relaxed: the kernel's end publishes it.
         store_relaxed_sys(&reports.report[word], value);
+    }
+
+    // Likewise.
+    __device__ void tell_end(bool is_stopped, u64 visited, u64 ended_in) const {
+        tell_host(report_stopped, is_stopped);
+        tell_host(report_visited, visited);
+        tell_host(report_place, ended_in);
+    }
+
+    // Likewise: items that the barrier's letters told of, and how many of them were news.
+    __device__ void tell_items(u64 kept) const {
+        u64 received = 0;
+        for (u32 other = 0; other < place.devices; ++other) {
+            received += barrier.received_from(other);
+            tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
+        }
+        tell_host(report_received, received);
+        tell_host(report_kept, kept);
     }
 
    private:

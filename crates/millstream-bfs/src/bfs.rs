@@ -1,6 +1,5 @@
 //! The public algorithm: a graph on the devices, and runs on it \[G §4.6.1\].
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -9,17 +8,16 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Answer, Columns, DistributedGraph, NearFar, NearRows, Outcome, Settings, UNREACHED,
+    Answer, Attempt, Columns, DistributedGraph, NearFar, NearRows, Outcome, Settings, UNREACHED,
     WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
-use rayon::prelude::*;
 
 use crate::algorithm::Algorithm;
 use crate::depth_probe;
 use crate::hubs::Hubs;
 use crate::isolated::Isolated;
-use crate::level_search::{Found, LevelSearch};
+use crate::level_search::LevelSearch;
 use crate::rule::Levels;
 use crate::{Error, Result};
 
@@ -29,7 +27,7 @@ use crate::{Error, Result};
 pub struct BfsOptions {
     /// Which way to search.
     pub algorithm: Algorithm,
-    /// How the worklist of an asynchronous search runs.
+    /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
     /// Last level to reach.
     pub depth_limit: u32,
@@ -44,8 +42,10 @@ pub struct BfsOptions {
     pub alpha: u32,
     /// Level by level: and top-down again if the frontier, times this, is less.
     pub beta: u32,
-    /// Level by level: whether to read what was made [at the upload](Bfs::with_partition)
-    /// beside the graph's rows, if there is anything.
+    /// Whether to read what was made [at the upload](Bfs::with_partition) beside the graph's
+    /// rows, if there is anything: the packed rows, without which no search goes by near and far
+    /// piles, and the hubs of one that goes level by level. The arcs that enter vertices are read
+    /// in any case.
     pub layouts: bool,
 }
 
@@ -77,7 +77,8 @@ pub struct BfsResult {
     pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
-    /// From the first item to the last, values in place and left on the devices.
+    /// From the first item to the last, values in place and left on the devices; with the
+    /// attempt before, if [`Bfs::algorithm`] could not answer.
     pub run_time: Duration,
     /// Bringing the values to the host.
     pub gather_time: Duration,
@@ -121,8 +122,6 @@ pub struct Bfs {
     hubs: Option<Hubs>,
     /// Whether its levels are many and thin; only known of GPUs.
     is_deep: bool,
-    /// Whether too many vertices had to wait in a search: later ones go level by level.
-    is_too_wide: AtomicBool,
     options: BfsOptions,
 }
 
@@ -247,7 +246,7 @@ impl Bfs {
         let is_deep = depth_probe::is_deep(graph);
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
-        let near = match is_deep && can_meet(context) && NearRows::suit(graph) {
+        let near = match is_deep {
             true => NearRows::new::<Levels>(graph, &distributed).await?,
             false => None,
         };
@@ -258,10 +257,10 @@ impl Bfs {
             None => None,
         };
         let graph = distributed;
-        let (options, is_too_wide) = (BfsOptions::default(), AtomicBool::new(false));
+        let options = BfsOptions::default();
         // Host devices meet in no time.
         let is_deep = is_deep && are_gpus;
-        Ok(Bfs { graph, incoming, isolated, near, hubs, is_deep, is_too_wide, options })
+        Ok(Bfs { graph, incoming, isolated, near, hubs, is_deep, options })
     }
 
     /// Sets how later runs go.
@@ -290,9 +289,8 @@ impl Bfs {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn algorithm(&self) -> Algorithm {
-        let meets_seldom = |near: &NearRows| near.depth() >= MANY_LEVELS;
         match self.options.algorithm {
-            Algorithm::Auto if self.near().is_some_and(meets_seldom) => Algorithm::NearFar,
+            Algorithm::Auto if self.near().is_some_and(NearRows::meet_seldom) => Algorithm::NearFar,
             Algorithm::Auto if !can_meet(self.graph.context()) => Algorithm::Asynchronous,
             Algorithm::Auto if self.is_deep && self.graph.context().devices().len() > 1 => {
                 Algorithm::Asynchronous
@@ -321,8 +319,9 @@ impl Bfs {
     /// disturb each other.
     ///
     /// # Errors
-    /// A source that is not a vertex; devices that cannot go level by level, if that is
-    /// asked for; the first cause of any failure below.
+    /// A source that is not a vertex; devices that cannot go level by level, or a graph without
+    /// packed rows or [options](BfsOptions::layouts) not to read them, if what needs that is asked
+    /// for; the first cause of any failure below.
     ///
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
@@ -332,48 +331,55 @@ impl Bfs {
 
     /// As [`Bfs::boxed_upload`].
     fn boxed_run<'a>(&'a self, sources: &'a [u32]) -> BoxFuture<'a, Result<BfsResult>> {
-        match self.algorithm() {
-            Algorithm::LevelSynchronous => self.run_by_levels(sources).boxed(),
-            Algorithm::NearFar => self.run_by_near_and_far(sources).boxed(),
-            _ => self.run_asynchronously(sources).boxed(),
-        }
+        self.search(sources).boxed()
     }
 
-    async fn run_asynchronously(&self, sources: &[u32]) -> Result<BfsResult> {
+    async fn search(&self, sources: &[u32]) -> Result<BfsResult> {
+        let mut algorithm = self.algorithm();
+        let outcome = match algorithm {
+            Algorithm::LevelSynchronous => self.by_levels(sources).await?,
+            Algorithm::NearFar => match self.by_near_and_far(sources).await? {
+                Attempt::Found(outcome) => outcome,
+                Attempt::GivenUp(time) => {
+                    algorithm = Algorithm::LevelSynchronous;
+                    self.by_levels(sources).await?.after(time)
+                }
+            },
+            _ => self.asynchronously(sources).await?,
+        };
+        let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
+        let Answer { keys: levels, predecessors } = answer;
+        Ok(BfsResult { levels, predecessors, algorithm, statistics, run_time, gather_time })
+    }
+
+    async fn asynchronously(&self, sources: &[u32]) -> Result<Outcome> {
         let BfsOptions { depth_limit, worklist, delta, .. } = self.options;
         let (limit, halo_filter) = (depth_limit, worklist.halo_filter.into());
         let settings = Settings { limit, halo_filter, priority_scale: 1.0 };
-        let outcome = match self.options.predecessors {
+        Ok(match self.options.predecessors {
             false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
             true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
-        };
-        Ok(result(outcome, Algorithm::Asynchronous))
+        })
     }
 
-    async fn run_by_near_and_far(&self, sources: &[u32]) -> Result<BfsResult> {
-        let rows = self.near().ok_or(Error::NotNearFar)?;
-        // Relaxed, as below: at worst another search finds out.
-        if self.is_too_wide.load(Ordering::Relaxed) {
-            return self.run_by_levels(sources).await;
+    async fn by_near_and_far(&self, sources: &[u32]) -> Result<Attempt> {
+        if !self.options.layouts {
+            return Err(Error::NearFarWithoutLayouts);
         }
-        let (graph, limit, waiting) = (&self.graph, self.options.depth_limit, MOST_WAITING);
+        let rows = self.near().ok_or(Error::NotNearFar)?;
+        let (graph, limit) = (&self.graph, self.options.depth_limit);
         let on_gpus = graph.context().devices().iter().any(Device::is_gpu);
         let delta = Some(if on_gpus { GPU_NEAR_LEVELS } else { NEAR_LEVELS });
-        let search = NearFar::<Levels> { graph, rows, limit, delta, grows: true, waiting };
-        let found = match self.options.predecessors {
+        let waiting = NearFar::<Levels>::WAITING;
+        let (grows, patience) = (true, self.options.worklist.patience);
+        let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };
+        Ok(match self.options.predecessors {
             false => search.run::<u32>(sources).await?,
             true => search.run::<u64>(sources).await?,
-        };
-        match found {
-            Some(outcome) => Ok(result(outcome, Algorithm::NearFar)),
-            None => {
-                self.is_too_wide.store(true, Ordering::Relaxed);
-                self.run_by_levels(sources).await
-            }
-        }
+        })
     }
 
-    async fn run_by_levels(&self, sources: &[u32]) -> Result<BfsResult> {
+    async fn by_levels(&self, sources: &[u32]) -> Result<Outcome> {
         if !can_meet(self.graph.context()) {
             return Err(Error::NotLevelSynchronous);
         }
@@ -387,30 +393,12 @@ impl Bfs {
             predecessors,
             alpha,
             beta,
+            patience: self.options.worklist.patience,
         };
-        let partition = self.graph.partition();
-        let found = search.run(&self.graph.sources(sources)?).await?;
-        let Found { levels, predecessors, statistics, run_time, gather_time } = found;
-        let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
-        let predecessors = predecessors.map(|predecessors| {
-            partition.restore(predecessors.into_par_iter().map(original).collect())
-        });
-        let levels = partition.restore(levels);
-        let algorithm = Algorithm::LevelSynchronous;
-        Ok(BfsResult { levels, predecessors, algorithm, statistics, run_time, gather_time })
+        search.run(&self.graph.sources(sources)?).await
     }
 }
 
-/// Levels between meetings from which on the meetings take less time than the levels.
-const MANY_LEVELS: u32 = 8;
 /// Levels that are near at a time, measured: see `docs/decisions/0025-near-and-far-piles.md`.
 const NEAR_LEVELS: u32 = 128;
 const GPU_NEAR_LEVELS: u32 = 256;
-/// Vertices that wait at a time on a GPU, at most; far ones twice as many.
-const MOST_WAITING: usize = 1 << 19;
-
-fn result(outcome: Outcome, algorithm: Algorithm) -> BfsResult {
-    let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
-    let Answer { keys: levels, predecessors } = answer;
-    BfsResult { levels, predecessors, algorithm, statistics, run_time, gather_time }
-}

@@ -23,6 +23,9 @@ pub enum Error {
         "a search by near and far piles needs host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most and many thin levels; for several devices it must be symmetric, in parts that few arcs leave"
     )]
     NotNearFar,
+    /// A search by near and far piles that may not read what it needs.
+    #[error("a search by near and far piles reads packed rows, which the options say not to")]
+    NearFarWithoutLayouts,
 }
 
 impl From<millstream_device::Error> for Error {

@@ -9,9 +9,11 @@ use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value,
 };
-use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_traversal::{DistributedGraph, GangPlace, Part, UNREACHED};
-use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_traversal::{
+    Answer, DistributedGraph, GangPlace, GangWork, Outcome, Part, UNREACHED,
+};
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
@@ -60,19 +62,8 @@ pub(crate) struct Settings {
     reaches_late: u32,
 }
 
-/// Words of a report, as `LevelReport` of `levels.cuh` has them.
-#[derive(Clone, Copy)]
-enum Reported {
-    Found,
-    Levels,
-    Stopped,
-    Words,
-    Received,
-    Kept,
-    Sent,
-}
-
-const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
+/// The word of a report that says how many words of visited bits a GPU has published.
+const PUBLISHED: usize = GangWork::REPORT_WORDS;
 
 /// A search.
 #[derive(Debug)]
@@ -87,22 +78,13 @@ pub(crate) struct LevelSearch<'a> {
     pub(crate) predecessors: bool,
     pub(crate) alpha: u32,
     pub(crate) beta: u32,
-}
-
-/// What a search found, by new vertex id.
-#[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) levels: Vec<u32>,
-    pub(crate) predecessors: Option<Vec<u32>>,
-    pub(crate) statistics: WorklistStatistics,
-    pub(crate) run_time: Duration,
-    pub(crate) gather_time: Duration,
+    /// How long GPUs wait for each other.
+    pub(crate) patience: Duration,
 }
 
 /// One device's memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    pub(crate) device: Device,
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
     hubs: DeviceHubs,
@@ -124,26 +106,27 @@ impl Memory {
 
 impl LevelSearch<'_> {
     /// Searches from `sources`, given by new ids.
-    pub(crate) async fn run(&self, sources: &[u32]) -> Result<Found> {
+    pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
-        let (run_time, statistics) = if is_gang {
+        let (run_time, work) = if is_gang {
             // SAFETY: the kernel keeps to its arguments as the signature says.
             let source = unsafe { Trusted::new(cuda_source(memory.len() == 1)) };
             let kernel = Gang::kernel("levels", source);
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            (run_time, statistics(&memory)?)
+            (run_time, reported(&memory).await?)
         } else {
             let start = Instant::now();
             level_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-            (start.elapsed(), level_twin::statistics(&memory)?)
+            (start.elapsed(), level_twin::work(&memory)?)
         };
+        let statistics = GangWork::statistics(&work, context.devices(), size_of::<u64>() as u64);
         let start = Instant::now();
-        let (levels, predecessors) = self.gather(&memory).await?;
+        let answer = self.gather(&memory).await?;
         let gather_time = start.elapsed();
-        Ok(Found { levels, predecessors, statistics, run_time, gather_time })
+        Ok(Outcome { answer, statistics, run_time, gather_time })
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
@@ -167,7 +150,7 @@ impl LevelSearch<'_> {
             // Its targets are visited at once, here and there, so that nobody can claim it.
             beginning.visit(sources);
         }
-        let gangs = GangMemory::of_all(context, 0, REPORT_WORDS)?;
+        let gangs = GangMemory::of_all(context, self.patience, 0, PUBLISHED + 1)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
             let device = &context.devices()[place];
@@ -191,7 +174,6 @@ impl LevelSearch<'_> {
             }
             let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
             memory.push(Memory {
-                device: device.clone(),
                 levels,
                 predecessors,
                 log: device.shared(2 * rows as usize)?,
@@ -215,7 +197,7 @@ impl LevelSearch<'_> {
         let partition = self.graph.partition();
         let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
         Settings {
-            place: GangPlace::new(partition, place),
+            place: GangPlace::new(partition, place, self.patience),
             connected,
             depth_limit: self.depth_limit,
             alpha: if self.incoming.is_some() { self.alpha } else { 0 },
@@ -268,9 +250,9 @@ impl LevelSearch<'_> {
         )
     }
 
-    async fn gather(&self, memory: &[Memory]) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
+    async fn gather(&self, memory: &[Memory]) -> Result<Answer> {
         let download = |its: &Memory| {
-            let (stream, kept) = (its.device.stream()?, 0..its.predecessors.len());
+            let (stream, kept) = (its.gang.device.stream()?, 0..its.predecessors.len());
             let levels = stream.download_shared(&its.levels, 0..its.levels.len())?;
             Ok((levels, stream.download_shared(&its.predecessors, kept)?))
         };
@@ -282,7 +264,12 @@ impl LevelSearch<'_> {
             its_levels.append_to(&mut levels, |level| level).await?;
             its_predecessors.append_to(&mut predecessors, |id| id).await?;
         }
-        Ok((levels, self.predecessors.then_some(predecessors)))
+        let partition = self.graph.partition();
+        let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
+        let predecessors = self
+            .predecessors
+            .then(|| partition.restore(predecessors.into_par_iter().map(original).collect()));
+        Ok(Answer { keys: partition.restore(levels), predecessors })
     }
 }
 
@@ -303,63 +290,14 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// What one device has done.
-pub(crate) struct Done {
-    pub(crate) found: u64,
-    pub(crate) received: u64,
-    pub(crate) kept: u64,
-    /// Words of visited bits stored in every other device's memory.
-    pub(crate) words: u64,
-    /// Items sent to each device.
-    pub(crate) sent: Vec<u64>,
-}
-
-impl Done {
-    /// Adds to the statistics of a run, as device `place`.
-    pub(crate) fn add_to(&self, run: &mut WorklistStatistics, place: usize, memory: &[Memory]) {
-        let mut device = DeviceStatistics::default();
-        device.work_items = self.found;
-        device.sent = self.sent.iter().sum();
-        (device.received, device.kept) = (self.received, self.kept);
-        device.dropped = self.received - self.kept;
-        run.devices.push(device);
-        for (to, &items) in self.sent.iter().enumerate().filter(|(to, _)| *to != place) {
-            let names = [place, to].map(|place| memory[place].device.name());
-            let [from, to] = names;
-            let mut link = LinkStatistics::new(from, to);
-            link.packets = items + self.words;
-            link.packets_pushed = link.packets;
-            link.bytes = items * size_of::<u64>() as u64 + self.words * size_of::<u32>() as u64;
-            link.largest_packet_bytes = match (items, self.words) {
-                (0, 0) => 0,
-                (0, _) => size_of::<u32>() as u64,
-                _ => size_of::<u64>() as u64,
-            };
-            run.links.push(link);
-        }
+/// What GPUs say that they did.
+async fn reported(memory: &[Memory]) -> Result<Vec<GangWork>> {
+    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+    let mut all = GangWork::reported(&gangs, "levels", "level").await?;
+    for (work, gang) in all.iter_mut().zip(gangs) {
+        work.published = gang.report.load(PUBLISHED)?;
     }
-}
-
-fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
-    let mut run = WorklistStatistics::default();
-    for (place, its) in memory.iter().enumerate() {
-        let word = |word: Reported| its.gang.report.load(word as usize);
-        if word(Reported::Stopped)? != 0 {
-            let level = word(Reported::Levels)?;
-            return Err(its.gang.not_met("levels", &format!("level {level}")).into());
-        }
-        let sent = 0..memory.len();
-        let sent = sent.map(|to| its.gang.report.load(Reported::Sent as usize + to));
-        let done = Done {
-            found: word(Reported::Found)?,
-            received: word(Reported::Received)?,
-            kept: word(Reported::Kept)?,
-            words: word(Reported::Words)?,
-            sent: sent.collect::<millstream_device::Result<_>>()?,
-        };
-        done.add_to(&mut run, place, memory);
-    }
-    Ok(run)
+    Ok(all)
 }
 
 /// The text of the gang's kernel: each file goes on where the one before ends.

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
-use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer, Stream};
-use millstream_traversal::GangPlace;
-use millstream_worklist::WorklistStatistics;
+use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, Stream};
+use millstream_traversal::{GangPlace, GangWork};
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::level_search::{Done, LevelSearch, Memory, Sets, Settings, TwinSignature};
+use crate::level_search::{LevelSearch, Memory, Sets, Settings, TwinSignature};
 use crate::phase::{Phase, Pilot, Totals};
 
 /// Words of a device.
@@ -79,7 +78,7 @@ impl Course {
 
 /// Runs all phases, from the first to the last.
 pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilot) -> Result<()> {
-    let streams = memory.iter().map(|its| its.device.stream());
+    let streams = memory.iter().map(|its| its.gang.device.stream());
     let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
     let sets = Sets::new(memory);
     let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
@@ -112,10 +111,6 @@ pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilo
     }
 }
 
-fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64> {
-    words.load(word as usize)
-}
-
 fn launch(
     kernel: &Kernel<TwinSignature>,
     search: &LevelSearch<'_>,
@@ -132,20 +127,22 @@ fn launch(
 }
 
 /// What the devices have done.
-pub(crate) fn statistics(memory: &[Memory]) -> Result<WorklistStatistics> {
-    let mut run = WorklistStatistics::default();
-    for (place, its) in memory.iter().enumerate() {
-        let sent = (0..memory.len()).map(|to| its.gang.words.load(Word::Sent as usize + to));
-        let done = Done {
-            found: load(&its.gang.words, Word::Visited)?,
-            received: load(&its.gang.words, Word::Received)?,
-            kept: load(&its.gang.words, Word::Kept)?,
-            words: load(&its.gang.words, Word::Stored)?,
-            sent: sent.collect::<millstream_device::Result<_>>()?,
+pub(crate) fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
+    let work = |its: &Memory| {
+        let load = |word: Word| its.gang.words.load(word as usize);
+        let mut work = GangWork {
+            visited: load(Word::Visited)?,
+            received: load(Word::Received)?,
+            kept: load(Word::Kept)?,
+            published: load(Word::Stored)?,
+            ..GangWork::default()
         };
-        done.add_to(&mut run, place, memory);
-    }
-    Ok(run)
+        for (to, sent) in work.sent.iter_mut().enumerate().take(memory.len()) {
+            *sent = its.gang.words.load(Word::Sent as usize + to)?;
+        }
+        Ok(work)
+    };
+    memory.iter().map(work).collect()
 }
 
 type TwinView<'a> = <TwinSignature as Parameter>::View<'a>;

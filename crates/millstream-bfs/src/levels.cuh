@@ -3,19 +3,6 @@
 
 namespace millstream {
 
-// Words of a report: vertices found, the last level, whether the gang was stopped, words
-// published, items received and those of them that were news; then the items sent to
-// each device.
-enum LevelReport {
-    report_found,
-    report_levels,
-    report_stopped,
-    report_words,
-    report_received,
-    report_kept,
-    report_sent
-};
-
 class LevelSearch : public LevelSource {
    public:
     using LevelSource::LevelSource;
@@ -83,6 +70,9 @@ class LevelSearch : public LevelSource {
     // How likely a frontier with many arcs is to be followed by a sweep: see `decide`.
     static constexpr u32 eagerness = 4;
 
+    // A word of the report: words published.
+    static constexpr u32 report_published = own_reports;
+
     // What the devices do until they meet again.
     enum Phase : u32 {
         seed,
@@ -147,17 +137,9 @@ class LevelSearch : public LevelSource {
     // The whole grid, at the end.
     __device__ void report(bool is_stopped) const {
         if (blockIdx.x != 0 || threadIdx.x != 0) return;
-        tell_host(report_found, barrier.counted(visited_count));
-        tell_host(report_levels, level);
-        tell_host(report_stopped, is_stopped);
-        tell_host(report_words, load_relaxed_gpu(&barrier.leaders(published)));
-        u64 received = 0;
-        for (u32 other = 0; other < settings.devices; ++other) {
-            received += barrier.received_from(other);
-            tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
-        }
-        tell_host(report_received, received);
-        tell_host(report_kept, load_relaxed_gpu(&barrier.leaders(kept_items)));
+        tell_end(is_stopped, barrier.counted(visited_count), level);
+        tell_items(load_relaxed_gpu(&barrier.leaders(kept_items)));
+        tell_host(report_published, load_relaxed_gpu(&barrier.leaders(published)));
     }
 };
 

@@ -28,11 +28,13 @@ pub struct CcOptions {
     pub packet_bytes: usize,
     /// Packet buffers of each device and router.
     pub buffers: usize,
+    /// How long GPUs that reach each other's memory wait for each other before a search fails.
+    pub patience: Duration,
 }
 
 impl Default for CcOptions {
     fn default() -> CcOptions {
-        CcOptions { packet_bytes: 1 << 20, buffers: 2 }
+        CcOptions { packet_bytes: 1 << 20, buffers: 2, patience: Duration::from_secs(10) }
     }
 }
 
@@ -386,7 +388,7 @@ impl Search {
         }
         let solvers = self.solvers(arcs.clone(), Some(spread), method)?;
         let run_time = if is_gang {
-            gang::run(&self.context, &solvers, residents).await?
+            gang::run(&self.context, self.options.patience, &solvers, residents).await?
         } else {
             let start = Instant::now();
             if method == Some(Method::OutsideHub) {

@@ -24,8 +24,8 @@ struct GangMemory {
     SpanSet<u64> pairs;
     SpanSet<u64> words;
     Span<u32> host;
-    // A word of the host: whether the gang was stopped.
-    Span<u32> stopped;
+    // A word for the host: whether the gang was stopped.
+    Span<u64> report;
     GangSettings settings;
 };
 
@@ -147,7 +147,7 @@ extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
         merge(memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
-        store_relaxed_sys(&memory.stopped[0], 1u);
+        store_relaxed_sys(&memory.report[0], u64(1));
 }
 
 // What is left to do when the rows have been hooked.
@@ -161,5 +161,5 @@ extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
     if (merge(memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
-        store_relaxed_sys(&memory.stopped[0], 1u);
+        store_relaxed_sys(&memory.report[0], u64(1));
 }

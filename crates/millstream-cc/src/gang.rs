@@ -7,30 +7,25 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Error as DeviceError, Event, Kernel, KernelFault, Parameter, Read, Shared,
-    SharedBuffer, SharedSet, Trusted, Value,
+    CudaSource, Event, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, SharedSet,
+    Trusted, Value,
 };
-use millstream_flow::{Context, Gang, GangMember};
+use millstream_flow::{Context, Gang, GangMember, GangMemory};
 
 use crate::kernels::cuda_text;
 use crate::merge::{Ranges, Sets};
 use crate::solver::{Resident, Solver};
 use crate::{Method, Result};
 
-/// How long a kernel waits for the others.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Words of the barrier on each device, at least.
-const BARRIER_WORDS: usize = 512;
-
 /// `GangMemory` of `cc_gang.cuh`: parents; members and pairs of all devices; the barrier's
-/// words; the host's; a word of the host that says whether the gang was stopped.
+/// words; the host's; the report.
 type Memory = (
     Shared<u32>,
     SharedSet<u32>,
     SharedSet<u64>,
     SharedSet<u64>,
     Shared<u32>,
-    Shared<u32>,
+    Shared<u64>,
     Value<Settings>,
 );
 /// Rows, and whose is the first; where warps share hubs' arcs.
@@ -55,31 +50,26 @@ struct Settings {
 struct Common<'a> {
     solvers: &'a [Solver],
     sets: Sets<'a>,
+    gangs: &'a [GangMemory],
     words: Vec<&'a SharedBuffer<u64>>,
-    stopped: SharedBuffer<u32>,
 }
 
 /// Finds the components; labels are left on their devices. How long it took.
 pub(crate) async fn run(
     context: &Context,
+    patience: Duration,
     solvers: &[Solver],
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    let words = context.devices().iter().map(|device| device.shared(BARRIER_WORDS));
-    let words = words.collect::<Result<Vec<_>, DeviceError>>()?;
-    let (sets, words) = (Sets::new(solvers), words.iter().collect());
-    let common = Common { solvers, sets, words, stopped: context.host().shared(1)? };
+    let gangs = &GangMemory::of_all(context, patience, 0, 1)?[..];
+    let (sets, words) = (Sets::new(solvers), gangs.iter().map(|its| &its.words).collect());
+    let common = Common { solvers, sets, gangs, words };
     let is_outside_hub = residents.iter().any(|resident| resident.method == Method::OutsideHub);
     let run_time = match is_outside_hub {
         true => run_outside_hub(context, &common, residents).await?,
         false => run_merged(context, &common, residents).await?,
     };
-    if common.stopped.load(0)? != 0 {
-        let message = format!("the devices have not met for {PATIENCE:?}");
-        let device = context.devices()[0].name();
-        let kernel = "components".into();
-        return Err(DeviceError::KernelFailed { kernel, device, message: message.into() }.into());
-    }
+    GangMemory::check(&gangs.iter().collect::<Vec<_>>(), "components", &[]).await?;
     Ok(run_time)
 }
 
@@ -143,13 +133,13 @@ impl Common<'_> {
         &'b [&'b SharedBuffer<u64>],
         &'b [&'b SharedBuffer<u64>],
         &'b SharedBuffer<u32>,
-        &'b SharedBuffer<u32>,
+        &'b SharedBuffer<u64>,
         Settings,
     ) {
         let solver = &self.solvers[place];
         let bounds = |range: &Range<u32>| [range.start, range.end];
         let settings = Settings {
-            patience_ns: PATIENCE.as_nanos() as u64,
+            patience_ns: self.gangs[place].patience_ns(),
             here: place as u32,
             devices: self.words.len() as u32,
             hub,
@@ -159,7 +149,7 @@ impl Common<'_> {
             told: solver.told,
         };
         let Sets { members, pairs } = &self.sets;
-        (&solver.parents, members, pairs, &self.words, host, &self.stopped, settings)
+        (&solver.parents, members, pairs, &self.words, host, &self.gangs[place].report, settings)
     }
 }
 

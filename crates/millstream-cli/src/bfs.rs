@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     /// Steps of the priority threshold, in levels; auto is 32.
     #[arg(long, default_value = "auto", help_heading = WORKLIST)]
     delta: String,
-    /// Reads the graph's rows only, not what was made beside them for some levels.
+    /// Reads neither packed rows nor hubs, which are made beside the graph's rows: so it does
+    /// not go by near and far piles.
     #[arg(long)]
     no_layouts: bool,
     /// Writes the predecessor of each vertex as --output does its value; in .npy files
@@ -160,8 +161,12 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
         (AlgorithmOption::Auto | AlgorithmOption::Asynchronous, _) => Algorithm::Asynchronous,
     };
     match (algorithm, arguments.no_layouts) {
-        (Algorithm::Asynchronous | Algorithm::NearFar, true) => {
-            Err(meaningless("--no-layouts", &algorithm.to_string()))
+        (Algorithm::Asynchronous, true) => Err(meaningless("--no-layouts", "asynchronous")),
+        (Algorithm::NearFar, true) => {
+            let reason = "that reads packed rows";
+            Err(Error::Usage(format!(
+                "--no-layouts does not go with --algorithm near-far: {reason}"
+            )))
         }
         _ => Ok(algorithm),
     }

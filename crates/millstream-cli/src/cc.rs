@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::Input;
 use crate::interrupt::run_interruptibly;
-use crate::options::Spread;
+use crate::options::{Patience, Spread};
 use crate::output::{PerDevice, answer, check_writable, links, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common};
@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
     input: Input,
     #[command(flatten)]
     spread: Spread,
+    #[command(flatten)]
+    patience: Patience,
     #[command(flatten)]
     answer: Answer,
     /// Scatters edges from the host while the devices work, instead of uploading
@@ -63,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.phases_ms.read = clock.lap();
     let mut options = CcOptions::default();
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
+    options.patience = arguments.patience.patience;
     let (result, prepare) = if *streamed {
         let run =
             async || Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options).await;

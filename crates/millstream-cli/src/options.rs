@@ -53,9 +53,17 @@ pub(crate) struct Worklist {
     /// improvement.
     #[arg(long, help_heading = WORKLIST)]
     pub(crate) no_halo_filter: bool,
-    /// Seconds without any change after which a run on the worklist fails, 10 unless given.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = WORKLIST)]
-    patience: Option<Duration>,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// How long devices wait.
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// Seconds without any change after which a run on the worklist fails, or any run of GPUs
+    /// that wait for each other.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
+    pub(crate) patience: Duration,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -87,10 +95,9 @@ impl Worklist {
     /// The same, where links have a use for packets without a worklist, too.
     pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
         match (self.routing, self.worker) {
-            (RoutingOption::Auto, WorkerOption::Auto) if self.no_halo_filter => {
-                Some("--no-halo-filter")
+            (RoutingOption::Auto, WorkerOption::Auto) => {
+                self.no_halo_filter.then_some("--no-halo-filter")
             }
-            (RoutingOption::Auto, WorkerOption::Auto) => self.patience.map(|_| "--patience"),
             (RoutingOption::Auto, _) => Some("--worker"),
             _ => Some("--routing"),
         }
@@ -106,7 +113,7 @@ impl Worklist {
         options.halo_filter = !self.no_halo_filter;
         options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
         options.buffers = self.buffers.map(NonZeroUsize::get);
-        options.patience = self.patience.unwrap_or(options.patience);
+        options.patience = self.patience.patience;
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,

@@ -2,19 +2,33 @@
 
 use std::time::Duration;
 
-use millstream_device::{Device, Error, SharedBuffer};
+use millstream_device::{Device, Error as DeviceError, SharedBuffer};
 
-use crate::{Context, Result};
+use crate::{Context, Error, Result};
+
+/// Words of the barrier that say where it stands, as `GangBarrier` has them: the last verdict, who
+/// has arrived since the start, two counters and the largest number offered, what leaders keep, and
+/// what was sent to each device.
+const VERDICT: usize = 1;
+const ARRIVED: usize = 16;
+const COUNTS: usize = 32;
+const KEPT: usize = 35;
+const SENT: usize = 40;
+/// In a verdict, the round; in a word of arrival, blocks, with places below.
+const ROUND_SHIFT: u32 = 36;
+const BLOCK_SHIFT: u32 = 40;
 
 /// Memory of one device for kernels that meet in the gang's barrier
 /// (`gang_barrier.cuh`). On a host device, where twins do what the kernels do and the
 /// host is the barrier, the words are in the host's memory, so that it may look.
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use millstream_flow::{Context, Devices, GangMemory};
 ///
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
-/// let memory = GangMemory::of_all(&context, 32, 3)?;
+/// let memory = GangMemory::of_all(&context, Duration::from_secs(1), 32, 3)?;
 /// assert_eq!(memory.len(), 2);
 /// assert_eq!(memory[0].words.len(), GangMemory::BARRIER_WORDS + 32);
 /// assert_eq!(memory[1].report.load(2)?, 0);
@@ -24,23 +38,30 @@ use crate::{Context, Result};
 pub struct GangMemory {
     /// The barrier's words, and behind them those of the kernel. All are 0 at first.
     pub words: SharedBuffer<u64>,
-    /// In the host's memory: what the kernel writes at its end.
+    /// In the host's memory: what the kernel writes at its end: the first word not 0 if the gang
+    /// was stopped, for [`GangMemory::check`].
     pub report: SharedBuffer<u64>,
-    device: Device,
+    /// Whose memory it is.
+    pub device: Device,
+    patience: Duration,
 }
 
 impl GangMemory {
     /// Words of a device that the barrier takes, or more.
     pub const BARRIER_WORDS: usize = 512;
-    /// How long the kernels wait for each other.
-    pub const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// For each device of a context `words` more than the barrier takes, and a report of
+    /// For each device of a context, whose kernels wait for each other for as long as their
+    /// `patience`, `words` more than the barrier takes, and a report of
     /// `reported` words. [Wakes the links](Context::wake_links).
     ///
     /// # Errors
     /// No memory, or a failed device.
-    pub fn of_all(context: &Context, words: usize, reported: usize) -> Result<Vec<GangMemory>> {
+    pub fn of_all(
+        context: &Context,
+        patience: Duration,
+        words: usize,
+        reported: usize,
+    ) -> Result<Vec<GangMemory>> {
         context.wake_links()?;
         let of = |device: &Device| {
             let owner = if device.is_gpu() { device } else { context.host() };
@@ -48,16 +69,67 @@ impl GangMemory {
                 words: owner.shared(GangMemory::BARRIER_WORDS + words)?,
                 report: context.host().shared(reported)?,
                 device: device.clone(),
+                patience,
             })
         };
         context.devices().iter().map(of).collect()
     }
 
-    /// Why a run has failed whose kernel on this device has given up waiting, in `place`.
-    pub fn not_met(&self, kernel: &str, place: &str) -> Error {
-        let patience = GangMemory::PATIENCE;
-        let message = format!("the devices have not met for {patience:?}, in {place}");
+    /// The patience, as kernels take it.
+    pub fn patience_ns(&self) -> u64 {
+        u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Fails if a kernel of a gang reports that it was stopped: see [`GangMemory::not_met`].
+    ///
+    /// # Errors
+    /// The devices have not met for as long as their patience; a failed device.
+    ///
+    /// # Device ordering
+    /// To be called when the gang has run.
+    pub async fn check(all: &[&GangMemory], kernel: &str, known: &[(&str, usize)]) -> Result<()> {
+        for gang in all {
+            if gang.report.load(0)? != 0 {
+                return Err(gang.not_met(all, kernel, known).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a gang that was stopped on this device has failed: where `all` devices stand, by the
+    /// barrier's words and by those of their reports that `known` names.
+    ///
+    /// # Device ordering
+    /// To be called when the gang has run.
+    pub async fn not_met(
+        &self,
+        all: &[&GangMemory],
+        kernel: &str,
+        known: &[(&str, usize)],
+    ) -> Error {
+        let mut message = format!("the devices have not met for {:?}", self.patience);
+        for its in all {
+            match its.standing(known, all.len()).await {
+                Ok(standing) => message += &standing,
+                Err(error) => return error,
+            }
+        }
         let (kernel, device) = (kernel.into(), self.device.name());
-        Error::KernelFailed { kernel, device, message: message.into() }
+        DeviceError::KernelFailed { kernel, device, message: message.into() }.into()
+    }
+
+    /// Where a device of so many stands, to go on in an error.
+    async fn standing(&self, known: &[(&str, usize)], devices: usize) -> Result<String> {
+        let words = SENT + devices;
+        let words = self.device.stream()?.download_shared(&self.words, 0..words)?.await?;
+        let (met, arrived) = (words[VERDICT] >> ROUND_SHIFT, words[ARRIVED]);
+        let (blocks, places) = (arrived >> BLOCK_SHIFT, arrived & ((1 << BLOCK_SHIFT) - 1));
+        let mut text = format!("; {}: ", self.device);
+        for (name, word) in known {
+            text += &format!("{name} {}, ", self.report.load(*word)?);
+        }
+        let (counts, kept, sent) = (&words[COUNTS..KEPT], &words[KEPT..SENT], &words[SENT..]);
+        text += &format!("met {met} times, {blocks} arrivals of blocks, {places} places, ");
+        Ok(text + &format!("counts {counts:?}, kept {kept:?}, sent {sent:?}"))
     }
 }

@@ -41,6 +41,28 @@ impl LinkStatistics {
         }
     }
 
+    /// The same and so many packets more, of so many bytes each, that kernels of the source wrote
+    /// into the destination's memory.
+    ///
+    /// ```
+    /// use millstream_flow::LinkStatistics;
+    ///
+    /// let link = LinkStatistics::new("cuda:0".to_string(), "cuda:1".to_string());
+    /// let link = link.pushed(3, 8).pushed(2, 4).pushed(0, 16);
+    /// assert_eq!((link.packets, link.packets_pushed, link.bytes), (5, 5, 32));
+    /// assert_eq!(link.largest_packet_bytes, 8);
+    /// ```
+    #[must_use]
+    pub fn pushed(mut self, packets: u64, packet_bytes: u64) -> LinkStatistics {
+        self.packets += packets;
+        self.packets_pushed += packets;
+        self.bytes += packets * packet_bytes;
+        if packets > 0 {
+            self.largest_packet_bytes = self.largest_packet_bytes.max(packet_bytes);
+        }
+        self
+    }
+
     /// Adds what went over the link at another time.
     ///
     /// ```

@@ -74,7 +74,8 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let report = &memory.gang[0].report;
     let iterations = report.load(REPORT_SWEEPS)? as u32;
     if iterations == 0 {
-        return Err(memory.gang[0].not_met("sweeps", "a sweep").into());
+        let gangs: Vec<_> = memory.gang.iter().collect();
+        return Err(gangs[0].not_met(&gangs, "sweeps", &[]).await.into());
     }
     let delta = f64::from_bits(report.load(REPORT_CHANGE)?);
     let ranks =
@@ -93,7 +94,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 /// Everything that changes in a run: ranks start even.
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
     let chances = teleport(&pull.partition, options);
-    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS)?;
+    let gang = GangMemory::of_all(&pull.context, options.worklist.patience, 0, REPORT_WORDS)?;
     let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
     let mut events = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {
@@ -129,7 +130,7 @@ fn bind<R: Real>(
         tolerance: options.tolerance,
         nowhere: pull.settings(place, options, 0.0).base,
         vertices: f64::from(pull.partition.vertices()),
-        patience_ns: GangMemory::PATIENCE.as_nanos() as u64,
+        patience_ns: memory.gang[place].patience_ns(),
         here: place as u32,
         devices: pull.parts.len() as u32,
         most_sweeps: options.max_iterations,
@@ -170,12 +171,9 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     let mut links = Vec::new();
     for (from, part) in pull.parts.iter().enumerate() {
         for (to, &rows) in part.asked.iter().enumerate().filter(|(to, _)| *to != from) {
-            let mut link = LinkStatistics::new(devices[from].name(), devices[to].name());
-            link.largest_packet_bytes = rows * size_of::<R>() as u64;
-            link.packets = if rows == 0 { 0 } else { iterations.into() };
-            link.packets_pushed = link.packets;
-            link.bytes = link.largest_packet_bytes * link.packets;
-            links.push(link);
+            let link = LinkStatistics::new(devices[from].name(), devices[to].name());
+            let packets = if rows == 0 { 0 } else { iterations.into() };
+            links.push(link.pushed(packets, rows * size_of::<R>() as u64));
         }
     }
     links

@@ -47,7 +47,7 @@ pub struct PageRankOptions {
     pub algorithm: Algorithm,
     /// The type that ranks are computed in.
     pub precision: Precision,
-    /// How packets travel.
+    /// How the worklist runs, and the patience of sweeps.
     pub worklist: WorklistOptions,
 }
 

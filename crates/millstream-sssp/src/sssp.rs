@@ -10,7 +10,8 @@ use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Answer, Columns, DistributedGraph, Outcome, Settings, UNREACHED, WorklistOptions, can_meet, run,
+    Answer, Attempt, Columns, DistributedGraph, NearFar, Outcome, Settings, UNREACHED,
+    WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -27,7 +28,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SsspOptions {
-    /// How the worklist of an asynchronous search runs.
+    /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
     /// Vertices farther than this are not reached.
     pub cutoff: Option<f64>,
@@ -59,7 +60,7 @@ impl Default for SsspOptions {
             // Both measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
             pull: 4,
             rest: 4,
-            waiting: 1 << 19,
+            waiting: NearFar::<IntegerDistances>::WAITING,
         }
     }
 }
@@ -79,7 +80,8 @@ pub struct SsspResult {
     pub statistics: WorklistStatistics,
     /// The step of the priority threshold, or of the search; `None` without.
     pub delta: Option<f64>,
-    /// From the first item to the last, values in place and left on the devices.
+    /// From the first item to the last, values in place and left on the devices; with the
+    /// attempt before, if [`Sssp::algorithm`] could not answer.
     pub run_time: Duration,
     /// Bringing the values to the host.
     pub gather_time: Duration,
@@ -333,6 +335,7 @@ impl Sssp {
         sources: &[u32],
     ) -> Result<SsspResult> {
         let SsspOptions { worklist, cutoff, delta, pull, rest, waiting, .. } = &self.options;
+        let patience = worklist.patience;
         let limit = match *cutoff {
             None => R::TOO_FAR,
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
@@ -351,16 +354,17 @@ impl Sssp {
         let outcome = match &self.graph {
             Uploaded::Asynchronous(graph) => asynchronous(graph, step).await?,
             Uploaded::Stepping(graph) => {
-                let manner = Manner { limit, delta: step, pull: *pull, rest: *rest };
+                let (pull, rest) = (*pull, *rest);
+                let manner = Manner { limit, delta: step, pull, rest, patience };
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }
             Uploaded::NearFar(near) => {
-                match near.search::<R, V>(sources, limit, step, *waiting).await? {
-                    Some(outcome) => outcome,
-                    None => {
+                match near.search::<R, V>(sources, limit, step, *waiting, patience).await? {
+                    Attempt::Found(outcome) => outcome,
+                    Attempt::GivenUp(time) => {
                         algorithm = Algorithm::Asynchronous;
                         step = delta.step(near.other_delta)?;
-                        asynchronous(&near.graph, step).await?
+                        asynchronous(&near.graph, step).await?.after(time)
                     }
                 }
             }

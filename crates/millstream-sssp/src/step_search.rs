@@ -1,16 +1,15 @@
 //! Shortest paths in steps: the memory of a run, and the run. The phases are in
 //! `STEPS.md`, the GPUs' side in `steps.cuh`, the host devices' in `step_twin.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
-use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_traversal::{Answer, GangPlace, Outcome, Part, UNREACHED, Value};
-use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_traversal::{Answer, GangPlace, GangWork, Outcome, Part, UNREACHED, Value};
 
 use crate::step_graph::StepGraph;
 use crate::step_pilot::{Pilot, Rules};
@@ -54,18 +53,6 @@ pub(crate) struct Settings {
     lightest: u32,
 }
 
-/// Words of a report, as `StepReport` of `steps.cuh` has them.
-#[derive(Clone, Copy)]
-enum Reported {
-    Listed,
-    Steps,
-    Stopped,
-    Told,
-    Received,
-}
-
-const REPORT_WORDS: usize = Reported::Received as usize + 1;
-
 /// How a search goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
@@ -75,12 +62,13 @@ pub(crate) struct Manner {
     pub(crate) delta: Option<f64>,
     pub(crate) pull: u32,
     pub(crate) rest: u32,
+    /// How long GPUs wait for each other.
+    pub(crate) patience: Duration,
 }
 
 /// One device's memory.
 #[derive(Debug)]
 pub(crate) struct Memory<V: Value> {
-    pub(crate) device: Device,
     values: SharedBuffer<V>,
     near: SharedBuffer<u32>,
     marks: SharedBuffer<u32>,
@@ -122,18 +110,21 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let context = incoming.context();
         let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
-        let (run_time, statistics) = if is_gang {
+        let (run_time, work) = if is_gang {
             // SAFETY: the kernel keeps to its arguments as the signature says.
             let source = unsafe { Trusted::new(cuda_source::<R, V>()) };
             let kernel = Gang::kernel("steps", source);
             let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
             let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            (run_time, statistics(&memory)?)
+            let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+            (run_time, GangWork::reported(&gangs, "steps", "step").await?)
         } else {
             let start = Instant::now();
             step_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-            (start.elapsed(), step_twin::statistics(&memory)?)
+            (start.elapsed(), step_twin::work(&memory)?)
         };
+        let item = (size_of::<u32>() + size_of::<V>()) as u64;
+        let statistics = GangWork::statistics(&work, context.devices(), item);
         let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
         let answer = Answer::gather(incoming, values).await?;
@@ -152,7 +143,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let incoming = &self.graph.incoming;
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
         let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
-        let gangs = GangMemory::of_all(context, 0, REPORT_WORDS)?;
+        let gangs = GangMemory::of_all(context, self.manner.patience, 0, GangWork::REPORT_WORDS)?;
         let lights = self.lights(self.settings(0).delta).await?;
         let mut memory = Vec::new();
         let places = gangs.into_iter().zip(values).zip(lights);
@@ -161,7 +152,6 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             let owned = incoming.partition().range(place).len();
             let told = if context.devices().len() == 1 { 0 } else { 2 * vertices };
             memory.push(Memory {
-                device: device.clone(),
                 values,
                 near: device.shared(2 * owned)?,
                 marks: device.shared(2 * owned.div_ceil(32))?,
@@ -176,10 +166,10 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 
     fn settings(&self, place: usize) -> Settings {
-        let Manner { limit, delta, pull, rest } = self.manner;
+        let Manner { limit, delta, pull, rest, patience } = self.manner;
         let step = delta.map(R::step);
         Settings {
-            place: GangPlace::new(self.graph.incoming.partition(), place),
+            place: GangPlace::new(self.graph.incoming.partition(), place, patience),
             arcs: self.graph.arcs,
             limit,
             delta: step.map_or(0, R::bits),
@@ -259,56 +249,6 @@ impl<'a, V: Value> Sets<'a, V> {
             words: memory.iter().map(|its| &its.gang.words).collect(),
         }
     }
-}
-
-/// What one device has done.
-pub(crate) struct Done {
-    /// Vertices that have come into its lists. On host devices, those that were settled
-    /// by pulling alone, too: GPUs do not count these.
-    pub(crate) visited: u64,
-    /// Vertices given to each other device, and taken from them.
-    pub(crate) told: u64,
-    pub(crate) received: u64,
-}
-
-impl Done {
-    /// Adds to the statistics of a run, as device `place`.
-    pub(crate) fn add_to<V: Value>(
-        &self,
-        run: &mut WorklistStatistics,
-        place: usize,
-        memory: &[Memory<V>],
-    ) {
-        let mut device = DeviceStatistics::default();
-        device.work_items = self.visited;
-        device.sent = self.told * (memory.len() - 1) as u64;
-        (device.received, device.kept) = (self.received, self.received);
-        run.devices.push(device);
-        let item = (size_of::<u32>() + size_of::<V>()) as u64;
-        for to in (0..memory.len()).filter(|&to| to != place) {
-            let [from, to] = [place, to].map(|place| memory[place].device.name());
-            let mut link = LinkStatistics::new(from, to);
-            (link.packets, link.packets_pushed) = (self.told, self.told);
-            link.bytes = self.told * item;
-            link.largest_packet_bytes = if self.told == 0 { 0 } else { item };
-            run.links.push(link);
-        }
-    }
-}
-
-fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
-    let mut run = WorklistStatistics::default();
-    for (place, its) in memory.iter().enumerate() {
-        let word = |word: Reported| its.gang.report.load(word as usize);
-        if word(Reported::Stopped)? != 0 {
-            let step = word(Reported::Steps)?;
-            return Err(its.gang.not_met("steps", &format!("step {step}")).into());
-        }
-        let [visited, told, received] =
-            [word(Reported::Listed)?, word(Reported::Told)?, word(Reported::Received)?];
-        Done { visited, told, received }.add_to(&mut run, place, memory);
-    }
-    Ok(run)
 }
 
 /// What comes before the kernels' text: the rule, and what vertices hold.

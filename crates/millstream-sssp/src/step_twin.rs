@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer};
-use millstream_traversal::{GangPlace, UNREACHED, Value};
-use millstream_worklist::WorklistStatistics;
+use millstream_traversal::{GangPlace, GangWork, UNREACHED, Value};
 use parking_lot::Mutex;
 
 use crate::Result;
 use crate::rule::DistanceRule;
 use crate::step_pilot::{Phase, Pilot, Totals};
-use crate::step_search::{Done, Memory, Sets, Settings, StepSearch, TwinSignature};
+use crate::step_search::{Memory, Sets, Settings, StepSearch, TwinSignature};
 
 /// Words of a device.
 #[derive(Clone, Copy)]
@@ -91,7 +90,7 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     memory: &[Memory<V>],
     pilot: Pilot,
 ) -> Result<()> {
-    let streams = memory.iter().map(|its| its.device.stream());
+    let streams = memory.iter().map(|its| its.gang.device.stream());
     let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
     let sets = Sets::new(memory);
     let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
@@ -133,16 +132,19 @@ fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64>
     words.load(word as usize)
 }
 
-/// What the devices have done.
-pub(crate) fn statistics<V: Value>(memory: &[Memory<V>]) -> Result<WorklistStatistics> {
-    let mut run = WorklistStatistics::default();
-    for (place, its) in memory.iter().enumerate() {
+/// What the devices have done. Vertices that were settled by pulling alone are among those
+/// visited: GPUs do not count these.
+pub(crate) fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
+    let work = |(place, its): (usize, &Memory<V>)| {
         let word = |word: Word| load(&its.gang.words, word);
-        let visited = word(Word::Listed)? + word(Word::Pulled)?;
         let (told, received) = (word(Word::Told)?, word(Word::Received)?);
-        Done { visited, told, received }.add_to(&mut run, place, memory);
-    }
-    Ok(run)
+        let visited = word(Word::Listed)? + word(Word::Pulled)?;
+        let mut work = GangWork { visited, received, kept: received, ..GangWork::default() };
+        work.sent[..memory.len()].fill(told);
+        work.sent[place] = 0;
+        Ok(work)
+    };
+    memory.iter().enumerate().map(work).collect()
 }
 
 type TwinView<'a, R, V> =

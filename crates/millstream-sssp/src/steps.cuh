@@ -3,10 +3,6 @@
 
 namespace millstream {
 
-// Words of a report: vertices that have come into lists, steps, whether it was stopped,
-// vertices told to each other device, and vertices that others have told.
-enum StepReport { report_listed, report_steps, report_stopped, report_told, report_received };
-
 class StepSearch : public StepPull {
    public:
     using StepPull::StepPull;
@@ -157,11 +153,12 @@ class StepSearch : public StepPull {
     // The whole grid, at the end.
     __device__ void report(const Verdict& verdict) const {
         if (thread_in_grid() != 0) return;
-        tell_host(report_listed, block.listed);
-        tell_host(report_steps, u64(block.steps));
-        tell_host(report_stopped, u64(verdict.phase == GangBarrier::stopped));
-        tell_host(report_told, block.sent);
+        tell_end(verdict.phase == GangBarrier::stopped, block.listed, block.steps);
+        // All that is told is news.
         tell_host(report_received, block.received);
+        tell_host(report_kept, block.received);
+        for (u32 other = 0; other < settings.devices; ++other)
+            if (other != settings.device) tell_host(report_sent + other, block.sent);
     }
 };
 

@@ -1,8 +1,9 @@
 //! A device's place among those of a gang that search a graph together.
 
+use std::time::Duration;
+
 use bytemuck::{Pod, Zeroable};
 use millstream_device::SharedSet;
-use millstream_flow::GangMemory;
 use millstream_graph::Partition;
 
 /// Which device this is, and who owns which vertices: `GangPlace` of `gang_device.cuh`,
@@ -30,12 +31,12 @@ impl GangPlace {
     pub const MOST: usize = SharedSet::<u32>::MOST;
 
     /// Of the device with the part `device` of a graph, which has no more than
-    /// [`GangPlace::MOST`].
-    pub fn new(partition: &Partition, device: usize) -> GangPlace {
+    /// [`GangPlace::MOST`]; it waits for others as long as its `patience`.
+    pub fn new(partition: &Partition, device: usize, patience: Duration) -> GangPlace {
         let mut boundaries = [partition.vertices(); GangPlace::MOST + 1];
         boundaries.iter_mut().zip(partition.boundaries()).for_each(|(to, &from)| *to = from);
         GangPlace {
-            patience_ns: GangMemory::PATIENCE.as_nanos() as u64,
+            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
             device: device as u32,
             devices: partition.parts() as u32,
             vertices: partition.vertices(),

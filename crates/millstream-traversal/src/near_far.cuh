@@ -3,18 +3,6 @@
 
 namespace millstream {
 
-// Items visited, thresholds, whether the gang was stopped and why, items received, those of
-// them that were news; then items sent to each device.
-enum NearFarReport {
-    report_visited,
-    report_thresholds,
-    report_stopped,
-    report_too_wide,
-    report_received,
-    report_kept,
-    report_sent
-};
-
 class NearFarSearch : public NearFarDevice {
    public:
     using NearFarDevice::NearFarDevice;
@@ -40,6 +28,8 @@ class NearFarSearch : public NearFarDevice {
     // What the devices do until they meet again: take what was told, from the next threshold on or
     // from the last.
     enum Phase : u32 { next, absorb, finished };
+    // A word of the report: whether there was no room for all that was near.
+    static constexpr u32 report_too_wide = own_reports;
     // Words that leaders keep: what all had sent, and the complement of the nearest key.
     enum Kept { kept_sent, kept_nearest };
     // Lists that a block goes through by itself.
@@ -283,17 +273,9 @@ class NearFarSearch : public NearFarDevice {
         if (blockIdx.x != 0 || threadIdx.x != 0) return;
         // Pairs with the fence in `give_up`.
         fence_acq_rel_gpu();
-        tell_host(report_visited, barrier.counted(visited_count));
-        tell_host(report_thresholds, thresholds);
-        tell_host(report_stopped, is_stopped);
+        tell_end(is_stopped, barrier.counted(visited_count), thresholds);
+        tell_items(load_relaxed_gpu(&word(kept_items)));
         tell_host(report_too_wide, load_relaxed_gpu(&word(is_too_wide)));
-        u64 received = 0;
-        for (u32 other = 0; other < settings.devices; ++other) {
-            received += barrier.received_from(other);
-            tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
-        }
-        tell_host(report_received, received);
-        tell_host(report_kept, load_relaxed_gpu(&word(kept_items)));
     }
 };
 

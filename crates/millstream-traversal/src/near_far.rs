@@ -1,20 +1,19 @@
 //! A search by near and far piles: the memory of a run, and the run. The protocol is in
 //! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and its twin in `near_far_twin.rs`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
-use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use millstream_flow::{Gang, GangMember, GangMemory};
 
 use crate::near_rows::{self, HaloShape, NearRows};
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
-use crate::{Answer, DistributedGraph, GangPlace, Outcome, Result, near_far_twin};
+use crate::{Answer, DistributedGraph, GangPlace, GangWork, Outcome, Result, near_far_twin};
 
 /// Words behind the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
@@ -39,19 +38,8 @@ pub(crate) struct Settings {
     pub(crate) shape: HaloShape,
 }
 
-/// Words of a report, as `NearFarReport` of `near_far.cuh` has them.
-#[derive(Clone, Copy)]
-enum Reported {
-    Visited,
-    Thresholds,
-    Stopped,
-    TooWide,
-    Received,
-    Kept,
-    Sent,
-}
-
-const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
+/// The word of a report that says whether a GPU had no room for all that was near.
+const TOO_WIDE: usize = GangWork::REPORT_WORDS;
 
 /// A search by near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): of
 /// vertices whose keys become smaller, those below a threshold go first, until none is left; the
@@ -71,35 +59,38 @@ pub struct NearFar<'a, R: CudaRule> {
     /// Vertices that wait on a GPU at a time, at most: far ones twice as many. Host devices
     /// have no such limit.
     pub waiting: usize,
+    /// How long GPUs wait for each other before the search fails.
+    pub patience: Duration,
+}
+
+/// What a search by near and far piles came to.
+#[derive(Clone, Debug)]
+pub enum Attempt {
+    /// The answer.
+    Found(Outcome),
+    /// None: another way is better. How long it took to find that out.
+    GivenUp(Duration),
 }
 
 /// One device's memory.
 pub(crate) struct Memory<V: Value> {
-    pub(crate) device: Device,
     pub(crate) values: SharedBuffer<V>,
     pub(crate) sources: DeviceBuffer<u32>,
     far: SharedBuffer<u64>,
     log: SharedBuffer<u64>,
     told: SharedBuffer<u32>,
     inbox: SharedBuffer<u64>,
-    gang: GangMemory,
+    pub(crate) gang: GangMemory,
     pub(crate) settings: Settings,
 }
 
-/// What one device has done.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Done {
-    pub(crate) visited: u64,
-    /// Items that came, and those of them that were news.
-    pub(crate) received: u64,
-    pub(crate) kept: u64,
-    /// Items to each device.
-    pub(crate) sent: [u64; GangPlace::MOST],
-}
-
 impl<R: CudaRule> NearFar<'_, R> {
-    /// Searches from `sources` (original ids), all with key 0. `None` if more vertices than
-    /// [`NearFar::waiting`] had to wait on a GPU, so that another way is better.
+    /// [`NearFar::waiting`], unless there is a reason for another: few graphs need more.
+    pub const WAITING: usize = 1 << 19;
+
+    /// Searches from `sources` (original ids), all with key 0. Given up if more vertices than
+    /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows;
+    /// and not begun where predecessors could make a cycle (`NEAR_FAR.md`).
     ///
     /// # Errors
     /// A source that is not a vertex; the first cause of any failure below.
@@ -109,7 +100,12 @@ impl<R: CudaRule> NearFar<'_, R> {
     ///
     /// # Device ordering
     /// When it resolves, the devices are done and the answer is on the host.
-    pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Option<Outcome>> {
+    pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Attempt> {
+        let is_alone = self.graph.context().devices().len() == 1;
+        let is_right = !V::KEEPS_PREDECESSOR || self.grows || is_alone;
+        if !is_right || self.rows.are_too_wide() {
+            return Ok(Attempt::GivenUp(Duration::ZERO));
+        }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
         let start = Instant::now();
         let (done, run_time) = match self.is_on_gpus() {
@@ -120,17 +116,21 @@ impl<R: CudaRule> NearFar<'_, R> {
                 let bind =
                     |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
                 let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
-                (reported(&memory)?, run_time)
+                (reported(&memory).await?, run_time)
             }
             false => (Some(near_far_twin::run(self, &memory).await?), start.elapsed()),
         };
-        let Some(done) = done else { return Ok(None) };
-        let statistics = statistics(&memory, &done);
+        let Some(done) = done else {
+            self.rows.set_too_wide();
+            return Ok(Attempt::GivenUp(run_time));
+        };
+        let (devices, item) = (self.graph.context().devices(), size_of::<u64>() as u64);
+        let statistics = GangWork::statistics(&done, devices, item);
         let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
         let answer = Answer::gather_owned(self.graph, values).await?;
         let gather_time = start.elapsed();
-        Ok(Some(Outcome { answer, statistics, run_time, gather_time }))
+        Ok(Attempt::Found(Outcome { answer, statistics, run_time, gather_time }))
     }
 
     fn is_on_gpus(&self) -> bool {
@@ -139,7 +139,7 @@ impl<R: CudaRule> NearFar<'_, R> {
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
-        let gangs = GangMemory::of_all(context, WORDS, REPORT_WORDS)?;
+        let gangs = GangMemory::of_all(context, self.patience, WORDS, TOO_WIDE + 1)?;
         // Twins have piles of their own.
         let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
@@ -157,7 +157,6 @@ impl<R: CudaRule> NearFar<'_, R> {
             };
             let sources: Vec<u32> = sources.iter().filter_map(place_of).collect();
             memory.push(Memory {
-                device: device.clone(),
                 values,
                 sources: stream.uploaded(sources)?,
                 // Two piles; places of the log wrap around with a word of 32 bits.
@@ -179,7 +178,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     fn settings(&self, place: usize) -> Settings {
         let delta = self.delta.map(bytemuck::cast);
         Settings {
-            place: GangPlace::new(self.graph.partition(), place),
+            place: GangPlace::new(self.graph.partition(), place, self.patience),
             limit: self.limit,
             delta: delta.unwrap_or(0),
             // The bits of a weight are those of the key that far from 0.
@@ -224,52 +223,14 @@ type ExchangeBuffers<'a> =
     (&'a DeviceBuffer<u32>, &'a SharedBuffer<u32>, Vec<&'a SharedBuffer<u64>>);
 
 /// What GPUs say that they did; `None` if one had no room for all that was near.
-fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<Done>>> {
-    let word = |its: &Memory<V>, word: Reported| its.gang.report.load(word as usize);
+async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {
     for its in memory {
-        if word(its, Reported::TooWide)? != 0 {
+        if its.gang.report.load(TOO_WIDE)? != 0 {
             return Ok(None);
         }
     }
-    let mut all = Vec::new();
-    for its in memory {
-        if word(its, Reported::Stopped)? != 0 {
-            let threshold = word(its, Reported::Thresholds)?;
-            return Err(its.gang.not_met("near_far", &format!("threshold {threshold}")).into());
-        }
-        let mut done = Done {
-            visited: word(its, Reported::Visited)?,
-            received: word(its, Reported::Received)?,
-            kept: word(its, Reported::Kept)?,
-            ..Done::default()
-        };
-        for (to, sent) in done.sent.iter_mut().enumerate() {
-            *sent = its.gang.report.load(Reported::Sent as usize + to)?;
-        }
-        all.push(done);
-    }
-    Ok(Some(all))
-}
-
-fn statistics<V: Value>(memory: &[Memory<V>], done: &[Done]) -> WorklistStatistics {
-    let mut run = WorklistStatistics::default();
-    for (place, (its, done)) in memory.iter().zip(done).enumerate() {
-        let mut device = DeviceStatistics::default();
-        device.work_items = done.visited;
-        (device.received, device.kept) = (done.received, done.kept);
-        device.dropped = device.received - device.kept;
-        for (to, other) in memory.iter().enumerate().filter(|(to, _)| *to != place) {
-            let items = done.sent[to];
-            device.sent += items;
-            let mut link = LinkStatistics::new(its.device.name(), other.device.name());
-            (link.packets, link.packets_pushed) = (items, items);
-            link.bytes = items * size_of::<u64>() as u64;
-            link.largest_packet_bytes = if items == 0 { 0 } else { size_of::<u64>() as u64 };
-            run.links.push(link);
-        }
-        run.devices.push(device);
-    }
-    run
+    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+    GangWork::reported(&gangs, "near_far", "threshold").await.map(Some)
 }
 
 /// The gang's kernel: each file goes on where the one before ends.

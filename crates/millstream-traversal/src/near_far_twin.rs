@@ -11,11 +11,11 @@ use millstream_device::{
 };
 use parking_lot::Mutex;
 
-use crate::near_far::{Done, Exchange, Graph, Memory, NearFar, Settings};
+use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings};
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
-use crate::{GangPlace, Result};
+use crate::{GangPlace, GangWork, Result};
 
 /// Lists that a block goes through by itself, as in the kernel.
 const HOPS: usize = 8;
@@ -113,17 +113,17 @@ struct Piles {
     threshold: u32,
     /// What it has taken of each device's.
     seen: Sent,
-    done: Done,
+    done: GangWork,
 }
 
 /// Searches from the first meeting to the last.
 pub(crate) async fn run<R: CudaRule, V: Value>(
     search: &NearFar<'_, R>,
     memory: &[Memory<V>],
-) -> Result<Vec<Done>> {
+) -> Result<Vec<GangWork>> {
     let devices = memory.len();
     let piles = |its: &Memory<V>| {
-        let (seen, done) = ([0; GangPlace::MOST], Done::default());
+        let (seen, done) = ([0; GangPlace::MOST], GangWork::default());
         Mutex::new(Piles { found: Found::new(), threshold: its.settings.first_end, seen, done })
     };
     let piles: Arc<[_]> = memory.iter().map(piles).collect();
@@ -137,7 +137,7 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
             twin.run(&meeting, &mut piles[twin.here].lock())
         })
     };
-    let streams = memory.iter().map(|its| its.device.stream());
+    let streams = memory.iter().map(|its| its.gang.device.stream());
     let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
     loop {
         let mut events = Vec::new();

@@ -2,7 +2,7 @@
 //! that one access brings them: what a search by near and far piles reads (`NEAR_FAR.md`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::halo::Halos;
 use crate::relaxation::CudaRule;
-use crate::{DistributedGraph, GangPlace, Part, Result};
+use crate::{DistributedGraph, GangPlace, Part, Result, can_meet};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
 pub(crate) const MOST: usize = 4;
@@ -36,6 +36,9 @@ const ROWS_FOR_LONG: usize = 32;
 const LONGEST: u64 = 32;
 /// Vertices told of that a warp looks at together.
 const WARP: usize = 32;
+/// Arcs across a halo from which on devices meet so seldom that meeting takes less time than
+/// what they do between.
+const DEEP: u32 = 8;
 
 /// The packed rows of a graph on devices, each with those of its halo.
 ///
@@ -54,6 +57,8 @@ pub struct NearRows {
     devices: Vec<DeviceRows>,
     depth: u32,
     time: Duration,
+    /// Whether too many vertices had to wait in a search.
+    is_too_wide: AtomicBool,
 }
 
 /// The rows of one device. Vertices are given by their places: owned ones first, then the halo.
@@ -102,8 +107,9 @@ impl NearRows {
     }
 
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
-    /// `distributed`. `None` if there are several, and it is not symmetric or parts have too
-    /// many neighbours for [`Halos`].
+    /// `distributed`. `None` if the graph does not [suit](NearRows::suit) or they [cannot
+    /// meet](can_meet); if there are several, also if it is not symmetric or parts have too many
+    /// neighbours for [`Halos`].
     ///
     /// # Errors
     /// No memory on a device.
@@ -111,6 +117,16 @@ impl NearRows {
     /// # Device ordering
     /// When it resolves, the rows are in the devices' memory.
     pub async fn new<R: CudaRule>(
+        graph: &CsrGraph,
+        distributed: &DistributedGraph,
+    ) -> Result<Option<NearRows>> {
+        match can_meet(distributed.context()) && NearRows::suit(graph) {
+            true => NearRows::packed::<R>(graph, distributed).await,
+            false => Ok(None),
+        }
+    }
+
+    async fn packed<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
     ) -> Result<Option<NearRows>> {
@@ -128,12 +144,25 @@ impl NearRows {
         for place in 0..partition.parts() {
             devices.push(DeviceRows::new::<R>(graph, distributed, &halos, place).await?);
         }
-        Ok(Some(NearRows { devices, depth: halos.depth, time: start.elapsed() }))
+        let (depth, is_too_wide) = (halos.depth, AtomicBool::new(false));
+        Ok(Some(NearRows { devices, depth, time: start.elapsed(), is_too_wide }))
     }
 
-    /// From how many arcs away vertices are in a halo.
-    pub fn depth(&self) -> u32 {
-        self.depth
+    /// Whether halos are so deep that devices meet seldom: then near and far piles are the better
+    /// way.
+    pub fn meet_seldom(&self) -> bool {
+        self.depth >= DEEP
+    }
+
+    /// Whether too many vertices had to wait in a search: later ones go another way at once.
+    pub(crate) fn are_too_wide(&self) -> bool {
+        // Relaxed, as below: at worst another search finds out.
+        self.is_too_wide.load(Ordering::Relaxed)
+    }
+
+    /// Too many vertices had to wait in a search.
+    pub(crate) fn set_too_wide(&self) {
+        self.is_too_wide.store(true, Ordering::Relaxed);
     }
 
     /// What they take of the devices' memory.
@@ -386,7 +415,7 @@ mod tests {
             let columns = Columns::Weighted;
             let distributed =
                 DistributedGraph::new(&context, graph, partition, columns).await.unwrap();
-            let near = NearRows::new::<Weighted>(graph, &distributed).await.unwrap().unwrap();
+            let near = NearRows::packed::<Weighted>(graph, &distributed).await.unwrap().unwrap();
             let mut all = Vec::new();
             for (place, device) in context.devices().iter().enumerate() {
                 let (its, own) = (near.of(place), distributed.partition().range(place));

@@ -26,7 +26,8 @@ pub struct WorklistOptions {
     pub batch: u32,
     /// Who drives the worklist.
     pub worker: Worker,
-    /// How long a run may go on without any change before it fails.
+    /// How long a run may go on without any change before it fails. Where GPUs search without a
+    /// worklist: how long they wait for each other.
     pub patience: Duration,
 }
 

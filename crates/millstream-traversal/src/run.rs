@@ -22,6 +22,14 @@ pub struct Outcome {
     pub gather_time: Duration,
 }
 
+impl Outcome {
+    /// The same after an attempt without an answer, which took so long.
+    #[must_use]
+    pub fn after(self, attempt: Duration) -> Outcome {
+        Outcome { run_time: attempt + self.run_time, ..self }
+    }
+}
+
 /// Relaxes from `sources` (original ids), all with key 0, until nothing changes;
 /// `delta` are the steps of the priority threshold \[G §4.4\].
 ///

@@ -52,6 +52,23 @@ fn every_graph_partition_and_device_count_agrees_with_the_reference() {
 }
 
 #[test]
+fn near_and_far_piles_need_layouts() {
+    let road =
+        generate::road(60, 60, generate::KEEP_PERMILLE, &GenerateOptions::default()).unwrap();
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let mut options = BfsOptions::default();
+    let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
+    assert_eq!(bfs.algorithm(), Algorithm::NearFar);
+    options.layouts = false;
+    let bfs = bfs.with_options(options);
+    assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
+    options.algorithm = Algorithm::NearFar;
+    let bfs = bfs.with_options(options);
+    let error = context.block_on(bfs.run(&[0])).unwrap().unwrap_err();
+    assert!(matches!(error, Error::NearFarWithoutLayouts), "{error}");
+}
+
+#[test]
 fn directed_graphs_with_hubs() {
     let options = GenerateOptions::default();
     let symmetric = generate::kron(10, 8, &options).unwrap();

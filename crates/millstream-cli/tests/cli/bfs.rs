@@ -161,7 +161,8 @@ fn an_option_of_the_worklist_asks_for_it() {
         let method = json(&[&["bfs", &karate, "--verify"], options].concat())["method"].clone();
         method.as_str().unwrap().to_string()
     };
-    for options in [&[][..], &["--routing", "auto", "--worker", "auto", "--delta", "auto"]] {
+    let any = ["--routing", "auto", "--worker", "auto", "--delta", "auto", "--patience", "5"];
+    for options in [&[][..], &any] {
         assert_eq!(method(options), "level-synchronous", "{options:?}");
         let forced = [options, &["--algorithm", "level-synchronous"]].concat();
         assert_eq!(method(&forced), "level-synchronous", "{options:?}");
@@ -175,6 +176,8 @@ fn an_option_of_the_worklist_asks_for_it() {
     }
     let said = refused(&["bfs", &karate, "--worker", "host", "--no-layouts"], 2);
     assert!(said.contains("--no-layouts has no meaning with --algorithm asynchronous"), "{said}");
+    let said = refused(&["bfs", &karate, "--algorithm", "near-far", "--no-layouts"], 2);
+    assert!(said.contains("--no-layouts does not go with --algorithm near-far"), "{said}");
 }
 
 #[test]

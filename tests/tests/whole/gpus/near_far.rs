@@ -5,12 +5,14 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
+use millstream::bfs::Levels;
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
+use millstream::traversal::{self, Attempt, Columns, DistributedGraph, NearFar, NearRows};
 
 use super::levels::lattice_with_shortcuts;
-use super::{Needs, context, scaled, skip};
+use super::{Needs, context, is_gpu, scaled, skip};
 use crate::near_far::{check_awkward_graphs, check_roads, deltas, road, run};
 use crate::sssp;
 
@@ -119,6 +121,34 @@ fn lists_that_are_too_short_are_not_needed() {
             let result = run(&context, &graph, parts, options, sources).unwrap();
             sssp::check(&format!("{waiting} wait"), &graph, sources, &result);
         }
+    }
+}
+
+/// An attempt that is given up has taken time, and is not made again.
+#[test]
+fn attempts_that_are_given_up() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let road = road(24, 80, 9);
+    let parts = partition::edge_balanced_blocks(&road, context.devices().len());
+    let attempts = context.block_on(async {
+        let graph = DistributedGraph::new(&context, &road, parts, Columns::Structure).await?;
+        let rows = NearRows::new::<Levels>(&road, &graph).await?.unwrap();
+        let (graph, rows) = (&graph, &rows);
+        let (limit, delta, grows, waiting) = (u32::MAX - 1, Some(256), true, 0);
+        let patience = Duration::from_secs(10);
+        let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };
+        let all: Vec<u32> = (0..road.vertices()).collect();
+        Ok::<_, traversal::Error>([search.run::<u32>(&all).await?, search.run::<u32>(&all).await?])
+    });
+    match attempts.unwrap().unwrap() {
+        [Attempt::GivenUp(first), Attempt::GivenUp(again)] => {
+            assert!(first > Duration::ZERO && again == Duration::ZERO, "{first:?}, {again:?}");
+        }
+        // Host devices have no limit.
+        attempts => assert!(!context.devices().iter().all(is_gpu), "{attempts:?}"),
     }
 }
 

@@ -1,14 +1,24 @@
 //! Runs in which nothing changes for longer than their patience: kernels that never
-//! return end with an error; kernels that the host launches may take any time.
+//! return end with an error, also where they wait for a device that is silent; kernels that the
+//! host launches may take any time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream::device::{Shared, Trusted};
+use millstream::bfs::{self, Bfs, BfsOptions};
+use millstream::cc::{Cc, CcOptions};
+use millstream::device::{
+    CudaSource, Device, Kernel, KernelFault, Shared, StreamKind, Trusted, Value,
+};
+use millstream::flow::{Context, Gang};
+use millstream::graph::{CsrGraph, partition};
+use millstream::pagerank::{PageRank, PageRankOptions};
+use millstream::sssp::{self, Sssp, SsspOptions};
 use millstream::worklist::{CudaProgram, Flags, Here, View, problem};
 use millstream::worklist::{DistributedWorklist, Program, Worker, WorklistStatistics};
 
-use super::{context, fused, scaled};
+use super::{Needs, context, fused, scaled, skip};
+use crate::near_far::road;
 
 /// Every item is kept; the last one takes long.
 const SLOW: &str = r#"
@@ -136,4 +146,117 @@ fn a_run_out_of_patience() {
     println!("{error}");
     // The devices are as good as new.
     assert_eq!(run(1, Duration::from_secs(10)).unwrap().work_items(), 3);
+}
+
+const SLEEP: &str = r#"
+#include "gang.cuh"
+extern "C" __global__ void sleep(millstream::u32 milliseconds) {
+    const millstream::u64 start = millstream::nanoseconds();
+    while (millstream::nanoseconds() - start < milliseconds * 1000000ull) __nanosleep(10000);
+}
+"#;
+
+static SLEEP_ON_GPU: Kernel<(Value<u32>,)> = Kernel::with_source(
+    "sleep",
+    // SAFETY: it only waits.
+    unsafe { Trusted::new(CudaSource::new("sleep.cu", "sleep", SLEEP)) },
+    |_, _| Err(KernelFault::new("GPUs only")),
+);
+
+/// Nothing of a gang begins on the device for so long.
+fn keep_silent(device: &Device, milliseconds: u32) {
+    for _ in 0..Gang::MOST {
+        let stream = device.stream_of(StreamKind::Gang).unwrap();
+        SLEEP_ON_GPU.launch(&stream, 1, (milliseconds,)).unwrap();
+    }
+}
+
+/// Uploads a graph and searches it by the gang that a word names; calls `silence` between.
+async fn search(
+    context: &Context,
+    road: &CsrGraph,
+    gang: &str,
+    patience: Duration,
+    silence: impl Fn(),
+) -> Result<(), Box<dyn std::error::Error>> {
+    let parts = partition::edge_balanced_blocks(road, context.devices().len());
+    match gang {
+        "level" => {
+            let mut options = BfsOptions::default();
+            options.algorithm = bfs::Algorithm::LevelSynchronous;
+            options.worklist.patience = patience;
+            let bfs = Bfs::new(context, road).await?.with_options(options);
+            silence();
+            bfs.run(&[0]).await?;
+        }
+        "step" | "threshold" => {
+            let algorithm = match gang {
+                "step" => sssp::Algorithm::Stepping,
+                _ => sssp::Algorithm::NearFar,
+            };
+            let mut options = SsspOptions::default();
+            options.worklist.patience = patience;
+            let sssp = Sssp::with_algorithm(context, road, parts, algorithm).await?;
+            let sssp = sssp.with_options(options);
+            silence();
+            sssp.run(&[0]).await?;
+        }
+        "components" => {
+            let mut options = CcOptions::default();
+            options.patience = patience;
+            let cc = Cc::new(context, road).await?.with_options(options);
+            silence();
+            cc.run().await?;
+        }
+        _ => {
+            let mut options = PageRankOptions::default();
+            options.worklist.patience = patience;
+            let ranks = PageRank::with_partition(context, road, parts, options).await?;
+            silence();
+            ranks.run().await?;
+        }
+    }
+    Ok(())
+}
+
+/// The others do not wait for longer than their patience, and say where each device stood.
+#[test]
+fn a_device_that_is_silent() {
+    let context = context();
+    let devices = context.devices();
+    let [first, .., last] = devices else { return skip(Needs::Several, "nobody waits") };
+    if !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "these devices are no gang");
+    }
+    if first.shares_gpu_with(last) {
+        return println!("neither of two devices on one GPU can be silent alone");
+    }
+    let road = road(24, 80, 9);
+    let run = |gang, patience, silence: &dyn Fn()| {
+        let search = async {
+            let result = search(&context, &road, gang, patience, silence).await;
+            Ok::<_, millstream::flow::Error>(result.map_err(|error| error.to_string()))
+        };
+        context.block_on(search).unwrap().unwrap()
+    };
+    let (patience, usual) = (Duration::from_millis(20), Duration::from_secs(10));
+    for (gang, place) in [
+        ("level", "level 0"),
+        ("step", "step 1"),
+        ("threshold", "threshold 1"),
+        ("components", "met 0 times"),
+        ("sweeps", "met 0 times"),
+    ] {
+        // Whatever would wait for the silent device is there after this.
+        assert_eq!(run(gang, usual, &|| {}), Ok(()), "{gang}");
+        let error = run(gang, patience, &|| keep_silent(last, scaled(300, 100))).unwrap_err();
+        println!("{error}");
+        for part in [&format!("not met for {patience:?}"), place] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        for device in devices {
+            assert!(error.contains(&format!("; {device}: ")), "{device}: {error}");
+        }
+        assert_eq!(run(gang, usual, &|| {}), Ok(()), "{gang}");
+    }
 }
