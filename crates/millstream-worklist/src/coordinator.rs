@@ -56,7 +56,7 @@ pub(crate) struct Launch<'a>(&'a Launches);
 
 impl Drop for Launch<'_> {
     fn drop(&mut self) {
-        // Release: the report is taken in before.
+        // Release: the report is taken in before; pairs with `nothing_ready`.
         self.0.over.fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -87,12 +87,13 @@ impl Coordinator {
 
     /// Items of a higher priority value are deferred.
     pub(crate) fn threshold(&self) -> u32 {
+        // Acquire: pairs with the release in `raise_threshold`; nothing else comes with it.
         self.threshold.load(Ordering::Acquire)
     }
 
     /// Whether the run is over.
     pub(crate) fn is_finished(&self) -> bool {
-        // Acquire: pairs with the release in `check`.
+        // Acquire: pairs with the release in `finish`.
         self.finished.load(Ordering::Acquire)
     }
 
@@ -112,6 +113,7 @@ impl Coordinator {
 
     /// Says that the run stands still.
     pub(crate) fn stall(&self) {
+        // Release: pairs with the acquire in `is_stalled`.
         self.stalled.store(true, Ordering::Release);
         self.over.notify();
     }
@@ -119,6 +121,7 @@ impl Coordinator {
     /// A number that grows with everything that happens; `None` while a kernel is under
     /// way, which may take any time.
     pub(crate) fn standstill(&self) -> Option<u64> {
+        // In this order, and acquired, as in `nothing_ready`.
         let over = self.launches.over.load(Ordering::Acquire);
         let counted: u64 = self.counters.iter().map(Counters::total).sum();
         let begun = self.launches.begun.load(Ordering::Acquire);
@@ -127,6 +130,7 @@ impl Coordinator {
 
     /// Says that a kernel is about to be launched.
     pub(crate) fn launch(&self) -> Launch<'_> {
+        // Before whatever the kernel does; pairs with the last look in `nothing_ready`.
         self.launches.begun.fetch_add(1, Ordering::AcqRel);
         Launch(&self.launches)
     }
@@ -135,12 +139,15 @@ impl Coordinator {
     /// only while no kernel runs: as many are over before they are read as have
     /// begun after.
     fn nothing_ready(&self) -> bool {
+        // Acquire: pairs with the release at the end of a `Launch`, so that the reports of all
+        // that are over are in the counters. Their looks acquire, and the last one comes after.
         let over = self.launches.over.load(Ordering::Acquire);
         nothing_ready(&self.counters) && self.launches.begun.load(Ordering::Acquire) == over
     }
 
     /// A device has brought back its items up to the threshold.
     pub(crate) fn undeferred(&self) {
+        // Release: pairs with the acquires in `check`; the report is taken in before.
         self.undeferring.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -148,6 +155,7 @@ impl Coordinator {
     /// to the next step that has work, or ends the run. Called after every
     /// kernel that consumes.
     pub(crate) fn check(&self) {
+        // Acquire, here and below: pairs with the release in `undeferred`.
         if self.is_finished() || self.undeferring.load(Ordering::Acquire) > 0 {
             return;
         }
@@ -170,6 +178,7 @@ impl Coordinator {
     }
 
     fn finish(&self) {
+        // Release: pairs with the acquire in `is_finished`.
         self.finished.store(true, Ordering::Release);
         self.over.notify();
         for signals in &self.signals {
@@ -180,13 +189,15 @@ impl Coordinator {
 
     fn raise_threshold(&self) {
         let threshold = u64::from(self.threshold());
-        let lowest = self.signals.iter().map(|own| own.lowest_deferred.load(Ordering::Acquire));
+        // Relaxed: they came with the reports, which `nothing_ready` has acquired.
+        let lowest = self.signals.iter().map(|own| own.lowest_deferred.load(Ordering::Relaxed));
         let lowest = lowest.filter(|lowest| *lowest > threshold).min();
         let lowest = lowest.and_then(|lowest| u32::try_from(lowest).ok()).unwrap_or(u32::MAX);
         let delta = self.delta.unwrap_or(u32::MAX);
         self.threshold.fetch_max(step_end(lowest, delta), Ordering::AcqRel);
         self.undeferring.store(self.signals.len(), Ordering::Release);
         for signals in &self.signals {
+            // Release: pairs with the worker's acquire; both of the above come before.
             signals.undefer.store(true, Ordering::Release);
             signals.worker.notify();
         }

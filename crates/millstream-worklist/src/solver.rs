@@ -77,9 +77,11 @@ impl<P: Program> Solver<P> {
             if self.coordinator.is_finished() {
                 return Ok(());
             }
-            let threshold = self.coordinator.threshold();
             let launch = self.coordinator.launch();
+            // Acquire: pairs with the release in `raise_threshold`. So the threshold is read after:
+            // an older one would bring nothing back.
             let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
+            let threshold = self.coordinator.threshold();
             if undefers {
                 let arguments = (self.common(&task), threshold);
                 kernels.undefer.launch(&task.stream, self.threads(), arguments)?;

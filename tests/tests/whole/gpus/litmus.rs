@@ -13,10 +13,16 @@ use millstream::flow::{Gang, GangMember};
 
 use super::{Needs, is_gpu, scaled, set, skip};
 
-const TEXT: &str = include_str!("litmus.cuh");
+mod collectives;
+mod packets;
+
+const TEXT: &str = concat!(include_str!("litmus.cuh"), include_str!("litmus/packets.cuh"));
 
 /// Pairs of blocks, each with memory of its own.
 const PAIRS: usize = 16;
+
+/// Neither side's place: the host.
+const HOST: usize = 2;
 
 /// Words that a block leaves for the host: rounds, failures, the first failed
 /// round, whether it gave up.
@@ -31,7 +37,11 @@ type Run = [u32; 4];
 type Side = Kernel<(Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>, Value<Run>)>;
 
 fn side(entry: &'static str, threads: u32) -> Side {
-    let source = CudaSource::new("litmus.cu", entry, TEXT).blocks(PAIRS as u32).threads(threads);
+    side_of(entry, PAIRS, threads)
+}
+
+fn side_of(entry: &'static str, blocks: usize, threads: u32) -> Side {
+    let source = CudaSource::new("litmus.cu", entry, TEXT).blocks(blocks as u32).threads(threads);
     // A twin must not wait for another; the models in tests/models cover hosts.
     Kernel::with_source(
         entry,
@@ -45,10 +55,12 @@ fn side(entry: &'static str, threads: u32) -> Side {
 struct Litmus {
     name: &'static str,
     sides: [Side; 2],
+    /// Of each side.
+    blocks: usize,
     /// Whether both run on the first device: what they do has that scope.
     on_one_device: bool,
     /// Words of the three buffers, with what they hold at the start, and whose
-    /// they are.
+    /// they are: a side's or the [`HOST`]'s.
     buffers: [(usize, u32, usize); 3],
     /// Whether the second side takes the first two buffers the other way round.
     mirrored: bool,
@@ -60,6 +72,7 @@ fn peer_ring() -> Litmus {
     Litmus {
         name: "peer ring",
         sides: [side("ring_send", 64), side("ring_receive", 64)],
+        blocks: PAIRS,
         on_one_device: false,
         buffers: [(2 * PAIRS, 0, 0), (2 * SLOTS * PAIRS, 0, 1), (SLOTS * SLOT_ITEMS * PAIRS, 0, 1)],
         mirrored: false,
@@ -71,6 +84,7 @@ fn queue_bit() -> Litmus {
     Litmus {
         name: "queue bit",
         sides: [side("queue_produce", 64), side("queue_consume", 32)],
+        blocks: PAIRS,
         on_one_device: true,
         buffers: [((16 + ENTRIES) * PAIRS, 0, 0), (64 * PAIRS, u32::MAX, 0), (1, 0, 0)],
         mirrored: false,
@@ -82,6 +96,7 @@ fn counters() -> Litmus {
     Litmus {
         name: "counters",
         sides: [side("count_first", 64), side("count_second", 64)],
+        blocks: PAIRS,
         on_one_device: false,
         buffers: [(8 * PAIRS, 0, 0), (8 * PAIRS, 0, 1), (1, 0, 0)],
         mirrored: true,
@@ -100,8 +115,9 @@ struct Found {
 impl Litmus {
     /// Runs both sides beside each other.
     fn run(&self, set: &DeviceSet, places: &[Device; 2], run: Run) -> Result<Found, Error> {
-        let control = set.host().shared::<u32>(1 + 2 * PAIRS * WORDS)?;
-        let places = if self.on_one_device { [&places[0]; 2] } else { places.each_ref() };
+        let control = set.host().shared::<u32>(1 + 2 * self.blocks * WORDS)?;
+        let second = &places[usize::from(!self.on_one_device)];
+        let places = [&places[0], second, set.host()];
         let mut buffers = Vec::new();
         for (words, value, place) in self.buffers {
             let buffer = places[place].shared::<u32>(words)?;
@@ -118,7 +134,7 @@ impl Litmus {
                 _ => &buffers[at],
             });
             let arguments = (&control, first, second, third, run);
-            self.sides[place].launch(&streams[place], PAIRS, arguments)
+            self.sides[place].launch(&streams[place], self.blocks, arguments)
         };
         // Loads both kernels: neither may wait for that while the other spins.
         for (place, stream) in streams.iter().enumerate() {
@@ -135,7 +151,7 @@ impl Litmus {
 
     fn found(&self, control: &SharedBuffer<u32>) -> Result<Found, Error> {
         let mut found = Found::default();
-        for block in 0..2 * PAIRS {
+        for block in 0..2 * self.blocks {
             let word = |place: usize| control.load(1 + block * WORDS + place);
             let failures = word(1)?;
             found.failures += failures;
@@ -154,13 +170,13 @@ impl Litmus {
             return skip(Needs::Peers, "kernels that wait for each other run on GPUs only");
         };
         let places = [(*first).clone(), (*gpus.get(1).unwrap_or(first)).clone()];
-        let rounds = (rounds() / PAIRS) as u32;
+        let rounds = (rounds() / self.blocks) as u32;
         let start = Instant::now();
         let found = self.run(&set, &places, [rounds, 1, 0, 40_000]).unwrap();
         println!(
             "{}, {} rounds, {} to {}: {found:?} in {:?}",
             self.name,
-            rounds as usize * PAIRS,
+            rounds as usize * self.blocks,
             places[0],
             places[1],
             start.elapsed()
@@ -302,19 +318,22 @@ fn stale_reports(
 fn litmus_kernels_compile() {
     // What the compiler has in a cache of its own has no log: so the code is a new one.
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
-    let text = format!("{TEXT}\n__device__ unsigned new_at_{now};\n");
-    for architecture in [80, 90, 100] {
-        match CudaSource::generated("litmus.cu", "report", text.as_str()).compile(architecture) {
-            Ok((code, log)) => {
-                assert!(!code.is_empty());
-                assert_eq!(log.matches("Compiling entry function").count(), 8, "{log}");
-            }
-            Err(Error::DriverUnavailable { reason, .. })
-                if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+    for (text, entries) in [(TEXT, 13), (collectives::TEXT, 2)] {
+        let text = format!("{text}\n__device__ unsigned new_at_{now};\n");
+        for architecture in [80, 90, 100] {
+            match CudaSource::generated("litmus.cu", "report", text.as_str()).compile(architecture)
             {
-                return println!("not compiled: {reason}");
+                Ok((code, log)) => {
+                    assert!(!code.is_empty());
+                    assert_eq!(log.matches("Compiling entry function").count(), entries, "{log}");
+                }
+                Err(Error::DriverUnavailable { reason, .. })
+                    if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+                {
+                    return println!("not compiled: {reason}");
+                }
+                Err(error) => panic!("{error}"),
             }
-            Err(error) => panic!("{error}"),
         }
     }
 }

@@ -1,0 +1,139 @@
+// Litmus tests of collectives between peers, as kernels of several rounds: what a kernel's end
+// orders otherwise, a meeting of its blocks does here, or a barrier of the block. (Lines have
+// block_collectives.cu.)
+#include "collective_chain.cuh"
+#include "collective_pass.cuh"
+
+using namespace millstream;
+
+// As Rust writes it.
+struct Rounds {
+    u32 here;
+    u32 devices;
+    u32 rounds;
+    u32 seed;
+};
+
+// Words of each block, on the host: GPUs cannot add to the same ones.
+enum Report { wrong, rounds_done, report_words };
+
+__device__ __forceinline__ u32 hash(u32 x) {
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+struct Vectors {
+    const SpanSet<u32>& items;
+    const Rounds& run;
+
+    __device__ u32 item(u32 rank, u32 round, u32 at) const {
+        return hash(run.seed + hash(round * most_ranks + rank) + at);
+    }
+
+    __device__ u32 sum(u32 round, u32 at) const {
+        u32 sum = 0;
+        for (u32 rank = 0; rank < run.devices; ++rank) sum += item(rank, round, at);
+        return sum;
+    }
+
+    // Sometimes a pause, so that ranks meet in other ways.
+    __device__ void pause(u32 round) const {
+        const u32 draw = item(run.here, round, blockIdx.x + (1u << 30));
+        if (draw % 4 == 0) __nanosleep(draw >> 22);
+    }
+
+    __device__ void report(Span<u32> report, bool is_wrong, u32 rounds) const {
+        const bool any = __syncthreads_or(is_wrong);
+        if (threadIdx.x != 0) return;
+        u32* const own = &report[(run.here * gridDim.x + blockIdx.x) * report_words];
+        store_relaxed_sys(own + wrong, u32(any));
+        store_relaxed_sys(own + rounds_done, rounds);
+    }
+};
+
+__device__ RankSettings rank_settings(const Rounds& run, u32 round) {
+    return {u64(round) + 1, u64(5000000000), run.here, run.devices};
+}
+
+// All-reduces in place, in one pass. Each rank combines a part of them for all.
+extern "C" __global__ void passes(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
+                                  const __grid_constant__ SpanSet<u32> items, Span<u32> report,
+                                  const __grid_constant__ Rounds run) {
+    __shared__ PassPlaces<u32> places;
+    __shared__ PassSettings settings;
+    const Vectors vectors{items, run};
+    u32* const own = items[run.here].items;
+    const u32 len = u32(items[run.here].len);
+    const u32 begin = len / run.devices * run.here;
+    const u32 end = run.here + 1 == run.devices ? len : begin + len / run.devices;
+    const auto add = [](u32 one, u32 other) { return one + other; };
+    bool is_wrong = false;
+    u32 done = 0;
+    for (u32 round = 0; round < run.rounds; ++round) {
+        vectors.pause(round);
+        for (u32 at = u32(thread_in_grid()); at < len; at += u32(threads_in_grid()))
+            own[at] = vectors.item(run.here, round, at);
+        if (threadIdx.x == 0) {
+            settings.common = rank_settings(run, round);
+            const u32 all = (1u << run.devices) - 1;
+            settings.jobs[0] = {end - begin, begin, begin, all, all};
+            settings.job_count = 1;
+            settings.swaps = settings.in_order = 0;
+            settings.in_place = 1;
+        }
+        // As before a kernel.
+        meet(memory[run.here].items);
+        const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
+        const Pass<u32> pass{ranks, reinterpret_cast<const SpanSet<const u32>&>(items), items,
+                             settings, places};
+        // Whoever gives up goes on to meet the others, who wait for that.
+        if (pass.begin()) {
+            pass.run(add);
+            pass.end();
+            ++done;
+        }
+        // As after it.
+        meet(memory[run.here].items);
+        for (u32 at = u32(thread_in_grid()); at < len; at += u32(threads_in_grid()))
+            is_wrong |= own[at] != vectors.sum(round, at);
+    }
+    vectors.report(report, is_wrong, done);
+}
+
+// Reductions along a chain, to changing roots: each block has a channel, and tiles of a few
+// items. The second half of the vectors is the root's output.
+extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
+                                  const __grid_constant__ SpanSet<u32> items, Span<u32> report,
+                                  const __grid_constant__ Rounds run) {
+    __shared__ ChainSettings settings;
+    constexpr u32 tile = 32;
+    const Vectors vectors{items, run};
+    const u32 len = u32(items[run.here].len / 2);
+    u32* const input = items[run.here].items;
+    u32* const output = input + len;
+    const auto add = [](u32 one, u32 other) { return one + other; };
+    // The items of this block's channel.
+    const auto for_each = [&](auto one) {
+        for (u32 first = blockIdx.x * tile; first < len; first += gridDim.x * tile)
+            for (u32 at = threadIdx.x; at < tile && first + at < len; at += blockDim.x)
+                one(first + at);
+    };
+    bool is_wrong = false;
+    u32 round = 0;
+    for (; round < run.rounds; ++round) {
+        const u32 root = hash(run.seed + round) % run.devices;
+        vectors.pause(round);
+        for_each([&](u32 at) { input[at] = vectors.item(run.here, round, at); });
+        if (threadIdx.x == 0)
+            settings = {rank_settings(run, round), len, 32, gridDim.x, 4, 16, tile, root, 0};
+        __syncthreads();
+        const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
+        const Chain<u32, decltype(add)> chain{ranks, settings, input, output, add, blockIdx.x};
+        if (!chain.run()) break;
+        __syncthreads();
+        if (run.here != root) continue;
+        for_each([&](u32 at) { is_wrong |= output[at] != vectors.sum(round, at); });
+    }
+    vectors.report(report, is_wrong, round);
+}

@@ -1,0 +1,64 @@
+//! The begin and the end of a pass, the tiles of a chain, and blocks that meet between two
+//! collectives, in kernels of many rounds. Lines are in `gpus::collectives::resident_kernels`.
+
+use std::time::Instant;
+
+use millstream::device::{CudaSource, Kernel, Shared, SharedSet, Value};
+use millstream::flow::Gang;
+
+use super::super::{Needs, context, skip};
+use super::rounds;
+
+pub(super) const TEXT: &str = include_str!("collectives.cuh");
+
+/// Of each kernel: all run at once.
+const BLOCKS: usize = 4;
+
+/// Of each rank: `rank_words`, and channels that begin at a line of memory, with their slots.
+const MEMORY: usize = 32 + BLOCKS * (32 + 4 * 16);
+
+type Signature = (SharedSet<u64>, Shared<u32>, SharedSet<u32>, Shared<u32>, Value<[u32; 4]>);
+
+/// Runs a kernel on all devices with vectors of `items`; each block consumes so often what
+/// others publish in a round.
+fn check(entry: &'static str, items: usize, often: usize) {
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
+    }
+    let source = CudaSource::new("collectives.cu", entry, TEXT);
+    let kernel: Kernel<Signature> = Gang::kernel(entry, source.blocks(BLOCKS as u32).threads(64));
+    let devices = context.devices();
+    let memory = devices.iter().map(|device| device.shared::<u64>(MEMORY).unwrap());
+    let memory: Vec<_> = memory.collect();
+    let vectors = devices.iter().map(|device| device.shared::<u32>(items).unwrap());
+    let vectors: Vec<_> = vectors.collect();
+    let memory: Vec<_> = memory.iter().collect();
+    let vectors: Vec<_> = vectors.iter().collect();
+    let ranks = devices.len();
+    let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
+    let rounds = (rounds() / BLOCKS / often) as u32;
+    let start = Instant::now();
+    let run = Gang::run_kernel(&context, &kernel, |host, member| {
+        let run = [member.place as u32, ranks as u32, rounds, 7];
+        let arguments = (&memory[..], host, &vectors[..], &report, run);
+        Ok(kernel.bind(member.stream, member.sharers, arguments)?)
+    });
+    context.block_on(run).unwrap().unwrap();
+    let word = |place: usize| report.load(place).unwrap();
+    let found: Vec<_> = (0..ranks * BLOCKS).map(|at| (word(2 * at), word(2 * at + 1))).collect();
+    println!("{entry}, {ranks} ranks, {rounds} rounds of {BLOCKS} blocks in {:?}", start.elapsed());
+    assert_eq!(found, vec![(0, rounds); ranks * BLOCKS]);
+}
+
+/// A begin and an end in each round.
+#[test]
+fn passes_begin_and_end() {
+    check("passes", 509, 2);
+}
+
+/// Three tiles of a channel in each round.
+#[test]
+fn tiles_of_a_chain() {
+    check("chains", 2 * (2 * 32 * BLOCKS + 17), 3);
+}
