@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use millstream::device::{CudaSource, Kernel, Shared, SharedSet, Value};
+use millstream::device::{CudaSource, Kernel, Shared, SharedSet, Trusted, Value};
 use millstream::flow::Gang;
 
 use super::super::{Needs, context, skip};
@@ -27,7 +27,9 @@ fn check(entry: &'static str, items: usize, often: usize) {
         return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
     }
     let source = CudaSource::new("collectives.cu", entry, TEXT);
-    let kernel: Kernel<Signature> = Gang::kernel(entry, source.blocks(BLOCKS as u32).threads(64));
+    // SAFETY: it uses its spans.
+    let source = unsafe { Trusted::new(source.blocks(BLOCKS as u32).threads(64)) };
+    let kernel: Kernel<Signature> = Gang::kernel(entry, source);
     let devices = context.devices();
     let memory = devices.iter().map(|device| device.shared::<u64>(MEMORY).unwrap());
     let memory: Vec<_> = memory.collect();
