@@ -5,12 +5,12 @@ use std::ffi::{c_int, c_uint, c_void};
 use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
 
 use super::context::current;
-use super::device::multiprocessors;
+use super::device::{Device, multiprocessors};
 use super::handles::Owned;
 use super::module::FUNCTIONS;
 use super::status::{Answer, answer, store};
 use super::stream::STREAMS;
-use crate::execute::{Launch, run};
+use crate::execute::{Fault, Launch, run};
 use crate::image::Kernel;
 use crate::ptx::SHARED_BYTES;
 
@@ -29,6 +29,12 @@ fn occupancy(threads: u32) -> u32 {
 /// Whether all sides are at least 1 and at most this.
 fn fits(sides: [u32; 3], most: [u32; 3]) -> bool {
     sides.iter().zip(most).all(|(side, most)| (1..=most).contains(side))
+}
+
+/// Whether `MILLSTREAM_EMULATOR_TRAP` names the kernel and the device, as in `levels@1`.
+fn traps(kernel: &Kernel, device: &Device) -> bool {
+    let place = format!("{}@{}", kernel.name, device.ordinal);
+    std::env::var("MILLSTREAM_EMULATOR_TRAP").is_ok_and(|trap| trap == place)
 }
 
 /// The arguments, each at its offset.
@@ -92,6 +98,10 @@ pub unsafe extern "C" fn cuLaunchKernel(
         let arguments = unsafe { arguments(kernel, parameters) }?;
         let resident = multiprocessors() * occupancy(block);
         let launch = Launch { kernel: kernel.clone(), grid, threads, arguments, resident };
+        if traps(kernel, device) {
+            let fault = Fault(format!("{}: a trap, as was asked for", kernel.name));
+            return stream.submit(move |_| Err(fault));
+        }
         stream.submit(move |stop| run(&launch, stop))
     })
 }

@@ -15,6 +15,8 @@ use millstream::flow::{
 use super::{Needs, context, list, scaled, skip};
 use crate::collective_model::{Case, all_types, download, upload};
 
+mod resident;
+
 #[test]
 fn every_collective() {
     let context = context();
@@ -465,9 +467,7 @@ fn resident_kernels() {
     let memory = collectives.memory();
     let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
     // Each round takes some microseconds.
-    let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
-    let rounds =
-        rounds.map_or(scaled(1_000_000, 800), |rounds| rounds.parse().unwrap()) / BLOCKS as u32;
+    let rounds = resident::rounds() / BLOCKS as u32;
     let start = Instant::now();
     for seed in [1, 2] {
         let gang = Gang::new(&context).unwrap();

@@ -98,6 +98,33 @@ fn a_failure_at_run_time() {
     assert!(output.stdout.is_empty());
 }
 
+/// The kernel of one rank of a gang traps: the command ends soon, with the exit code of a
+/// failure. Emulated GPUs alone trap in kernels that have no trap.
+#[test]
+fn a_trap_on_one_rank() {
+    let gpus = context().devices().len();
+    if !scaled(false, true) || list().to_string() != format!("cuda:0-{}", gpus - 1) {
+        return println!("not on these devices");
+    }
+    let chain = Chain::new("trap", 100);
+    for (kernel, arguments) in [
+        ("levels", &["bfs", chain.path(), "--algorithm", "level-synchronous"][..]),
+        ("fused", &["bfs", chain.path(), "--algorithm", "asynchronous"]),
+        ("steps", &["sssp", chain.path(), "--weights", "unit", "--algorithm", "stepping"]),
+        ("near_far", &["bfs", chain.path(), "--symmetrize", "--algorithm", "near-far"]),
+    ] {
+        let Some(mut command) = millstream(arguments) else { return };
+        let trap = format!("{kernel}@{}", gpus - 1);
+        let (output, time) = run(command.env("MILLSTREAM_EMULATOR_TRAP", trap), LIMIT, |_| {});
+        let (code, text) = code_and_text(&output);
+        println!("{kernel}, after {time:?}: {text}");
+        assert_eq!((code, output.stdout.len()), (Some(1), 0), "{kernel}: {text}");
+        assert!(text.contains("CUDA_ERROR_") && !text.contains("panicked"), "{kernel}: {text}");
+        // Before those who wait lose their patience.
+        assert!(time < Duration::from_secs(9), "{kernel}: {time:?}");
+    }
+}
+
 /// Ctrl-C during a long search stops the devices, and then the command.
 #[test]
 fn an_interrupted_search() {

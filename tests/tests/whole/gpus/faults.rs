@@ -16,6 +16,8 @@ use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result
 use super::child::in_child;
 use super::{Needs, is_gpu, list, scaled, skip};
 
+mod ranks;
+
 /// Longer than any case may take: opening a GPU takes a second.
 const LIMIT: Duration = Duration::from_secs(60);
 /// A call that meets a known failure does not wait for anything.

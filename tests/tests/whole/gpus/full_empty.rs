@@ -1,7 +1,7 @@
 //! Full/empty segments: early launch, filling and proactive return in all orders, many
 //! rounds on the same memory; publishing by count; kernels that fill for each other;
-//! packets that never come. `MILLSTREAM_RUNS` rounds, 500 unless set; 10,000 are the
-//! litmus test.
+//! packets that never come. `MILLSTREAM_RUNS` rounds, 500 unless set; kernels that need no
+//! host between rounds are in `gpus::litmus`.
 
 use std::time::{Duration, Instant};
 

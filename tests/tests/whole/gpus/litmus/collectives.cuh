@@ -101,30 +101,34 @@ extern "C" __global__ void passes(const __grid_constant__ SpanSet<u64> memory, S
     vectors.report(report, is_wrong, done);
 }
 
+// Items of a chain's tiles.
+constexpr u32 tile = 32;
+
+// Those of a vector that go through this block's channel.
+template <class One>
+__device__ void for_each(u32 len, One one) {
+    for (u32 first = blockIdx.x * tile; first < len; first += gridDim.x * tile)
+        for (u32 at = threadIdx.x; at < tile && first + at < len; at += blockDim.x)
+            one(first + at);
+}
+
 // Reductions along a chain, to changing roots: each block has a channel, and tiles of a few
 // items. The second half of the vectors is the root's output.
 extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
                                   const __grid_constant__ SpanSet<u32> items, Span<u32> report,
                                   const __grid_constant__ Rounds run) {
     __shared__ ChainSettings settings;
-    constexpr u32 tile = 32;
     const Vectors vectors{items, run};
     const u32 len = u32(items[run.here].len / 2);
     u32* const input = items[run.here].items;
     u32* const output = input + len;
     const auto add = [](u32 one, u32 other) { return one + other; };
-    // The items of this block's channel.
-    const auto for_each = [&](auto one) {
-        for (u32 first = blockIdx.x * tile; first < len; first += gridDim.x * tile)
-            for (u32 at = threadIdx.x; at < tile && first + at < len; at += blockDim.x)
-                one(first + at);
-    };
     bool is_wrong = false;
     u32 round = 0;
     for (; round < run.rounds; ++round) {
         const u32 root = hash(run.seed + round) % run.devices;
         vectors.pause(round);
-        for_each([&](u32 at) { input[at] = vectors.item(run.here, round, at); });
+        for_each(len, [&](u32 at) { input[at] = vectors.item(run.here, round, at); });
         if (threadIdx.x == 0)
             settings = {rank_settings(run, round), len, 32, gridDim.x, 4, 16, tile, root, 0};
         __syncthreads();
@@ -133,7 +137,7 @@ extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, S
         if (!chain.run()) break;
         __syncthreads();
         if (run.here != root) continue;
-        for_each([&](u32 at) { is_wrong |= output[at] != vectors.sum(round, at); });
+        for_each(len, [&](u32 at) { is_wrong |= output[at] != vectors.sum(round, at); });
     }
     vectors.report(report, is_wrong, round);
 }

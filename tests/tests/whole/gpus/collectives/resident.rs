@@ -1,0 +1,76 @@
+//! Collectives of resident kernels, of more types and operators than their litmus case has.
+
+use std::time::{Duration, Instant};
+
+use millstream::device::{CudaSource, Error, Shared, SharedSet, Value};
+use millstream::flow::{BlockSettings, Gang, ResidentCollectives};
+
+use super::super::{Needs, context, scaled, skip};
+
+/// Of litmus cases: `MILLSTREAM_LITMUS_ROUNDS`.
+pub(super) fn rounds() -> u32 {
+    let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
+    rounds.map_or(scaled(1_000_000, 800), |rounds| rounds.parse().unwrap())
+}
+
+const BLOCKS: usize = 4;
+/// Items of a vector: more than fit in the lines, if they are large.
+const MOST: usize = 150;
+/// Of the largest items, two vectors of a block.
+const WORDS: usize = 2 * MOST * 9;
+
+type Signature =
+    (SharedSet<u64>, Shared<u32>, Shared<u64>, Shared<u32>, Value<BlockSettings>, Value<[u32; 4]>);
+
+fn source() -> CudaSource {
+    let text = include_str!("block_operators.cu");
+    let source = CudaSource::new("block_operators.cu", "block_operators", text);
+    source.blocks(BLOCKS as u32).threads(64)
+}
+
+/// Sums, minima and maxima of numbers, and a program's own operators of items of 3, 8 and 72
+/// bytes, in turns; one of them to one rank and in parts, too.
+#[test]
+fn items_and_operators() {
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
+    }
+    let kernel = Gang::kernel::<Signature>("block_operators", source());
+    let ranks = context.devices().len();
+    let areas = context.devices().iter();
+    let areas: Vec<_> = areas.map(|device| device.shared::<u64>(BLOCKS * WORDS).unwrap()).collect();
+    let patience = Duration::from_secs(5);
+    let collectives = ResidentCollectives::new(&context, BLOCKS, 1 << 10, patience).unwrap();
+    let memory = collectives.memory();
+    let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
+    let rounds = rounds() / 4 / BLOCKS as u32;
+    let start = Instant::now();
+    let run = Gang::run_kernel(&context, &kernel, |host, member| {
+        let settings = collectives.settings(member.place);
+        let run = [rounds, MOST as u32, 3, 0];
+        let arguments = (&memory[..], host, &areas[member.place], &report, settings, run);
+        Ok(kernel.bind(member.stream, member.sharers, arguments)?)
+    });
+    context.block_on(run).unwrap().unwrap();
+    let word = |place: usize| report.load(place).unwrap();
+    let found: Vec<_> = (0..ranks * BLOCKS).map(|at| (word(2 * at), word(2 * at + 1))).collect();
+    println!("{rounds} rounds, {ranks} ranks, after {:?}", start.elapsed());
+    assert_eq!(found, vec![(0, rounds); ranks * BLOCKS], "bits of what was wrong, and rounds");
+}
+
+/// Needs NVRTC, and no GPU. So many collectives in one kernel may spill, and take long: for one
+/// architecture.
+#[cfg(feature = "cuda")]
+#[test]
+fn items_and_operators_compile() {
+    match source().compile(90) {
+        Ok((code, _)) => assert!(!code.is_empty()),
+        Err(Error::DriverUnavailable { reason, .. })
+            if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+        {
+            println!("not compiled: {reason}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
