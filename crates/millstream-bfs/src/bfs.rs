@@ -8,14 +8,15 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Answer, Attempt, Columns, DistributedGraph, NearFar, NearRows, Outcome, Settings, UNREACHED,
-    WorklistOptions, can_meet, run,
+    Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, NearRows, Outcome, Settings,
+    UNREACHED, WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
 
 use crate::algorithm::Algorithm;
 use crate::depth_probe;
 use crate::hubs::Hubs;
+use crate::incoming::Incoming;
 use crate::isolated::Isolated;
 use crate::level_search::LevelSearch;
 use crate::rule::Levels;
@@ -125,51 +126,6 @@ pub struct Bfs {
     options: BfsOptions,
 }
 
-/// What a search reads beside a graph's rows, made at the upload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Layout {
-    /// What it is.
-    pub kind: LayoutKind,
-    /// What it takes of the devices' memory.
-    pub bytes: u64,
-    /// How long making it has taken.
-    pub time: Duration,
-}
-
-/// What a search reads beside a graph's rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LayoutKind {
-    /// Short rows in 16 bytes each, for near and far piles.
-    PackedRows,
-    /// The neighbour of each vertex with the most arcs, and the longest rows in parts, for
-    /// frontiers of most vertices.
-    Hubs,
-}
-
-/// The arcs that enter vertices, which going bottom-up needs.
-#[derive(Debug)]
-enum Incoming {
-    /// Those that leave them: the graph is symmetric.
-    Same,
-    /// These.
-    Reversed(Box<DistributedGraph>),
-    /// Not on the devices.
-    None,
-}
-
-impl Incoming {
-    /// Those of `graph`, if they are on the devices.
-    fn of<'a>(&'a self, graph: &'a DistributedGraph) -> Option<&'a DistributedGraph> {
-        match self {
-            Incoming::Same => Some(graph),
-            Incoming::Reversed(reversed) => Some(reversed),
-            Incoming::None => None,
-        }
-    }
-}
-
 impl Bfs {
     /// Uploads a graph in edge-balanced blocks.
     ///
@@ -189,7 +145,7 @@ impl Bfs {
     ///
     /// On devices that can go level by level, it is found out whether a graph's levels are many and thin
     /// ([`Algorithm::Auto`]). One of four arcs a vertex at most, with few longer rows, gets *packed
-    /// rows* too, 16 bytes a vertex ([`Bfs::layout`]): searches by near and far piles read
+    /// rows* too, 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
     /// them. On several devices it must be symmetric, and each gets the rows of a *halo* around
     /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
     /// it a device searches many levels before it meets the others.
@@ -206,7 +162,37 @@ impl Bfs {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<Bfs> {
-        Bfs::boxed_upload(context, graph, partition).await
+        Bfs::with_algorithm(context, graph, partition, Algorithm::Auto).await
+    }
+
+    /// As [`Bfs::with_partition`], for one algorithm, unless [options](Bfs::with_options) name
+    /// another. For [`Algorithm::Asynchronous`] nothing is made beside the graph's rows: other
+    /// algorithms go without then.
+    ///
+    /// ```
+    /// use millstream_bfs::{Algorithm, Bfs};
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::{CsrGraph, partition};
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+    /// for (algorithm, layouts) in [(Algorithm::Auto, 1), (Algorithm::Asynchronous, 0)] {
+    ///     let parts = partition::contiguous_blocks(&path, 1);
+    ///     let upload = Bfs::with_algorithm(&context, &path, parts, algorithm);
+    ///     assert_eq!(context.block_on(upload)??.layouts().len(), layouts);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A partition that does not fit; no memory on a device or the host.
+    pub async fn with_algorithm(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        algorithm: Algorithm,
+    ) -> Result<Bfs> {
+        Bfs::boxed_upload(context, graph, partition, algorithm).await
     }
 
     /// Boxed, so that it is compiled here, and not again in each program.
@@ -214,36 +200,25 @@ impl Bfs {
         context: &'a Context,
         graph: &'a CsrGraph,
         partition: Partition,
+        algorithm: Algorithm,
     ) -> BoxFuture<'a, Result<Bfs>> {
-        Bfs::upload(context, graph, partition).boxed()
+        Bfs::upload(context, graph, partition, algorithm).boxed()
     }
 
-    async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Bfs> {
-        let (mut incoming, mut isolated) = (Incoming::None, None);
-        if can_meet(context) {
-            let original = |vertex| partition.to_original(vertex);
-            if graph.is_symmetric() {
-                let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
-                isolated = Some(Isolated::new(context, graph.vertices(), is_isolated).await?);
-                incoming = Incoming::Same;
-            } else if !partition::is_mesh_like(graph) {
-                let reversed = graph.transposed_structure()?;
-                let is_isolated = |vertex| {
-                    graph.degree(original(vertex)) + reversed.degree(original(vertex)) == 0
-                };
-                isolated = Some(Isolated::new(context, graph.vertices(), is_isolated).await?);
-                let parts = partition.clone();
-                let columns = Columns::Structure;
-                let reversed = DistributedGraph::new(context, &reversed, parts, columns).await?;
-                incoming = Incoming::Reversed(Box::new(reversed));
-            }
-        }
-        let isolated = match isolated {
-            Some(isolated) => isolated,
-            None => Isolated::none(context, graph.vertices()).await?,
+    async fn upload(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        algorithm: Algorithm,
+    ) -> Result<Bfs> {
+        // Nothing else reads layouts.
+        let meets = algorithm != Algorithm::Asynchronous && can_meet(context);
+        let (incoming, isolated) = match meets {
+            true => Incoming::new(context, graph, &partition).await?,
+            false => Incoming::none(context, graph).await?,
         };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let is_deep = depth_probe::is_deep(graph);
+        let is_deep = algorithm != Algorithm::Asynchronous && depth_probe::is_deep(graph);
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
         let near = match is_deep {
@@ -257,7 +232,7 @@ impl Bfs {
             None => None,
         };
         let graph = distributed;
-        let options = BfsOptions::default();
+        let options = BfsOptions { algorithm, ..BfsOptions::default() };
         // Host devices meet in no time.
         let is_deep = is_deep && are_gpus;
         Ok(Bfs { graph, incoming, isolated, near, hubs, is_deep, options })
@@ -305,14 +280,11 @@ impl Bfs {
         self.near.as_ref().filter(|_| self.options.layouts)
     }
 
-    /// What was made for searches beside the graph's rows, if anything.
-    pub fn layout(&self) -> Option<Layout> {
-        let packed = |near: &NearRows| {
-            let (kind, bytes, time) = (LayoutKind::PackedRows, near.bytes(), near.time());
-            Layout { kind, bytes, time }
-        };
-        let packed = self.near.as_ref().map(packed);
-        packed.or_else(|| self.hubs.as_ref().map(Hubs::layout))
+    /// What was made for searches beside the graph's rows.
+    pub fn layouts(&self) -> Vec<Layout> {
+        let (incoming, near) = (self.incoming.layout(), self.near.as_ref().map(NearRows::layout));
+        let hubs = self.hubs.as_ref().map(Hubs::layout);
+        [incoming, near, hubs].into_iter().flatten().collect()
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not

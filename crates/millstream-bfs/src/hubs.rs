@@ -14,11 +14,10 @@ use millstream_device::{
     Value,
 };
 use millstream_graph::CsrGraph;
-use millstream_traversal::{DistributedGraph, UNREACHED};
+use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED};
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::bfs::{Layout, LayoutKind};
 
 /// A frontier whose arcs, times this and alpha, are more than all vertices that have any is
 /// expected to be followed by a level that goes bottom-up: `eagerness` in `levels.cuh`.

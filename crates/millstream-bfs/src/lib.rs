@@ -8,6 +8,7 @@ mod bfs;
 mod depth_probe;
 mod error;
 mod hubs;
+mod incoming;
 mod isolated;
 mod level_search;
 mod level_twin;
@@ -15,7 +16,7 @@ mod phase;
 mod rule;
 
 pub use algorithm::Algorithm;
-pub use bfs::{Bfs, BfsOptions, BfsResult, Layout, LayoutKind};
+pub use bfs::{Bfs, BfsOptions, BfsResult};
 pub use error::{Error, Result};
-pub use millstream_traversal::UNREACHED;
+pub use millstream_traversal::{Layout, LayoutKind, UNREACHED};
 pub use rule::{Levels, cuda_sources};

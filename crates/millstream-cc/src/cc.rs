@@ -48,7 +48,8 @@ pub struct CcResult {
     pub method: Option<Method>,
     /// What each device did.
     pub devices: Vec<DeviceStatistics>,
-    /// What went from one device to another.
+    /// What went from one device to another. Where devices reach each other's memory, a packet is
+    /// a pair that one told the other: a vertex and its root.
     pub links: Vec<LinkStatistics>,
     /// From the first arc to the last label, left on the devices.
     pub run_time: Duration,
@@ -407,11 +408,13 @@ impl Search {
         }
         let all: u64 = told.iter().sum();
         let others = (solvers.len() as u64).saturating_sub(1);
-        let devices = arcs.zip(told).map(|(arcs, own)| {
+        let devices = arcs.zip(&told).map(|(arcs, own)| {
             let merged = all - own;
             DeviceStatistics { hooked: arcs as u64, merged, sent: own * others, received: merged }
         });
-        gathered(&solvers, devices.collect(), run_time).await
+        let mut result = gathered(&solvers, devices.collect(), run_time).await?;
+        result.links = links_of_pairs(self.context.devices(), &told);
+        Ok(result)
     }
 }
 
@@ -437,6 +440,18 @@ async fn gathered(
     }
     let gather_time = start.elapsed();
     Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
+}
+
+/// What went from device to device where each has told all others so many pairs.
+fn links_of_pairs(devices: &[Device], told: &[u64]) -> Vec<LinkStatistics> {
+    let mut links = Vec::new();
+    for (from, &pairs) in devices.iter().zip(told) {
+        for to in devices.iter().filter(|to| to.name() != from.name()) {
+            let link = LinkStatistics::new(from.name(), to.name());
+            links.push(link.pushed(pairs, size_of::<Edge>() as u64));
+        }
+    }
+    links
 }
 
 /// Links along a tree of devices.

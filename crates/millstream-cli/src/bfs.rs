@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, LayoutKind, UNREACHED};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, UNREACHED};
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ struct Report {
     source: Vec<u64>,
     reached: u64,
     max_level: Option<u32>,
-    layout: Option<LayoutReport>,
+    layouts: Vec<LayoutReport>,
 }
 
 /// Reads, searches, checks and answers.
@@ -87,13 +87,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let partition = spread.partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
-        let bfs = Bfs::with_partition(&context, &graph, partition).await?.with_options(options);
+        let bfs = Bfs::with_algorithm(&context, &graph, partition, options.algorithm).await?;
+        let bfs = bfs.with_options(options);
         let upload = clock.lap();
         let run = async || bfs.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::bfs::Error>((upload, bfs.layout(), ran))
+        Ok::<_, millstream::bfs::Error>((upload, bfs.layouts(), ran))
     };
-    let (upload, layout, (result, prepare)) =
+    let (upload, layouts, (result, prepare)) =
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
@@ -112,14 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
-        layout: layout.map(|layout| {
-            let kind = match layout.kind {
-                LayoutKind::PackedRows => LayoutReport::PACKED_ROWS,
-                LayoutKind::Hubs => "hubs",
-                _ => "another",
-            };
-            LayoutReport::new(kind, layout.bytes, layout.time)
-        }),
+        layouts: LayoutReport::of_all(layouts),
     };
     answer(&report, how.json, table)?;
     written?;

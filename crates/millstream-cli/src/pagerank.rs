@@ -14,7 +14,7 @@ use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_writable, write_values};
 use crate::progress::phase;
-use crate::report::{Answer, Clock, Common};
+use crate::report::{Answer, Clock, Common, LayoutReport};
 
 /// PageRank.
 #[derive(Debug, Args)]
@@ -80,6 +80,7 @@ struct Report {
     iterations: u32,
     converged: bool,
     delta: f64,
+    layouts: Vec<LayoutReport>,
 }
 
 /// Reads, computes, checks and answers.
@@ -104,14 +105,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             }
             None => PageRank::new(&context, &graph, options.clone()).await?,
         };
-        let upload = clock.lap();
+        let (upload, layouts) = (clock.lap(), pagerank.layouts());
         let ran = how
             .repeat
             .median(async || pagerank.run().await, |it| (&mut it.run_time, it.gather_time))
             .await?;
-        Ok::<_, millstream::pagerank::Error>((upload, ran))
+        Ok::<_, millstream::pagerank::Error>((upload, layouts, ran))
     };
-    let (upload, (result, prepare)) = phase("ranking", || run_interruptibly(&context, search))??;
+    let (upload, layouts, (result, prepare)) =
+        phase("ranking", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &options, &result)).err(),
@@ -137,7 +139,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let PageRankResult { iterations, converged, delta, .. } = result;
     let method = if options.algorithm == Algorithm::Push { "push" } else { "pull" };
     let precision = if options.is_double() { "f64" } else { "f32" };
-    let report = Report { common, method, precision, iterations, converged, delta };
+    let layouts = LayoutReport::of_all(layouts);
+    let report = Report { common, method, precision, iterations, converged, delta, layouts };
     answer(&report, how.json, table)?;
     written?;
     match fault {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use millstream::flow::Context;
 use millstream::graph::CsrGraph;
+use millstream::traversal::Layout;
 use millstream::worklist::{Routing, Worker, WorklistStatistics};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -16,16 +17,19 @@ use crate::repeat::Repeat;
 /// What a layout beside the graph's rows has cost; making it is part of the upload.
 #[derive(Debug, Serialize)]
 pub(crate) struct LayoutReport {
-    kind: &'static str,
+    kind: String,
     bytes: u64,
     time_ms: f64,
 }
 
 impl LayoutReport {
-    pub(crate) const PACKED_ROWS: &str = "packed rows";
-
-    pub(crate) fn new(kind: &'static str, bytes: u64, time: Duration) -> LayoutReport {
-        LayoutReport { kind, bytes, time_ms: time.as_secs_f64() * 1e3 }
+    pub(crate) fn of_all(layouts: Vec<Layout>) -> Vec<LayoutReport> {
+        let report = |Layout { kind, bytes, time }| LayoutReport {
+            kind: kind.to_string(),
+            bytes,
+            time_ms: milliseconds(time),
+        };
+        layouts.into_iter().map(report).collect()
     }
 }
 

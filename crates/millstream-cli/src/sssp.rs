@@ -96,7 +96,7 @@ struct Report {
     reached: u64,
     max_distance: serde_json::Value,
     delta: Option<f64>,
-    layout: Option<LayoutReport>,
+    layouts: Vec<LayoutReport>,
 }
 
 /// Reads, searches, checks and answers.
@@ -116,13 +116,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let search = async {
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
         let upload = clock.lap();
-        let layout = sssp.layout();
+        let layouts = sssp.layouts();
         let sssp = sssp.with_options(options(arguments, cutoff));
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::sssp::Error>((upload, layout, ran))
+        Ok::<_, millstream::sssp::Error>((upload, layouts, ran))
     };
-    let (upload, layout, (result, prepare)) =
+    let (upload, layouts, (result, prepare)) =
         phase("searching", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
@@ -144,8 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         reached: result.reached(),
         max_distance: max_distance(&result),
         delta: result.delta,
-        layout: layout
-            .map(|layout| LayoutReport::new(LayoutReport::PACKED_ROWS, layout.bytes, layout.time)),
+        layouts: LayoutReport::of_all(layouts),
     };
     answer(&report, how.json, table)?;
     written?;

@@ -19,7 +19,8 @@ pub struct LinkStatistics {
     /// Packets that went through memory of the host, since the devices do not
     /// reach each other's \[G §2.1\].
     pub packets_through_host: u64,
-    /// Packets that a kernel of the source wrote into the destination's memory.
+    /// Packets that a kernel of the source wrote into the destination's memory, or one of the
+    /// destination read in the source's.
     pub packets_pushed: u64,
     /// Packets that kernels wrote into memory of the host and read there: some of
     /// those through the host.
@@ -41,8 +42,7 @@ impl LinkStatistics {
         }
     }
 
-    /// The same and so many packets more, of so many bytes each, that kernels of the source wrote
-    /// into the destination's memory.
+    /// The same and so many packets more, of so many bytes each, that kernels moved.
     ///
     /// ```
     /// use millstream_flow::LinkStatistics;

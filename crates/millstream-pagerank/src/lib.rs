@@ -19,6 +19,7 @@ mod sliced_rows;
 mod sweep;
 
 pub use error::{Error, Result};
+pub use millstream_traversal::{Layout, LayoutKind};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
 pub use pull::cuda_sources as pull_cuda_sources;

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::reference::PageRankError;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_traversal::Layout;
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
@@ -169,6 +170,15 @@ impl PageRank {
             }
         };
         Ok(PageRank { graph: uploaded, options })
+    }
+
+    /// What was made for sweeps in place of the graph's rows.
+    pub fn layouts(&self) -> Vec<Layout> {
+        match &self.graph {
+            Uploaded::Pull32(graph) => vec![graph.layout()],
+            Uploaded::Pull64(graph) => vec![graph.layout()],
+            Uploaded::Nothing(_) | Uploaded::Push32(_) | Uploaded::Push64(_) => Vec::new(),
+        }
     }
 
     /// How close the ranks of later runs must come: see

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
 use millstream_flow::{Context, Gang, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
+use millstream_traversal::{Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::askers::Askers;
@@ -26,6 +28,8 @@ pub(crate) struct PullGraph<R: Real> {
     pub(crate) row_weights: Vec<f64>,
     /// The rank of all vertices that no step leaves along an arc, when ranks are even.
     pub(crate) dangling: f64,
+    /// How long making it took, once the arcs were the other way round.
+    time: Duration,
 }
 
 /// See [`SlicedRows`].
@@ -56,6 +60,7 @@ impl<R: Real> PullGraph<R> {
         partition: &Partition,
         is_weighted: bool,
     ) -> Result<PullGraph<R>> {
+        let start = Instant::now();
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
         let is_gang = Gang::is_possible(context);
@@ -98,7 +103,19 @@ impl<R: Real> PullGraph<R> {
         }
         let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
         let dangling = dangling as f64 / row_weights.len() as f64;
-        Ok(PullGraph { context: context.clone(), partition, parts, row_weights, dangling })
+        let (context, time) = (context.clone(), start.elapsed());
+        Ok(PullGraph { context, partition, parts, row_weights, dangling, time })
+    }
+
+    /// What its rows have cost.
+    pub(crate) fn layout(&self) -> Layout {
+        let bytes = |part: &PullPart<R>| {
+            let words = part.sources.len() + part.askers.len();
+            let weights = part.weights.len() * size_of::<R>();
+            part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights
+        };
+        let bytes = self.parts.iter().map(bytes).sum::<usize>() as u64;
+        Layout { kind: LayoutKind::SlicedRows, bytes, time: self.time }
     }
 
     /// Sweeps until the change is small enough.

@@ -19,6 +19,6 @@ pub use algorithm::Algorithm;
 pub use delta::Delta;
 pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;
-pub use millstream_traversal::{UNREACHED, WorklistOptions};
+pub use millstream_traversal::{Layout, LayoutKind, UNREACHED, WorklistOptions};
 pub use rule::{IntegerDistances, RealDistances, cuda_sources};
-pub use sssp::{Layout, Sssp, SsspOptions, SsspResult};
+pub use sssp::{Sssp, SsspOptions, SsspResult};

@@ -10,7 +10,7 @@ use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Answer, Attempt, Columns, DistributedGraph, NearFar, Outcome, Settings, UNREACHED,
+    Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, Outcome, Settings, UNREACHED,
     WorklistOptions, can_meet, run,
 };
 use millstream_worklist::WorklistStatistics;
@@ -146,16 +146,6 @@ enum Uploaded {
     NearFar(NearGraph),
 }
 
-/// What a search reads beside a graph's rows, made at the upload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Layout {
-    /// What it takes of the devices' memory.
-    pub bytes: u64,
-    /// How long making it has taken.
-    pub time: Duration,
-}
-
 /// Keys that a thread looks through at least.
 const PIECE: usize = 1 << 16;
 
@@ -195,7 +185,7 @@ impl Sssp {
     /// unless it is one device and the graph is symmetric, where both are the same. That
     /// is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
     /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
-    /// ([`Sssp::layout`]), on several devices also of a halo around each part, of half as many
+    /// ([`Sssp::layouts`]), on several devices also of a halo around each part, of half as many
     /// vertices at most.
     ///
     /// # Errors
@@ -270,13 +260,12 @@ impl Sssp {
         }
     }
 
-    /// What was made for searches beside the graph's rows, if anything.
-    pub fn layout(&self) -> Option<Layout> {
+    /// What was made for searches beside the graph's rows, or in their place.
+    pub fn layouts(&self) -> Vec<Layout> {
         match &self.graph {
-            Uploaded::NearFar(near) => {
-                Some(Layout { bytes: near.rows.bytes(), time: near.rows.time() })
-            }
-            _ => None,
+            Uploaded::Asynchronous(_) => Vec::new(),
+            Uploaded::Stepping(graph) => vec![graph.layout()],
+            Uploaded::NearFar(near) => vec![near.rows.layout()],
         }
     }
 

@@ -3,11 +3,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::{Columns, DistributedGraph, Part, PartWeights, sort_rows};
+use millstream_traversal::{
+    Columns, DistributedGraph, Layout, LayoutKind, Part, PartWeights, sort_rows,
+};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -26,6 +29,8 @@ pub(crate) struct StepGraph {
     pub(crate) lightest: u32,
     /// Of the last search.
     pub(crate) lights: Mutex<Option<Lights>>,
+    /// How long making it took.
+    time: Duration,
 }
 
 /// Rows that one thread goes through at a time.
@@ -37,6 +42,7 @@ impl StepGraph {
         graph: &CsrGraph,
         partition: Partition,
     ) -> Result<StepGraph> {
+        let start = Instant::now();
         let is_symmetric = graph.is_symmetric_with_weights();
         let columns = Columns::Nearest;
         let incoming = match is_symmetric {
@@ -51,7 +57,14 @@ impl StepGraph {
             false => Some(outgoing(&incoming, graph).await?),
         };
         let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
-        Ok(StepGraph { incoming, outgoing, arcs, lightest, lights })
+        Ok(StepGraph { incoming, outgoing, arcs, lightest, lights, time: start.elapsed() })
+    }
+
+    /// What all rows have cost.
+    pub(crate) fn layout(&self) -> Layout {
+        let outgoing: u64 = self.outgoing.iter().flatten().map(Part::bytes).sum();
+        let bytes = self.incoming.bytes() + outgoing;
+        Layout { kind: LayoutKind::SteppingRows, bytes, time: self.time }
     }
 
     /// The rows of vertices that a device's arcs leave: of all, or alone, of its own.

@@ -40,6 +40,19 @@ pub struct Part {
     pub owners: Arc<DeviceBuffer<u32>>,
 }
 
+impl Part {
+    /// What the rows take of the device's memory.
+    pub fn bytes(&self) -> u64 {
+        let weights = match &self.weights {
+            PartWeights::None => 0,
+            PartWeights::Integer(weights) => weights.len(),
+            PartWeights::Real(weights) => weights.len(),
+        };
+        let words = self.targets.len() + weights;
+        (self.offsets.len() * size_of::<u64>() + words * size_of::<u32>()) as u64
+    }
+}
+
 /// The weights of one device's arcs.
 #[derive(Debug)]
 pub enum PartWeights {
@@ -153,6 +166,11 @@ impl DistributedGraph {
     /// The rows of each device.
     pub fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    /// What the rows take of the devices' memory.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(Part::bytes).sum()
     }
 
     /// Vertices of the graph.

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::halo::Halos;
 use crate::relaxation::CudaRule;
-use crate::{DistributedGraph, GangPlace, Part, Result, can_meet};
+use crate::{DistributedGraph, GangPlace, Layout, LayoutKind, Part, Result, can_meet};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
 pub(crate) const MOST: usize = 4;
@@ -165,18 +165,14 @@ impl NearRows {
         self.is_too_wide.store(true, Ordering::Relaxed);
     }
 
-    /// What they take of the devices' memory.
-    pub fn bytes(&self) -> u64 {
+    /// What they have cost.
+    pub fn layout(&self) -> Layout {
         let words = |its: &DeviceRows| {
             let long = its.long_targets.len() + its.long_weights.len();
             its.rows.len() + long + its.halo.len() + its.exports.len()
         };
-        (self.devices.iter().map(words).sum::<usize>() * size_of::<u32>()) as u64
-    }
-
-    /// How long packing has taken.
-    pub fn time(&self) -> Duration {
-        self.time
+        let bytes = (self.devices.iter().map(words).sum::<usize>() * size_of::<u32>()) as u64;
+        Layout { kind: LayoutKind::PackedRows, bytes, time: self.time }
     }
 
     /// The rows of the device at `place`.

@@ -102,7 +102,7 @@ fn only_pairs_that_say_something_are_merged() {
     // Two devices; the second names vertices of the first.
     let graph = CsrGraph::from_edges(1000, &[(0, 1), (999, 450), (999, 400)]).unwrap();
     let parts = partition::contiguous_blocks(&graph, 2);
-    for (context, pairs, bytes) in [(host(2), 1, 0), (strangers(2), 2, 16)] {
+    for (context, pairs, bytes) in [(host(2), 1, 8), (strangers(2), 2, 16)] {
         let result = run(&context, &graph, parts.clone(), CcOptions::default());
         let merged: u64 = result.devices.iter().map(|device| device.merged).sum();
         assert_eq!(merged, pairs);

@@ -52,6 +52,25 @@ fn json_has_the_keys_of_the_contract() {
 }
 
 #[test]
+fn json_says_what_layouts_cost() {
+    let folder = Folder::new();
+    // Directed, with too many arcs for a mesh.
+    let arcs = (0..40).flat_map(|from| (0..from).map(move |to| format!("{from} {to}\n")));
+    let graph = folder.file("graph.el", arcs.collect::<String>());
+    let layouts = |options: &[&str]| {
+        json(&[&["bfs", &graph, "--devices", "host:2"], options].concat())["layouts"].clone()
+    };
+    let made = layouts(&[]);
+    let [transpose] = &made.as_array().unwrap()[..] else { panic!("{made}") };
+    assert_eq!(transpose["kind"], json!("transpose"));
+    // Where the rows of 40 vertices begin and end on two devices, and 780 arcs.
+    assert_eq!(transpose["bytes"], json!(42 * 8 + 780 * 4));
+    assert!(transpose["time_ms"].as_f64().unwrap() > 0.0, "{transpose}");
+    assert_eq!(layouts(&["--algorithm", "asynchronous"]), json!([]));
+    assert_eq!(layouts(&["--routing", "ring"]), json!([]));
+}
+
+#[test]
 fn json_counts_links_and_devices() {
     let report = json(&["bfs", &dataset("karate.mtx"), "--devices", "host:3"]);
     let links = report["links"].as_array().unwrap();

@@ -27,6 +27,13 @@ fn json_has_the_keys_of_the_contract() {
         let sum = per_device.iter().map(|device| device["work_items"].as_u64().unwrap()).sum();
         assert_eq!(per_device.len(), 3);
         assert!(sum > 0 && report["work_items"].as_u64() == Some(sum), "{report}");
+        let links = report["links"].as_array().unwrap();
+        for (device, name) in per_device.iter().zip(["host:0", "host:1", "host:2"]) {
+            let its = links.iter().filter(|link| link["from"] == name);
+            let bytes = its.map(|link| link["bytes"].as_u64().unwrap()).sum::<u64>();
+            // A vertex and its root.
+            assert_eq!(json!(bytes / 8), device["sent"], "{report}");
+        }
     }
 }
 

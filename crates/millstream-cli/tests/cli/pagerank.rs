@@ -29,6 +29,9 @@ fn json_has_the_keys_of_the_contract() {
         assert!(!report["links"].as_array().unwrap().is_empty());
         assert!(report["work_items"].as_u64().unwrap() > 0);
         assert_eq!(report["per_device"].as_array().unwrap().len(), 2);
+        let layouts = report["layouts"].as_array().unwrap();
+        assert_eq!(layouts.len(), usize::from(algorithm == "pull"), "{report}");
+        assert!(layouts.iter().all(|layout| layout["bytes"].as_u64() > Some(156 * 4)), "{report}");
     }
 }
 

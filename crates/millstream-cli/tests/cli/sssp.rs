@@ -33,6 +33,14 @@ fn json_has_the_keys_of_the_contract() {
     for method in ["asynchronous", "stepping"] {
         let report = json(&["sssp", &graph, "--source", "0", "--algorithm", method]);
         assert_eq!(report["method"], json!(method));
+        let layouts = report["layouts"].as_array().unwrap();
+        let kinds: Vec<_> = layouts.iter().map(|layout| layout["kind"].as_str().unwrap()).collect();
+        let expected = if method == "stepping" { &["stepping rows"][..] } else { &[] };
+        assert_eq!(kinds, expected, "{method}");
+        assert!(
+            layouts.iter().all(|layout| layout["bytes"].as_u64() > Some(5 * 2 * 8)),
+            "{report}"
+        );
     }
 }
 

@@ -1,0 +1,72 @@
+//! The arcs that enter vertices, which going bottom-up needs.
+
+use std::time::{Duration, Instant};
+
+use millstream_flow::Context;
+use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_traversal::{Columns, DistributedGraph, Layout, LayoutKind};
+
+use crate::Result;
+use crate::isolated::Isolated;
+
+/// The arcs that enter vertices.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// Those that leave them: the graph is symmetric.
+    Same,
+    /// These, and how long making them took.
+    Reversed(Box<DistributedGraph>, Duration),
+    /// Not on the devices.
+    None,
+}
+
+impl Incoming {
+    /// Those of a graph whose search may go bottom-up, and the vertices without any arcs.
+    pub(crate) async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: &Partition,
+    ) -> Result<(Incoming, Isolated)> {
+        let original = |vertex| partition.to_original(vertex);
+        if graph.is_symmetric() {
+            let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
+            let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
+            return Ok((Incoming::Same, isolated));
+        }
+        if partition::is_mesh_like(graph) {
+            return Incoming::none(context, graph).await;
+        }
+        let start = Instant::now();
+        let reversed = graph.transposed_structure()?;
+        let is_isolated =
+            |vertex| graph.degree(original(vertex)) + reversed.degree(original(vertex)) == 0;
+        let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
+        let (parts, columns) = (partition.clone(), Columns::Structure);
+        let reversed = DistributedGraph::new(context, &reversed, parts, columns).await?;
+        Ok((Incoming::Reversed(Box::new(reversed), start.elapsed()), isolated))
+    }
+
+    /// Those of a graph whose search never goes bottom-up.
+    pub(crate) async fn none(context: &Context, graph: &CsrGraph) -> Result<(Incoming, Isolated)> {
+        Ok((Incoming::None, Isolated::none(context, graph.vertices()).await?))
+    }
+
+    /// Those of `graph`, if they are on the devices.
+    pub(crate) fn of<'a>(&'a self, graph: &'a DistributedGraph) -> Option<&'a DistributedGraph> {
+        match self {
+            Incoming::Same => Some(graph),
+            Incoming::Reversed(reversed, _) => Some(reversed),
+            Incoming::None => None,
+        }
+    }
+
+    /// What they have cost, if they are not the graph's own.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        match *self {
+            Incoming::Reversed(ref reversed, time) => {
+                Some(Layout { kind: LayoutKind::Transpose, bytes: reversed.bytes(), time })
+            }
+            Incoming::Same | Incoming::None => None,
+        }
+    }
+}
