@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::device::{CudaSource, Error, Shared, SharedSet, Value};
+use millstream::device::{CudaSource, Error, Shared, SharedSet, Trusted, Value};
 use millstream::flow::{BlockSettings, Gang, ResidentCollectives};
 
 use super::super::{Needs, context, scaled, skip};
@@ -36,7 +36,8 @@ fn items_and_operators() {
     if !Gang::is_possible(&context) {
         return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
     }
-    let kernel = Gang::kernel::<Signature>("block_operators", source());
+    // SAFETY: each block uses its area of the spans.
+    let kernel = Gang::kernel::<Signature>("block_operators", unsafe { Trusted::new(source()) });
     let ranks = context.devices().len();
     let areas = context.devices().iter();
     let areas: Vec<_> = areas.map(|device| device.shared::<u64>(BLOCKS * WORDS).unwrap()).collect();

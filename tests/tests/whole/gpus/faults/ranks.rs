@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use millstream::bfs::{Algorithm as BfsAlgorithm, Bfs};
-use millstream::device::{CudaSource, KernelFault, SharedSet, Step, StreamKind};
+use millstream::device::{CudaSource, KernelFault, SharedSet, Step, StreamKind, Trusted};
 use millstream::flow::{
     BlockSettings, FullEmpty, FullEmptyPackets, FullEmptySegment, Gang, PacketShape,
     ResidentCollectives,
@@ -158,7 +158,8 @@ fn collectives_of_resident_kernels() {
     in_child(concat!(module_path!(), "::collectives_of_resident_kernels"), LIMIT, || {
         let Some(context) = context() else { return };
         let source = CudaSource::new("sums.cu", "sums", RESIDENT).blocks(1).threads(64);
-        let kernel = Gang::kernel::<Signature>("sums", source);
+        // SAFETY: it uses its spans and collectives.
+        let kernel = Gang::kernel::<Signature>("sums", unsafe { Trusted::new(source) });
         let ranks = context.devices().len();
         let collectives = ResidentCollectives::new(&context, 1, 1 << 10, PATIENCE).unwrap();
         let memory = collectives.memory();
@@ -196,7 +197,8 @@ type Packets = FullEmptyPackets<u32>;
 
 static TRAP: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
     "trap_when_full",
-    CudaSource::new("trap.cu", "trap_when_full", PACKETS).block_each(),
+    // SAFETY: it waits for packets, and touches nothing.
+    unsafe { Trusted::new(CudaSource::new("trap.cu", "trap_when_full", PACKETS).block_each()) },
     |packet, (input, _, _)| match input.items(packet)? {
         Some(_) => Err(KernelFault::new("a fault on purpose")),
         None => Ok(Step::Waits),
