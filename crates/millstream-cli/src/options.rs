@@ -18,7 +18,7 @@ use crate::progress::phase;
 pub(crate) struct Spread {
     #[command(flatten)]
     devices: DeviceOptions,
-    /// How vertices are spread over the devices; METIS, where it is built in, for mesh-like graphs
+    /// How vertices are spread over the devices; METIS for mesh-like graphs, where it is built in,
     /// and edges for all others unless given.
     #[arg(long, value_enum)]
     partitioner: Option<Partitioner>,

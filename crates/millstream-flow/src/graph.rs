@@ -66,6 +66,8 @@ impl GraphShared {
     }
 
     fn seal(&self) {
+        let routers = self.state.lock().routers.clone();
+        routers.iter().for_each(|router| router.prepare());
         let mut state = self.state.lock();
         state.sealed = true;
         state.routers.iter().for_each(|router| router.seal());

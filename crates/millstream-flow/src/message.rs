@@ -193,6 +193,7 @@ impl<T: Item> Message<T> {
         let is_small = self.is_small();
         let lane = match payload {
             Payload::Pooled(_) | Payload::Shared(_) => self.sender.lane(is_small),
+            Payload::Host(_) if staging.is_some() => port.filling(),
             Payload::Host(_) => None,
         };
         let lane = lane.unwrap_or_else(|| port.lane(is_small));

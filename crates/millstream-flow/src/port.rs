@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::multiplexer::{Destination, Matched, Offer};
 use crate::staging::{Staging, StagingPool};
 use crate::statistics::LinkStatistics;
-use crate::ways::Ways;
+use crate::ways::{SMALL_BYTES, Ways};
 use crate::{Error, Item, Result};
 
 /// What is queued in a multiplexer: a message and everyone it is offered to.
@@ -59,6 +59,8 @@ pub(crate) struct Assigned<T: Item> {
 pub(crate) struct Port<T: Item> {
     pub(crate) device: Device,
     pub(crate) destination: Destination<Offered<T>, PacketBuffer<T>, Packet<T>>,
+    /// How many packet buffers there are.
+    buffers: usize,
     /// Copies from the host run on these, those of small messages on the second;
     /// others on the sender's lane, as the copy engines of the original's lanes
     /// \[G §4.1\].
@@ -85,14 +87,27 @@ impl<T: Item> Port<T> {
     pub(crate) fn new(
         context: &Context,
         device: Device,
-        packet_items: usize,
+        (packet_items, buffers): (usize, usize),
         failure: Arc<Failure>,
     ) -> Result<Port<T>> {
         let lanes = [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
         let (destination, context) = (Destination::new(packet_items), context.clone());
-        Ok(Port { device, destination, lanes, failure, context, staging, links })
+        Ok(Port { device, destination, buffers, lanes, failure, context, staging, links })
+    }
+
+    /// Gets ready for what the host sends. Without, the driver copies it.
+    pub(crate) fn prepare_for_host_data(&self) {
+        let packet_bytes = self.destination.packet_items() * size_of::<T>();
+        if self.device.is_gpu() && packet_bytes > SMALL_BYTES {
+            let _ = self.staging.prepare(self.buffers);
+        }
+    }
+
+    /// Where the program's memory is copied into a staging buffer.
+    pub(crate) fn filling(&self) -> Option<&Stream> {
+        self.staging.filling()
     }
 
     /// For copies from the host.
@@ -129,16 +144,19 @@ impl<T: Item> Port<T> {
         mut packet: PacketBuffer<T>,
     ) -> Result<(Packet<T>, Assigned<T>)> {
         let message = &offer.message.message;
-        let (way, through_host) = self.route(message, range.len());
-        let mut staging = if through_host { Some(self.staging.take()?) } else { None };
+        let (way, mut staging) = self.route(message, range.len())?;
         let arrival = message.copy(way, range.clone(), self, &mut packet, staging.as_mut())?;
         let (items, message, buffer) = (range.len(), Arc::clone(message), packet.buffer);
         let packet = Packet { buffer, range, message: message.clone(), arrival: arrival.clone() };
         Ok((packet, Assigned { message, items, arrival, staging }))
     }
 
-    /// Which way a packet goes and whether through memory of the host; counts it.
-    fn route(&self, message: &Message<T>, items: usize) -> (TransferWay, bool) {
+    /// Which way a packet goes, and what of the host's memory it goes through; counts it.
+    fn route(
+        &self,
+        message: &Message<T>,
+        items: usize,
+    ) -> Result<(TransferWay, Option<Staging<T>>)> {
         let (bytes, source) = (items * size_of::<T>(), &message.source);
         let mut links = self.links.lock();
         let link = links.entry(source.id()).or_insert_with(|| {
@@ -147,15 +165,20 @@ impl<T: Item> Port<T> {
             let statistics = LinkStatistics::new(source.name(), self.device.name());
             LinkFrom { ways, statistics }
         });
-        let (way, through_host) = match message.is_host_data() {
-            true => (TransferWay::Copy, false),
-            false => match link.ways.of(bytes, message.bytes()) {
-                TransferWay::Copy => (TransferWay::Copy, source.copies_through_host(&self.device)),
-                way => (way, way == TransferWay::Host),
-            },
+        let way = match message.is_host_data() {
+            true => TransferWay::Copy,
+            false => link.ways.of(bytes, message.bytes()),
         };
-        link.statistics.count(bytes as u64, way, through_host);
-        (way, through_host)
+        let staging = match (message.is_host_data(), way) {
+            // The driver takes what is small at once.
+            (true, _) if bytes <= SMALL_BYTES => None,
+            (true, _) => self.staging.take_prepared(),
+            (false, TransferWay::Copy) if !source.copies_through_host(&self.device) => None,
+            (false, TransferWay::Push) => None,
+            (false, _) => Some(self.staging.take()?),
+        };
+        link.statistics.count(bytes as u64, way, staging.is_some());
+        Ok((way, staging))
     }
 
     fn follow_up(&self, matched: Result<Matched<Offered<T>, Assigned<T>>>) {

@@ -124,6 +124,8 @@ impl<T: Item> Reachable<T> {
 
 /// What a graph does with its routers, whatever they carry.
 pub(crate) trait AnyRouter: Send + Sync {
+    /// Makes what may have to wait for kernels if it is made later. The caller holds no lock.
+    fn prepare(&self);
     /// Fixes who can reach whom.
     fn seal(&self);
     /// Traffic of all links.
@@ -131,6 +133,15 @@ pub(crate) trait AnyRouter: Send + Sync {
 }
 
 impl<T: Item> AnyRouter for RouterShared<T> {
+    fn prepare(&self) {
+        let ports = {
+            let members = self.members.lock();
+            let is_from_host = members.senders.iter().any(Device::is_host_endpoint);
+            if is_from_host { members.ports.clone() } else { Vec::new() }
+        };
+        ports.iter().for_each(|port| port.prepare_for_host_data());
+    }
+
     fn seal(&self) {
         let members = self.members.lock();
         let mut ports = members.ports.clone();
@@ -261,7 +272,7 @@ impl<T: Item> Router<T> {
         }
         ways::prepare(context.transfer(), device)?;
         let failure = Arc::clone(&self.graph.failure);
-        let port = Arc::new(Port::new(context, device.clone(), packet_items, failure)?);
+        let port = Arc::new(Port::new(context, device.clone(), (packet_items, count), failure)?);
         for place in 0..count {
             let label = format!("packet buffer {place} of {device}");
             let buffer = device.buffer(packet_items)?.with_label(label);

@@ -1,12 +1,18 @@
-//! Memory of the host through which packets go between devices that do not reach
-//! each other's memory \[G §2.1\].
+//! Pinned memory of the host through which packets go: between devices that do not reach each
+//! other's memory \[G §2.1\], and from memory of the program to GPUs, whose engines read pinned
+//! memory only. The driver would copy the latter on the thread that submits.
 
 use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_device::{Device, DeviceBuffer, Event, Stream, StreamKind};
 use parking_lot::Mutex;
 
 use crate::{Item, Result};
+
+/// Threads of the host that copy the program's memory to one destination at once.
+const FILLING: usize = 4;
 
 /// A buffer of the host, and lanes from it to the destination, one of them for small
 /// messages: a packet on its second way waits for its first one and for nothing else.
@@ -31,6 +37,10 @@ pub(crate) struct StagingPool<T: Item> {
     device: Device,
     packet_items: usize,
     free: Mutex<Vec<Staging<T>>>,
+    /// The host's, once buffers are there for the program's memory.
+    filling: OnceLock<[Stream; FILLING]>,
+    /// Copies on these.
+    fillings: AtomicUsize,
 }
 
 impl<T: Item> fmt::Debug for StagingPool<T> {
@@ -42,14 +52,47 @@ impl<T: Item> fmt::Debug for StagingPool<T> {
 impl<T: Item> StagingPool<T> {
     pub(crate) fn new(host: &Device, device: &Device, packet_items: usize) -> StagingPool<T> {
         let (host, device) = (host.clone(), device.clone());
-        StagingPool { host, device, packet_items, free: Mutex::new(Vec::new()) }
+        let (free, filling) = (Mutex::default(), OnceLock::new());
+        let fillings = AtomicUsize::new(0);
+        StagingPool { host, device, packet_items, free, filling, fillings }
+    }
+
+    /// Makes buffers for the program's memory. Later might be too late: pinning may wait for
+    /// kernels that wait for a packet.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn prepare(&self, count: usize) -> Result<()> {
+        let missing = count.saturating_sub(self.free.lock().len());
+        let made = (0..missing).map(|_| self.make()).collect::<Result<Vec<_>>>()?;
+        self.free.lock().extend(made);
+        let stream = || self.host.stream_of(StreamKind::Copy);
+        let _ = self.filling.set([stream()?, stream()?, stream()?, stream()?]);
+        Ok(())
+    }
+
+    /// A buffer for the program's memory; `None` if all are in use, or none were made.
+    pub(crate) fn take_prepared(&self) -> Option<Staging<T>> {
+        self.filling.get()?;
+        self.free.lock().pop()
+    }
+
+    /// Where the next copy out of the program's memory runs.
+    pub(crate) fn filling(&self) -> Option<&Stream> {
+        // Relaxed: any order of the streams will do.
+        let turn = self.fillings.fetch_add(1, Ordering::Relaxed);
+        self.filling.get().map(|streams| &streams[turn % FILLING])
     }
 
     /// A buffer that nothing uses.
     pub(crate) fn take(&self) -> Result<Staging<T>> {
-        if let Some(staging) = self.free.lock().pop() {
-            return Ok(staging);
+        match self.free.lock().pop() {
+            Some(staging) => Ok(staging),
+            None => self.make(),
         }
+    }
+
+    fn make(&self) -> Result<Staging<T>> {
         let label = format!("staging buffer of {}", self.device);
         let buffer = self.host.buffer(self.packet_items)?.with_label(label);
         let lane = self.device.stream_of(StreamKind::Copy)?;

@@ -16,8 +16,8 @@ pub struct LinkStatistics {
     pub bytes: u64,
     /// Bytes of the largest packet.
     pub largest_packet_bytes: u64,
-    /// Packets that went through memory of the host, since the devices do not
-    /// reach each other's \[G §2.1\].
+    /// Packets that went through pinned memory of the host: between devices that do not
+    /// reach each other's \[G §2.1\], and from memory of the program to a GPU.
     pub packets_through_host: u64,
     /// Packets that a kernel of the source wrote into the destination's memory, or one of the
     /// destination read in the source's.

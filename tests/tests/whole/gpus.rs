@@ -152,10 +152,21 @@ fn filtering_over_two_routers() {
 
 #[test]
 fn a_message_larger_than_all_buffers() {
+    echo(1000, 200_000);
+}
+
+/// What engines cannot read goes through pinned memory.
+#[test]
+fn memory_of_the_program_in_large_packets() {
+    echo(20_000, 500_001);
+}
+
+/// A message goes from the host to each device in packets of so many items, and comes back.
+fn echo(packet: usize, items: u64) {
     let context = context();
     for device in context.devices() {
         let graph = Graph::new(&context);
-        let buffers = Buffers::items(1000).count(2);
+        let (buffers, statistics) = (Buffers::items(packet).count(2), graph.statistics());
         let (mut feed, mut input) = graph.link::<u64>(context.host(), device, buffers).unwrap();
         let (mut output, results) = graph.link::<u64>(device, context.host(), buffers).unwrap();
         let stream = device.stream().unwrap();
@@ -171,13 +182,17 @@ fn a_message_larger_than_all_buffers() {
         });
         let echoed = context.block_on(graph.run(async move {
             let feeding = async {
-                feed.send_all((0..200_000).collect::<Vec<u64>>()).await?;
+                feed.send_all((0..items).collect::<Vec<u64>>()).await?;
                 feed.shutdown()
             };
             let (_, echoed) = try_join!(feeding, results.collect())?;
             Ok::<_, millstream::flow::Error>(echoed)
         }));
-        assert!(echoed.unwrap().unwrap().into_iter().eq(0..200_000), "{device}");
+        assert!(echoed.unwrap().unwrap().into_iter().eq(0..items), "{device}");
+        let links = statistics.links();
+        let fed = links.iter().find(|link| link.to == device.name()).unwrap();
+        let is_staged = is_gpu(device) && packet * 8 > 64 << 10;
+        assert_eq!(fed.packets_through_host > fed.packets / 2, is_staged, "{fed:?}");
     }
 }
 
