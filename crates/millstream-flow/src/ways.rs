@@ -6,7 +6,8 @@ use crate::Result;
 
 /// Bytes of a message, at most, for which it does not wait behind larger ones: it has
 /// lanes of its own, and GPUs push it, since an engine finishes what it has been given
-/// (`docs/measurements/transfers.md`).
+/// (`docs/measurements/transfers.md`). Small messages of the host pass
+/// large ones without.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
 /// What a copy engine's time is multiplied with before others are compared with it: it
@@ -102,7 +103,8 @@ impl Pair<'_> {
 
     /// An engine would make a small message wait.
     fn pushes_small(&self) -> Option<TransferWay> {
-        let pushes = self.pushes && self.from.is_gpu() && self.to.is_gpu();
+        let is_reached = self.to.is_gpu() || self.to.is_host_endpoint();
+        let pushes = self.pushes && self.from.is_gpu() && is_reached;
         pushes.then_some(TransferWay::Push)
     }
 
