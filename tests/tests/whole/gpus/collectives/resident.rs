@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::device::{CudaSource, Error, Shared, SharedSet, Trusted, Value};
+use millstream::device::{CudaSource, Shared, SharedSet, Trusted, Value};
 use millstream::flow::{BlockSettings, Gang, ResidentCollectives};
 
 use super::super::{Needs, context, scaled, skip};
@@ -67,7 +67,7 @@ fn items_and_operators() {
 fn items_and_operators_compile() {
     match source().compile(90) {
         Ok((code, _)) => assert!(!code.is_empty()),
-        Err(Error::DriverUnavailable { reason, .. })
+        Err(millstream::device::Error::DriverUnavailable { reason, .. })
             if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
         {
             println!("not compiled: {reason}");
