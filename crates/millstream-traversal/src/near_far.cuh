@@ -40,7 +40,7 @@ class NearFarSearch : public NearFarDevice {
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         if (threadIdx.x < 2) block.tally.before[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
-            block.surplus = block.mark = block.far = block.sent = block.visited = block.tally.round = 0;
+            block.surplus = block.mark = block.read = block.far = block.sent = block.visited = block.tally.round = 0;
             block.nearest = unreached;
             block.threshold = settings.first_end;
             block.pile = 0;
@@ -97,6 +97,8 @@ class NearFarSearch : public NearFarDevice {
         __syncthreads();
         if (threadIdx.x == 0) {
             listed(0) = before + its;
+            // All have met since they took their last shares.
+            block.read = block.mark;
             block.mark += all;
         }
         __syncthreads();

@@ -69,7 +69,8 @@ class NearFarDevice : public GangDevice<const u32&> {
         u32 keys[2][most_listed];
         u32 listed[3];  // Of the list that is read, that is filled, and 0, in turns.
         u32 surplus;    // Items for the log since the blocks last met,
-        u32 mark;       // and where those begin that blocks have not taken.
+        u32 mark;       // where those begin that blocks have not taken,
+        u32 read;       // and those that another block may still be reading.
         u32 threshold;  // Keys below are near.
         u32 pile;       // Which is filled:
         u32 room;       // how many items it has room for,
@@ -167,7 +168,7 @@ class NearFarDevice : public GangDevice<const u32&> {
         atomicSub(&its, 1);
         atomicAdd(&block.surplus, 1);
         const u32 at = u32(fetch_add_relaxed_gpu(&word(taken), u64(1)));
-        if (at - block.mark >= lists.log.len) return give_up();
+        if (at - block.read >= lists.log.len) return give_up();
         // Relaxed, as the load: the tally publishes it, but places of the ring come again.
         store_relaxed_gpu(&lists.log[at % lists.log.len], item_of(vertex, key));
     }
