@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
-use parking_lot::Mutex;
 
 use crate::block::HostMemory;
 use crate::gpus::Gpus;
@@ -14,6 +13,7 @@ use crate::guarded::GuardedBuffer;
 use crate::host::{Faults, Runner};
 use crate::ledger::Ledger;
 use crate::memory::{Allocation, DeviceBuffer};
+use crate::memory_budget::{MemoryBudget, MemoryUse};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream::Stream;
 use crate::stream_kind::StreamKind;
@@ -25,30 +25,6 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub(crate) usize);
 
-/// Memory of a device in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemoryUse {
-    /// Allocated now; shared by all virtual devices of a physical one.
-    pub in_use: u64,
-    /// The most that was allocated at once.
-    pub peak: u64,
-    /// What may be allocated, if that is limited.
-    pub budget: Option<u64>,
-}
-
-/// Memory of a physical device.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    state: Mutex<MemoryUse>,
-}
-
-impl Memory {
-    pub(crate) fn new(budget: Option<u64>) -> Memory {
-        Memory { state: Mutex::new(MemoryUse { in_use: 0, peak: 0, budget }) }
-    }
-}
-
 /// What all handles of a device share.
 #[derive(Debug)]
 pub(crate) struct DeviceCore {
@@ -56,7 +32,7 @@ pub(crate) struct DeviceCore {
     /// `None` for the host endpoint.
     index: Option<usize>,
     name: Arc<str>,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryBudget>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) runner: Arc<Runner>,
     pub(crate) faults: Arc<Faults>,
@@ -97,15 +73,10 @@ impl DeviceCore {
     pub(crate) fn reserve(&self, bytes: u64) -> Result<u64> {
         // An empty buffer counts too: it is the device's own memory.
         let bytes = bytes.max(1);
-        let mut memory = self.memory.state.lock();
-        let wanted = memory.in_use.saturating_add(bytes);
-        if memory.budget.is_some_and(|budget| wanted > budget) {
-            drop(memory);
-            return Err(self.out_of_memory(bytes));
+        match self.memory.take(bytes) {
+            Ok(()) => Ok(bytes),
+            Err(memory) => Err(self.refused(bytes, memory)),
         }
-        memory.in_use = wanted;
-        memory.peak = memory.peak.max(wanted);
-        Ok(bytes)
     }
 
     pub(crate) fn number_buffer(&self) -> u64 {
@@ -146,18 +117,16 @@ impl DeviceCore {
     }
 
     pub(crate) fn give_back(&self, bytes: u64) {
-        let mut memory = self.memory.state.lock();
-        memory.in_use = memory.in_use.saturating_sub(bytes);
+        self.memory.give_back(bytes);
     }
 
     pub(crate) fn out_of_memory(&self, requested: u64) -> Error {
-        let memory = *self.memory.state.lock();
-        Error::OutOfMemory {
-            device: self.name.to_string(),
-            requested,
-            in_use: memory.in_use,
-            budget: memory.budget.unwrap_or(u64::MAX),
-        }
+        self.refused(requested, self.memory.in_use())
+    }
+
+    fn refused(&self, requested: u64, memory: MemoryUse) -> Error {
+        let (device, in_use) = (self.name.to_string(), memory.in_use);
+        Error::OutOfMemory { device, requested, in_use, budget: memory.budget.unwrap_or(u64::MAX) }
     }
 }
 
@@ -220,7 +189,7 @@ impl Device {
         index: Option<usize>,
         name: String,
         place: DevicePlace,
-        memory: Arc<Memory>,
+        memory: Arc<MemoryBudget>,
         common: &Common,
     ) -> Device {
         let Common { ledger, runner, faults, host_memory, gpus, topology, next_buffer } =
@@ -394,6 +363,6 @@ impl Device {
 
     /// Memory of the physical device.
     pub fn memory(&self) -> MemoryUse {
-        *self.core.memory.state.lock()
+        self.core.memory.in_use()
     }
 }

@@ -10,13 +10,14 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crate::bell::Bell;
-use crate::device::{Common, Device, DeviceId, DevicePlace, Memory};
+use crate::device::{Common, Device, DeviceId, DevicePlace};
 use crate::device_list::{DeviceList, Driver};
 use crate::event::Promise;
 use crate::gpus::Gpus;
 use crate::host::{Faults, Runner, Simulation, SimulationReport};
 use crate::injection::Injection;
 use crate::ledger::Ledger;
+use crate::memory_budget::MemoryBudget;
 use crate::topology::Topology;
 use crate::{Result, cache, transfer_cache};
 
@@ -103,7 +104,7 @@ impl DeviceSetBuilder {
             let place = gpus.place(driver, ordinal)?;
             devices.push(Device::new(DeviceId(index), Some(index), name, place, memory, &common));
         }
-        let memory = Arc::new(Memory::new(None));
+        let memory = Arc::new(MemoryBudget::of_host(None));
         let host = Device::new(
             DeviceId(devices.len()),
             None,
@@ -130,7 +131,7 @@ impl DeviceSetBuilder {
                 };
                 hosts += usize::from(entry.driver == Driver::Host);
                 let memory = match entry.driver {
-                    Driver::Host => Memory::new(self.memory_budget),
+                    Driver::Host => MemoryBudget::of_host(self.memory_budget),
                     Driver::Cuda => gpus.memory(ordinal, self.memory_budget)?,
                 };
                 let memory = Arc::new(memory);
@@ -176,7 +177,7 @@ pub(crate) struct PlannedDevice {
     pub(crate) driver: Driver,
     /// Of the physical device, among those of its driver.
     pub(crate) ordinal: usize,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryBudget>,
 }
 
 /// Devices opened together; operations of one set can be ordered against each

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::block::HostMemory;
-use crate::device::{DevicePlace, Memory};
+use crate::device::DevicePlace;
 use crate::device_list::Driver;
 use crate::device_set::{DeviceSetBuilder, PlannedDevice};
+use crate::memory_budget::MemoryBudget;
 use crate::topology::Topology;
 use crate::{Error, Result};
 
@@ -62,8 +63,8 @@ impl Gpus {
         HostMemory::Heap
     }
 
-    pub(crate) fn memory(&self, _: usize, budget: Option<u64>) -> Result<Memory> {
-        Ok(Memory::new(budget))
+    pub(crate) fn memory(&self, _: usize, budget: Option<u64>) -> Result<MemoryBudget> {
+        Ok(MemoryBudget::new(budget))
     }
 
     pub(crate) fn place(&self, _: Driver, _: usize) -> Result<DevicePlace> {
@@ -121,10 +122,10 @@ impl Gpus {
     }
 
     /// Memory of a GPU, as much as it has unless there is a budget.
-    pub(crate) fn memory(&self, ordinal: usize, budget: Option<u64>) -> Result<Memory> {
+    pub(crate) fn memory(&self, ordinal: usize, budget: Option<u64>) -> Result<MemoryBudget> {
         match (budget, self.gpu(ordinal)) {
-            (None, Some(gpu)) => Ok(Memory::new(Some(gpu.total_memory()?))),
-            _ => Ok(Memory::new(budget)),
+            (None, Some(gpu)) => Ok(MemoryBudget::new(Some(gpu.total_memory()?))),
+            _ => Ok(MemoryBudget::new(budget)),
         }
     }
 
