@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// The type of ranks; f64 for a tolerance below 1e-6 unless given.
     #[arg(long, value_enum)]
     precision: Option<PrecisionOption>,
-    /// Sweeps or rounds at most.
+    /// Sweeps, or pushes of each vertex, at most.
     #[arg(long, default_value_t = 1000)]
     max_iterations: u32,
     /// Succeeds even if the ranks have not converged.

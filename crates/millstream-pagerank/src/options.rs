@@ -35,7 +35,7 @@ pub struct PageRankOptions {
     /// The end: the L1 norm of one sweep's change (pull), or of the residuals
     /// (push), is at most this, for ranks that sum to 1.
     pub tolerance: f64,
-    /// Sweeps (pull) or rounds (push) at most, converged or not.
+    /// Sweeps (pull), or pushes of each vertex (push), at most, converged or not.
     pub max_iterations: u32,
     /// Where a step leads that follows no arc, each as likely; any vertex if empty.
     pub personalization: Vec<u32>,

@@ -23,7 +23,7 @@ use crate::{Algorithm, Error, PageRankOptions, Result};
 pub struct PageRankResult {
     /// They sum to 1, or to the number of vertices if that was asked for.
     pub ranks: Vec<f64>,
-    /// Sweeps (pull) or rounds (push) made.
+    /// Sweeps (pull), or pushes of the vertex that was pushed most (push).
     pub iterations: u32,
     /// L1 norm of the last sweep's change (pull) or of the residuals (push), for
     /// ranks that sum to 1; infinite before the first iteration.

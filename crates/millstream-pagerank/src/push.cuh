@@ -27,6 +27,8 @@ struct PushSettings {
     double damping;
     double threshold;
     double top;
+    // Of each vertex.
+    u64 most_pushes;
 };
 
 template <class Real>
@@ -54,6 +56,8 @@ struct PushPageRank {
         Span<Word> residuals;
         // Of the owned vertices.
         Span<Word> ranks;
+        // How often each has been pushed.
+        Span<u32> pushes;
         // What the dangling vertices have given: the bits of a double.
         Span<u64> leaked;
         Owners owners;
@@ -131,6 +135,10 @@ struct PushPageRank {
                                   u64* first, u64* last) {
         const u32 row = problem.owners.row(here, vertex);
         const Real residual = take(problem, vertex);
+        if (fetch_add_relaxed_gpu(&problem.pushes[row], 1u) >= problem.settings.most_pushes) {
+            add(problem, vertex, residual);
+            return 0;
+        }
         atomicAdd(reinterpret_cast<Real*>(&problem.ranks[row]), residual);
         const Real share = Real(problem.settings.damping) * residual;
         const Real inverse = problem.inverse_row_weights[row];

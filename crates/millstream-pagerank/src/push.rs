@@ -1,6 +1,7 @@
 //! Residuals pushed along arcs \[G §4.6.3\]: the twin of `push.cuh`.
 
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_device::{CudaSource, Pod, Read, Shared, Trusted, Value, Zeroable};
 use millstream_traversal::Owners;
@@ -35,6 +36,7 @@ problem! {
         pub(crate) costs: Read<R>,
         pub(crate) residuals: Shared<R::Bits>,
         pub(crate) ranks: Shared<R::Bits>,
+        pub(crate) pushes: Shared<u32>,
         pub(crate) leaked: Shared<u64>,
         pub(crate) owners: Read<u32>,
         pub(crate) settings: Value<Settings>,
@@ -50,6 +52,8 @@ pub struct Settings {
     pub(crate) threshold: f64,
     /// Residuals of this size, for a cost of 1, go first.
     pub(crate) top: f64,
+    /// Of each vertex.
+    pub(crate) most_pushes: u64,
 }
 
 // SAFETY: plain numbers.
@@ -142,6 +146,11 @@ impl<R: Real> Program for Push<R> {
     ) {
         let row = self.owners.row(here, vertex);
         let residual = R::take(&view.residuals[vertex as usize]);
+        // Relaxed: only how many there were counts.
+        if u64::from(view.pushes[row].fetch_add(1, Relaxed)) >= view.settings.most_pushes {
+            R::add_to(&view.residuals[vertex as usize], residual);
+            return;
+        }
         R::add_to(&view.ranks[row], residual);
         let share = R::from_f64(view.settings.damping) * residual;
         let inverse = view.inverse_row_weights[row];

@@ -108,7 +108,8 @@ impl<R: Real> PushGraph<R> {
         let threshold = left / self.costs.iter().sum::<f64>();
         let worth = residuals.iter().zip(&self.costs).map(|(residual, cost)| residual.abs() / cost);
         let top = worth.fold(0.0, f64::max);
-        let settings = Settings { damping: options.damping, threshold, top };
+        let most_pushes = u64::from(options.max_iterations);
+        let settings = Settings { damping: options.damping, threshold, top, most_pushes };
         let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
         let problems = self.problems(settings, ranks).await?;
         let program = Arc::new(Push::<R>::new(self.graph.owners()));
@@ -120,10 +121,11 @@ impl<R: Real> PushGraph<R> {
         worklist().prepare()?;
         let mut statistics = WorklistStatistics::default();
         statistics.devices = vec![DeviceStatistics::default(); problems.len()];
-        let (mut iterations, mut delta, mut run_time) = (0, f64::INFINITY, Duration::ZERO);
+        let (mut rounds, mut iterations) = (0, 0);
+        let (mut delta, mut run_time) = (f64::INFINITY, Duration::ZERO);
         // Even, should there be no round.
         let (mut ranks, start) = (vec![1.0 / vertices as f64; vertices], Instant::now());
-        while delta > options.tolerance && iterations < options.max_iterations {
+        while delta > options.tolerance && rounds.max(iterations) < options.max_iterations {
             self.upload_residuals(&problems, &residuals).await?;
             let residual = |vertex: u32| residuals[vertex as usize].abs().to_f64();
             let is_worth = |&v: &u32| residual(v) > threshold * self.costs[v as usize];
@@ -145,7 +147,8 @@ impl<R: Real> PushGraph<R> {
             };
             let share = if ignores_leaks { 0.0 } else { leaked / vertices as f64 };
             residuals.iter_mut().for_each(|residual| *residual = *residual + R::from_f64(share));
-            iterations += 1;
+            iterations = self.most_pushes(&problems).await?.min(options.max_iterations);
+            rounds += 1;
         }
         let sum: f64 = ranks.iter().sum();
         ranks.iter_mut().for_each(|rank| *rank /= sum);
@@ -185,7 +188,7 @@ impl<R: Real> PushGraph<R> {
             let own = self.graph.partition().range(place);
             let own = &ranks[own.start as usize..own.end as usize];
             let bits: Vec<R::Bits> = own.iter().map(|&r| R::from_f64(r).to_bits()).collect();
-            let ranks = device.shared(bits.len())?;
+            let (ranks, pushes) = (device.shared(bits.len())?, device.shared(bits.len())?);
             let stream = device.stream()?;
             stream.upload_shared(bits, &ranks, 0..ranks.len())?;
             stream.record()?.completed().await?;
@@ -197,6 +200,7 @@ impl<R: Real> PushGraph<R> {
                 costs: Arc::clone(&self.costs_on_devices[place]),
                 residuals: device.shared(self.graph.vertices() as usize)?,
                 ranks,
+                pushes,
                 leaked: device.shared(1)?,
                 owners: Arc::clone(&part.owners),
                 settings,
@@ -230,6 +234,17 @@ impl<R: Real> PushGraph<R> {
             stream.record()?.completed().await?;
         }
         Ok(sum)
+    }
+
+    /// How often the vertex was pushed that was pushed most.
+    async fn most_pushes(&self, problems: &[Arc<Problem<R>>]) -> Result<u32> {
+        let mut most = 0;
+        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
+            let own = 0..problem.pushes.len();
+            let pushes = device.stream()?.download_shared(&problem.pushes, own)?.await?;
+            most = most.max(pushes.into_iter().max().unwrap_or(0));
+        }
+        Ok(most)
     }
 
     async fn ranks(&self, problems: &[Arc<Problem<R>>]) -> Result<Vec<f64>> {

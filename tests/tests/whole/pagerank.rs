@@ -195,6 +195,26 @@ fn what_does_not_converge_says_so() {
     assert!(!result.converged && result.iterations == 1);
 }
 
+/// Pushing goes on for long where nearly nothing is lost on the way.
+#[test]
+fn pushes_of_a_vertex_are_limited() {
+    let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
+    let mut options = exact(Algorithm::Push);
+    options.damping = 0.9999;
+    for most in [0, 1, 20] {
+        options.max_iterations = most;
+        let result = run(&host(2), &graph, options.clone()).unwrap();
+        assert!(!result.converged && result.iterations == most, "{most}: {result:?}");
+        let own: u64 = result.statistics.devices.iter().map(|device| device.work_items).sum();
+        assert!(own > 0 || most == 0);
+        assert!((result.ranks.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+    options.damping = 0.85;
+    options.max_iterations = 1000;
+    let result = run(&host(2), &graph, options.clone()).unwrap();
+    assert!(result.converged && (1..1000).contains(&result.iterations), "{}", result.iterations);
+}
+
 #[test]
 fn what_has_no_answer_is_refused() {
     let graph = CsrGraph::from_edges(3, &[(0, 1)]).unwrap();
