@@ -28,6 +28,7 @@ mod foreign;
 mod full_empty;
 mod fused;
 mod large;
+mod latency;
 mod levels;
 mod links;
 mod litmus;

@@ -1,7 +1,7 @@
-//! The device layer on its own: copies, fills, kernels, order, memory, latency.
+//! The device layer on its own: copies, fills, kernels, order, memory.
 
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream::device::{
     CudaSource, Device, DeviceSet, Error, Kernel, Read, Stream, StreamKind, Trusted, Value, Write,
@@ -234,38 +234,4 @@ fn memory_has_an_end() {
     }
     let tight = DeviceSet::builder().devices(list()).memory_budget(1000).open().unwrap();
     assert!(tight.devices()[0].buffer::<u8>(1001).is_err());
-}
-
-/// From the launch of a kernel that does nothing to the awaiting task.
-#[test]
-fn latency_of_an_empty_kernel() {
-    const SOURCE: &str = "extern \"C\" __global__ void empty(unsigned int) {}";
-    let kernel: Kernel<(Value<u32>,)> = Kernel::new("empty", |_, _| Ok(())).with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(CudaSource::new("empty.cu", "empty", SOURCE).blocks(1)) },
-    );
-    let set = set();
-    let device = &set.devices()[0];
-    for in_flight in [1, 64] {
-        let streams: Vec<_> = (0..in_flight).map(|_| device.stream().unwrap()).collect();
-        let mut times = Vec::new();
-        for _ in 0..2000 / in_flight {
-            let start = Instant::now();
-            let events: Vec<_> = streams
-                .iter()
-                .map(|stream| {
-                    kernel.launch(stream, 1, (7,)).unwrap();
-                    stream.record().unwrap()
-                })
-                .collect();
-            for event in events {
-                set.block_on(event.completed()).unwrap().unwrap();
-            }
-            times.push(start.elapsed() / in_flight as u32);
-        }
-        times.sort_unstable();
-        let median = times[times.len() / 2];
-        println!("{in_flight} in flight: {median:?} a kernel at the median");
-        assert!(median < Duration::from_millis(50));
-    }
 }
