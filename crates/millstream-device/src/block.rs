@@ -13,8 +13,8 @@ const ALIGNMENT: usize = 64;
 
 /// Where an allocation's bytes are.
 pub(crate) enum Block {
-    /// Memory of the program.
-    Heap { address: NonNull<u8>, layout: Layout },
+    /// Memory of the program: all of it, and where the block begins in it.
+    Heap { memory: NonNull<u8>, layout: Layout, offset: usize },
     /// Pinned memory of the host, which GPUs reach.
     #[cfg(feature = "cuda")]
     Pinned(crate::cuda::Pinned),
@@ -27,15 +27,18 @@ pub(crate) enum Block {
 
 impl Block {
     fn heap(bytes: usize) -> Option<Block> {
-        let layout = Layout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
+        // Aligned here: the allocator would write to all of a block that must be aligned more
+        // than others, where it has pages that are zeroed once they are touched.
+        let layout = Layout::array::<u8>(bytes.checked_add(ALIGNMENT)?).ok()?;
         // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc_zeroed(layout) };
-        NonNull::new(memory).map(|address| Block::Heap { address, layout })
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let offset = memory.align_offset(ALIGNMENT);
+        Some(Block::Heap { memory, layout, offset })
     }
 
     pub(crate) fn address(&self) -> *mut u8 {
         match self {
-            Block::Heap { address, .. } => address.as_ptr(),
+            Block::Heap { memory, offset, .. } => memory.as_ptr().wrapping_add(*offset),
             #[cfg(feature = "cuda")]
             Block::Pinned(memory) => memory.address(),
             #[cfg(feature = "cuda")]
@@ -49,7 +52,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         match self {
             // SAFETY: allocated with this layout, and nobody holds it any more.
-            Block::Heap { address, layout } => unsafe { dealloc(address.as_ptr(), *layout) },
+            Block::Heap { memory, layout, .. } => unsafe { dealloc(memory.as_ptr(), *layout) },
             #[cfg(feature = "cuda")]
             Block::Pinned(_) | Block::Gpu(_) => {}
             Block::Adopted { .. } => {}
@@ -89,5 +92,22 @@ impl HostMemory {
                 pool.allocate_to_overwrite(bytes).map(|memory| memory.map(Block::Pinned))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_zeroed() {
+        for bytes in [0, 1, 63, 64, 4097, 1 << 20] {
+            let block = Block::heap(bytes).unwrap();
+            assert_eq!(block.address().addr() % ALIGNMENT, 0);
+            // SAFETY: the block has so many bytes, and nobody else has it.
+            let items = unsafe { std::slice::from_raw_parts(block.address(), bytes) };
+            assert!(items.iter().all(|byte| *byte == 0));
+        }
+        assert!(Block::heap(usize::MAX).is_none() && Block::heap(isize::MAX as usize).is_none());
     }
 }

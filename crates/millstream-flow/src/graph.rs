@@ -2,6 +2,7 @@
 //! \[G §3\].
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -36,7 +37,7 @@ pub(crate) struct GraphShared {
 struct State {
     sealed: bool,
     routers: Vec<Arc<dyn AnyRouter>>,
-    plain_links: Vec<(DeviceId, DeviceId)>,
+    plain_links: HashSet<(DeviceId, DeviceId)>,
 }
 
 impl GraphShared {
@@ -136,7 +137,7 @@ impl fmt::Debug for Graph {
 impl Graph {
     /// An empty graph on the devices of `context`.
     pub fn new(context: &Context) -> Graph {
-        let state = State { sealed: false, routers: Vec::new(), plain_links: Vec::new() };
+        let state = State { sealed: false, routers: Vec::new(), plain_links: HashSet::new() };
         let shared = GraphShared {
             failure: Arc::new(Failure::default()),
             context: context.clone(),
@@ -173,7 +174,7 @@ impl Graph {
         }
         let router = self.router(first_available())?;
         let ends = (router.sender(from)?, router.receiver_from([from], to, buffers)?);
-        self.shared.state.lock().plain_links.push(link);
+        self.shared.state.lock().plain_links.insert(link);
         Ok(ends)
     }
 
