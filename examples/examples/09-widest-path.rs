@@ -10,7 +10,7 @@ use millstream::graph::{Weights, generate, partition};
 use millstream::prelude::*;
 use millstream::traversal::Error::Worklist;
 use millstream::traversal::{Columns, DistributedGraph, Owners, PartWeights, Result};
-use millstream::worklist::{CudaProgram, Error::NotFused, View, problem};
+use millstream::worklist::Error::NotFused;
 
 problem! {
     /// A device's rows of the graph, and what it knows of the width to every vertex.

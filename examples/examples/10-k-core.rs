@@ -9,7 +9,7 @@ use millstream::graph::{generate, partition};
 use millstream::prelude::*;
 use millstream::traversal::Error::Worklist;
 use millstream::traversal::{Columns, DistributedGraph, Owners, Result};
-use millstream::worklist::{CudaProgram, Error::NotFused, View, problem};
+use millstream::worklist::Error::NotFused;
 
 problem! {
     /// A device's rows of the graph, the neighbours that its vertices have left, and how

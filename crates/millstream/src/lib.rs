@@ -40,5 +40,7 @@ pub mod prelude {
     pub use millstream_graph::CsrGraph;
     pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};
     pub use millstream_sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
-    pub use millstream_worklist::{DistributedWorklist, Flags, Here, Program, Routing, Worker};
+    pub use millstream_worklist::{
+        CudaProgram, DistributedWorklist, Flags, Here, Program, Routing, View, Worker, problem,
+    };
 }
