@@ -151,3 +151,31 @@ fn an_answer_that_cannot_be_printed_is_an_error() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("standard output"), "{said}");
 }
+
+/// The exit code is what remains to be said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+    let folder = Folder::new();
+    let sparse = folder.file("sparse.el", "10000000000 7\n");
+    let karate = dataset("karate.mtx");
+    for (arguments, code) in [
+        (&["info", &karate][..], 0),
+        // Remarks that ids are lost.
+        (&["convert", &sparse, &folder.path("out.mtx"), "--relabel"], 0),
+        (&["info", "missing.el"], 2),
+        (&["info", &karate, "--no-such-option"], 2),
+        (&["frobnicate"], 2),
+        (&["bfs", &karate, "--devices", "nonsense"], 2),
+        (&["bfs", &karate, "--output", "/dev/full"], 1),
+        (&["pagerank", &karate, "--max-iterations", "1"], 3),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stderr(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} on a full device");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(arguments).stderr(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} on a closed pipe");
+    }
+}
