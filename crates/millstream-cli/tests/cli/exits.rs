@@ -84,6 +84,9 @@ fn options_that_make_no_sense_are_refused() {
         &["partition", &karate, "--parts", "35", "--partitioner", "blocks"],
         &["partition", &karate, "--parts", "1000000000000", "--partitioner", "edges"],
         &["generate", "grid", "3", "-3", "out.el"],
+        &["generate", "kron", "10", "99999999999999", "out.el"],
+        &["generate", "social", "0", "137438953473", "out.el"],
+        &["generate", "random", "9", "18446744073709551615", "out.el"],
         &["topology", "--devices", "nonsense"],
     ] {
         refused(arguments, 2);
