@@ -67,7 +67,6 @@ struct Report {
     common: Common,
     /// Which way it has searched.
     method: String,
-    source: Vec<u64>,
     reached: u64,
     max_level: Option<u32>,
     layouts: Vec<LayoutReport>,
@@ -84,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let sources = sources(&arguments.source, &graph)?;
     let mut common = Common::new("bfs", input, &graph, &context);
     common.phases_ms.read = clock.lap();
+    common.source = Some(original_ids(&graph, &sources));
     let partition = spread.partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
@@ -110,7 +110,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let report = Report {
         common,
         method: result.algorithm.to_string(),
-        source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_level: result.max_level(),
         layouts: LayoutReport::of_all(layouts),

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::output::{answer, check_writable, facts};
 use crate::progress::phase;
+use crate::remark::remark;
 
 /// Where a graph is written to, and how.
 #[derive(Debug, Args)]
@@ -81,7 +82,7 @@ impl Destination {
             && !matches!(format, Format::EdgeList | Format::Millstream)
         {
             let out = self.out.display();
-            eprintln!("millstream: {out}: {format} has no place for the original ids of vertices");
+            remark(format_args!("{out}: {format} has no place for the original ids of vertices"));
         }
         let report = Report {
             graph: self.out.display().to_string(),

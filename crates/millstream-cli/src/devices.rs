@@ -8,6 +8,7 @@ use millstream::device::{Error as DeviceError, Topology, TransferWay, gpu_fault}
 use millstream::flow::{Context, Devices, Error as FlowError};
 
 use crate::error::Error;
+use crate::remark::remark;
 
 /// Names devices where `--devices` does not.
 const VARIABLE: &str = "MILLSTREAM_DEVICES";
@@ -62,12 +63,12 @@ impl DeviceOptions {
     /// that are not here.
     pub(crate) fn open(&self) -> Result<Context, Error> {
         if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
-            eprintln!("millstream: this build has no GPU support (feature cuda)");
+            remark("this build has no GPU support (feature cuda)");
         }
         let is_unset = std::env::var_os(VARIABLE).is_none_or(|list| list.is_empty());
         let is_left_open = self.devices.is_none() && is_unset;
         if is_left_open && let Some(fault) = gpu_fault() {
-            eprintln!("millstream: {fault}; running on {HOST_DEVICES} instead");
+            remark(format_args!("{fault}; running on {HOST_DEVICES} instead"));
         }
         let devices = match &self.devices {
             Some(list) => Devices::List(list.parse().map_err(FlowError::Device).map_err(refused)?),
@@ -82,7 +83,7 @@ impl DeviceOptions {
             builder = builder.transfer(transfer.into());
         }
         let context = builder.build().map_err(refused)?;
-        context.warnings().iter().for_each(|warning| eprintln!("millstream: {warning}"));
+        context.warnings().iter().for_each(remark);
         Ok(context)
     }
 }

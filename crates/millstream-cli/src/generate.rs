@@ -26,7 +26,7 @@ pub(crate) enum Arguments {
 pub(crate) struct RMat {
     /// Logarithm to base 2 of the number of vertices.
     scale: u32,
-    /// Edges drawn for each vertex.
+    /// Edges drawn for each vertex; 2^37 in all at most.
     edge_factor: u64,
     #[command(flatten)]
     common: Common,
@@ -55,7 +55,7 @@ pub(crate) struct Grid {
 pub(crate) struct Random {
     /// Number of vertices.
     vertices: u32,
-    /// Edges drawn.
+    /// Edges drawn, 2^37 at most.
     edges: u64,
     #[command(flatten)]
     common: Common,

@@ -9,6 +9,7 @@ use millstream::flow::Context;
 use millstream::graph::write::discard_unfinished;
 
 use crate::error::Error;
+use crate::remark::remark;
 
 /// Exit code of a command that was interrupted.
 pub(crate) const EXIT_CODE: u8 = 130;
@@ -24,7 +25,7 @@ pub(crate) fn listen() {
     let _ = ctrlc::set_handler(|| {
         let pressed_before = PRESSED.swap(true, Ordering::AcqRel);
         if pressed_before || !RUNNING.load(Ordering::Acquire) {
-            eprintln!("millstream: {}", Error::Interrupted);
+            remark(Error::Interrupted);
             // Nothing is dropped.
             discard_unfinished(|| std::process::exit(EXIT_CODE.into()));
         }

@@ -16,6 +16,7 @@ mod output;
 mod pagerank;
 mod partition;
 mod progress;
+mod remark;
 mod repeat;
 mod report;
 mod sssp;
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millstream: {error}");
+            remark::remark(&error);
             ExitCode::from(error.exit_code())
         }
     }

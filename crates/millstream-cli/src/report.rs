@@ -70,6 +70,8 @@ pub(crate) struct Common {
     pub(crate) vertices: u32,
     pub(crate) edges: u64,
     pub(crate) devices: Vec<String>,
+    /// Where a search began, by the ids of the file; `null` of what begins nowhere.
+    pub(crate) source: Option<Vec<u64>>,
     pub(crate) time_ms: f64,
     pub(crate) phases_ms: Phases,
     pub(crate) teps: f64,
@@ -98,6 +100,7 @@ impl Common {
             vertices: graph.vertices(),
             edges: graph.arcs(),
             devices: context.devices().iter().map(ToString::to_string).collect(),
+            source: None,
             time_ms: 0.0,
             phases_ms: Phases::default(),
             teps: 0.0,

@@ -92,7 +92,6 @@ struct Report {
     common: Common,
     /// Which way it has searched.
     method: String,
-    source: Vec<u64>,
     reached: u64,
     max_distance: serde_json::Value,
     delta: Option<f64>,
@@ -111,6 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let cutoff = cutoff(arguments, &graph);
     let mut common = Common::new("sssp", input, &graph, &context);
     common.phases_ms.read = clock.lap();
+    common.source = Some(original_ids(&graph, &sources));
     let partition = spread.partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
@@ -140,7 +140,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let report = Report {
         common,
         method: result.algorithm.to_string(),
-        source: original_ids(&graph, &sources),
         reached: result.reached(),
         max_distance: max_distance(&result),
         delta: result.delta,

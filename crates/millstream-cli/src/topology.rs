@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::interrupt::run_interruptibly;
 use crate::output::answer;
 use crate::progress::phase;
+use crate::remark::remark;
 
 /// Shows the devices.
 #[derive(Debug, Args)]
@@ -60,9 +61,9 @@ fn calibrate(context: &Context) -> Result<TransferTable, Error> {
     let table = run_interruptibly(context, devices.calibrate())?.map_err(FlowError::Device)?;
     match devices.keep_transfer_table(&table) {
         Ok(Some(_)) => {}
-        Ok(None) => eprintln!("millstream: set MILLSTREAM_CACHE to a folder to keep the table"),
+        Ok(None) => remark("set MILLSTREAM_CACHE to a folder to keep the table"),
         // The answer is still one.
-        Err(error) => eprintln!("millstream: {error}"),
+        Err(error) => remark(error),
     }
     Ok(table)
 }

@@ -84,6 +84,9 @@ fn options_that_make_no_sense_are_refused() {
         &["partition", &karate, "--parts", "35", "--partitioner", "blocks"],
         &["partition", &karate, "--parts", "1000000000000", "--partitioner", "edges"],
         &["generate", "grid", "3", "-3", "out.el"],
+        &["generate", "kron", "10", "99999999999999", "out.el"],
+        &["generate", "social", "0", "137438953473", "out.el"],
+        &["generate", "random", "9", "18446744073709551615", "out.el"],
         &["topology", "--devices", "nonsense"],
     ] {
         refused(arguments, 2);
@@ -150,4 +153,32 @@ fn an_answer_that_cannot_be_printed_is_an_error() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("standard output"), "{said}");
+}
+
+/// The exit code is what remains to be said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+    let folder = Folder::new();
+    let sparse = folder.file("sparse.el", "10000000000 7\n");
+    let karate = dataset("karate.mtx");
+    for (arguments, code) in [
+        (&["info", &karate][..], 0),
+        // Remarks that ids are lost.
+        (&["convert", &sparse, &folder.path("out.mtx"), "--relabel"], 0),
+        (&["info", "missing.el"], 2),
+        (&["info", &karate, "--no-such-option"], 2),
+        (&["frobnicate"], 2),
+        (&["bfs", &karate, "--devices", "nonsense"], 2),
+        (&["bfs", &karate, "--output", "/dev/full"], 1),
+        (&["pagerank", &karate, "--max-iterations", "1"], 3),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stderr(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} on a full device");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(arguments).stderr(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?} on a closed pipe");
+    }
 }

@@ -9,7 +9,7 @@ use crate::CsrGraph;
 /// count, so there are at most `2 * edge_factor * 2^scale` arcs.
 ///
 /// # Errors
-/// A scale above 31, a largest weight of 0, more than fits in memory.
+/// A scale above 31, more than 2^37 draws, a largest weight of 0, more than fits in memory.
 pub fn kron(
     scale: u32,
     edge_factor: u64,

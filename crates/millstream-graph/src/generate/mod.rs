@@ -49,13 +49,11 @@ pub enum GenerateError {
         /// Number of vertices asked for.
         vertices: u64,
     },
-    /// More edges than can be counted.
-    #[error("scale {scale} with edge factor {edge_factor} has more than 2^59 edges")]
+    /// More draws than 2^37: while the graph is made, the arcs of each take eight bytes.
+    #[error("{edges} edges to draw are more than 2^37, whose arcs take 2^40 bytes")]
     TooManyEdges {
-        /// Logarithm of the number of vertices.
-        scale: u32,
-        /// Edges drawn for each vertex.
-        edge_factor: u64,
+        /// Edges to draw.
+        edges: u128,
     },
     /// More than the whole of the lattice's edges.
     #[error("cannot keep {permille} of 1000 edges")]
@@ -69,6 +67,16 @@ pub enum GenerateError {
     /// Too large a graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
+}
+
+/// Draws of a graph at most. Repeats are dropped when all have been drawn, so few vertices
+/// make it no smaller.
+const MOST_DRAWS: u64 = 1 << 37;
+
+/// Refuses draws that cannot sensibly be held before the first of them.
+fn check_draws(edges: u128) -> Result<u64, GenerateError> {
+    let draws = u64::try_from(edges).ok().filter(|&draws| draws <= MOST_DRAWS);
+    draws.ok_or(GenerateError::TooManyEdges { edges })
 }
 
 fn build(

@@ -1,6 +1,6 @@
 //! Edges between any two vertices.
 
-use super::{GenerateError, GenerateOptions, build};
+use super::{GenerateError, GenerateOptions, build, check_draws};
 use crate::CsrGraph;
 use crate::random::{CounterRandom, Purpose};
 use crate::symmetric::EdgeSource;
@@ -16,12 +16,13 @@ struct Uniform {
 /// count, so there are at most `2 * edges` arcs.
 ///
 /// # Errors
-/// 2^32 - 1 vertices, a largest weight of 0, more than fits in memory.
+/// 2^32 - 1 vertices, more than 2^37 draws, a largest weight of 0, more than fits in memory.
 pub fn random(
     vertices: u32,
     edges: u64,
     options: &GenerateOptions,
 ) -> Result<CsrGraph, GenerateError> {
+    let edges = check_draws(edges.into())?;
     let random = CounterRandom::new(options.seed, Purpose::Edges);
     build(u64::from(vertices), &Uniform { vertices, edges, random }, options)
 }
@@ -34,6 +35,6 @@ impl EdgeSource for Uniform {
 
     fn edges(&self, edge: u64, mut emit: impl FnMut(u32, u32)) {
         let end = |position| self.random.below(self.vertices, position);
-        emit(end(edge.wrapping_mul(2)), end(edge.wrapping_mul(2).wrapping_add(1)));
+        emit(end(2 * edge), end(2 * edge + 1));
     }
 }

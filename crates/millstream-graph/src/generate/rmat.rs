@@ -2,7 +2,7 @@
 //! quadrant of the adjacency matrix, then into a quadrant of that, until one entry
 //! is left. Vertices are then renamed, so that an id says nothing about a degree.
 
-use super::{GenerateError, GenerateOptions, build};
+use super::{GenerateError, GenerateOptions, build, check_draws};
 use crate::CsrGraph;
 use crate::random::{CounterRandom, Permutation, Purpose};
 use crate::symmetric::EdgeSource;
@@ -34,8 +34,7 @@ pub(super) fn rmat(
     if scale >= u32::BITS {
         return Err(GenerateError::TooManyVertices { vertices });
     }
-    let edges = vertices.checked_mul(edge_factor).filter(|&edges| edges <= u64::MAX / 2 / WORDS);
-    let edges = edges.ok_or(GenerateError::TooManyEdges { scale, edge_factor })?;
+    let edges = check_draws(u128::from(vertices) * u128::from(edge_factor))?;
     let [top_left, top_right, bottom_left] = quadrants;
     let threshold = |percent: u32| ((u64::from(percent) << 32) / 100) as u32;
     let source = RMat {

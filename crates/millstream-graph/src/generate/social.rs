@@ -7,7 +7,7 @@ use crate::CsrGraph;
 /// Like [`kron`](super::kron()), less skewed: R-MAT with .45/.22/.22.
 ///
 /// # Errors
-/// A scale above 31, a largest weight of 0, more than fits in memory.
+/// A scale above 31, more than 2^37 draws, a largest weight of 0, more than fits in memory.
 pub fn social(
     scale: u32,
     edge_factor: u64,

@@ -132,8 +132,13 @@ fn impossible_graphs_are_errors() {
     assert!(many(social(200, 1, &options)));
     assert!(many(grid(1 << 16, 1 << 16, &options)));
     assert!(many(random(u32::MAX, 1, &options)));
-    let edges = kron(20, u64::MAX, &options);
-    assert!(matches!(edges, Err(GenerateError::TooManyEdges { scale: 20, .. })));
+    let edges = |result| match result {
+        Err(GenerateError::TooManyEdges { edges }) => Some(edges),
+        _ => None,
+    };
+    assert_eq!(edges(kron(20, u64::MAX, &options)), Some(u128::from(u64::MAX) << 20));
+    assert_eq!(edges(social(0, (1 << 37) + 1, &options)), Some((1 << 37) + 1));
+    assert_eq!(edges(random(1000, (1 << 37) + 1, &options)), Some((1 << 37) + 1));
     let keep = road(3, 3, 1001, &options);
     assert_eq!(keep, Err(GenerateError::Keep { permille: 1001 }));
     let weight = GenerateOptions { max_weight: Some(0), ..options };

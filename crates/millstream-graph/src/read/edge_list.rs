@@ -1,5 +1,7 @@
 //! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas,
-//! with `#` and `%` comments. Between commas there is a field; one may end the line. The number of vertices is the largest id plus one.
+//! with `#` and `%` comments. Between commas there is a field; one may end the line. The
+//! number of vertices is the largest id plus one. A weight that is written as an integer
+//! has 32 bits at most: as a real it would lose digits, and all others with it.
 
 use rayon::prelude::*;
 

@@ -65,9 +65,9 @@ fn parse_banner(scanner: &mut Scanner<'_>) -> Result<Banner, Fault> {
     }
     let (place, field) = word();
     let (weighting, rule) = match &field[..] {
-        b"pattern" => (Weighting::None, WeightRule::Any),
+        b"pattern" => (Weighting::None, WeightRule::Integer),
         b"integer" => (Weighting::Integer, WeightRule::Integer),
-        b"real" => (Weighting::Real, WeightRule::Any),
+        b"real" => (Weighting::Real, WeightRule::Real),
         other => return Err(place.fault(format!("field {} is not supported", show(other)))),
     };
     let (place, symmetry) = word();

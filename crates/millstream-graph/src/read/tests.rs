@@ -59,7 +59,6 @@ fn text_files_are_their_graphs() {
         ("a.csv", "\u{feff}0, 1\n1, 2,\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
         ("a.wel", "0 1 7\n1 0 0.5\n".into(), weighted(2, &[(0, 1, 7f32), (1, 0, 0.5)])),
         ("a.wel", "0 1 -7\n1 0 5\n".into(), weighted(2, &[(0, 1, -7f32), (1, 0, 5.0)])),
-        ("a.wel", "0 1 4294967296\n".into(), weighted(2, &[(0, 1, 4_294_967_296f32)])),
         ("a.mtx", mtx("pattern general\n3 2 2\n3 1\n1 2\n"), unweighted(3, &[(2, 0), (0, 1)])),
         ("a.mtx", mtx("pattern general\n2 5 0\n"), unweighted(5, &[])),
         (
@@ -70,6 +69,11 @@ fn text_files_are_their_graphs() {
         ("a.mtx", mtx("integer general\n2 2 1\n1 2 -4\n"), weighted(2, &[(0, 1, -4f32)])),
         ("a.mtx", mtx("REAL General\n2 2 1\n1 2 1e-3\n"), weighted(2, &[(0, 1, 1e-3f32)])),
         ("a.mtx", mtx("real general\n2 2 1\n1 2 3\n"), weighted(2, &[(0, 1, 3u32)])),
+        (
+            "a.mtx",
+            mtx("real general\n1 1 1\n1 1 4294967296\n"),
+            weighted(1, &[(0, 0, 2f32.powi(32))]),
+        ),
         ("a.mtx", mtx("real general\n2 2 0\n"), weighted::<f32>(2, &[])),
         ("a.mtx", mtx("integer general\n0 0 0"), weighted::<u32>(0, &[])),
         (
@@ -249,6 +253,7 @@ fn bad_text_is_named_with_its_line() {
             format!("{mtx} real general\n2 2 1\n1 1 NaN\n"),
             "a.mtx:3: \"NaN\" is not a number",
         ),
+        ("a.wel", "0 1 1\n1 2 4294967296\n".into(), "a.wel:2: \"4294967296\" does not fit 32"),
         ("a.gr", "0 1\n".into(), "a.gr:1: \"0\" where the problem, p sp, should be"),
         ("a.gr", "c\n".into(), "a.gr:2: the line with the problem, p sp, is missing"),
         ("a.gr", "c\np edge 3 2\n".into(), "a.gr:2: \"edge\" is not the shortest path problem, sp"),

@@ -19,10 +19,13 @@ pub(crate) enum Weight {
 /// Which weights a format allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WeightRule {
-    /// Every finite number.
+    /// Every finite number; what is written as an integer is one of 32 bits, unless it is
+    /// negative.
     Any,
     /// Integers; negative ones are kept as reals.
     Integer,
+    /// Every finite number: all are reals by the file's own word, whatever they look like.
+    Real,
 }
 
 /// Goes through text from its beginning to its end, and names the place of what
@@ -282,7 +285,7 @@ fn real(word: &[u8], rule: WeightRule) -> Result<Weight, &'static str> {
         if let Ok(weight) = unsigned.parse() {
             return Ok(Weight::Integer(weight));
         }
-        if rule == WeightRule::Integer {
+        if rule != WeightRule::Real {
             return Err("does not fit 32 bits");
         }
     }
@@ -342,11 +345,18 @@ mod tests {
 
     #[test]
     fn weights_are_integers_as_long_as_they_can() {
-        use WeightRule::{Any, Integer};
+        use WeightRule::{Any, Integer, Real};
         for (text, rule, expected) in [
             ("4294967295", Any, Ok(Weight::Integer(u32::MAX))),
             ("+5", Integer, Ok(Weight::Integer(5))),
-            ("4294967296", Any, Ok(Weight::Real(4_294_967_296.0))),
+            ("4294967296", Any, Err("\"4294967296\" does not fit 32 bits")),
+            ("99999999999999999999", Any, Err("\"99999999999999999999\" does not fit 32 bits")),
+            ("+4294967296", Any, Err("\"+4294967296\" does not fit 32 bits")),
+            ("4294967296", Real, Ok(Weight::Real(4_294_967_296.0))),
+            ("4294967295", Real, Ok(Weight::Integer(u32::MAX))),
+            ("4294967296.0", Any, Ok(Weight::Real(4_294_967_296.0))),
+            ("4.3e9", Any, Ok(Weight::Real(4.3e9))),
+            ("-4294967296", Any, Ok(Weight::Real(-4_294_967_296.0))),
             ("4294967296", Integer, Err("\"4294967296\" does not fit 32 bits")),
             ("1.0", Any, Ok(Weight::Real(1.0))),
             ("1e2", Any, Ok(Weight::Real(100.0))),
