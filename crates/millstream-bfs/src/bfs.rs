@@ -131,6 +131,9 @@ impl Bfs {
     ///
     /// # Errors
     /// No memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Bfs> {
         let partition = partition::edge_balanced_blocks(graph, context.devices().len());
         Bfs::with_partition(context, graph, partition).await
@@ -157,6 +160,9 @@ impl Bfs {
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn with_partition(
         context: &Context,
         graph: &CsrGraph,
@@ -186,6 +192,9 @@ impl Bfs {
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn with_algorithm(
         context: &Context,
         graph: &CsrGraph,

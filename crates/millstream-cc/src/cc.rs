@@ -96,6 +96,9 @@ impl Cc {
     ///
     /// # Errors
     /// No memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Cc> {
         let partition = partition::edge_balanced_blocks(graph, context.devices().len());
         Cc::with_partition(context, graph, partition).await
@@ -105,6 +108,9 @@ impl Cc {
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn with_partition(
         context: &Context,
         graph: &CsrGraph,

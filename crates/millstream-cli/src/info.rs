@@ -73,7 +73,7 @@ struct Bucket {
 /// Reads, counts and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (graph, format) = arguments.input.read_with_format()?;
-    let summary = phase("counting", || Summary::of(&graph))?;
+    let summary = phase("counting", || Summary::of(&graph));
     let name = arguments.input.graph.display().to_string();
     answer(&report(name, &graph, format, &summary), arguments.json, table)
 }

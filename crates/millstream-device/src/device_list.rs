@@ -174,9 +174,13 @@ impl DeviceList {
     }
 }
 
+/// What an entry may look like.
+const FORMS: &str = "host:4, host:2x3, cuda:0, cuda:0-3 or cuda:0x4";
+
 fn parse_entry(entry: &str) -> Result<Entry, String> {
-    let (driver, rest) =
-        entry.split_once(':').ok_or(format!("{entry:?} is not of the form driver:devices"))?;
+    let wrong = || format!("{entry:?} is not of a form like {FORMS}");
+    let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
+    let (driver, rest) = entry.split_once(':').ok_or_else(wrong)?;
     let (devices, virtual_devices) = match rest.split_once('x') {
         Some((devices, count)) => (devices, number(count)?),
         None => (rest, 1),
@@ -186,12 +190,12 @@ fn parse_entry(entry: &str) -> Result<Entry, String> {
         "cuda" => match devices.split_once('-') {
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
-                let count = last.checked_sub(first).ok_or(format!("{devices:?} is empty"))?;
-                (Driver::Cuda, first, count.saturating_add(1))
+                let empty = || format!("{entry:?} ends before it begins");
+                (Driver::Cuda, first, last.checked_sub(first).ok_or_else(empty)?.saturating_add(1))
             }
             None => (Driver::Cuda, number(devices)?, 1),
         },
-        other => return Err(format!("{other:?} is neither host nor cuda")),
+        _ => return Err(format!("{entry:?} names neither host nor cuda, as {FORMS} do")),
     };
     if count == 0 || virtual_devices == 0 {
         return Err(format!("{entry:?} names no device"));
@@ -200,10 +204,6 @@ fn parse_entry(entry: &str) -> Result<Entry, String> {
         return Err(format!("{entry:?} names more than {MOST} devices"));
     }
     Ok(Entry { driver, first, count, virtual_devices })
-}
-
-fn number(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
 #[cfg(test)]
@@ -246,13 +246,17 @@ mod tests {
     #[test]
     fn bad_lists_say_why() {
         for (list, reason) in [
-            ("", "form driver:devices"),
-            ("host", "form driver:devices"),
-            ("host:", "not a number"),
+            ("", "\"\" is not of a form like host:4, host:2x3, cuda:0, cuda:0-3 or cuda:0x4"),
+            ("host", "\"host\" is not of a form"),
+            ("host:", "\"host:\" is not of a form"),
+            ("cuda:0, host:x", "\"host:x\" is not of a form"),
+            ("cuda:0-", "\"cuda:0-\" is not of a form"),
+            ("cuda:0x", "\"cuda:0x\" is not of a form"),
+            ("host:99999999999999999999", "\"host:99999999999999999999\" is not of a form"),
             ("host:0", "no device"),
             ("host:1x0", "no device"),
-            ("cuda:3-1", "is empty"),
-            ("opencl:0", "neither host nor cuda"),
+            ("cuda:3-1", "\"cuda:3-1\" ends before it begins"),
+            ("opencl:0", "\"opencl:0\" names neither host nor cuda"),
             ("host:33", "more than 32"),
             ("cuda:0,host:1,cuda:0", "names cuda:0 twice; two virtual devices of it are cuda:0x2"),
             ("cuda:0-3,cuda:2x2", "cuda:2 twice"),

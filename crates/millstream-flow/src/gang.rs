@@ -21,9 +21,12 @@ const STOP: usize = 1;
 /// its memory first, lets the devices [`prepare`](Gang::prepare) the kernel, and then
 /// [`run`](Gang::run)s it. Gangs of one context run one after the other.
 ///
-/// The kernels are GPUs' alone; host devices have no gangs, since a twin never waits.
 /// They take the host's [words](Gang::words): *open*, set when all are launched, and
-/// *stop*, after which they end soon.
+/// *stop*, after which they end soon. Kernels that wait inside a launch run on GPUs alone:
+/// [`Gang::kernel`] makes them without a twin, and whether they can run
+/// [`Gang::is_possible`] says. On host devices a gang can be made and run all the same, of
+/// any number of them, with kernels whose twins do not wait, or go on in
+/// [steps](Kernel::of_steps): see [`DeviceLink`](crate::DeviceLink).
 ///
 /// ```no_run
 /// # use millstream_device::{Kernel, Shared};
@@ -78,8 +81,9 @@ impl Gang {
     /// Kernels of a gang at most: those of one GPU have a stream each.
     pub const MOST: usize = 8;
 
-    /// Whether the devices of a context can run a gang, and its kernels reach each
-    /// other's memory: GPUs that are all peers, and not too many.
+    /// Whether the devices of a context can run a gang of kernels that wait inside a launch,
+    /// and reach each other's memory: GPUs that are all peers, and not too many. `false` with
+    /// a host device among them, whose twins never wait.
     pub fn is_possible(context: &Context) -> bool {
         let devices = context.devices();
         devices.iter().all(Device::is_gpu)

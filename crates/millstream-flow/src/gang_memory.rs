@@ -85,6 +85,9 @@ impl GangMemory {
     /// # Errors
     /// The devices have not met for as long as their patience; a failed device.
     ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
+    ///
     /// # Device ordering
     /// To be called when the gang has run.
     pub async fn check(all: &[&GangMemory], kernel: &str, known: &[(&str, usize)]) -> Result<()> {
@@ -98,6 +101,9 @@ impl GangMemory {
 
     /// Why a gang that was stopped on this device has failed: where `all` devices stand, by the
     /// barrier's words and by those of their reports that `known` names.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     ///
     /// # Device ordering
     /// To be called when the gang has run.

@@ -263,7 +263,8 @@ impl<T: Item> Router<T> {
         let (packet_items, count) = buffers.resolve::<T>()?;
         let count = count.unwrap_or_else(|| {
             let table = context.topology().transfer_table();
-            default_count(table, sources, device, packet_items * size_of::<T>())
+            let packet_bytes = packet_items.saturating_mul(size_of::<T>());
+            default_count(table, sources, device, packet_bytes)
         });
         let mut members = self.shared.members.lock();
         if members.ports.iter().any(|port| port.device == *device) {

@@ -63,12 +63,12 @@ pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, key
     let blocks = blocks.map(|((rows, targets), (_, keys))| {
         remove_duplicates_in_block(&offsets[rows.start..=rows.end], targets, keys)
     });
-    let lengths: Vec<Vec<u64>> = blocks.collect();
+    let lengths: Vec<Vec<u32>> = blocks.collect();
     // Close the gaps between blocks.
     let (mut start, mut kept, mut row) = (0, 0, 0);
     for lengths in lengths {
         let end = offsets[row + lengths.len()] as usize;
-        let block = start..start + lengths.iter().sum::<u64>() as usize;
+        let block = start..start + lengths.iter().map(|&length| length as usize).sum::<usize>();
         targets.copy_within(block.clone(), kept);
         if !keys.is_empty() {
             keys.copy_within(block, kept);
@@ -86,8 +86,9 @@ pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, key
     keys.shrink_to_fit();
 }
 
-/// Moves what stays of a block of rows to the block's begin; the rows' new lengths.
-fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) -> Vec<u64> {
+/// Moves what stays of a block of rows to the block's begin; the rows' new lengths, which have
+/// 32 bits, as targets have.
+fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) -> Vec<u32> {
     let mut kept = 0;
     let row = |pair: &[u64]| {
         let first = kept;
@@ -100,7 +101,7 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
                 kept += 1;
             }
         }
-        (kept - first) as u64
+        (kept - first) as u32
     };
     offsets.windows(2).map(row).collect()
 }

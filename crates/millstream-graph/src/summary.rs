@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use crate::reference::weak_components;
-use crate::{CsrGraph, GraphError, Weights};
+use crate::symmetric::imbalance;
+use crate::{CsrGraph, Weights};
 
 /// The smallest and the largest weight, in the weights' own type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +21,7 @@ pub enum WeightRange {
 /// use millstream_graph::{CsrGraph, summary::Summary};
 ///
 /// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (1, 2), (2, 1)])?;
-/// let summary = Summary::of(&path)?;
+/// let summary = Summary::of(&path);
 /// assert!(summary.symmetric);
 /// assert_eq!((summary.components, summary.largest_component), (2, 3));
 /// # Ok::<(), millstream_graph::GraphError>(())
@@ -34,7 +35,8 @@ pub struct Summary {
     pub self_loops: u64,
     /// Arcs that an earlier one between the same two vertices makes superfluous.
     pub duplicate_arcs: u64,
-    /// Whether every arc has its reverse, whatever the two weigh.
+    /// Whether every arc has its reverse, whatever the two weigh and however often they
+    /// come; by fingerprints, as [`CsrGraph::is_symmetric`].
     pub symmetric: bool,
     /// Fewest arcs that leave a vertex; 0 without vertices.
     pub min_degree: u64,
@@ -51,15 +53,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts; takes memory for another copy of the arcs.
-    ///
-    /// # Errors
-    /// That memory is not there.
-    pub fn of(graph: &CsrGraph) -> Result<Summary, GraphError> {
+    /// Counts; takes four bytes for each vertex.
+    pub fn of(graph: &CsrGraph) -> Summary {
         let degrees = (0..graph.vertices()).into_par_iter().map(|vertex| graph.degree(vertex));
-        let (self_loops, duplicate_arcs, symmetric) = arcs(graph)?;
+        let (self_loops, duplicate_arcs, symmetric) = arcs(graph);
         let (components, largest_component) = components(graph);
-        Ok(Summary {
+        Summary {
             weight_range: graph.weights().and_then(weight_range),
             self_loops,
             duplicate_arcs,
@@ -69,7 +68,7 @@ impl Summary {
             degree_histogram: degree_histogram(graph),
             components,
             largest_component,
-        })
+        }
     }
 }
 
@@ -88,8 +87,7 @@ fn weight_range(weights: &Weights) -> Option<WeightRange> {
 }
 
 /// Self-loops, duplicates, and whether rows and columns have the same entries.
-fn arcs(graph: &CsrGraph) -> Result<(u64, u64, bool), GraphError> {
-    let reverse = graph.transposed_structure()?;
+fn arcs(graph: &CsrGraph) -> (u64, u64, bool) {
     let row = |vertex: u32| {
         // A graph made from finished arrays need not have sorted rows.
         let mut targets = graph.neighbors(vertex).to_vec();
@@ -97,13 +95,15 @@ fn arcs(graph: &CsrGraph) -> Result<(u64, u64, bool), GraphError> {
         let loops = targets.iter().filter(|&&target| target == vertex).count();
         targets.dedup();
         let duplicates = graph.neighbors(vertex).len() - targets.len();
-        let mut sources = reverse.neighbors(vertex).to_vec();
-        sources.dedup();
-        (loops as u64, duplicates as u64, targets == sources)
+        let imbalance = targets.iter().map(|&target| imbalance(vertex, target, 0));
+        (loops as u64, duplicates as u64, imbalance.fold(0, u64::wrapping_add))
     };
     let rows = (0..graph.vertices()).into_par_iter().map(row);
-    Ok(rows
-        .reduce(|| (0, 0, true), |one, other| (one.0 + other.0, one.1 + other.1, one.2 && other.2)))
+    let sum = |one: (u64, u64, u64), other: (u64, u64, u64)| {
+        (one.0 + other.0, one.1 + other.1, one.2.wrapping_add(other.2))
+    };
+    let (loops, duplicates, imbalance) = rows.reduce(|| (0, 0, 0), sum);
+    (loops, duplicates, imbalance == 0)
 }
 
 fn degree_histogram(graph: &CsrGraph) -> Vec<u64> {
@@ -120,10 +120,19 @@ fn degree_histogram(graph: &CsrGraph) -> Vec<u64> {
 
 /// How many, and the size of the largest.
 fn components(graph: &CsrGraph) -> (u64, u64) {
-    let mut sizes = vec![0u32; graph.vertices() as usize];
-    weak_components(graph).iter().for_each(|&label| sizes[label as usize] += 1);
+    let sizes = sizes(weak_components(graph));
     let count = sizes.iter().filter(|&&size| size > 0).count() as u64;
     (count, sizes.into_iter().max().unwrap_or(0).into())
+}
+
+/// Sizes of components in the memory of their labels, each at the place of its label.
+fn sizes(mut labels: Vec<u32>) -> Vec<u32> {
+    for vertex in 0..labels.len() {
+        // A label is its component's first vertex, so its place holds a size already.
+        let label = std::mem::take(&mut labels[vertex]);
+        labels[label as usize] += 1;
+    }
+    labels
 }
 
 #[cfg(test)]
@@ -137,7 +146,7 @@ mod tests {
         let arcs = [(0, 1), (0, 1), (1, 0), (1, 1), (1, 2), (3, 4)];
         let weights = Weights::Integer(vec![4, 9, 2, 7, 3, 5]);
         let graph = CsrGraph::from_edges(6, &arcs).unwrap().with_weights(Some(weights)).unwrap();
-        let summary = Summary::of(&graph).unwrap();
+        let summary = Summary::of(&graph);
         let expected = Summary {
             weight_range: Some(WeightRange::Integer(2, 9)),
             self_loops: 1,
@@ -157,7 +166,7 @@ mod tests {
     fn rows_need_not_be_sorted_nor_weights_be_positive() {
         let weights = Some(Weights::Real(vec![0.5, -2.0, 1.5, 0.0, 3.0]));
         let graph = CsrGraph::from_csr(vec![0, 3, 4, 5], vec![2, 1, 2, 0, 0], weights).unwrap();
-        let summary = Summary::of(&graph).unwrap();
+        let summary = Summary::of(&graph);
         assert_eq!((summary.duplicate_arcs, summary.symmetric), (1, true));
         assert_eq!(summary.weight_range, Some(WeightRange::Real(-2.0, 3.0)));
     }
@@ -165,7 +174,7 @@ mod tests {
     #[test]
     fn generated_graphs_are_symmetric_and_simple() {
         let graph = generate::kron(10, 8, &GenerateOptions::default()).unwrap();
-        let summary = Summary::of(&graph).unwrap();
+        let summary = Summary::of(&graph);
         assert!(summary.symmetric);
         assert_eq!((summary.self_loops, summary.duplicate_arcs), (0, 0));
         assert_eq!(summary.degree_histogram.iter().sum::<u64>(), 1024);
@@ -174,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_graph_without_vertices_has_nothing_to_count() {
-        let summary = Summary::of(&CsrGraph::from_edges(0, &[]).unwrap()).unwrap();
+        let summary = Summary::of(&CsrGraph::from_edges(0, &[]).unwrap());
         assert_eq!((summary.components, summary.largest_component), (0, 0));
         assert_eq!((summary.min_degree, summary.max_degree), (0, 0));
         assert!(summary.degree_histogram.is_empty() && summary.symmetric);

@@ -91,17 +91,19 @@ impl CsrGraph {
 
     fn equals_reverse(&self, weight: impl Fn(usize) -> u32 + Sync) -> bool {
         let difference = |vertex: u32| {
-            let arc = |arc: usize| {
-                let target = self.targets()[arc];
-                let weight = u64::from(weight(arc));
-                let print =
-                    |one, other| mixed(mixed(u64::from(one) << 32 | u64::from(other)) ^ weight);
-                print(vertex, target).wrapping_sub(print(target, vertex))
-            };
+            let arc = |arc: usize| imbalance(vertex, self.targets()[arc], weight(arc));
             self.row(vertex).map(arc).fold(0, u64::wrapping_add)
         };
         (0..self.vertices()).into_par_iter().map(difference).reduce(|| 0, u64::wrapping_add) == 0
     }
+}
+
+/// The fingerprint of an arc less that of its reverse: over arcs that come with their
+/// reverses, as often, these sum up to 0.
+pub(crate) fn imbalance(from: u32, to: u32, weight: u32) -> u64 {
+    let ends = |one, other| u64::from(one) << 32 | u64::from(other);
+    let print = |one, other| mixed(mixed(ends(one, other)) ^ u64::from(weight));
+    print(from, to).wrapping_sub(print(to, from))
 }
 
 /// Mixes bits (the finalizer of SplitMix64).

@@ -91,6 +91,9 @@ impl PageRank {
     ///
     /// # Errors
     /// Options or weights that have no meaning; no memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn new(
         context: &Context,
         graph: &CsrGraph,
@@ -103,6 +106,9 @@ impl PageRank {
     ///
     /// # Errors
     /// As [`PageRank::new`]; a partition that does not fit.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn with_partition(
         context: &Context,
         graph: &CsrGraph,

@@ -160,6 +160,9 @@ impl Sssp {
     ///
     /// # Errors
     /// No weights, or one that is negative; no memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Sssp> {
         let partition = partition::edge_balanced_blocks(graph, context.devices().len());
         Sssp::with_partition(context, graph, partition).await
@@ -170,6 +173,9 @@ impl Sssp {
     /// # Errors
     /// No weights, or one that is negative; a partition that does not fit; no
     /// memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn with_partition(
         context: &Context,
         graph: &CsrGraph,
@@ -192,6 +198,9 @@ impl Sssp {
     /// No weights, or one that is negative; a partition that does not fit; devices that
     /// cannot go in steps, or by near and far piles, if that is asked for; no memory on a device
     /// or the host.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
     pub async fn with_algorithm(
         context: &Context,
         graph: &CsrGraph,

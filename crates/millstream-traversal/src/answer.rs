@@ -23,6 +23,9 @@ impl Answer {
     ///
     /// # Errors
     /// A device failed, or still works on a buffer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn gather<V: Value>(
         graph: &DistributedGraph,
         buffers: impl Iterator<Item = SharedBuffer<V>>,
@@ -35,6 +38,9 @@ impl Answer {
     ///
     /// # Errors
     /// Likewise.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn gather_owned<V: Value>(
         graph: &DistributedGraph,
         buffers: impl Iterator<Item = SharedBuffer<V>>,

@@ -40,6 +40,9 @@ impl GangWork {
     ///
     /// # Errors
     /// The devices have not met for as long as their patience; a failed device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn reported(
         gangs: &[&GangMemory],
         kernel: &str,

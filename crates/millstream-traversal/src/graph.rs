@@ -94,6 +94,9 @@ impl DistributedGraph {
     /// # Errors
     /// A partition that does not fit; no memory on a device.
     ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    ///
     /// # Device ordering
     /// When it resolves, the graph is in the devices' memory.
     pub async fn new(
@@ -195,6 +198,9 @@ impl DistributedGraph {
     /// # Errors
     /// No memory on a device.
     ///
+    /// # Cancel safety
+    /// Cancel safe: the buffers are dropped.
+    ///
     /// # Device ordering
     /// When it resolves, the values are in the devices' memory.
     pub async fn shared<V: AtomicPod>(
@@ -213,6 +219,9 @@ impl DistributedGraph {
     ///
     /// # Errors
     /// No memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the buffers are dropped.
     ///
     /// # Device ordering
     /// When it resolves, the values are in the devices' memory.
@@ -263,6 +272,9 @@ impl DistributedGraph {
     ///
     /// # Errors
     /// A device failed, or still works on a buffer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn gather<V: AtomicPod, R: Send>(
         &self,
         buffers: impl Iterator<Item = SharedBuffer<V>>,

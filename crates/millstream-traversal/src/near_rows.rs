@@ -114,6 +114,9 @@ impl NearRows {
     /// # Errors
     /// No memory on a device.
     ///
+    /// # Cancel safety
+    /// Cancel safe: what was packed is dropped.
+    ///
     /// # Device ordering
     /// When it resolves, the rows are in the devices' memory.
     pub async fn new<R: CudaRule>(

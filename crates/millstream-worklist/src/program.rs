@@ -43,8 +43,8 @@ impl Routing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Worker {
     /// Kernels that stay on the devices and do everything among themselves: GPUs
-    /// that are all peers, for programs with CUDA C++ and 2^31 - 2^19 items at most. What
-    /// is set of packets, buffers, queues and batches does not concern it.
+    /// that are all peers, for programs with CUDA C++ and 2^31 - 2^19 items at most. It has
+    /// packets, buffers and queues as they are set, within limits of its own; no batches.
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
     /// on any devices.

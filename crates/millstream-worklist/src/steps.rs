@@ -92,6 +92,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops nothing: the kernel goes on to its end.
     pub async fn insert(&self, items: Vec<u32>, threshold: u32) -> Result<()> {
         let items = self.stream.uploaded(items)?;
         let arguments = (self.common(), &items, threshold);
@@ -103,6 +106,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops nothing: the kernel goes on to its end.
     pub async fn process(&self, most: u32, threshold: u32) -> Result<()> {
         let arguments = (self.common(), most, threshold);
         self.device.kernels.process.launch(&self.stream, most.max(1) as usize, arguments)?;
@@ -113,6 +119,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops nothing: the kernel goes on to its end.
     pub async fn split_receive(&self, packets: Vec<P::Packet>, threshold: u32) -> Result<()> {
         let packets = self.stream.uploaded(packets)?;
         let arguments = (self.common(), &packets, threshold);
@@ -124,6 +133,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops nothing: the kernel goes on to its end.
     pub async fn undefer(&self, threshold: u32) -> Result<()> {
         let arguments = (self.common(), threshold);
         self.device.kernels.undefer.launch(&self.stream, self.items, arguments)?;
@@ -134,6 +146,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: what was packed is lost.
     pub async fn pack(&self, outbox: u32, most: usize) -> Result<Vec<P::Packet>> {
         let mut packets = self.device.device.buffer(most)?;
         let arguments = (self.common(), outbox, &mut packets);
@@ -148,6 +163,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn queued(&self) -> Result<Queued> {
         let bits = &self.device.queues.bits;
         let bits = self.stream.download_shared(bits, 0..bits.len())?.await?;
@@ -162,6 +180,9 @@ impl<P: Program> Steps<P> {
     ///
     /// # Errors
     /// The first cause of a failure on the device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only reads.
     pub async fn statistics(&self) -> Result<DeviceStatistics> {
         let status = self.stream.download_shared(&self.device.status, 0..COUNTERS)?.await?;
         let counters = Counters::default();

@@ -101,8 +101,7 @@ impl ResidentCollectives {
             return Err(Error::NotAGang { devices: ranks });
         }
         let capacity = bytes.div_ceil(LINE_BYTES).max(LEAST_CAPACITY);
-        // A number of each block, then the lines of two collectives, of two words each.
-        let words = blocks.next_multiple_of(2) + blocks * 2 * ranks * capacity * 2;
+        let words = words(blocks, ranks, capacity);
         let memory = context.devices().iter().map(|device| {
             Ok(device.shared(words)?.with_label(format!("resident collectives of {device}")))
         });
@@ -127,5 +126,28 @@ impl ResidentCollectives {
     /// What the kernel of the device at `place` takes.
     pub fn settings(&self, place: usize) -> BlockSettings {
         BlockSettings { rank: place as u32, ..self.settings }
+    }
+}
+
+/// A number of each block, then the lines of two collectives, of two words each; so many
+/// that there is no memory, if they are more than can be counted.
+fn words(blocks: usize, ranks: usize, capacity: usize) -> usize {
+    let lines = [2, ranks, capacity, 2].into_iter().try_fold(blocks, usize::checked_mul);
+    let numbers = blocks.checked_next_multiple_of(2);
+    numbers.zip(lines).and_then(|(numbers, lines)| numbers.checked_add(lines)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_do_not_wrap() {
+        assert_eq!(words(3, 2, 256), 4 + 3 * 2 * 2 * 256 * 2);
+        for (blocks, ranks, capacity) in
+            [(usize::MAX, 1, 256), (1, 2, usize::MAX / 4), (1 << 32, 8, 1 << 27)]
+        {
+            assert_eq!(words(blocks, ranks, capacity), usize::MAX, "{blocks} {ranks} {capacity}");
+        }
     }
 }

@@ -99,8 +99,8 @@ impl<T: Item> FullEmptySegment<T> {
         to: (&FullEmptySegment<T>, usize, Guard),
     ) -> Result<Event> {
         let (destination, its_packet, its_guard) = to;
-        self.core.check(&(packet..packet + 1))?;
-        destination.core.check(&(its_packet..its_packet + 1))?;
+        self.core.check_packet(packet)?;
+        destination.core.check_packet(its_packet)?;
         let source = self.side(packet, guard.action);
         let target = destination.side(its_packet, its_guard.action);
         let wanted = [self.trigger(packet, guard), destination.trigger(its_packet, its_guard)];

@@ -78,11 +78,20 @@ impl<T: Item> SegmentCore<T> {
         let (count, Range { start, end }) = (self.shape.packets(), packets.clone());
         match start <= end && end <= count {
             true => Ok(()),
-            false => {
-                let segment = self.group.label(self.number);
-                Err(Error::NoSuchPacket { segment, packet: end.saturating_sub(1), packets: count })
-            }
+            false => Err(self.no_such_packet(end.saturating_sub(1))),
         }
+    }
+
+    pub(super) fn check_packet(&self, packet: usize) -> Result<()> {
+        match packet < self.shape.packets() {
+            true => Ok(()),
+            false => Err(self.no_such_packet(packet)),
+        }
+    }
+
+    fn no_such_packet(&self, packet: usize) -> Error {
+        let segment = self.group.label(self.number);
+        Error::NoSuchPacket { segment, packet, packets: self.shape.packets() }
     }
 }
 
@@ -167,7 +176,7 @@ impl<T: Item> FullEmptySegment<T> {
     /// # Errors
     /// A packet that does not exist.
     pub fn is_full(&self, packet: usize) -> Result<bool> {
-        self.core.check(&(packet..packet + 1))?;
+        self.core.check_packet(packet)?;
         self.core.is_full(packet, self.epoch)
     }
 
@@ -264,7 +273,7 @@ impl<T: Item> FullEmptySegment<T> {
     /// # Errors
     /// A packet that does not exist; a segment elsewhere.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-        self.core.check(&(packet..packet + 1))?;
+        self.core.check_packet(packet)?;
         let result = self.core.items.write(self.core.shape.range(packet), write)?;
         // A release store, as in `core.rs`.
         self.core.words.store(packet, self.epoch)?;
@@ -294,7 +303,7 @@ impl<T: Item> FullEmptySegment<T> {
         packet: usize,
         source: impl Into<Part<'a, T>>,
     ) -> Result<()> {
-        self.core.check(&(packet..packet + 1))?;
+        self.core.check_packet(packet)?;
         self.core.group.listen(stream);
         stream.copy(source, self.core.items.part_mut(self.core.shape.range(packet))?)?;
         self.core.signal(stream, packet, self.epoch)

@@ -123,13 +123,17 @@ impl<T: Item> DeviceLink<T> {
             }
         }
         context.watcher().prepare(context.device_set())?;
-        let (packets, packet_items) = (packets.max(1).next_power_of_two(), packet_items.max(1));
+        // So many that there is no memory, if there is no such power.
+        let packets = packets.max(1).checked_next_power_of_two().unwrap_or(usize::MAX);
+        let packet_items = packet_items.max(1);
         let label = format!("link from kernels of {from} to {to}");
         Ok(DeviceLink {
             context: context.clone(),
             patience,
             sender: from.shared(SENDER_WORDS)?.with_label(format!("credit of {label}")),
-            slots: to.shared(packets * SLOT_WORDS)?.with_label(format!("slots of {label}")),
+            slots: to
+                .shared(packets.saturating_mul(SLOT_WORDS))?
+                .with_label(format!("slots of {label}")),
             taken: to.shared(1)?.with_label(format!("position of {label}")),
             payloads: to.guarded(packets.saturating_mul(packet_items))?.with_label(label),
             settings: Settings::new(patience, packet_items),

@@ -87,6 +87,18 @@ fn more_items_than_a_packet_has_are_refused() {
 }
 
 #[test]
+fn links_larger_than_memory_are_refused() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let device = &context.devices()[0];
+    for room in [(usize::MAX, 1), ((1 << 63) + 1, 1), (1 << 62, 4), (4, usize::MAX)] {
+        let link = DeviceLink::<u32>::new(&context, device, device, room, Duration::from_secs(1));
+        let refused =
+            matches!(link, Err(Error::Device(millstream_device::Error::OutOfMemory { .. })));
+        assert!(refused, "{room:?}: {link:?}");
+    }
+}
+
+#[test]
 fn both_ends_must_reach_each_other() {
     let apart: Topology =
         r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#.parse().unwrap();

@@ -310,4 +310,16 @@ fn what_is_not_there_cannot_be_read() {
     let here = Guard::default();
     let stream = context.host().stream().unwrap();
     assert!(source.copy(&stream, 0, here, (&other, 5, here)).is_err());
+    let last = usize::MAX;
+    for refused in [
+        source.is_full(last).map(drop),
+        source.fill(last, |_| ()),
+        source.read(last, |_| ()),
+        source.fill_from(&stream, last, &context.host().buffer(1).unwrap()),
+        source.copy(&stream, last, here, (&other, 0, here)).map(drop),
+        source.copy(&stream, 0, here, (&other, last, here)).map(drop),
+    ] {
+        let found = refused.unwrap_err();
+        assert!(matches!(found, Error::NoSuchPacket { packet: usize::MAX, .. }), "{found}");
+    }
 }

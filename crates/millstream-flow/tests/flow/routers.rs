@@ -237,3 +237,16 @@ fn a_ring_passes_to_the_next() {
         assert_eq!(received, [vec![3; 5], vec![0; 5], vec![1; 5], vec![2; 5]]);
     });
 }
+
+#[test]
+fn packets_larger_than_memory_are_refused() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let graph = Graph::new(&context);
+    let router = graph.router::<u32>(broadcast()).unwrap();
+    for buffers in [Buffers::items(usize::MAX), Buffers::items(usize::MAX / 4 + 2).count(1)] {
+        let refused = router.receiver(&context.devices()[0], buffers);
+        let found =
+            matches!(refused, Err(Error::Device(millstream_device::Error::OutOfMemory { .. })));
+        assert!(found, "{buffers:?}: {refused:?}");
+    }
+}

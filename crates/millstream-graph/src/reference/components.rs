@@ -22,7 +22,9 @@ pub fn weak_components(graph: &CsrGraph) -> Vec<u32> {
     vertices.clone().for_each(|from| {
         graph.neighbors(from).iter().for_each(|&to| parents.unite(from, to));
     });
-    vertices.map(|vertex| parents.root(vertex)).collect()
+    vertices.for_each(|vertex| parents.put_below_root(vertex));
+    // In the same memory.
+    parents.0.into_iter().map(AtomicU32::into_inner).collect()
 }
 
 /// A forest: parents are never larger than their children, so that a root is its
@@ -47,6 +49,11 @@ impl Parents {
             self.0[vertex as usize].store(grandparent, Ordering::Relaxed);
             vertex = grandparent;
         }
+    }
+
+    /// When nothing is united any more.
+    fn put_below_root(&self, vertex: u32) {
+        self.0[vertex as usize].store(self.root(vertex), Ordering::Relaxed);
     }
 
     fn unite(&self, one: u32, other: u32) {
