@@ -1,10 +1,7 @@
 //! Shortest paths and breadth-first search by near and far piles on host devices, against
 //! Dijkstra's algorithm: awkward graphs and road maps, device counts, partitioners, delays.
 
-use std::time::Duration;
-
 use millstream::bfs::{self, Bfs, BfsOptions};
-use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, Weights, partition, source};
@@ -164,11 +161,7 @@ fn delayed(seed: u64) {
     let mut options = SsspOptions::default();
     options.predecessors = random.random();
     options.delta = deltas()[random.random_range(0..4usize)];
-    let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));
-    let injection =
-        Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };
-    let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
-    let context = builder.simulated(seed).build().unwrap();
+    let context = sssp::delaying(&mut random, seed, devices);
     let source = random.random_range(0..graph.vertices());
     let parts = partition::contiguous_blocks(&graph, devices);
     let what = format!("MILLSTREAM_SEED={seed}, {options:?}");
@@ -183,8 +176,5 @@ fn delayed(seed: u64) {
 /// `MILLSTREAM_SEED=n` replays one.
 #[test]
 fn delayed_searches_by_near_and_far_are_right() {
-    match std::env::var("MILLSTREAM_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => delayed(seed),
-        None => (0..100).for_each(delayed),
-    }
+    sssp::for_seeds(100, delayed);
 }

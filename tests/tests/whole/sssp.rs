@@ -198,6 +198,24 @@ pub(crate) fn random_graph(random: &mut SmallRng) -> CsrGraph {
     CsrGraph::from_weighted_edges(vertices, &edges).unwrap()
 }
 
+/// Host devices, simulated, whose operations are held up and overtake each other as the seed has
+/// it.
+pub(crate) fn delaying(random: &mut SmallRng, seed: u64, devices: usize) -> Context {
+    let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));
+    let injection =
+        Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };
+    let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
+    builder.simulated(seed).build().unwrap()
+}
+
+/// Runs a case for the seed that `MILLSTREAM_SEED` names, or for so many.
+pub(crate) fn for_seeds(count: u64, case: fn(u64)) {
+    match std::env::var("MILLSTREAM_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => case(seed),
+        None => (0..count).for_each(case),
+    }
+}
+
 fn delayed(seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let graph = random_graph(&mut random);
@@ -212,11 +230,7 @@ fn delayed(seed: u64) {
     options.worklist.batch = random.random_range(1..=16);
     options.predecessors = random.random();
     options.delta = [Delta::Off, Delta::Auto, Delta::Step(2.0)][random.random_range(0..3usize)];
-    let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));
-    let injection =
-        Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };
-    let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
-    let context = builder.simulated(seed).build().unwrap();
+    let context = delaying(&mut random, seed, devices);
     let source = random.random_range(0..graph.vertices());
     let parts = partition::contiguous_blocks(&graph, devices);
     let result = run(&context, &graph, parts, options, &[source]);
@@ -227,10 +241,7 @@ fn delayed(seed: u64) {
 /// `MILLSTREAM_SEED=n` replays one.
 #[test]
 fn delayed_searches_are_right_and_never_stuck() {
-    match std::env::var("MILLSTREAM_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => delayed(seed),
-        None => (0..200).for_each(delayed),
-    }
+    for_seeds(200, delayed);
 }
 
 #[test]

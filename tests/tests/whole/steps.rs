@@ -1,9 +1,6 @@
 //! Shortest paths in steps against Dijkstra's algorithm: on awkward graphs, directed ones
 //! too, device counts, partitioners, and with every phase.
 
-use std::time::Duration;
-
-use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, Weights, partition, source};
@@ -12,7 +9,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::awkward;
-use crate::sssp::{check, random_graph, run_as, weights_that_overflow, with_weights};
+use crate::sssp::{
+    check, delaying, for_seeds, random_graph, run_as, weights_that_overflow, with_weights,
+};
 
 pub(crate) fn run(
     context: &Context,
@@ -167,11 +166,7 @@ fn delayed(seed: u64) {
     let mut options = ways().swap_remove(random.random_range(0..5usize));
     options.predecessors = random.random();
     options.delta = [Delta::Off, Delta::Auto, Delta::Step(2.0)][random.random_range(0..3usize)];
-    let delay = Duration::ZERO..=Duration::from_micros(random.random_range(1..50));
-    let injection =
-        Injection { seed, delay: Some(delay), reorder: random.random(), ..Injection::default() };
-    let builder = Context::builder().devices(Devices::host(devices)).injection(injection);
-    let context = builder.simulated(seed).build().unwrap();
+    let context = delaying(&mut random, seed, devices);
     let source = random.random_range(0..graph.vertices());
     let parts = partition::contiguous_blocks(&graph, devices);
     let what = format!("MILLSTREAM_SEED={seed}, {options:?}");
@@ -184,10 +179,7 @@ fn delayed(seed: u64) {
 /// `MILLSTREAM_SEED=n` replays one.
 #[test]
 fn delayed_searches_in_steps_are_right() {
-    match std::env::var("MILLSTREAM_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => delayed(seed),
-        None => (0..100).for_each(delayed),
-    }
+    for_seeds(100, delayed);
 }
 
 #[test]

@@ -30,19 +30,27 @@ fn code_and_text(output: &Output) -> (Option<i32>, String) {
 }
 
 /// A file that goes when it is dropped.
-struct Chain(PathBuf);
+struct Edges(PathBuf);
 
-impl Chain {
+impl Edges {
     /// A path of so many arcs, from vertex 0 on: a level for each of them.
-    fn new(name: &str, arcs: u32) -> Chain {
+    fn chain(name: &str, arcs: u32) -> Edges {
+        Edges::write(name, (0..arcs).map(|vertex| (vertex, vertex + 1)))
+    }
+
+    /// Arcs from each of so many vertices to each other one.
+    fn dense(name: &str, vertices: u32) -> Edges {
+        let ends = (0..vertices * vertices).map(|arc| (arc / vertices, arc % vertices));
+        Edges::write(name, ends.filter(|(from, to)| from != to))
+    }
+
+    fn write(name: &str, arcs: impl Iterator<Item = (u32, u32)>) -> Edges {
         let path =
             std::env::temp_dir().join(format!("millstream-{}-{name}.el", std::process::id()));
         let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
-        for vertex in 0..arcs {
-            writeln!(file, "{vertex} {}", vertex + 1).unwrap();
-        }
+        arcs.for_each(|(from, to)| writeln!(file, "{from} {to}").unwrap());
         file.flush().unwrap();
-        Chain(path)
+        Edges(path)
     }
 
     fn path(&self) -> &str {
@@ -50,7 +58,7 @@ impl Chain {
     }
 }
 
-impl Drop for Chain {
+impl Drop for Edges {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -58,7 +66,7 @@ impl Drop for Chain {
 
 #[test]
 fn verified_answers() {
-    let chain = Chain::new("short", scaled(300, 60));
+    let chain = Edges::chain("short", scaled(300, 60));
     let slow = format!("{}=4", context().devices()[0].name());
     for arguments in [
         &["bfs", chain.path(), "--source", "0", "--verify", "--routing", "ring"][..],
@@ -106,12 +114,16 @@ fn a_trap_on_one_rank() {
     if !scaled(false, true) || list().to_string() != format!("cuda:0-{}", gpus - 1) {
         return println!("not on these devices");
     }
-    let chain = Chain::new("trap", 100);
+    let (chain, dense) = (Edges::chain("trap", 100), Edges::dense("dense", 12));
     for (kernel, arguments) in [
         ("levels", &["bfs", chain.path(), "--algorithm", "level-synchronous"][..]),
         ("fused", &["bfs", chain.path(), "--algorithm", "asynchronous"]),
         ("steps", &["sssp", chain.path(), "--weights", "unit", "--algorithm", "stepping"]),
         ("near_far", &["bfs", chain.path(), "--symmetrize", "--algorithm", "near-far"]),
+        ("plain_f32", &["pagerank", chain.path(), "--precision", "f32"]),
+        ("plain_f64", &["pagerank", chain.path(), "--precision", "f64"]),
+        ("components_merged", &["cc", chain.path()]),
+        ("components_outside_hub", &["cc", dense.path()]),
     ] {
         let Some(mut command) = millstream(arguments) else { return };
         let trap = format!("{kernel}@{}", gpus - 1);
@@ -128,7 +140,7 @@ fn a_trap_on_one_rank() {
 /// Ctrl-C during a long search stops the devices, and then the command.
 #[test]
 fn an_interrupted_search() {
-    let (short, long) = (Chain::new("first", 10), Chain::new("long", 2_000_000));
+    let (short, long) = (Edges::chain("first", 10), Edges::chain("long", 2_000_000));
     let Some(mut command) = millstream(&["bfs", short.path(), "--source", "0"]) else { return };
     // How long it takes to start, and to read the long graph too.
     let (output, startup) = run(&mut command, LIMIT, |_| {});

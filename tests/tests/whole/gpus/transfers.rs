@@ -7,14 +7,15 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, DeviceBuffer, Kernel, Shared, Step, TransferWay, Trusted, Value,
+    CudaSource, Device, DeviceBuffer, Kernel, Shared, SharedBuffer, Step, TransferWay, Trusted,
+    Value,
 };
 use millstream::flow::{
     Buffers, Context, DeviceLink, DeviceLinkEnd, Devices, Error, Gang, GangMember, Graph, Receiver,
     Result, Sender, first_available,
 };
 
-use super::links::{MAKE, rate, times};
+use super::links::{CHECK, MAKE, is_timed, rate, times};
 use super::{Needs, context, is_gpu, list, scaled, skip};
 
 /// A context whose links all go this way, or choose.
@@ -60,6 +61,8 @@ struct Messages {
     output: Sender<u32>,
     input: Receiver<u32>,
     message: DeviceBuffer<u32>,
+    /// Items that have not arrived as they were sent.
+    wrong: SharedBuffer<u32>,
 }
 
 impl Messages {
@@ -71,7 +74,27 @@ impl Messages {
         let (stream, mut message) = (from.stream().unwrap(), from.buffer(bytes / 4).unwrap());
         MAKE.launch(&stream, bytes / 4, (&mut message, 0)).unwrap();
         stream.record().unwrap().synchronize().unwrap();
-        Messages { output, input, message }
+        let wrong = to.shared(1).unwrap();
+        to.stream().unwrap().fill_shared(&wrong, 0..1, 0).unwrap();
+        Messages { output, input, message, wrong }
+    }
+
+    /// Sends a message, and compares all of it where it arrives.
+    async fn check(&mut self, stream: &millstream::device::Stream) -> Result<()> {
+        let sent = self.output.send_from(&self.message, stream, 0)?;
+        let (there, mut received) = (self.input.device().stream()?, 0);
+        while received < self.message.len() {
+            let Some(packet) = self.input.recv().await? else { return Err(Error::Ended) };
+            received += packet.len();
+            there.wait(&packet)?;
+            let (items, offset) = (packet.part()?, packet.offset() as u32);
+            CHECK.launch(&there, packet.len(), (items, offset, 0, &self.wrong))?;
+            packet.release_after(&there)?;
+        }
+        sent.await?;
+        let wrong = there.download_shared(&self.wrong, 0..1)?.await?;
+        assert_eq!(wrong, [0], "wrong items at {}", self.input.device());
+        Ok(())
     }
 
     /// From sending a message until the receiver's task knows that all of it is there.
@@ -95,6 +118,7 @@ impl Messages {
         while goes_on(times.len()) {
             times.push(self.round(&stream).await?);
         }
+        self.check(&stream).await?;
         self.output.shutdown()?;
         assert!(self.input.recv().await?.is_none());
         Ok(times)
@@ -139,6 +163,17 @@ fn latency_beside(
     })
 }
 
+/// Three times what `docs/measurements/transfers.md` has, in microseconds: a small message alone,
+/// and beside a large one.
+fn most_us(way: Option<TransferWay>) -> [u64; 2] {
+    match way {
+        None => [72, 72],
+        Some(TransferWay::Push) => [72, 115],
+        Some(TransferWay::Copy) => [72, 575],
+        Some(_) => [115, 1170],
+    }
+}
+
 /// From `send` to the receiver's task, and that of a small message while a large one
 /// is under way between the same two devices.
 #[test]
@@ -148,9 +183,12 @@ fn latency_of_messages() {
         let Some((first, last)) = pair(&context) else { return };
         let pair = (&context.devices()[first], &context.devices()[last]);
         let name = way.map_or("auto".to_string(), |way| way.to_string());
+        let is_timed = is_timed(&context, (first, last));
+        let [alone, beside] = most_us(way).map(Duration::from_micros);
         for bytes in [4, 4 << 10, 64 << 10] {
             let [median, late] = latency(&context, pair, bytes);
             println!("{name}, {bytes:6} bytes: {median:?}, nine tenths {late:?}");
+            assert!(!is_timed || median <= alone, "{name}, {bytes} bytes: {median:?}");
         }
         let bulk = if context.devices().iter().all(is_gpu) {
             scaled(256_000_000, 1 << 18)
@@ -161,6 +199,7 @@ fn latency_of_messages() {
         println!(
             "{name},   4096 bytes beside {bulk} at {rate:.0} GB/s: {median:?}, nine tenths {late:?}"
         );
+        assert!(!is_timed || median <= beside, "{name}, beside {bulk}: {median:?}");
     }
 }
 

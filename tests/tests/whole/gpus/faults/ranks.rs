@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use millstream::bfs::{Algorithm as BfsAlgorithm, Bfs};
+use millstream::cc::{Cc, Method};
 use millstream::device::{CudaSource, KernelFault, SharedSet, Step, StreamKind, Trusted};
 use millstream::flow::{
     BlockSettings, FullEmpty, FullEmptyPackets, FullEmptySegment, Gang, PacketShape,
@@ -11,6 +12,7 @@ use millstream::flow::{
 };
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, partition, source};
+use millstream::pagerank::{Algorithm as RankAlgorithm, PageRank, PageRankOptions};
 use millstream::sssp::{Algorithm, Sssp};
 use millstream::worklist::Worker;
 
@@ -103,6 +105,24 @@ fn sssp(graph: &CsrGraph, algorithm: Algorithm) {
     ends_a_search(&context, || of(context.block_on(sssp.run(&[from]))));
 }
 
+fn ranks(tolerance: f64) {
+    let Some(context) = context() else { return };
+    let graph = generate::kron(scaled(12, 8), 8, &GenerateOptions::default()).unwrap();
+    let mut options = PageRankOptions::default();
+    (options.algorithm, options.tolerance) = (RankAlgorithm::Pull, tolerance);
+    let upload = PageRank::new(&context, &graph, options);
+    let ranks = context.block_on(upload).unwrap().unwrap();
+    ends_a_search(&context, || of(context.block_on(ranks.run())));
+}
+
+fn components(graph: &CsrGraph, method: Method) {
+    let Some(context) = context() else { return };
+    let components = context.block_on(Cc::new(&context, graph)).unwrap().unwrap();
+    let result = context.block_on(components.run()).unwrap().unwrap();
+    assert_eq!(result.method, Some(method));
+    ends_a_search(&context, || of(context.block_on(components.run())));
+}
+
 #[test]
 fn a_search_by_levels() {
     let case = concat!(module_path!(), "::a_search_by_levels");
@@ -128,6 +148,31 @@ fn paths_in_steps() {
 fn paths_by_near_and_far() {
     in_child(concat!(module_path!(), "::paths_by_near_and_far"), LIMIT, || {
         sssp(&crate::near_far::road(24, scaled(800, 80), 9), Algorithm::NearFar);
+    });
+}
+
+#[test]
+fn sweeps_of_ranks() {
+    in_child(concat!(module_path!(), "::sweeps_of_ranks"), LIMIT, || ranks(1e-4));
+}
+
+#[test]
+fn sweeps_of_ranks_in_f64() {
+    in_child(concat!(module_path!(), "::sweeps_of_ranks_in_f64"), LIMIT, || ranks(1e-12));
+}
+
+#[test]
+fn components_outside_a_hub() {
+    in_child(concat!(module_path!(), "::components_outside_a_hub"), LIMIT, || {
+        let graph = generate::kron(scaled(12, 8), 8, &GenerateOptions::default()).unwrap();
+        components(&graph, Method::OutsideHub);
+    });
+}
+
+#[test]
+fn components_of_a_road() {
+    in_child(concat!(module_path!(), "::components_of_a_road"), LIMIT, || {
+        components(&crate::near_far::road(24, scaled(800, 80), 9), Method::TowardsSmaller);
     });
 }
 
