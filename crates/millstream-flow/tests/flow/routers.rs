@@ -1,6 +1,6 @@
 use millstream_flow::{
-    Buffers, Context, Counter, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all, broadcast,
-    first_available, gather, ring, round_robin, scatter, tree_reduce,
+    Buffers, Context, Counter, Devices, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all,
+    broadcast, first_available, gather, ring, round_robin, scatter, tree_reduce,
 };
 
 use crate::common::{KEEP_EVEN, everywhere};
