@@ -21,7 +21,7 @@ use crate::{Error, Item, Result};
 /// let context = Context::builder().devices(Devices::host(1)).build()?;
 /// let graph = Graph::new(&context);
 /// let device = &context.devices()[0];
-/// let (mut feed, mut input) = graph.link::<u32>(context.host(), device, Buffers::items(4))?;
+/// let (mut feed, mut input) = graph.link::<u32>(device, context.host(), Buffers::items(4))?;
 /// graph.spawn(async move {
 ///     feed.send_all((0..10).collect::<Vec<u32>>()).await?;
 ///     feed.shutdown()

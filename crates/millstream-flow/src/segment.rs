@@ -377,7 +377,7 @@ impl<T: Item> PendingSegment<T> {
 /// # let context = Context::builder().devices(Devices::host(1)).build()?;
 /// # let graph = Graph::new(&context);
 /// # let device = &context.devices()[0];
-/// # let (mut feed, mut input) = graph.link::<u32>(context.host(), device, Buffers::items(4))?;
+/// # let (mut feed, mut input) = graph.link::<u32>(device, context.host(), Buffers::items(4))?;
 /// # let run = graph.run(async move {
 /// # feed.send_all(vec![1u32, 2, 3]).await?;
 /// # feed.shutdown()?;
@@ -388,7 +388,8 @@ impl<T: Item> PendingSegment<T> {
 /// # assert!(input.recv().await?.is_none());
 /// # Ok::<(), Error>(())
 /// # });
-/// # context.block_on(run)?
+/// # context.block_on(run)??;
+/// # Ok::<(), Error>(())
 /// ```
 pub struct Segment<T: Item> {
     held: Held<T>,

@@ -36,13 +36,16 @@ type Permit = Arc<OwnedMutexGuard<()>>;
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
 /// let mut communicator = Communicator::new(&context)?;
 /// let run = async {
-///     let streams = context.devices().iter().map(|device| device.stream());
-///     let upload = |stream: millstream_device::Result<millstream_device::Stream>| {
-///         stream?.uploaded(vec![1u32, 2, 3])
-///     };
-///     let mut vectors = streams.map(upload).collect::<Result<Vec<_>, _>>()?;
-///     context.device_set().quiesce()?;
+///     let (mut vectors, mut uploads) = (Vec::new(), Vec::new());
+///     for device in context.devices() {
+///         let stream = device.stream()?;
+///         vectors.push(stream.uploaded(vec![1u32, 2, 3])?);
+///         uploads.push(stream.record()?);
+///     }
 ///     let mut collectives = communicator.begin().await?;
+///     for upload in &uploads {
+///         collectives.wait(upload)?;
+///     }
 ///     collectives.all_reduce(&mut vectors, &Operator::sum())?;
 ///     collectives.all_reduce(&mut vectors, &Operator::max())?;
 ///     collectives.completed().await?;
@@ -50,7 +53,8 @@ type Permit = Arc<OwnedMutexGuard<()>>;
 ///     assert_eq!(download.await?, [2, 4, 6]);
 ///     Ok::<(), Error>(())
 /// };
-/// context.block_on(run)?
+/// context.block_on(run)??;
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// # Errors
