@@ -108,7 +108,8 @@ fn latency_of_an_empty_kernel() {
             1 + others.0 * others.1,
             others.0
         );
-        assert!(beside < most(device), "{beside:?}");
+        // The driver takes longer, too, with kernels on several streams.
+        assert!(beside < 2 * most(device), "{beside:?}");
     }
 }
 
