@@ -182,6 +182,17 @@ pub(crate) struct PlannedDevice {
 
 /// Devices opened together; operations of one set can be ordered against each
 /// other. Cheap to clone.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let stream = set.devices()[1].stream()?;
+/// let buffer = stream.uploaded(vec![1u32, 2, 3])?;
+/// let download = stream.download(&buffer)?;
+/// assert_eq!(set.block_on(download)??, [1, 2, 3]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DeviceSet {
     shared: Arc<Shared>,

@@ -99,6 +99,20 @@ type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 /// A point in a stream's order \[G §4.1, event futures\]. It exists only once it
 /// is recorded ([`Stream::record`](crate::Stream::record)), so nobody can wait
 /// for one that never comes. Cheap to clone.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let (one, other) = (set.devices()[0].stream()?, set.devices()[1].stream()?);
+/// let buffer = one.uploaded(vec![1u32, 2, 3])?;
+/// let written = one.record()?;
+/// other.wait(&written)?;
+/// let download = other.download(&buffer)?;
+/// set.block_on(written.completed())??;
+/// assert_eq!(set.block_on(download)??, [1, 2, 3]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Event {
     core: Arc<EventCore>,

@@ -60,6 +60,16 @@ atomic_pod!(u64, AtomicU64);
 /// through atomics. Cheap to clone: all clones are the same items.
 ///
 /// Copies of it count as plain accesses and must be ordered after the kernels.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet};
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let words = set.host().shared::<u32>(2)?;
+/// words.store(1, 7)?;
+/// assert_eq!([words.load(0)?, words.load(1)?], [0, 7]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 pub struct SharedBuffer<T: AtomicPod> {
     buffer: Arc<DeviceBuffer<T>>,
 }

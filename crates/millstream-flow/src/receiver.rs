@@ -14,6 +14,30 @@ use crate::{Error, Item, Result};
 /// copies overlap with whatever the device computes.
 ///
 /// Dropping it before the end of its stream is an error of the graph.
+///
+/// ```
+/// use millstream_flow::{Buffers, Context, Devices, Error, Graph};
+///
+/// let context = Context::builder().devices(Devices::host(1)).build()?;
+/// let graph = Graph::new(&context);
+/// let device = &context.devices()[0];
+/// let (mut feed, mut input) = graph.link::<u32>(device, context.host(), Buffers::items(4))?;
+/// graph.spawn(async move {
+///     feed.send_all((0..10).collect::<Vec<u32>>()).await?;
+///     feed.shutdown()
+/// });
+/// let sum = context.block_on(graph.run(async move {
+///     let mut sum = 0;
+///     while let Some(pending) = input.recv().await? {
+///         let segment = pending.ready().await?;
+///         sum += segment.host_view()?.iter().sum::<u32>();
+///         segment.release()?;
+///     }
+///     Ok::<u32, Error>(sum)
+/// }))??;
+/// assert_eq!(sum, 45);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Receiver<T: Item> {
     port: Arc<Port<T>>,

@@ -371,6 +371,26 @@ impl<T: Item> PendingSegment<T> {
 
 /// A packet that has arrived: its items may be used by the host at once, and by
 /// any stream.
+///
+/// ```
+/// # use millstream_flow::{Buffers, Context, Devices, Error, Graph};
+/// # let context = Context::builder().devices(Devices::host(1)).build()?;
+/// # let graph = Graph::new(&context);
+/// # let device = &context.devices()[0];
+/// # let (mut feed, mut input) = graph.link::<u32>(device, context.host(), Buffers::items(4))?;
+/// # let run = graph.run(async move {
+/// # feed.send_all(vec![1u32, 2, 3]).await?;
+/// # feed.shutdown()?;
+/// let Some(pending) = input.recv().await? else { return Err(Error::Ended) };
+/// let segment = pending.ready().await?;
+/// assert_eq!(segment.host_view()?.iter().sum::<u32>(), 6);
+/// segment.release()?;
+/// # assert!(input.recv().await?.is_none());
+/// # Ok::<(), Error>(())
+/// # });
+/// # context.block_on(run)??;
+/// # Ok::<(), Error>(())
+/// ```
 pub struct Segment<T: Item> {
     held: Held<T>,
     len: usize,

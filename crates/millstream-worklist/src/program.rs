@@ -122,6 +122,75 @@ impl CudaProgram {
 ///
 /// These are the host twins, which run on host devices. They must not wait.
 /// GPUs run [`cuda`](Program::cuda).
+///
+/// ```
+/// use std::sync::{Arc, atomic::Ordering::Relaxed};
+///
+/// use millstream_device::{Error as DeviceError, Shared};
+/// use millstream_flow::{Context, Devices};
+/// use millstream_worklist::{DistributedWorklist, Flags, Here, Program, View, problem};
+///
+/// problem! {
+///     /// Numbers that have been met.
+///     pub struct Problem, Numbers {
+///         met: Shared<u32>,
+///     }
+/// }
+///
+/// /// From each number up to 99 to its double and the one after that.
+/// struct Doubling;
+///
+/// impl Program for Doubling {
+///     type Packet = u32;
+///     type Problem = Problem;
+///
+///     fn pack(&self, _: &View<'_, Self>, _: &Here, number: u32) -> u32 {
+///         number
+///     }
+///
+///     fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &u32) -> u32 {
+///         *packet
+///     }
+///
+///     fn on_send(&self, _: &View<'_, Self>, here: &Here, number: u32) -> Flags {
+///         if self.owner(number) == Some(here.device) { Flags::Keep } else { Flags::Pass }
+///     }
+///
+///     fn on_receive(&self, view: &View<'_, Self>, _: &Here, packet: &u32) -> Flags {
+///         if view.met[*packet as usize].swap(1, Relaxed) == 0 { Flags::Keep } else { Flags::Drop }
+///     }
+///
+///     fn owner(&self, number: u32) -> Option<usize> {
+///         Some(number as usize % 2)
+///     }
+///
+///     fn process(
+///         &self,
+///         view: &View<'_, Self>,
+///         here: &Here,
+///         number: u32,
+///         emit: &mut impl FnMut(u32),
+///         _: &mut u64,
+///     ) {
+///         for next in [2 * number, 2 * number + 1].into_iter().filter(|next| *next < 100) {
+///             let is_own = self.owner(next) == Some(here.device);
+///             if !is_own || view.met[next as usize].swap(1, Relaxed) == 0 {
+///                 emit(next);
+///             }
+///         }
+///     }
+/// }
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let problem = |device: &millstream_device::Device| {
+///     Ok::<_, DeviceError>(Arc::new(Problem { met: device.shared(100)? }))
+/// };
+/// let problems = context.devices().iter().map(problem).collect::<Result<_, _>>()?;
+/// let worklist = DistributedWorklist::new(&context, Arc::new(Doubling), problems, 100);
+/// let statistics = context.block_on(worklist.run(&[(1, 1)]))??;
+/// assert_eq!(statistics.work_items(), 99);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Program: Sized + Send + Sync + 'static {
     /// What goes over links for one item.
     type Packet: Item;

@@ -30,6 +30,33 @@ type Permit = Arc<OwnedMutexGuard<()>>;
 /// in place, or `(&inputs, &mut outputs)`. Parts of a vector that belong to the ranks
 /// are as equal as can be, larger ones first: 10 items of 4 ranks are 3, 3, 2 and 2.
 ///
+/// ```
+/// use millstream_flow::{Communicator, Context, Devices, Error, Operator};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let mut communicator = Communicator::new(&context)?;
+/// let run = async {
+///     let (mut vectors, mut uploads) = (Vec::new(), Vec::new());
+///     for device in context.devices() {
+///         let stream = device.stream()?;
+///         vectors.push(stream.uploaded(vec![1u32, 2, 3])?);
+///         uploads.push(stream.record()?);
+///     }
+///     let mut collectives = communicator.begin().await?;
+///     for upload in &uploads {
+///         collectives.wait(upload)?;
+///     }
+///     collectives.all_reduce(&mut vectors, &Operator::sum())?;
+///     collectives.all_reduce(&mut vectors, &Operator::max())?;
+///     collectives.completed().await?;
+///     let download = context.devices()[1].stream()?.download(&vectors[1])?;
+///     assert_eq!(download.await?, [2, 4, 6]);
+///     Ok::<(), Error>(())
+/// };
+/// context.block_on(run)??;
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// # Errors
 /// Each call refuses, and submits nothing for, a wrong number of buffers, a buffer of
 /// another device, lengths that do not fit, and buffers whose earlier uses are not

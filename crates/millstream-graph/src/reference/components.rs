@@ -19,12 +19,16 @@ use crate::CsrGraph;
 pub fn weak_components(graph: &CsrGraph) -> Vec<u32> {
     let vertices = (0..graph.vertices()).into_par_iter();
     let parents = Parents(vertices.clone().map(AtomicU32::new).collect());
-    vertices.clone().for_each(|from| {
+    vertices.for_each(|from| {
         graph.neighbors(from).iter().for_each(|&to| parents.unite(from, to));
     });
-    vertices.for_each(|vertex| parents.put_below_root(vertex));
     // In the same memory.
-    parents.0.into_iter().map(AtomicU32::into_inner).collect()
+    let mut labels: Vec<u32> = parents.0.into_iter().map(AtomicU32::into_inner).collect();
+    // In this order: a parent is smaller, so that it has its label already.
+    for vertex in 0..labels.len() {
+        labels[vertex] = labels[labels[vertex] as usize];
+    }
+    labels
 }
 
 /// A forest: parents are never larger than their children, so that a root is its
@@ -49,11 +53,6 @@ impl Parents {
             self.0[vertex as usize].store(grandparent, Ordering::Relaxed);
             vertex = grandparent;
         }
-    }
-
-    /// When nothing is united any more.
-    fn put_below_root(&self, vertex: u32) {
-        self.0[vertex as usize].store(self.root(vertex), Ordering::Relaxed);
     }
 
     fn unite(&self, one: u32, other: u32) {

@@ -74,8 +74,8 @@ impl Messages {
         let (stream, mut message) = (from.stream().unwrap(), from.buffer(bytes / 4).unwrap());
         MAKE.launch(&stream, bytes / 4, (&mut message, 0)).unwrap();
         stream.record().unwrap().synchronize().unwrap();
+        // Zeroed.
         let wrong = to.shared(1).unwrap();
-        to.stream().unwrap().fill_shared(&wrong, 0..1, 0).unwrap();
         Messages { output, input, message, wrong }
     }
 
