@@ -19,7 +19,8 @@ use crate::status;
 use crate::watch::{self, Watch};
 use crate::{Error, Result};
 
-/// Work-items spread over the devices of a context, and how they are run.
+/// Work-items spread over the devices of a context, and how they are run. [`Program`] has an
+/// example with a program.
 ///
 /// ```no_run
 /// # use millstream_worklist::{DistributedWorklist, Program, Routing};

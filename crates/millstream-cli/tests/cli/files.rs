@@ -107,6 +107,23 @@ fn an_old_answer_outlives_a_disk_that_fills_up() {
     assert_eq!(folder.names().len(), 1);
 }
 
+/// A shell limits memory to a gibibyte.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_header_that_lies_costs_less_than_a_gibibyte() {
+    let folder = Folder::new();
+    let banner = "%%MatrixMarket matrix coordinate pattern general";
+    let lying = folder.file("lying.mtx", format!("{banner}\n67108864 67108864 1\n1 2\n"));
+    let info = command(&["info", &lying, "--transpose", "--dedupe", "--json"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -d 1048576; exec \"$0\" \"$@\""]);
+    // Threads have stacks.
+    shell.arg(info.get_program()).args(info.get_args()).env("RAYON_NUM_THREADS", "2");
+    let answer = Answer::from(shell.output().unwrap());
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.stdout.contains("\"components\":67108863"), "{answer:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn answers_can_be_read_by_whom_the_mask_allows() {

@@ -14,8 +14,8 @@
 //! bytes that are there, and a file may name at most 2²⁶ vertices more than twice
 //! the number of its arcs: the row index of those 2²⁶ takes half a gibibyte, and dropping
 //! duplicates half of that again, so that a header that lies costs less than a gibibyte.
-//! Algorithms add what they keep for each vertex: another index where they need the
-//! transposed graph, and on each device its part of the index and 4 to 40 bytes a vertex.
+//! Algorithms add what they keep for each vertex: of such a file, on two or four host devices,
+//! searches and components take 2.4 to 2.7 GiB in all, PageRank 3.8.
 //! Decompressed content is held in memory, however large it is.
 
 pub(crate) mod arcs;
