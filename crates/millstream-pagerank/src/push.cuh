@@ -134,9 +134,6 @@ struct PushPageRank {
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
         const u32 row = problem.owners.row(here, vertex);
-        // All that is read is under way at once.
-        const u64 row_first = problem.offsets[row], row_last = problem.offsets[row + 1];
-        const Real inverse = problem.inverse_row_weights[row];
         const Real residual = take(problem, vertex);
         if (fetch_add_relaxed_gpu(&problem.pushes[row], 1u) >= problem.settings.most_pushes) {
             add(problem, vertex, residual);
@@ -144,12 +141,13 @@ struct PushPageRank {
         }
         atomicAdd(reinterpret_cast<Real*>(&problem.ranks[row]), residual);
         const Real share = Real(problem.settings.damping) * residual;
+        const Real inverse = problem.inverse_row_weights[row];
         if (inverse == 0) {
             atomicAdd(reinterpret_cast<double*>(&problem.leaked[0]), double(share));
             return 0;
         }
-        *first = row_first;
-        *last = row_last;
+        *first = problem.offsets[row];
+        *last = problem.offsets[row + 1];
         return share * inverse;
     }
 
