@@ -8,7 +8,7 @@ use crate::Error;
 
 /// Devices to open: a comma list of `host:4` (four host devices), `host:2x3`
 /// (two, each as three virtual devices), `cuda:0`, `cuda:0-3`, `cuda:0x4` (one
-/// GPU as four virtual devices).
+/// GPU as four virtual devices); 32 devices at most.
 ///
 /// ```
 /// use millstream_device::DeviceList;

@@ -39,7 +39,8 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { devices, ..self }
     }
 
-    /// Bytes that each physical device may allocate; unlimited unless set.
+    /// Bytes that each physical device may allocate; unless set, what a GPU has, and what the host
+    /// has for all host devices of the process together.
     #[must_use]
     pub fn memory_budget(self, bytes: u64) -> DeviceSetBuilder {
         DeviceSetBuilder { memory_budget: Some(bytes), ..self }

@@ -30,13 +30,6 @@ extern "C" __global__ void held(millstream::Span<millstream::u32> gate) {
 }
 "#;
 
-/// Far more than it takes where nothing else runs; emulated GPUs and host devices share
-/// processors.
-fn most(device: &Device) -> Duration {
-    let of_gpu = scaled(Duration::from_micros(45), Duration::from_secs(1));
-    if is_gpu(device) { of_gpu } else { Duration::from_secs(1) }
-}
-
 /// Runs until the host opens a gate.
 static HELD: Kernel<(Shared<u32>,)> = Kernel::with_source(
     "held",
@@ -48,6 +41,13 @@ static HELD: Kernel<(Shared<u32>,)> = Kernel::with_source(
 /// Streams of the kernels in flight beside the one that is timed, and kernels on each of them:
 /// fewer streams than a GPU's hardware queues, in each of which one waits for the other.
 const OTHERS: [(usize, usize); 3] = [(1, 63), (3, 21), (7, 9)];
+
+/// Far more than it takes where nothing else runs; emulated GPUs and host devices share
+/// processors.
+fn most(device: &Device) -> Duration {
+    let of_gpu = scaled(Duration::from_micros(45), Duration::from_secs(1));
+    if is_gpu(device) { of_gpu } else { Duration::from_secs(1) }
+}
 
 /// Until the task runs again, one kernel after the other; the median.
 async fn median_latency(stream: &Stream) -> Result<Duration> {
