@@ -27,9 +27,9 @@ pub(crate) struct DeviceOptions {
     /// for each device, of memory, nvlink, pcie and host (no direct access).
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Sends all packets of links this way, or the closest to it that a pair of devices
-    /// has; chosen for each packet unless given. Kernels that stay on their devices
-    /// always push.
+    /// Sends all packets of links and collectives this way, or the closest to it that a
+    /// pair of devices has; chosen for each packet unless given. Kernels that stay on
+    /// their devices always push.
     #[arg(long, value_enum)]
     transfer: Option<Transfer>,
 }

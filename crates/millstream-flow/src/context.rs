@@ -209,7 +209,7 @@ impl ContextBuilder {
         self
     }
 
-    /// Sends the packets of all links this way \[G §2.1\]. Where a pair of endpoints
+    /// Sends the packets of all links, and of collectives, this way \[G §2.1\]. Where a pair of endpoints
     /// does not have it, what comes closest: a push to memory out of reach goes through
     /// the host, to the host itself a push is the whole way, and the host, which has no
     /// kernels, always copies.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use millstream_device::{
-    BufferReader, Device, DeviceBuffer, Event, HostData, Part, PartMut, Stream, TransferWay,
+    BufferReader, Device, DeviceBuffer, Event, HostData, PartMut, Stream, TransferWay,
 };
 use parking_lot::Mutex;
 
@@ -15,7 +15,7 @@ use crate::policy::MessageInfo;
 use crate::port::{PacketBuffer, Port};
 use crate::sender::SenderShared;
 use crate::staging::Staging;
-use crate::ways::SMALL_BYTES;
+use crate::ways::{self, SMALL_BYTES};
 use crate::{Item, Result};
 
 /// Where the items of a message lie.
@@ -44,24 +44,8 @@ impl<T: Item> Payload<T> {
                 return Ok(lane.record()?);
             }
         };
-        copy(way, items, into, lane)
+        ways::copy(way, items, into, lane)
     }
-}
-
-/// Copies on a lane of the device that a way begins or ends at, up to the event.
-fn copy<T: Item>(
-    way: TransferWay,
-    items: Part<'_, T>,
-    into: PartMut<'_, T>,
-    lane: &Stream,
-) -> Result<Event> {
-    Ok(match way {
-        TransferWay::Copy => {
-            lane.copy(items, into)?;
-            lane.record()?
-        }
-        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel_and_record(items, into)?,
-    })
 }
 
 fn wait_all<'a>(lane: &Stream, events: impl IntoIterator<Item = &'a Event>) -> Result<()> {
@@ -209,7 +193,7 @@ impl<T: Item> Message<T> {
                 let (staged, (buffer, second)) = (0..range.len(), staging.second_way(is_small));
                 let first = payload.copy(way, range, buffer.part_mut(staged.clone())?, lane)?;
                 wait_all(second, [&first].into_iter().chain(free_after.iter()))?;
-                copy(way, buffer.part(staged)?, into, second)?
+                ways::copy(way, buffer.part(staged)?, into, second)?
             }
         };
         if let Some(completion) = &self.completion {

@@ -173,9 +173,8 @@ impl<T: Item> Port<T> {
             // The driver takes what is small at once.
             (true, _) if bytes <= SMALL_BYTES => None,
             (true, _) => self.staging.take_prepared(),
-            (false, TransferWay::Copy) if !source.copies_through_host(&self.device) => None,
-            (false, TransferWay::Push) => None,
-            (false, _) => Some(self.staging.take()?),
+            (false, way) if link.ways.through_host(way) => Some(self.staging.take()?),
+            (false, _) => None,
         };
         link.statistics.count(bytes as u64, way, staging.is_some());
         Ok((way, staging))

@@ -1,8 +1,8 @@
-//! Which way the packets of a link go \[G §2.1\].
+//! Which way packets go from one device to another \[G §2.1\].
 
-use millstream_device::{Device, TransferTable, TransferWay};
+use millstream_device::{Device, Event, Part, PartMut, Stream, TransferTable, TransferWay};
 
-use crate::Result;
+use crate::{Item, Result};
 
 /// Bytes of a message, at most, for which it does not wait behind larger ones: it has
 /// lanes of its own, and GPUs push it, since an engine finishes what it has been given
@@ -26,9 +26,27 @@ pub(crate) fn prepare(asked_for: Option<TransferWay>, device: &Device) -> Result
     }
 }
 
+/// Copies on a lane of the device that a way begins or ends at, up to the event.
+pub(crate) fn copy<T: Item>(
+    way: TransferWay,
+    items: Part<'_, T>,
+    into: PartMut<'_, T>,
+    lane: &Stream,
+) -> Result<Event> {
+    Ok(match way {
+        TransferWay::Copy => {
+            lane.copy(items, into)?;
+            lane.record()?
+        }
+        TransferWay::Push | TransferWay::Host => lane.copy_by_kernel_and_record(items, into)?,
+    })
+}
+
 /// The ways of one link.
 #[derive(Debug)]
 pub(crate) struct Ways {
+    /// Whether the devices do not reach each other's memory.
+    goes_through_host: bool,
     /// For all packets of small messages, if that is not by their size.
     small: Option<TransferWay>,
     /// For packets of less than 2 to the power of this place plus one bytes: those that
@@ -51,7 +69,17 @@ impl Ways {
             })
         });
         let small = if asked_for.is_none() { pair.pushes_small() } else { None };
-        Ways { small, by_size: by_size.collect() }
+        let goes_through_host = from.copies_through_host(to);
+        Ways { goes_through_host, small, by_size: by_size.collect() }
+    }
+
+    /// Whether packets on this way go through memory of the host.
+    pub(crate) fn through_host(&self, way: TransferWay) -> bool {
+        match way {
+            TransferWay::Copy => self.goes_through_host,
+            TransferWay::Push => false,
+            TransferWay::Host => true,
+        }
     }
 
     /// For a packet of so many bytes, of a message of so many.

@@ -1,4 +1,5 @@
-//! Residuals pushed along arcs \[G §4.6.3\]: the twin of `push.cuh`.
+//! Residuals pushed along arcs \[G §4.6.3\], as a program of the worklist: the twin of
+//! `push.cuh`. [`PageRank`](crate::PageRank) runs it.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +19,13 @@ pub struct Packet<R: Real> {
     padding: R::Padding,
 }
 
+impl<R: Real> Packet<R> {
+    /// `value`, for `vertex`.
+    pub fn new(value: R, vertex: u32) -> Packet<R> {
+        Packet { value, vertex, padding: Zeroable::zeroed() }
+    }
+}
+
 // SAFETY: plain numbers.
 unsafe impl<R: Real> Zeroable for Packet<R> {}
 // SAFETY: plain numbers, and `padding` leaves no hidden bytes: 4 + 4 + 0 for f32,
@@ -28,18 +36,29 @@ const _: () = assert!(size_of::<Packet<f32>>() == 8 && size_of::<Packet<f64>>() 
 problem! {
     /// One device's part of the graph, its ranks, and residuals for all vertices: for
     /// those of others, what has come together and is not sent yet.
-    pub(crate) struct Problem<R: Real>, ProblemView {
-        pub(crate) offsets: Read<u64>,
-        pub(crate) targets: Read<u32>,
-        pub(crate) weights: Read<R>,
-        pub(crate) inverse_row_weights: Read<R>,
-        pub(crate) costs: Read<R>,
-        pub(crate) residuals: Shared<R::Bits>,
-        pub(crate) ranks: Shared<R::Bits>,
-        pub(crate) pushes: Shared<u32>,
-        pub(crate) leaked: Shared<u64>,
-        pub(crate) owners: Read<u32>,
-        pub(crate) settings: Value<Settings>,
+    pub struct Problem<R: Real>, ProblemView {
+        /// Row index of the owned vertices.
+        pub offsets: Read<u64>,
+        /// Of each arc that leaves them.
+        pub targets: Read<u32>,
+        /// Of each of these arcs; empty if they count once each.
+        pub weights: Read<R>,
+        /// Of the owned vertices; 0 for one that no step leaves along an arc.
+        pub inverse_row_weights: Read<R>,
+        /// What a push of each vertex of all costs, in arcs; at least 1.
+        pub costs: Read<R>,
+        /// Of all vertices.
+        pub residuals: Shared<R::Bits>,
+        /// Of the owned vertices.
+        pub ranks: Shared<R::Bits>,
+        /// How often each of the owned vertices has been pushed.
+        pub pushes: Shared<u32>,
+        /// One number, what the vertices that nothing leaves have given: the bits of an f64.
+        pub leaked: Shared<u64>,
+        /// First vertex of each device, and the number of vertices.
+        pub owners: Read<u32>,
+        /// How a push goes.
+        pub settings: Value<Settings>,
     }
 }
 
@@ -47,13 +66,14 @@ problem! {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Settings {
-    pub(crate) damping: f64,
+    /// The chance of a step along an arc.
+    pub damping: f64,
     /// Owned vertices with a residual up to this times their cost are left alone.
-    pub(crate) threshold: f64,
+    pub threshold: f64,
     /// Residuals of this size, for a cost of 1, go first.
-    pub(crate) top: f64,
+    pub top: f64,
     /// Of each vertex.
-    pub(crate) most_pushes: u64,
+    pub most_pushes: u64,
 }
 
 // SAFETY: plain numbers.
@@ -64,13 +84,14 @@ unsafe impl Pod for Settings {}
 /// PageRank by pushing. A residual, which may be negative, is what a vertex's rank
 /// must still change by before its successors have heard of it.
 #[derive(Debug)]
-pub(crate) struct Push<R> {
+pub struct Push<R> {
     owners: Owners,
     real: PhantomData<R>,
 }
 
 impl<R> Push<R> {
-    pub(crate) fn new(owners: Owners) -> Push<R> {
+    /// Of vertices that belong to `owners`.
+    pub fn new(owners: Owners) -> Push<R> {
         Push { owners, real: PhantomData }
     }
 }
@@ -91,8 +112,7 @@ impl<R: Real> Program for Push<R> {
     /// Whatever has come together for a vertex goes out at once. Takes it: every
     /// packet must be sent.
     fn pack(&self, view: &View<'_, Self>, _: &Here, vertex: u32) -> Packet<R> {
-        let value = R::take(&view.residuals[vertex as usize]);
-        Packet { value, vertex, padding: Zeroable::zeroed() }
+        Packet::new(R::take(&view.residuals[vertex as usize]), vertex)
     }
 
     fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &Packet<R>) -> u32 {

@@ -6,9 +6,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{AtomicPod, Pod};
 
+mod sealed {
+    pub trait Sealed {}
+}
+
 /// f32 or f64, in memory that many kernels change at once.
-pub(crate) trait Real:
-    Pod
+pub trait Real:
+    sealed::Sealed
+    + Pod
     + Send
     + Sync
     + std::fmt::Debug
@@ -20,15 +25,22 @@ pub(crate) trait Real:
 {
     /// Whether it has 64 bits.
     const IS_DOUBLE: bool;
+    /// Nothing.
     const ZERO: Self;
+    /// What it is kept as where many change it.
     type Bits: AtomicPod + std::fmt::Debug;
     /// Fills a packet up to a multiple of its alignment.
     type Padding: Pod + Send + Sync + std::fmt::Debug;
 
+    /// The nearest one.
     fn from_f64(value: f64) -> Self;
+    /// Exactly.
     fn to_f64(self) -> f64;
+    /// Without its sign.
     fn abs(self) -> Self;
+    /// As it is kept.
     fn to_bits(self) -> Self::Bits;
+    /// From what is kept.
     fn from_bits(bits: Self::Bits) -> Self;
     /// The value now.
     fn get(atomic: &<Self::Bits as AtomicPod>::Atomic) -> Self;
@@ -40,6 +52,8 @@ pub(crate) trait Real:
 
 macro_rules! real {
     ($real:ty, $bits:ty, $atomic:ty, $padding:ty, $is_double:literal) => {
+        impl sealed::Sealed for $real {}
+
         impl Real for $real {
             const IS_DOUBLE: bool = $is_double;
             const ZERO: $real = 0.0;

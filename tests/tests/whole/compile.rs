@@ -52,7 +52,7 @@ fn sssp_without_spills() {
 
 #[test]
 fn pagerank_without_spills() {
-    compile_worklist(pagerank::push_cuda_sources());
+    compile_worklist(pagerank::push::cuda_sources());
     for source in pagerank::pull_cuda_sources() {
         match source.entry() {
             "sweep_f32" => compile(&source, &["sweep_f32", "sweep_f64"]),

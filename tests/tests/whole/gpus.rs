@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::try_join;
 use millstream::bfs::{Bfs, BfsOptions};
 use millstream::device::{
-    CudaSource, Device, DeviceList, DeviceSet, Kernel, Read, Shared, Trusted, Write,
+    CudaSource, Device, DeviceList, DeviceSet, Kernel, Read, Shared, TransferWay, Trusted, Write,
 };
 use millstream::flow::{Buffers, Context, Counter, Devices, Graph, first_available, scatter};
 use millstream::graph::generate::{self, GenerateOptions};
@@ -53,6 +53,14 @@ fn context() -> Context {
     static CONTEXT: LazyLock<Context> =
         LazyLock::new(|| Context::builder().devices(Devices::List(list())).build().unwrap());
     CONTEXT.clone()
+}
+
+/// A context whose packets all go this way, or choose.
+fn by(way: Option<TransferWay>) -> Context {
+    // Held for all cases: it keeps the GPUs' contexts, which take a second to make.
+    let automatic = context();
+    let Some(way) = way else { return automatic };
+    Context::builder().devices(Devices::List(list())).transfer(way).build().unwrap()
 }
 
 fn set() -> DeviceSet {

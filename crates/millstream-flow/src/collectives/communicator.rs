@@ -1,21 +1,21 @@
 //! Communicators: the devices of a context, ready for collectives.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind};
+use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind, TransferWay};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
 use super::operator::Operator;
-use super::packets::Packets;
+use super::packets::{Packets, RankWays};
 use super::peer_words::PeerWords;
 use super::peers::Peers;
 use super::plan::Pattern;
 use super::series::Collectives;
 use crate::context::Context;
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, ways};
 
 /// How a [`Communicator`] works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,9 +76,10 @@ impl Default for CommunicatorOptions {
 ///
 /// # Two ways
 /// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one
-/// kernel on each, which use each other's memory. Everywhere else, and
-/// with the other algorithms, packets are copied from device to device and combined
-/// there, in the order of streams and events.
+/// kernel on each, which use each other's memory. Everywhere else, with the other
+/// algorithms, and if the context asks for another [way](TransferWay) than a push, packets
+/// go from device to device, as those of links do, and are combined there, in the order of
+/// streams and events.
 pub struct Communicator {
     pub(super) context: Context,
     /// Of the streams' failures.
@@ -86,6 +87,8 @@ pub struct Communicator {
     pub(super) streams: Vec<Stream>,
     options: CommunicatorOptions,
     peers: Option<Peers>,
+    /// Once something goes in packets.
+    ways: OnceLock<RankWays>,
     failure: Option<Error>,
 }
 
@@ -113,10 +116,15 @@ impl Communicator {
     /// The same with options.
     ///
     /// # Errors
-    /// No memory for the lines and tiles of GPUs.
+    /// No memory for the lines and tiles of GPUs; a way of the context that needs a kernel
+    /// which cannot be loaded.
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
+        // Kernels of peers push.
         let are_peers = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
+            && matches!(context.transfer(), None | Some(TransferWay::Push))
             && Peers::are_possible(context);
+        let mut devices = context.devices().iter();
+        devices.try_for_each(|device| ways::prepare(context.transfer(), device))?;
         let kind = if are_peers { StreamKind::Gang } else { StreamKind::Compute };
         let streams = context.devices().iter().map(|device| device.stream_of(kind));
         let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
@@ -134,8 +142,8 @@ impl Communicator {
             None => Vec::new(),
             Some(peers) => streams.iter().map(|stream| listen(peers, stream)).collect(),
         };
-        let context = context.clone();
-        Ok(Communicator { context, _listeners, streams, options, peers, failure: None })
+        let (context, ways) = (context.clone(), OnceLock::new());
+        Ok(Communicator { context, _listeners, streams, options, peers, ways, failure: None })
     }
 
     /// Begins a series of collectives. Waits until no other gang runs on the devices:
@@ -233,7 +241,8 @@ impl Communicator {
             Algorithm::Automatic => Algorithm::fastest(topology, pattern, item, items),
             forced => forced,
         };
-        let mut packets = Packets::new(&self.streams, items);
+        let ways = self.ways.get_or_init(|| RankWays::new(&self.context));
+        let mut packets = Packets::new(&self.context, &self.streams, ways, items);
         let mut areas = packets.areas(pattern, operands)?;
         for number in 0.. {
             let Some(slice) = pattern.slice(number, items) else { break };

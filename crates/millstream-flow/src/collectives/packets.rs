@@ -1,19 +1,35 @@
 //! Collectives in packets over any devices: each transfer of the plan is copied into
-//! a packet buffer of its receiver by the sender's stream, and placed or combined by
-//! the receiver's. Events order the streams; the host does not wait.
+//! a packet buffer by the sender's stream, and placed or combined by the receiver's. The
+//! buffer is the receiver's, or the host's where the way goes through its memory \[G §2.1\].
+//! Events order the streams; the host does not wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use millstream_device::{DeviceBuffer, Event, Stream};
+use millstream_device::{DeviceBuffer, Event, Stream, TransferWay};
 
 use super::operands::Operands;
 use super::operator::Operator;
 use super::plan::{Pattern, Piece, Plan, Transfer};
+use crate::context::Context;
+use crate::ways::{self, Ways};
 use crate::{Item, Result};
 
 /// Packet buffers of each pair of ranks: one fills while another is emptied.
 const PACKETS: usize = 2;
+
+/// The ways from each rank to each.
+#[derive(Debug)]
+pub(super) struct RankWays(Vec<Vec<Ways>>);
+
+impl RankWays {
+    pub(super) fn new(context: &Context) -> RankWays {
+        let (asked_for, table) = (context.transfer(), context.topology().transfer_table());
+        let devices = context.devices();
+        let ways = |from| devices.iter().map(move |to| Ways::new(asked_for, table, from, to));
+        RankWays(devices.iter().map(|from| ways(from).collect()).collect())
+    }
+}
 
 /// A packet buffer, free after an event.
 struct Packet<T: Item> {
@@ -25,6 +41,8 @@ struct Packet<T: Item> {
 struct Sent<T: Item> {
     transfer: Transfer,
     packet: DeviceBuffer<T>,
+    /// The way on from the packet buffer, and whether that is the host's.
+    way: (TransferWay, bool),
     event: Event,
 }
 
@@ -73,15 +91,23 @@ impl<T: Item> Areas<'_, T> {
 
 /// The packet buffers between ranks, while one collective is submitted.
 pub(super) struct Packets<'a, T: Item> {
+    context: &'a Context,
     streams: &'a [Stream],
+    ways: &'a RankWays,
     /// Items of a packet at most.
     items: usize,
-    free: HashMap<(usize, usize), VecDeque<Packet<T>>>,
+    /// Of each pair of ranks, in the host's memory and in the receiver's.
+    free: HashMap<(usize, usize, bool), VecDeque<Packet<T>>>,
 }
 
 impl<'a, T: Item> Packets<'a, T> {
-    pub(super) fn new(streams: &'a [Stream], items: usize) -> Packets<'a, T> {
-        Packets { streams, items, free: HashMap::new() }
+    pub(super) fn new(
+        context: &'a Context,
+        streams: &'a [Stream],
+        ways: &'a RankWays,
+        items: usize,
+    ) -> Packets<'a, T> {
+        Packets { context, streams, ways, items, free: HashMap::new() }
     }
 
     /// The areas that a pattern works on: results' buffers, or copies where those must
@@ -173,28 +199,32 @@ impl<'a, T: Item> Packets<'a, T> {
     }
 
     fn send(&mut self, transfer: Transfer, source: &DeviceBuffer<T>) -> Result<Sent<T>> {
-        let stream = &self.streams[transfer.from];
-        let mut packet = self.packet(transfer.from, transfer.to)?;
-        if let Some(event) = &packet.free_after {
+        let (from, to, count) = (transfer.from, transfer.to, transfer.items.len());
+        let (ways, bytes) = (&self.ways.0[from][to], count * size_of::<T>());
+        let way = ways.of(bytes, bytes);
+        let through_host = ways.through_host(way);
+        let stream = &self.streams[from];
+        let Packet { mut buffer, free_after } = self.packet((from, to, through_host))?;
+        if let Some(event) = &free_after {
             stream.wait(event)?;
         }
-        let part = packet.buffer.part_mut(0..transfer.items.len())?;
-        stream.copy(source.part(transfer.items.clone())?, part)?;
-        let event = stream.record()?;
-        Ok(Sent { transfer, packet: packet.buffer, event })
+        let items = source.part(transfer.items.clone())?;
+        let event = ways::copy(way, items, buffer.part_mut(0..count)?, stream)?;
+        Ok(Sent { transfer, packet: buffer, way: (way, through_host), event })
     }
 
-    fn packet(&mut self, from: usize, to: usize) -> Result<Packet<T>> {
-        let free = self.free.entry((from, to)).or_default();
+    fn packet(&mut self, pair: (usize, usize, bool)) -> Result<Packet<T>> {
+        let free = self.free.entry(pair).or_default();
         // The one that has been free for longest, once there are enough.
         if free.len() >= PACKETS
             && let Some(packet) = free.pop_front()
         {
             return Ok(packet);
         }
-        let buffer = self.streams[to].device().buffer(self.items)?;
+        let (from, to, through_host) = pair;
+        let owner = if through_host { self.context.host() } else { self.streams[to].device() };
         let label = format!("packet buffer from rank {from} to rank {to}");
-        Ok(Packet { buffer: buffer.with_label(label), free_after: None })
+        Ok(Packet { buffer: owner.buffer(self.items)?.with_label(label), free_after: None })
     }
 
     fn receive(
@@ -203,19 +233,22 @@ impl<'a, T: Item> Packets<'a, T> {
         here: &mut DeviceBuffer<T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let Sent { transfer: Transfer { from, to, items, at, combines }, packet, event } = sent;
+        let Sent { transfer, packet, way: (way, through_host), event } = sent;
+        let Transfer { from, to, items, at, combines } = transfer;
         let stream = &self.streams[to];
         stream.wait(&event)?;
         let arrived = packet.part(0..items.len())?;
         let place = here.part_mut(at..at + items.len())?;
-        match operator {
+        let free_after = match operator {
             Some(operator) if combines => {
                 operator.kernel().launch(stream, items.len(), (arrived, place))?;
+                stream.record()?
             }
-            _ => stream.copy(arrived, place)?,
-        }
-        let packet = Packet { buffer: packet, free_after: Some(stream.record()?) };
-        self.free.entry((from, to)).or_default().push_back(packet);
+            _ if through_host => ways::copy(way, arrived, place, stream)?,
+            _ => ways::copy(TransferWay::Copy, arrived, place, stream)?,
+        };
+        let packet = Packet { buffer: packet, free_after: Some(free_after) };
+        self.free.entry((from, to, through_host)).or_default().push_back(packet);
         Ok(())
     }
 }

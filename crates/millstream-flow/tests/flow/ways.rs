@@ -2,10 +2,12 @@
 
 use millstream_device::{Topology, TransferWay};
 use millstream_flow::{
-    Buffers, Context, ContextBuilder, Devices, Error, Graph, LinkStatistics, Result, broadcast,
+    Buffers, Communicator, Context, ContextBuilder, Devices, Error, Graph, LinkStatistics,
+    Operator, Result, broadcast,
 };
 use proptest::prelude::*;
 
+use crate::collective_model::{ALGORITHMS, all_types, options};
 use crate::common::assert_nothing_leaked;
 
 /// Four devices of which each pair of neighbours is connected.
@@ -143,5 +145,47 @@ fn a_broadcast_takes_the_way_of_each_pair() {
     for link in statistics.links() {
         let way = if link.to == "host:1" { TransferWay::Copy } else { TransferWay::Host };
         assert_eq!(link.packets_by(way), 10, "{link:?}");
+    }
+}
+
+#[test]
+fn collectives_on_every_way() {
+    for way in TransferWay::ALL.map(Some).into_iter().chain([None]) {
+        let threads = four(way).build().unwrap();
+        let simulated = (0..4).map(|seed| four(way).simulated(seed).build().unwrap());
+        for context in [threads].into_iter().chain(simulated) {
+            context.block_on(all_types(&context, 103, 40)).unwrap().unwrap();
+            assert_nothing_leaked(&context);
+        }
+    }
+}
+
+/// Packets lie in the host's memory where ranks do not reach each other, and where that is
+/// asked for.
+#[test]
+fn packets_of_collectives_through_the_host() {
+    let through_host = |builder: ContextBuilder, algorithm| {
+        // Nothing is over before somebody waits.
+        let context = builder.simulated(1).build().unwrap();
+        let mut buffers: Vec<_> =
+            context.devices().iter().map(|device| device.buffer::<u32>(100).unwrap()).collect();
+        let mut communicator =
+            Communicator::with_options(&context, options(algorithm, 64)).unwrap();
+        let submitted = context.block_on(async {
+            let mut collectives = communicator.begin().await?;
+            collectives.all_reduce(&mut buffers, &Operator::sum())?;
+            let in_use = context.host().memory().in_use;
+            collectives.completed().await?;
+            Ok::<_, Error>(in_use > 0)
+        });
+        submitted.unwrap().unwrap()
+    };
+    let peers = |way: TransferWay| Context::builder().devices(Devices::host(4)).transfer(way);
+    for algorithm in ALGORITHMS {
+        for way in TransferWay::ALL {
+            assert!(through_host(four(Some(way)), algorithm), "{way}, {algorithm:?}");
+            assert_eq!(through_host(peers(way), algorithm), way == TransferWay::Host, "{way}");
+        }
+        assert!(through_host(four(None), algorithm), "{algorithm:?}");
     }
 }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use millstream::device::{
     CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedSet,
-    Trusted, Value,
+    TransferWay, Trusted, Value,
 };
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
     Gang, Operator, ResidentCollectives, Result,
 };
 
-use super::{Needs, context, list, scaled, skip};
+use super::{Needs, by, context, list, scaled, skip};
 use crate::collective_model::{Case, all_types, download, upload};
 
 mod reductions;
@@ -176,11 +176,14 @@ fn collectives_take_turns_with_others() {
     assert!(vectors.iter().flatten().all(|item| *item == expected));
 }
 
-/// The algorithms that work in packets, on devices that need none.
+/// The algorithms that work in packets, on devices that need none, on every way.
 #[test]
 fn packets_between_all_devices() {
-    let context = context();
-    for algorithm in [Algorithm::Ring, Algorithm::Tree] {
+    let ways = TransferWay::ALL.map(Some).into_iter().chain([None]);
+    for (way, algorithm) in
+        ways.flat_map(|way| [Algorithm::Ring, Algorithm::Tree].map(|a| (way, a)))
+    {
+        let context = by(way);
         let mut options = CommunicatorOptions::default();
         options.algorithm = algorithm;
         options.packet_bytes = scaled(1 << 20, 1 << 14);
@@ -198,7 +201,19 @@ fn packets_between_all_devices() {
         };
         let vectors = context.block_on(run).unwrap().unwrap();
         let expected = (0..ranks).sum::<usize>() as f64;
-        assert!(vectors.iter().flatten().all(|item| *item == expected), "{algorithm:?}");
+        assert!(vectors.iter().flatten().all(|item| *item == expected), "{algorithm:?}, {way:?}");
+    }
+}
+
+/// GPUs that reach each other, but are asked not to push: packets there, too.
+#[test]
+fn every_collective_on_other_ways() {
+    for way in [TransferWay::Copy, TransferWay::Host] {
+        let context = by(Some(way));
+        for &(len, packet_bytes) in scaled(&[(7, 8), (1003, 400)][..], &[(7, 8)]) {
+            context.block_on(all_types(&context, len, packet_bytes)).unwrap().unwrap();
+        }
+        context.device_set().quiesce().unwrap();
     }
 }
 

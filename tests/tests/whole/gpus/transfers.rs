@@ -11,20 +11,12 @@ use millstream::device::{
     Value,
 };
 use millstream::flow::{
-    Buffers, Context, DeviceLink, DeviceLinkEnd, Devices, Error, Gang, GangMember, Graph, Receiver,
-    Result, Sender, first_available,
+    Buffers, Context, DeviceLink, DeviceLinkEnd, Error, Gang, GangMember, Graph, Receiver, Result,
+    Sender, first_available,
 };
 
 use super::links::{CHECK, MAKE, is_timed, rate, times};
-use super::{Needs, context, is_gpu, list, scaled, skip};
-
-/// A context whose links all go this way, or choose.
-fn by(way: Option<TransferWay>) -> Context {
-    // Held for all cases: it keeps the GPUs' contexts, which take a second to make.
-    let automatic = context();
-    let Some(way) = way else { return automatic };
-    Context::builder().devices(Devices::List(list())).transfer(way).build().unwrap()
-}
+use super::{Needs, by, context, is_gpu, scaled, skip};
 
 /// The first and the last device, of which only the host devices may be the same.
 fn pair(context: &Context) -> Option<(usize, usize)> {
