@@ -25,6 +25,13 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub(crate) usize);
 
+impl DeviceId {
+    /// The number itself.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// What all handles of a device share.
 #[derive(Debug)]
 pub(crate) struct DeviceCore {

@@ -16,15 +16,16 @@ use crate::sync::{Arc, AtomicUsize, Fault, Mutex, Ordering, seeded};
 pub(crate) struct Offer<M> {
     /// What is offered.
     pub(crate) message: M,
+    source: usize,
     end: usize,
     /// First item nobody has claimed; written by whoever claims.
     cursor: AtomicUsize,
 }
 
 impl<M> Offer<M> {
-    /// Offers the items of `range`.
-    pub(crate) fn new(message: M, range: Range<usize>) -> Offer<M> {
-        Offer { message, end: range.end, cursor: AtomicUsize::new(range.start) }
+    /// Offers the items of `range`, which come from a source of this number.
+    pub(crate) fn new(message: M, source: usize, range: Range<usize>) -> Offer<M> {
+        Offer { message, source, end: range.end, cursor: AtomicUsize::new(range.start) }
     }
 
     /// Takes the next packet of at most `most` items; `None` if the offer is stale.
@@ -60,6 +61,48 @@ impl<M> Offer<M> {
     }
 }
 
+/// The send queue: the offers of each source in order, sources packet by packet in turns, so
+/// that no message waits until all of another source's are through. None of the queues is empty.
+#[derive(Debug)]
+struct SendQueue<M>(VecDeque<VecDeque<Arc<Offer<M>>>>);
+
+impl<M> SendQueue<M> {
+    fn push(&mut self, offer: Arc<Offer<M>>) {
+        let is_of_source = |queue: &&mut VecDeque<Arc<Offer<M>>>| {
+            queue.front().is_some_and(|first| first.source == offer.source)
+        };
+        match self.0.iter_mut().find(is_of_source) {
+            Some(queue) => queue.push_back(offer),
+            None => self.0.push_back(VecDeque::from([offer])),
+        }
+    }
+
+    /// The offer whose turn it is.
+    fn next(&self) -> Option<Arc<Offer<M>>> {
+        self.0.front()?.front().cloned()
+    }
+
+    /// The next turn is another source's. An offer that is used up leaves.
+    fn end_turn(&mut self) {
+        let Some(mut queue) = self.0.pop_front() else { return };
+        queue.pop_front_if(|offer| offer.is_stale());
+        if !queue.is_empty() {
+            self.0.push_back(queue);
+        }
+    }
+
+    /// Whether nothing is on offer any more; removes what is stale in front.
+    fn is_over(&mut self) -> bool {
+        for queue in &mut self.0 {
+            let is_stale =
+                |offer: &mut Arc<Offer<M>>| offer.is_stale() && !seeded(Fault::StaleOfferKept);
+            while queue.pop_front_if(is_stale).is_some() {}
+        }
+        self.0.retain(|queue| !queue.is_empty());
+        self.0.is_empty()
+    }
+}
+
 /// What a match has to do once the destination's lock is released.
 #[derive(Debug)]
 pub(crate) struct Matched<M, A> {
@@ -79,8 +122,7 @@ pub(crate) struct Destination<M, B, P> {
 
 #[derive(Debug)]
 struct State<M, B, P> {
-    /// Send queue, first come first served.
-    offers: VecDeque<Arc<Offer<M>>>,
+    offers: SendQueue<M>,
     /// Receive queue: the credit of this destination.
     buffers: VecDeque<B>,
     /// Packets assigned and submitted, not yet taken by the receiver.
@@ -96,12 +138,8 @@ struct State<M, B, P> {
 impl<M, B, P> State<M, B, P> {
     /// Nothing is here and nothing can come: the receiver's end of stream.
     fn has_ended(&mut self) -> bool {
-        if !seeded(Fault::StaleOfferKept) {
-            while self.offers.front().is_some_and(|offer| offer.is_stale()) {
-                self.offers.pop_front();
-            }
-        }
-        self.sealed && self.open_senders == 0 && self.inbox.is_empty() && self.offers.is_empty()
+        let is_over = self.offers.is_over();
+        self.sealed && self.open_senders == 0 && self.inbox.is_empty() && is_over
     }
 }
 
@@ -110,7 +148,7 @@ impl<M, B, P> Destination<M, B, P> {
     pub(crate) fn new(packet_items: usize) -> Destination<M, B, P> {
         Destination {
             state: Mutex::new(State {
-                offers: VecDeque::new(),
+                offers: SendQueue(VecDeque::new()),
                 buffers: VecDeque::new(),
                 inbox: VecDeque::new(),
                 open_senders: 0,
@@ -145,7 +183,7 @@ impl<M, B, P> Destination<M, B, P> {
         offer: Arc<Offer<M>>,
         assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
     ) -> Result<Matched<M, A>, E> {
-        self.change(|state| state.offers.push_back(offer), assign)
+        self.change(|state| state.offers.push(offer), assign)
     }
 
     /// Returns a free buffer to the receive queue and matches.
@@ -217,7 +255,7 @@ impl<M, B, P> Destination<M, B, P> {
             let mut state = self.state.lock();
             let state = &mut *state;
             (
-                std::mem::take(&mut state.offers),
+                std::mem::take(&mut state.offers.0),
                 std::mem::take(&mut state.buffers),
                 std::mem::take(&mut state.inbox),
             )
@@ -252,21 +290,17 @@ impl<M, B, P> Destination<M, B, P> {
         assign: &mut impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
     ) -> Result<(), E> {
         while !state.buffers.is_empty() {
-            let Some(offer) = state.offers.front().cloned() else {
+            let Some(offer) = state.offers.next() else {
                 break;
             };
-            let Some(range) = offer.claim(self.packet_items) else {
-                if seeded(Fault::StaleOfferKept) {
-                    break;
-                }
-                state.offers.pop_front();
-                continue;
-            };
-            if offer.is_stale() {
-                state.offers.pop_front();
-                if !seeded(Fault::ExhaustedOfferNotAnnounced) {
-                    matched.exhausted.push(Arc::clone(&offer));
-                }
+            let claimed = offer.claim(self.packet_items);
+            if claimed.is_none() && seeded(Fault::StaleOfferKept) {
+                break;
+            }
+            state.offers.end_turn();
+            let Some(range) = claimed else { continue };
+            if offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced) {
+                matched.exhausted.push(Arc::clone(&offer));
             }
             let Some(buffer) = state.buffers.pop_front() else {
                 break;

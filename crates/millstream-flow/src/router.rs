@@ -86,9 +86,10 @@ impl<T: Item> RouterShared<T> {
 
     /// Offers each part of a message to its ports.
     pub(crate) fn offer(&self, message: Arc<Message<T>>, parts: Parts<T>) {
+        let source = message.source.id().number();
         for (range, ports) in parts {
             let offered = Offered { message: Arc::clone(&message), ports: Arc::clone(&ports) };
-            let offer = Arc::new(Offer::new(offered, range));
+            let offer = Arc::new(Offer::new(offered, source, range));
             for port in ports.iter() {
                 port.offer(Arc::clone(&offer));
             }

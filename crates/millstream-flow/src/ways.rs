@@ -131,9 +131,7 @@ impl Pair<'_> {
 
     /// An engine would make a small message wait.
     fn pushes_small(&self) -> Option<TransferWay> {
-        let is_reached = self.to.is_gpu() || self.to.is_host_endpoint();
-        let pushes = self.pushes && self.from.is_gpu() && is_reached;
-        pushes.then_some(TransferWay::Push)
+        (self.pushes && self.from.is_gpu()).then_some(TransferWay::Push)
     }
 
     fn fastest(&self, table: Option<&TransferTable>, bytes: usize, is_whole: bool) -> TransferWay {

@@ -55,7 +55,7 @@ fn two_destinations() -> [Arc<TestDestination>; 2] {
 
 /// Offers a message of `items` to both and closes the only sender.
 fn send(destinations: &[Arc<TestDestination>; 2], items: usize) {
-    let offer = Arc::new(Offer::new("message", 0..items));
+    let offer = Arc::new(Offer::new("message", 0, 0..items));
     for (place, destination) in destinations.iter().enumerate() {
         let matched = destination.offer(Arc::clone(&offer), assign).unwrap();
         for _ in matched.exhausted {
@@ -110,7 +110,7 @@ fn claims() {
             matched.assigned.len()
         })
     };
-    let offer = Arc::new(Offer::new("message", 0..1));
+    let offer = Arc::new(Offer::new("message", 0, 0..1));
     let first = destinations[0].offer(Arc::clone(&offer), assign).unwrap();
     destinations[1].post(0, assign).unwrap();
     let second = destinations[1].offer(offer, assign).unwrap();
@@ -146,4 +146,36 @@ fn a_stale_offer_kept_is_caught() {
 #[test]
 fn an_exhausted_offer_not_announced_is_caught() {
     fails_with(Fault::ExhaustedOfferNotAnnounced as usize, scenario(1, [1, 0]));
+}
+
+/// Two messages of one source and one of another, in packets of one item.
+fn turns() {
+    let destination: Arc<Destination<&'static str, u8, (&'static str, usize)>> =
+        Arc::new(Destination::new(1));
+    let assign = |offer: &Offer<&'static str>, range: Range<usize>, _| {
+        Ok::<_, Infallible>(((offer.message, range.start), ()))
+    };
+    for (message, source, items) in [("long", 0, 3), ("after it", 0, 1), ("other", 1, 2)] {
+        destination.offer(Arc::new(Offer::new(message, source, 0..items)), assign).unwrap();
+    }
+    destination.seal(0);
+    let receiver = Arc::clone(&destination);
+    let receiver = thread::spawn(move || {
+        let mut received = Vec::new();
+        while let Some(packet) = block_on(poll_fn(|context| receiver.poll_next(context.waker()))) {
+            received.push(packet);
+        }
+        received
+    });
+    for _ in 0..6 {
+        destination.post(0, assign).unwrap();
+    }
+    let expected =
+        [("long", 0), ("other", 0), ("long", 1), ("other", 1), ("long", 2), ("after it", 0)];
+    assert_eq!(receiver.join().unwrap(), expected);
+}
+
+#[test]
+fn sources_take_turns_and_each_keeps_its_order() {
+    holds(turns);
 }
