@@ -73,15 +73,15 @@ class GangBarrier {
         arrived = 16,
         arrived_here,
         count_word = 32,              // Two.
-        most_word = count_word + 2,
-        leader_word,                  // `leader_words`.
+        most_word = count_word + 2,   // Two, in turns.
+        leader_word = most_word + 2,  // `leader_words`.
         sent_word = leader_word + leader_words,
         received_word = sent_word + most,
-        letters = received_word + most,
+        letters = 64,
         words_of_device = letters + 2 * most * letter_words
     };
-    static_assert(verdict_word == 1 && arrived == 16 && count_word == 32 && leader_word == 35 &&
-                      sent_word == 40,
+    static_assert(verdict_word == 1 && arrived == 16 && count_word == 32 && leader_word == 36 &&
+                      sent_word == 41,
                   "as `gang_memory.rs` reads them");
 
     __device__ GangBarrier(const SpanSet<u64>& words, const u32& here, const u32& devices,
@@ -105,7 +105,9 @@ class GangBarrier {
     }
 
     // One thread, before the block meets: `Totals` has the largest of a round.
-    __device__ void offer(u64 value) const { fetch_max_relaxed_gpu(&word(most_word), value); }
+    __device__ void offer(u64 value) const {
+        fetch_max_relaxed_gpu(&word(most_word + round % 2), value);
+    }
 
     // A word of leaders, which change it while the others wait.
     __device__ u64& leaders(u32 place) const { return word(leader_word + place); }
@@ -159,10 +161,10 @@ class GangBarrier {
             // Releases what the block did, and acquires what the others have released.
             fence_acq_rel_gpu();
             const bool leads = fetch_add_relaxed_gpu(&word(arrived_here), 1ull) == gridDim.x - 1;
+            // Before the fence: who hears and arrives again adds to this.
+            if (leads) store_relaxed_gpu(&word(arrived_here), 0ull);
             fence_acq_rel_gpu();
             if (leads) {
-                // Nobody arrives again before it is said.
-                store_relaxed_gpu(&word(arrived_here), 0ull);
                 const u64 places = load_relaxed_gpu(&word(arrived)) & places_mask;
                 decision = conclude(here_word, tag, 0, places);
             } else {
@@ -213,7 +215,8 @@ class GangBarrier {
     enum Line { most_line = 2, places_line };
     // A lane for each of the words that a leader reads at once, as `Totals` begins.
     enum Own { own_most = most_word - count_word, own_kept, own_sent = own_kept + leader_words };
-    static_assert(letters % letter_words == 0 && own_sent + most_devices <= 32, "as lanes read");
+    static_assert(letters % letter_words == 0 && letters >= received_word + most, "lines of their own");
+    static_assert(own_sent + most_devices <= 32, "as lanes read");
     static_assert(Totals::first_kept == own_kept && Totals::places_of == own_sent, "likewise");
 
     const SpanSet<u64>& words;
@@ -225,6 +228,11 @@ class GangBarrier {
     u32 round = 0;
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
+
+    // The word of a leader's lane: of the two largest, this round's.
+    __device__ u64& own_word(u32 own) const {
+        return word(count_word + own + (own == own_most ? round % 2 : own > own_most));
+    }
 
     __device__ u64* letter(u32 to, u32 from) const {
         return &words[to][letters + (round % 2 * most + from) * letter_words];
@@ -247,10 +255,10 @@ class GangBarrier {
         __syncwarp();
         const u32 own = lane();
         const bool is_read = own < own_sent + most_devices;
-        const u64 mine = is_read ? load_relaxed_gpu(&word(count_word + own)) : 0;
+        const u64 mine = is_read ? load_relaxed_gpu(&own_word(own)) : 0;
         if (own < own_sent) totals.words[own] = mine;
-        // Nobody offers anything before the verdict.
-        if (own == own_most && mine != 0) store_relaxed_gpu(&word(most_word), u64(0));
+        // For the round after the next one, which this block's next arrival comes before.
+        if (own == own_most && mine != 0) store_relaxed_gpu(&own_word(own), u64(0));
         if (devices > 1) {
             if (!exchange(totals, places, mine)) return u64(stopped) << phase_shift;
         } else if (own == 0) {
@@ -263,8 +271,9 @@ class GangBarrier {
             phase = decide(totals);
         }
         __syncwarp();
-        if (own >= own_kept && own < own_sent)
-            store_relaxed_gpu(&word(count_word + own), totals.words[own]);
+        // Blocks may be adding to those that it has not changed.
+        if (own >= own_kept && own < own_sent && totals.words[own] != mine)
+            store_relaxed_gpu(&own_word(own), totals.words[own]);
         __syncwarp();
         if (own != 0) return 0;
         // With the first fence, or this one, a release: pairs with the acquire in `wait`.

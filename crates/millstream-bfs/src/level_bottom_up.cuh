@@ -39,7 +39,10 @@ class LevelBottomUp : public LevelTopDown {
     // of others too, bits are only added.
     __device__ void store_word(u32 which, u32 word, u32 value) const {
         const bool is_shared = owned(word) != ~0u;
-        for (u32 device = 0; device < settings.devices; ++device) {
+        // Each device begins with another one: nobody's links have all of them at once.
+        u32 device = settings.device;
+        for (u32 copies = 0; copies < settings.devices; ++copies) {
+            if (++device == settings.devices) device = 0;
             u32* const at = bits(device, which) + word;
             if (is_shared && !is_alone()) {
                 // Relaxed, as the stores: the barrier publishes them.
@@ -48,6 +51,23 @@ class LevelBottomUp : public LevelTopDown {
                 *at = value;
             }
         }
+    }
+
+    // All loads are on their way before the first is looked at.
+    __device__ u32 visited_by_others(u32 word) const {
+        u32 theirs[SpanSet<u32>::most];
+        u32 device = settings.device;
+#pragma unroll
+        for (u32 other = 0; other < SpanSet<u32>::most; ++other) {
+            if (++device >= settings.devices) device = 0;
+            // Relaxed: others add bits to words that have vertices of theirs, too.
+            theirs[other] =
+                other + 1 < settings.devices ? load_relaxed_sys(bits(device, copy) + word) : 0;
+        }
+        u32 all = 0;
+#pragma unroll
+        for (u32 other = 0; other < SpanSet<u32>::most; ++other) all |= theirs[other];
+        return all;
     }
 
     // All blocks: gives the others this device's visited bits, to which it adds what they have
@@ -60,11 +80,9 @@ class LevelBottomUp : public LevelTopDown {
             const bool is_word = word < end_word();
             u32 visited = is_word ? bits(settings.device, copy)[word] & owned(word) : 0;
             if (merge) {
-                const u32 before = visited;
-                // Relaxed: others add bits to words that have vertices of theirs, too.
-                for (u32 other = 0; is_word && other < settings.devices; ++other)
-                    visited |= load_relaxed_sys(bits(other, copy) + word) & owned(word);
-                count_all_found(visited & ~before);
+                const u32 theirs = is_word ? visited_by_others(word) & owned(word) : 0;
+                count_all_found(theirs & ~visited);
+                visited |= theirs;
             }
             if (is_word) store_word(copy, word, visited);
             count_stored(is_word);

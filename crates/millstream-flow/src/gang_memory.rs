@@ -7,13 +7,13 @@ use millstream_device::{Device, Error as DeviceError, SharedBuffer};
 use crate::{Context, Error, Result};
 
 /// Words of the barrier that say where it stands, as `GangBarrier` has them: the last verdict, who
-/// has arrived since the start, two counters and the largest number offered, what leaders keep, and
-/// what was sent to each device.
+/// has arrived since the start, two counters and the largest numbers offered in even and in odd
+/// rounds, what leaders keep, and what was sent to each device.
 const VERDICT: usize = 1;
 const ARRIVED: usize = 16;
 const COUNTS: usize = 32;
-const KEPT: usize = 35;
-const SENT: usize = 40;
+const KEPT: usize = 36;
+const SENT: usize = 41;
 /// In a verdict, the round; in a word of arrival, blocks, with places below.
 const ROUND_SHIFT: u32 = 36;
 const BLOCK_SHIFT: u32 = 40;
