@@ -77,7 +77,7 @@ class GangBarrier {
         leader_word = most_word + 2,  // `leader_words`.
         sent_word = leader_word + leader_words,
         received_word = sent_word + most,
-        letters = 64,
+        letters = (received_word + most + letter_words - 1) / letter_words * letter_words,
         words_of_device = letters + 2 * most * letter_words
     };
     static_assert(verdict_word == 1 && arrived == 16 && count_word == 32 && leader_word == 36 &&
@@ -215,7 +215,6 @@ class GangBarrier {
     enum Line { most_line = 2, places_line };
     // A lane for each of the words that a leader reads at once, as `Totals` begins.
     enum Own { own_most = most_word - count_word, own_kept, own_sent = own_kept + leader_words };
-    static_assert(letters % letter_words == 0 && letters >= received_word + most, "lines of their own");
     static_assert(own_sent + most_devices <= 32, "as lanes read");
     static_assert(Totals::first_kept == own_kept && Totals::places_of == own_sent, "likewise");
 

@@ -55,10 +55,10 @@ class LevelBottomUp : public LevelTopDown {
 
     // All loads are on their way before the first is looked at.
     __device__ u32 visited_by_others(u32 word) const {
-        u32 theirs[SpanSet<u32>::most];
+        u32 theirs[GangBarrier::most_devices];
         u32 device = settings.device;
 #pragma unroll
-        for (u32 other = 0; other < SpanSet<u32>::most; ++other) {
+        for (u32 other = 0; other < GangBarrier::most_devices; ++other) {
             if (++device >= settings.devices) device = 0;
             // Relaxed: others add bits to words that have vertices of theirs, too.
             theirs[other] =
@@ -66,7 +66,7 @@ class LevelBottomUp : public LevelTopDown {
         }
         u32 all = 0;
 #pragma unroll
-        for (u32 other = 0; other < SpanSet<u32>::most; ++other) all |= theirs[other];
+        for (u32 other = 0; other < GangBarrier::most_devices; ++other) all |= theirs[other];
         return all;
     }
 

@@ -51,8 +51,11 @@ pub(crate) enum Error {
     #[error(transparent)]
     Cc(#[from] CcError),
     /// Ranks that are not close enough, which were given nevertheless.
-    #[error("not converged: {delta:e} after {iterations} iterations")]
+    #[error("not converged: {delta:e} after {iterations} iterations{}",
+        if *is_single { "; --precision f64 rounds less" } else { "" })]
     NotConverged {
+        /// Whether they are f32.
+        is_single: bool,
         /// Sweeps or rounds made.
         iterations: u32,
         /// How close they are.
@@ -154,7 +157,7 @@ mod tests {
             (SsspError::Overflow { vertex: 3 }.into(), 1),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
-            (Error::NotConverged { iterations: 1, delta: 0.5 }, 3),
+            (Error::NotConverged { is_single: true, iterations: 1, delta: 0.5 }, 3),
             (Error::Interrupted, 130),
         ] {
             assert_eq!(error.exit_code(), code, "{error}");

@@ -59,13 +59,17 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
+    /// Full sweeps: every vertex adds up what its predecessors give.
     Pull,
+    /// Residuals pushed along arcs on the worklist.
     Push,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PrecisionOption {
+    /// 32 bits; pushing has them for weights only.
     F32,
+    /// 64 bits.
     F64,
 }
 
@@ -146,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     match fault {
         Some(fault) => Err(Error::NotVerified(fault.to_string())),
         None if converged || arguments.allow_unconverged => Ok(()),
-        None => Err(Error::NotConverged { iterations, delta }),
+        None => Err(Error::NotConverged { is_single: precision == "f32", iterations, delta }),
     }
 }
 

@@ -14,7 +14,8 @@ pub enum Algorithm {
     Push,
 }
 
-/// The type that ranks are computed in.
+/// The type that ranks are computed in by pulling. Pushing computes them in f64, and has this
+/// type for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// f64 for a tolerance below 1e-6, else f32.

@@ -7,21 +7,6 @@
 
 namespace millstream {
 
-template <class Real>
-struct Bits;
-
-template <>
-struct Bits<float> {
-    using Word = u32;
-    __device__ static float value(u32 word) { return __uint_as_float(word); }
-};
-
-template <>
-struct Bits<double> {
-    using Word = u64;
-    __device__ static double value(u64 word) { return __longlong_as_double(word); }
-};
-
 // How a push goes; `Settings` of `push.rs`.
 struct PushSettings {
     double damping;
@@ -31,16 +16,16 @@ struct PushSettings {
     u64 most_pushes;
 };
 
-template <class Real>
+// Ranks and residuals are doubles: many small ones come together.
+template <class Weight>
 struct PushPageRank {
     // What goes along each arc, without its weight.
-    using State = Real;
-    using Packet = VertexPacket<Real>;
-    using Word = typename Bits<Real>::Word;
+    using State = double;
+    using Packet = VertexPacket<double>;
 
     struct Arc {
         u32 target;
-        Real weight;
+        double weight;
     };
 
     struct Problem {
@@ -48,30 +33,32 @@ struct PushPageRank {
         // arcs count once each.
         Span<const u64> offsets;
         Span<const u32> targets;
-        Span<const Real> weights;
+        Span<const Weight> weights;
         // 0 for a vertex that no step leaves along an arc.
-        Span<const Real> inverse_row_weights;
+        Span<const double> inverse_row_weights;
         // What a push of each vertex of all costs, in arcs; at least 1.
-        Span<const Real> costs;
-        Span<Word> residuals;
+        Span<const float> costs;
+        // The bits of doubles, as ranks.
+        Span<u64> residuals;
         // Of the owned vertices.
-        Span<Word> ranks;
+        Span<u64> ranks;
         // How often each has been pushed.
         Span<u32> pushes;
-        // What the dangling vertices have given: the bits of a double.
+        // What the dangling vertices have given.
         Span<u64> leaked;
         Owners owners;
         PushSettings settings;
     };
 
-    // Adds to a residual; the one before.
-    __device__ static Real add(const Problem& problem, u32 vertex, Real value) {
-        return atomicAdd(reinterpret_cast<Real*>(&problem.residuals[vertex]), value);
+    // Adds to what a word has; that before.
+    __device__ static double add(u64& word, double value) {
+        return atomicAdd(reinterpret_cast<double*>(&word), value);
     }
 
     // Takes a residual, and leaves 0.
-    __device__ static Real take(const Problem& problem, u32 vertex) {
-        return Bits<Real>::value(fetch_exchange_relaxed_gpu(&problem.residuals[vertex], Word(0)));
+    __device__ static double take(const Problem& problem, u32 vertex) {
+        return __longlong_as_double(
+            fetch_exchange_relaxed_gpu(&problem.residuals[vertex], u64(0)));
     }
 
     __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
@@ -92,22 +79,20 @@ struct PushPageRank {
 
     __device__ static Flags on_receive(const Problem& problem, const Here& here,
                                        const Packet& packet) {
-        const Real before = add(problem, packet.vertex, packet.value);
+        const double before = add(problem.residuals[packet.vertex], packet.value);
         if (!problem.owners.owns(here, packet.vertex)) return Flags::pass;
         const bool is_worth = crosses(problem, packet.vertex, before, packet.value);
         return is_worth ? Flags::keep : Flags::drop;
     }
 
-    __device__ static Real magnitude(Real value) { return value < 0 ? -value : value; }
-
     // Of an owned vertex: whether its residual has become worth a push.
-    __device__ static bool crosses(const Problem& problem, u32 vertex, Real before,
-                                   Real value) {
-        const Real unit = Real(problem.settings.threshold);
+    __device__ static bool crosses(const Problem& problem, u32 vertex, double before,
+                                   double value) {
+        const double unit = problem.settings.threshold;
         // No push costs less: most need no look at theirs.
-        if (magnitude(before + value) <= unit) return false;
-        const Real threshold = unit * problem.costs[vertex];
-        return magnitude(before) <= threshold && magnitude(before + value) > threshold;
+        if (fabs(before + value) <= unit) return false;
+        const double threshold = unit * problem.costs[vertex];
+        return fabs(before) <= threshold && fabs(before + value) > threshold;
     }
 
     // What brings much for its cost goes first, in so many steps to each halving:
@@ -115,16 +100,16 @@ struct PushPageRank {
     static constexpr float steps_of_halving = 4;
 
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
-        const Real residual = Bits<Real>::value(load_relaxed_gpu(&problem.residuals[vertex]));
-        return priority_of(problem, vertex, residual);
+        const u64 bits = load_relaxed_gpu(&problem.residuals[vertex]);
+        return priority_of(problem, vertex, __longlong_as_double(bits));
     }
 
-    __device__ static u32 priority_of(const Problem& problem, u32 vertex, Real residual) {
-        residual = magnitude(residual);
-        if (!(residual > 0)) return 0;
+    __device__ static u32 priority_of(const Problem& problem, u32 vertex, double residual) {
+        const float now = float(fabs(residual));
+        if (!(now > 0)) return 0;
         // A conversion stays in the range of the type.
-        const float top = float(problem.settings.top) * float(problem.costs[vertex]);
-        return __float2uint_rz(steps_of_halving * __log2f(top / float(residual)));
+        const float top = float(problem.settings.top) * problem.costs[vertex];
+        return __float2uint_rz(steps_of_halving * __log2f(top / now));
     }
 
     __device__ static u32 owner(const Problem& problem, u32 vertex) {
@@ -134,16 +119,15 @@ struct PushPageRank {
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
         const u32 row = problem.owners.row(here, vertex);
-        const Real residual = take(problem, vertex);
-        if (fetch_add_relaxed_gpu(&problem.pushes[row], 1u) >= problem.settings.most_pushes) {
-            add(problem, vertex, residual);
+        // Relaxed: only how many there were counts.
+        if (fetch_add_relaxed_gpu(&problem.pushes[row], 1u) >= problem.settings.most_pushes)
             return 0;
-        }
-        atomicAdd(reinterpret_cast<Real*>(&problem.ranks[row]), residual);
-        const Real share = Real(problem.settings.damping) * residual;
-        const Real inverse = problem.inverse_row_weights[row];
+        const double residual = take(problem, vertex);
+        add(problem.ranks[row], residual);
+        const double share = problem.settings.damping * residual;
+        const double inverse = problem.inverse_row_weights[row];
         if (inverse == 0) {
-            atomicAdd(reinterpret_cast<double*>(&problem.leaked[0]), double(share));
+            add(problem.leaked[0], share);
             return 0;
         }
         *first = problem.offsets[row];
@@ -152,14 +136,14 @@ struct PushPageRank {
     }
 
     __device__ static Arc arc(const Problem& problem, u64 at) {
-        return Arc{problem.targets[at], problem.weights.len ? problem.weights[at] : Real(1)};
+        return Arc{problem.targets[at], problem.weights.len ? double(problem.weights[at]) : 1.0};
     }
 
     __device__ static bool visit(const Problem& problem, const Here& here, State share,
                                  const Arc& arc, u32* priority, u32*) {
-        const Real value = share * arc.weight;
+        const double value = share * arc.weight;
         if (value == 0) return false;
-        const Real before = add(problem, arc.target, value);
+        const double before = add(problem.residuals[arc.target], value);
         // Small residuals of one device may be large together: all are sent. One
         // that is not sent yet takes this one along.
         const bool emits = problem.owners.owns(here, arc.target)

@@ -2,6 +2,7 @@
 //! `push.cuh`. [`PageRank`](crate::PageRank) runs it.
 
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_device::{CudaSource, Pod, Read, Shared, Trusted, Value, Zeroable};
@@ -13,25 +14,23 @@ use crate::real::Real;
 /// A vertex and a residual on the way to another device.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Packet<R: Real> {
-    value: R,
+pub struct Packet {
+    value: f64,
     vertex: u32,
-    padding: R::Padding,
+    padding: u32,
 }
 
-impl<R: Real> Packet<R> {
+impl Packet {
     /// `value`, for `vertex`.
-    pub fn new(value: R, vertex: u32) -> Packet<R> {
-        Packet { value, vertex, padding: Zeroable::zeroed() }
+    pub fn new(value: f64, vertex: u32) -> Packet {
+        Packet { value, vertex, padding: 0 }
     }
 }
 
 // SAFETY: plain numbers.
-unsafe impl<R: Real> Zeroable for Packet<R> {}
-// SAFETY: plain numbers, and `padding` leaves no hidden bytes: 4 + 4 + 0 for f32,
-// 8 + 4 + 4 for f64; there are no other types.
-unsafe impl<R: Real> Pod for Packet<R> {}
-const _: () = assert!(size_of::<Packet<f32>>() == 8 && size_of::<Packet<f64>>() == 16);
+unsafe impl Zeroable for Packet {}
+// SAFETY: plain numbers, and `padding` leaves no hidden bytes.
+unsafe impl Pod for Packet {}
 
 problem! {
     /// One device's part of the graph, its ranks, and residuals for all vertices: for
@@ -44,16 +43,16 @@ problem! {
         /// Of each of these arcs; empty if they count once each.
         pub weights: Read<R>,
         /// Of the owned vertices; 0 for one that no step leaves along an arc.
-        pub inverse_row_weights: Read<R>,
+        pub inverse_row_weights: Read<f64>,
         /// What a push of each vertex of all costs, in arcs; at least 1.
-        pub costs: Read<R>,
-        /// Of all vertices.
-        pub residuals: Shared<R::Bits>,
+        pub costs: Read<f32>,
+        /// Of all vertices: the bits of f64, as ranks.
+        pub residuals: Shared<u64>,
         /// Of the owned vertices.
-        pub ranks: Shared<R::Bits>,
+        pub ranks: Shared<u64>,
         /// How often each of the owned vertices has been pushed.
         pub pushes: Shared<u32>,
-        /// One number, what the vertices that nothing leaves have given: the bits of an f64.
+        /// One number, what the vertices that nothing leaves have given.
         pub leaked: Shared<u64>,
         /// First vertex of each device, and the number of vertices.
         pub owners: Read<u32>,
@@ -81,8 +80,9 @@ unsafe impl Zeroable for Settings {}
 // SAFETY: plain numbers without padding.
 unsafe impl Pod for Settings {}
 
-/// PageRank by pushing. A residual, which may be negative, is what a vertex's rank
-/// must still change by before its successors have heard of it.
+/// PageRank by pushing, with weights of type `R`. A residual, which may be negative, is what a
+/// vertex's rank must still change by before its successors have heard of it. Ranks and
+/// residuals are f64: many small ones come together.
 #[derive(Debug)]
 pub struct Push<R> {
     owners: Owners,
@@ -99,23 +99,48 @@ impl<R> Push<R> {
 /// Steps of priority in which residuals halve; as in `push.cuh`.
 const STEPS_OF_HALVING: f64 = 4.0;
 
+/// The value now.
+fn get(word: &AtomicU64) -> f64 {
+    // Relaxed: the bit of the queue orders values.
+    f64::from_bits(word.load(Relaxed))
+}
+
+/// Adds, and returns the value before.
+fn add_to(word: &AtomicU64, value: f64) -> f64 {
+    // Relaxed: as above.
+    let mut before = word.load(Relaxed);
+    loop {
+        let sum = (f64::from_bits(before) + value).to_bits();
+        match word.compare_exchange_weak(before, sum, Relaxed, Relaxed) {
+            Ok(_) => return f64::from_bits(before),
+            Err(current) => before = current,
+        }
+    }
+}
+
+/// Leaves zero, and returns the value before.
+fn take(word: &AtomicU64) -> f64 {
+    // Relaxed: as above.
+    f64::from_bits(word.swap(0, Relaxed))
+}
+
 /// Whether the residual of an owned vertex has become worth a push.
-fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: R, value: R) -> bool {
-    let threshold = R::from_f64(view.settings.threshold) * view.costs[vertex as usize];
+fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: f64, value: f64) -> bool {
+    let threshold = view.settings.threshold * f64::from(view.costs[vertex as usize]);
     before.abs() <= threshold && (before + value).abs() > threshold
 }
 
 impl<R: Real> Program for Push<R> {
-    type Packet = Packet<R>;
+    type Packet = Packet;
     type Problem = Problem<R>;
 
     /// Whatever has come together for a vertex goes out at once. Takes it: every
     /// packet must be sent.
-    fn pack(&self, view: &View<'_, Self>, _: &Here, vertex: u32) -> Packet<R> {
-        Packet::new(R::take(&view.residuals[vertex as usize]), vertex)
+    fn pack(&self, view: &View<'_, Self>, _: &Here, vertex: u32) -> Packet {
+        Packet::new(take(&view.residuals[vertex as usize]), vertex)
     }
 
-    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &Packet<R>) -> u32 {
+    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &Packet) -> u32 {
         packet.vertex
     }
 
@@ -123,8 +148,8 @@ impl<R: Real> Program for Push<R> {
         if self.owners.owns(here, vertex) { Flags::Keep } else { Flags::Pass }
     }
 
-    fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Packet<R>) -> Flags {
-        let before = R::add_to(&view.residuals[packet.vertex as usize], packet.value);
+    fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Packet) -> Flags {
+        let before = add_to(&view.residuals[packet.vertex as usize], packet.value);
         match self.owners.owns(here, packet.vertex) {
             false => Flags::Pass,
             true if crosses(view, packet.vertex, before, packet.value) => Flags::Keep,
@@ -135,9 +160,9 @@ impl<R: Real> Program for Push<R> {
     /// What brings much for its cost goes first: small residuals come together
     /// meanwhile, and are pushed once.
     fn priority(&self, view: &View<'_, Self>, vertex: u32) -> u32 {
-        let residual = R::get(&view.residuals[vertex as usize]).abs().to_f64();
+        let residual = get(&view.residuals[vertex as usize]).abs();
         // A cast stays in the range of the type: nothing left is the first.
-        let top = view.settings.top * view.costs[vertex as usize].to_f64();
+        let top = view.settings.top * f64::from(view.costs[vertex as usize]);
         let steps = STEPS_OF_HALVING * (top / residual).log2();
         if residual > 0.0 { steps as u32 } else { 0 }
     }
@@ -165,32 +190,34 @@ impl<R: Real> Program for Push<R> {
         _: &mut u64,
     ) {
         let row = self.owners.row(here, vertex);
-        let residual = R::take(&view.residuals[vertex as usize]);
         // Relaxed: only how many there were counts.
         if u64::from(view.pushes[row].fetch_add(1, Relaxed)) >= view.settings.most_pushes {
-            R::add_to(&view.residuals[vertex as usize], residual);
             return;
         }
-        R::add_to(&view.ranks[row], residual);
-        let share = R::from_f64(view.settings.damping) * residual;
+        let residual = take(&view.residuals[vertex as usize]);
+        add_to(&view.ranks[row], residual);
+        let share = view.settings.damping * residual;
         let inverse = view.inverse_row_weights[row];
-        if inverse == R::ZERO {
-            f64::add_to(&view.leaked[0], share.to_f64());
+        if inverse == 0.0 {
+            add_to(&view.leaked[0], share);
             return;
         }
         let share = share * inverse;
         for arc in self.owners.arcs(here, view.offsets, vertex) {
             let target = view.targets[arc];
-            let value = if view.weights.is_empty() { share } else { share * view.weights[arc] };
-            if value == R::ZERO {
+            let value = match view.weights.get(arc) {
+                None => share,
+                Some(weight) => share * weight.to_f64(),
+            };
+            if value == 0.0 {
                 continue;
             }
-            let before = R::add_to(&view.residuals[target as usize], value);
+            let before = add_to(&view.residuals[target as usize], value);
             // Small residuals of one device may be large together: all are sent.
             // One that is not sent yet takes this one along.
             let emits = match self.owners.owns(here, target) {
                 true => crosses(view, target, before, value),
-                false => before == R::ZERO,
+                false => before == 0.0,
             };
             if emits {
                 emit(target);

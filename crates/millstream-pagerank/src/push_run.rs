@@ -23,10 +23,10 @@ const FIXED_COST: f64 = 8.0;
 #[derive(Debug)]
 pub(crate) struct PushGraph<R: Real> {
     graph: DistributedGraph,
-    inverse: Vec<Arc<DeviceBuffer<R>>>,
+    inverse: Vec<Arc<DeviceBuffer<f64>>>,
     weights: Vec<Arc<DeviceBuffer<R>>>,
     /// On each device, of all vertices.
-    costs_on_devices: Vec<Arc<DeviceBuffer<R>>>,
+    costs_on_devices: Vec<Arc<DeviceBuffer<f32>>>,
     /// What a push of each vertex costs, by new id.
     costs: Vec<f64>,
     /// What each vertex gets along arcs when every vertex that has some has the same
@@ -72,8 +72,7 @@ impl<R: Real> PushGraph<R> {
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
-            let own = &inverse[own.start as usize..own.end as usize];
-            let own: Vec<R> = own.iter().map(|&value| R::from_f64(value)).collect();
+            let own = inverse[own.start as usize..own.end as usize].to_vec();
             let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
                 PartWeights::None => Vec::new(),
                 PartWeights::Integer(weights) => {
@@ -87,7 +86,7 @@ impl<R: Real> PushGraph<R> {
             };
             uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
             uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
-            let costs: Vec<R> = uploaded.costs.iter().map(|&cost| R::from_f64(cost)).collect();
+            let costs: Vec<_> = uploaded.costs.iter().map(|&cost| cost as f32).collect();
             uploaded.costs_on_devices.push(Arc::new(stream.uploaded(costs)?));
             stream.record()?.completed().await?;
         }
@@ -110,7 +109,7 @@ impl<R: Real> PushGraph<R> {
         let top = worth.fold(0.0, f64::max);
         let most_pushes = u64::from(options.max_iterations);
         let settings = Settings { damping: options.damping, threshold, top, most_pushes };
-        let mut residuals: Vec<R> = residuals.into_iter().map(R::from_f64).collect();
+        let mut residuals = residuals;
         let problems = self.problems(settings, ranks).await?;
         let program = Arc::new(Push::<R>::new(self.graph.owners()));
         let worklist = || {
@@ -127,7 +126,7 @@ impl<R: Real> PushGraph<R> {
         let (mut ranks, start) = (vec![1.0 / vertices as f64; vertices], Instant::now());
         while delta > options.tolerance && rounds.max(iterations) < options.max_iterations {
             self.upload_residuals(&problems, &residuals).await?;
-            let residual = |vertex: u32| residuals[vertex as usize].abs().to_f64();
+            let residual = |vertex: u32| residuals[vertex as usize].abs();
             let is_worth = |&v: &u32| residual(v) > threshold * self.costs[v as usize];
             let worth = (0..vertices as u32).filter(is_worth);
             let initial: Vec<_> =
@@ -137,16 +136,16 @@ impl<R: Real> PushGraph<R> {
             statistics.add(&worklist.run(&initial).await?);
             run_time += round.elapsed();
             let buffers = problems.iter().map(|problem| problem.residuals.clone());
-            residuals = self.graph.gather(buffers, R::from_bits).await?;
+            residuals = self.graph.gather(buffers, f64::from_bits).await?;
             ranks = self.ranks(&problems).await?;
             let leaked = self.take_leaked(&problems).await?;
-            let left: f64 = residuals.iter().map(|residual| residual.abs().to_f64()).sum();
+            let left: f64 = residuals.iter().map(|residual| residual.abs()).sum();
             delta = match ignores_leaks {
                 true => left / ranks.iter().sum::<f64>(),
                 false => left + leaked.abs(),
             };
             let share = if ignores_leaks { 0.0 } else { leaked / vertices as f64 };
-            residuals.iter_mut().for_each(|residual| *residual = *residual + R::from_f64(share));
+            residuals.iter_mut().for_each(|residual| *residual += share);
             iterations = self.most_pushes(&problems).await?.min(options.max_iterations);
             rounds += 1;
         }
@@ -187,7 +186,7 @@ impl<R: Real> PushGraph<R> {
         for (place, (device, part)) in devices.zip(self.graph.parts()).enumerate() {
             let own = self.graph.partition().range(place);
             let own = &ranks[own.start as usize..own.end as usize];
-            let bits: Vec<R::Bits> = own.iter().map(|&r| R::from_f64(r).to_bits()).collect();
+            let bits: Vec<_> = own.iter().map(|rank| rank.to_bits()).collect();
             let (ranks, pushes) = (device.shared(bits.len())?, device.shared(bits.len())?);
             let stream = device.stream()?;
             stream.upload_shared(bits, &ranks, 0..ranks.len())?;
@@ -210,12 +209,16 @@ impl<R: Real> PushGraph<R> {
     }
 
     /// Gives every owner its residuals; all others are 0, as everything is sent.
-    async fn upload_residuals(&self, problems: &[Arc<Problem<R>>], residuals: &[R]) -> Result<()> {
+    async fn upload_residuals(
+        &self,
+        problems: &[Arc<Problem<R>>],
+        residuals: &[f64],
+    ) -> Result<()> {
         let devices = self.graph.context().devices().iter().zip(problems);
         for (place, (device, problem)) in devices.enumerate() {
             let own = self.graph.partition().range(place);
             let own = own.start as usize..own.end as usize;
-            let bits: Vec<R::Bits> = residuals[own.clone()].iter().map(|r| r.to_bits()).collect();
+            let bits: Vec<_> = residuals[own.clone()].iter().map(|r| r.to_bits()).collect();
             let stream = device.stream()?;
             stream.upload_shared(bits, &problem.residuals, own)?;
             stream.record()?.completed().await?;
@@ -252,7 +255,7 @@ impl<R: Real> PushGraph<R> {
         for (device, problem) in self.graph.context().devices().iter().zip(problems) {
             let own = 0..problem.ranks.len();
             let arriving = device.stream()?.download_shared(&problem.ranks, own)?;
-            arriving.append_to(&mut ranks, |bits| R::from_bits(bits).to_f64()).await?;
+            arriving.append_to(&mut ranks, f64::from_bits).await?;
         }
         Ok(ranks)
     }

@@ -103,8 +103,8 @@ struct Sweep {
             next = tickets.take();
             if (ticket < long_rows) {
                 const u32 row = settings.block_rows + u32(ticket);
-                const Real sum = sum_of_warp(sum_of_arcs(row, lane(), 32));
-                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+                const double sum = sum_of_warp(sum_of_arcs(row, lane(), 32));
+                if (lane() == 0) settle(row, row, before(row), Real(sum), give, sums);
                 continue;
             }
             const u32 at = u32(ticket) - long_rows, wide = settings.wide_slices;
@@ -112,7 +112,7 @@ struct Sweep {
             const u32 last = first + (at < wide ? 1 : slices);
             for (u32 item = settings.long_rows + first;
                  item < settings.long_rows + last && item < items(); ++item)
-                slice(item, [&] { return sum_of_arcs(item, lane(), 32); }, give, sums);
+                slice(item, [&] { return Real(sum_of_arcs(item, lane(), 32)); }, give, sums);
         }
         return sums;
     }
@@ -182,14 +182,14 @@ struct Sweep {
     template <class Give>
     __device__ __forceinline__ void rows_of_blocks(const Give& give,
                                                    SweepSums<Real>& sums) const {
-        __shared__ Real parts[32];
+        __shared__ double parts[32];
         for (u32 row = blockIdx.x; row < settings.block_rows; row += gridDim.x) {
-            const Real part = sum_of_warp(sum_of_arcs(row, threadIdx.x, blockDim.x));
+            const double part = sum_of_warp(sum_of_arcs(row, threadIdx.x, blockDim.x));
             if (lane() == 0) parts[threadIdx.x / 32] = part;
             __syncthreads();
             if (threadIdx.x < 32) {
-                const Real sum = sum_of_warp(lane() < blockDim.x / 32 ? parts[lane()] : Real(0));
-                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
+                const double sum = sum_of_warp(lane() < blockDim.x / 32 ? parts[lane()] : 0.0);
+                if (lane() == 0) settle(row, row, before(row), Real(sum), give, sums);
             }
             __syncthreads();
         }
@@ -215,16 +215,15 @@ struct Sweep {
                 sources[each] = each < end - column ? load_once(at + each * 32) : no_source;
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) shares[each] = share(sources[each]);
-#pragma unroll
-            for (u32 each = 0; each < loads; ++each) sum += shares[each];
+            sum += sum_of(shares);
         }
         return sum;
     }
 
-    // Every `step`th arc of an item.
-    __device__ __forceinline__ Real sum_of_arcs(u32 item, u32 first, u32 step) const {
+    // Every `step`th arc of an item: thousands of them, in long rows.
+    __device__ __forceinline__ double sum_of_arcs(u32 item, u32 first, u32 step) const {
         const u64 last = graph.offsets[item + 1];
-        Real sum = 0;
+        double sum = 0;
         for (u64 at = graph.offsets[item] + first; at < last; at += u64(loads) * step) {
             u32 sources[loads];
 #pragma unroll
@@ -242,13 +241,22 @@ struct Sweep {
                     shares[each] *= load_once(&graph.weights[at + u64(each) * step]);
                 }
             }
-#pragma unroll
-            for (u32 each = 0; each < loads; ++each) sum += shares[each];
+            sum += sum_of(shares);
         }
         return sum;
     }
 
-    __device__ __forceinline__ static Real sum_of_warp(Real sum) {
+    // Two by two, which rounds less than one after the other.
+    __device__ __forceinline__ static Real sum_of(Real (&shares)[loads]) {
+#pragma unroll
+        for (u32 half = loads / 2; half > 0; half /= 2) {
+#pragma unroll
+            for (u32 each = 0; each < half; ++each) shares[each] += shares[each + half];
+        }
+        return shares[0];
+    }
+
+    __device__ __forceinline__ static double sum_of_warp(double sum) {
         for (u32 step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
         return sum;
     }

@@ -108,6 +108,7 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
             for item in items.clone() {
                 let sums = rows.sums(item, own.len());
                 for (row, sum) in rows.of(item, own.len()).zip(sums) {
+                    let sum = R::from_f64(sum);
                     let next = damping * sum + base + teleport.get(row).copied().unwrap_or(R::ZERO);
                     let before = rank(own[row], row_weights[row]);
                     *change += (next.to_f64() - before.to_f64()).abs();
@@ -151,17 +152,17 @@ impl<'a, R: Real> Rows<'a, R> {
     }
 
     /// What comes along arcs to the rows of an item: to the first alone, if it is
-    /// a long one.
-    fn sums(&self, item: usize, rows: usize) -> [R; SLICE] {
+    /// a long one. In f64: rows of many arcs would lose what is small.
+    fn sums(&self, item: usize, rows: usize) -> [f64; SLICE] {
         let arcs = self.offsets[item] as usize..self.offsets[item + 1] as usize;
         let given_by = |arc: usize| match self.sources[arc] {
-            NO_SOURCE => R::ZERO,
+            NO_SOURCE => 0.0,
             source => match self.weights.get(arc) {
-                None => self.given[source as usize],
-                Some(&weight) => self.given[source as usize] * weight,
+                None => self.given[source as usize].to_f64(),
+                Some(&weight) => (self.given[source as usize] * weight).to_f64(),
             },
         };
-        let mut sums = [R::ZERO; SLICE];
+        let mut sums = [0.0; SLICE];
         if item < self.long_rows {
             sums[0] = arcs.map(given_by).sum();
             return sums;
@@ -169,7 +170,7 @@ impl<'a, R: Real> Rows<'a, R> {
         let lanes = self.of(item, rows).len();
         for column in arcs.step_by(SLICE) {
             for (lane, sum) in sums[..lanes].iter_mut().enumerate() {
-                *sum = *sum + given_by(column + lane);
+                *sum += given_by(column + lane);
             }
         }
         sums

@@ -117,6 +117,33 @@ fn weights_personalization_damping_and_single_precision() {
     }
 }
 
+/// One vertex whose rank is a sum over all others, which lead there and back, or only there.
+pub(crate) fn stars(context: &Context, leaves: u32) {
+    for (leaves, is_symmetric) in [(leaves / 80, true), (leaves, true), (leaves, false)] {
+        let arcs = (1..=leaves).map(|leaf| (leaf, 0));
+        let back = (1..=leaves).filter(|_| is_symmetric).map(|leaf| (0, leaf));
+        let arcs: Vec<_> = arcs.chain(back).collect();
+        let graph = CsrGraph::from_edges(leaves + 1, &arcs).unwrap();
+        for algorithm in ALGORITHMS {
+            let mut options = PageRankOptions::default();
+            options.algorithm = algorithm;
+            let result = run(context, &graph, options.clone()).unwrap();
+            let what = format!("{leaves} leaves, {is_symmetric}, {algorithm:?}: {}", result.delta);
+            assert!(result.converged && result.iterations < 200, "{what}");
+            // What the tolerance leaves, and what f32 does.
+            let error = distance(&graph, &options, &result.ranks);
+            assert!(error <= 1e-5, "{what}, {error}");
+        }
+    }
+}
+
+#[test]
+fn stars_converge_in_single_precision() {
+    for devices in [1, 3] {
+        stars(&host(devices), 20_000);
+    }
+}
+
 /// Weights near the ends of f32: ranks are those of moderate ones.
 #[test]
 fn weights_that_are_tiny_or_huge() {

@@ -123,6 +123,11 @@ fn downhill() -> CsrGraph {
 }
 
 #[test]
+fn pagerank_of_stars_in_single_precision() {
+    pagerank::stars(&context(), scaled(200_000, 4_000));
+}
+
+#[test]
 fn pagerank_by_pulling_as_asked() {
     let context = context();
     let graph = downhill();

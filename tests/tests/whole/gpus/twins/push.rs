@@ -19,7 +19,7 @@ struct Pushes {
     case: Case,
     weights: Vec<f64>,
     inverse_row_weights: Vec<f64>,
-    costs: Vec<f64>,
+    costs: Vec<f32>,
     residuals: Vec<f64>,
     pushes: Vec<u32>,
     arriving: Vec<f64>,
@@ -54,7 +54,7 @@ impl Pushes {
         Pushes {
             weights: (0..arcs).map(|_| weight(random)).collect(),
             inverse_row_weights: (0..owned).map(|_| part_or_none(random, 3)).collect(),
-            costs: (0..vertices).map(|_| 1.0 / part(random, 4)).collect(),
+            costs: (0..vertices).map(|_| 1.0 / part(random, 4) as f32).collect(),
             residuals: (0..vertices).map(|_| sign * part_or_none(random, 5)).collect(),
             pushes: (0..owned).map(|_| random.random_range(0..4)).collect(),
             arriving: case.receivers.iter().map(|_| sign * part(random, 5)).collect(),
@@ -71,22 +71,18 @@ impl Pushes {
     /// What is seen, and the memory in the end.
     async fn run<R: Real>(&self, context: &Context) -> (Seen, Memory) {
         let (case, device) = (&self.case, &context.devices()[0]);
-        let reals = |values: &[f64]| values.iter().map(|&value| R::from_f64(value)).collect();
-        let bits =
-            |values: &[f64]| values.iter().map(|&value| R::from_f64(value).to_bits()).collect();
-        let reals: [Vec<R>; 3] =
-            [&self.weights, &self.inverse_row_weights, &self.costs].map(|values| reals(values));
-        let [weights, inverse_row_weights, costs] = reals.map(|values| on(device, &values));
+        let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect();
+        let weights: Vec<_> = self.weights.iter().map(|&weight| R::from_f64(weight)).collect();
         let residuals = shared(device, bits(&self.residuals)).await;
-        let ranks = shared(device, vec![R::ZERO.to_bits(); self.pushes.len()]).await;
+        let ranks = shared(device, vec![0; self.pushes.len()]).await;
         let pushes = shared(device, self.pushes.clone()).await;
         let leaked = device.shared(1).unwrap();
         let problem = Problem::<R> {
             offsets: on(device, &case.offsets),
             targets: on(device, &case.targets),
-            weights,
-            inverse_row_weights,
-            costs,
+            weights: on(device, &weights),
+            inverse_row_weights: on(device, &self.inverse_row_weights),
+            costs: on(device, &self.costs),
             residuals: residuals.clone(),
             ranks: ranks.clone(),
             pushes: pushes.clone(),
@@ -96,11 +92,11 @@ impl Pushes {
         };
         let program = Push::<R>::new(Owners::new(&case.boundaries));
         let packets = self.arriving.iter().zip(&case.receivers);
-        let packets = packets.map(|(&value, &vertex)| Packet::new(R::from_f64(value), vertex));
+        let packets = packets.map(|(&value, &vertex)| Packet::new(value, vertex));
         let seen = case.run(context, (program, problem), packets.collect()).await;
         let values = async |buffer| {
             let bits = downloaded(device, buffer).await;
-            bits.into_iter().map(|bits| R::from_bits(bits).to_f64()).collect()
+            bits.into_iter().map(f64::from_bits).collect()
         };
         let memory = Memory {
             residuals: values(&residuals).await,
