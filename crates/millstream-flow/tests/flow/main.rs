@@ -7,6 +7,7 @@ mod collective_model;
 mod collectives;
 mod common;
 mod device_links;
+mod failing_copies;
 mod failure;
 mod full_empty;
 mod full_empty_cases;
