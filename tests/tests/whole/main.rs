@@ -14,6 +14,8 @@ mod datasets;
 mod delayed_runs;
 #[path = "../../../crates/millstream-flow/tests/flow/full_empty_cases.rs"]
 mod full_empty_cases;
+#[path = "../../../crates/millstream-flow/tests/flow/full_empty_copies.rs"]
+mod full_empty_copies;
 mod generated;
 mod gpus;
 mod levels;
