@@ -21,6 +21,8 @@ mod gpus;
 mod levels;
 mod near_far;
 mod pagerank;
+#[path = "../../../crates/millstream-flow/tests/flow/shape_cases.rs"]
+mod shape_cases;
 mod sssp;
 mod steps;
 mod worklist;

@@ -15,4 +15,6 @@ mod full_empty_copies;
 mod links;
 mod random;
 mod routers;
+mod shape_cases;
+mod shapes;
 mod ways;
