@@ -1,6 +1,7 @@
 // Arcs of a warp's items, spread over its lanes.
 #pragma once
 
+#include "lanes.cuh"
 #include "span.cuh"
 
 namespace millstream {
@@ -23,10 +24,7 @@ struct SpreadArcs {
             total = 0;
             return;
         }
-        for (u32 step = 1; step < 32; step *= 2) {
-            const u32 before = __shfl_up_sync(~0u, end, step);
-            if (lane() >= step) end += before;
-        }
+        end = prefix_sum(degree);
         total = __shfl_sync(~0u, end, 31);
     }
 
@@ -39,12 +37,7 @@ struct SpreadArcs {
 
     // The arc at a place, all lanes together, each with a place of its own.
     __device__ Place operator[](u32 at) const {
-        // The item whose arcs end after `at`.
-        u32 owner = 0;
-        for (u32 step = 16; step > 0; step /= 2) {
-            const u32 ends = __shfl_sync(~0u, end, owner + step - 1);
-            if (at >= ends) owner += step;
-        }
+        const u32 owner = owner_of(end, at);
         const u32 before = __shfl_sync(~0u, end - degree, owner);
         const u64 from = __shfl_sync(~0u, first, owner);
         return {at < total, from + (at - before), __shfl_sync(~0u, state, owner)};

@@ -97,7 +97,8 @@ impl DeviceSet {
         // The GPU's copy engine wherever there is a GPU, as links do.
         let copies = way == TransferWay::Copy && !from.is_gpu();
         let first = if copies { to } else { from }.stream_of(StreamKind::Copy)?;
-        if way != TransferWay::Host {
+        // Where memory of the other is out of reach, links go through the host's.
+        if way != TransferWay::Host && !from.copies_through_host(to) {
             return Ok(Some(Route { way, first, second: None }));
         }
         let between = || Ok(Between { buffer: self.host().buffer(BATCH)?, free_after: None });
@@ -162,19 +163,20 @@ impl Route {
         bytes: usize,
     ) -> Result<()> {
         let (source, destination) = (source.part(0..bytes)?, destination.part_mut(0..bytes)?);
+        let copy = |stream: &Stream, from, to| match self.way {
+            TransferWay::Copy => stream.copy(from, to),
+            _ => stream.copy_by_kernel(from, to),
+        };
         let Some((second, buffers)) = &mut self.second else {
-            return match self.way {
-                TransferWay::Copy => self.first.copy(source, destination),
-                _ => self.first.copy_by_kernel(source, destination),
-            };
+            return copy(&self.first, source, destination);
         };
         let [Between { buffer, free_after }, _] = buffers;
         if let Some(event) = free_after {
             self.first.wait(event)?;
         }
-        self.first.copy_by_kernel(source, buffer.part_mut(0..bytes)?)?;
+        copy(&self.first, source, buffer.part_mut(0..bytes)?)?;
         second.wait(&self.first.record()?)?;
-        second.copy_by_kernel(buffer.part(0..bytes)?, destination)?;
+        copy(second, buffer.part(0..bytes)?, destination)?;
         *free_after = Some(second.record()?);
         buffers.swap(0, 1);
         Ok(())

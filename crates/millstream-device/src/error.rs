@@ -44,7 +44,7 @@ pub enum Error {
         reason: String,
     },
     /// The operating system refused something that opening devices needs.
-    #[error("cannot start the host devices: {reason}")]
+    #[error("cannot start: {reason}")]
     Start {
         /// Its reason.
         reason: String,
@@ -149,6 +149,14 @@ pub enum Error {
         conflicting: String,
         /// The earliest event that would order them.
         event: String,
+    },
+    /// Two arguments of one operation, one of which is written, are the same buffer.
+    #[error("{operation} has {buffer} twice, and writes it: pass it once, or as Shared")]
+    BoundTwice {
+        /// The operation refused.
+        operation: String,
+        /// The buffer, with its label.
+        buffer: String,
     },
     /// Memory that words guard, given to a kernel that knows nothing of them.
     #[error("{buffer} is guarded by words: kernels take it as Guarded")]

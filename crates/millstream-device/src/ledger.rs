@@ -174,11 +174,9 @@ impl Ledger {
                 return Err(hazard(operation, allocation, access));
             }
             if twice {
-                return Err(Error::Hazard {
+                return Err(Error::BoundTwice {
                     operation: operation.to_string(),
                     buffer: allocation.to_string(),
-                    conflicting: "another argument of the same operation".to_string(),
-                    event: "nothing".to_string(),
                 });
             }
         }

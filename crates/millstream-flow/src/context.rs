@@ -209,18 +209,17 @@ impl ContextBuilder {
         self
     }
 
-    /// Sends the packets of all links, and of collectives, this way \[G §2.1\]. Where a pair of endpoints
-    /// does not have it, what comes closest: a push to memory out of reach goes through
-    /// the host, to the host itself a push is the whole way, and the host, which has no
-    /// kernels, always copies.
+    /// Sends the packets of all links, and of collectives, this way \[G §2.1\]. Where a
+    /// pair of endpoints does not have it, what comes closest: a push to memory out of
+    /// reach goes through the host, to the host itself a push is the whole way, and the
+    /// host, which has no kernels, always copies.
     ///
-    /// Unless set, links choose for each packet: through the host between devices that
-    /// do not reach each other's memory; by push if it is a message of up to 64 KiB from
-    /// GPU to GPU, which must not wait for an engine that moves a large one; otherwise
-    /// what was measured to be fastest
-    /// ([`TransferTable`](millstream_device::TransferTable)), by its latency if the
-    /// packet is a whole message and by its rate if it is one of many, and by copy
-    /// engines if nothing was measured.
+    /// Unless set, each packet's is chosen: push if it is a message of up to 64 KiB out of
+    /// a GPU, which must not wait for an engine that moves a large one; otherwise what was
+    /// measured to be fastest ([`TransferTable`](millstream_device::TransferTable)), by its
+    /// latency if the packet is a whole message and by its rate if it is one of many. If
+    /// nothing was measured, kernels go through the host between devices that do not reach
+    /// each other's memory, and copy engines do the rest.
     ///
     /// ```
     /// use millstream_device::TransferWay;

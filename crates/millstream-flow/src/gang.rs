@@ -1,6 +1,6 @@
 //! Gangs: kernels, one a device, that wait for each other while they run.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
@@ -62,12 +62,16 @@ pub struct GangMember<'a> {
 
 /// Ends the kernels, if they have not ended, when nobody waits for them.
 #[derive(Debug)]
-struct StopOnDrop(SharedBuffer<u32>);
+struct StopOnDrop {
+    words: SharedBuffer<u32>,
+    /// Why the first stream has failed.
+    cause: OnceLock<millstream_device::Error>,
+}
 
 impl StopOnDrop {
     fn stop(&self) {
         // Nobody can be told, and kernels have a patience of their own.
-        let _ = self.0.store(STOP, 1);
+        let _ = self.words.store(STOP, 1);
     }
 }
 
@@ -133,12 +137,15 @@ impl Gang {
         }
         let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
         let streams = streams.collect::<Result<Vec<_>, millstream_device::Error>>()?;
-        let words = Arc::new(StopOnDrop(context.host().shared(2)?));
+        let words = context.host().shared(2)?;
+        let words = Arc::new(StopOnDrop { words, cause: OnceLock::new() });
         // Others would wait for a kernel that is not launched.
         let listen = |stream: &Stream| {
             let words = Arc::downgrade(&words);
-            stream.on_failure(move |_| {
+            stream.on_failure(move |cause| {
                 if let Some(words) = words.upgrade() {
+                    // The first stays.
+                    let _ = words.cause.set(cause);
                     words.stop();
                 }
             })
@@ -149,7 +156,7 @@ impl Gang {
 
     /// The host's words, which every kernel takes.
     pub fn words(&self) -> &SharedBuffer<u32> {
-        &self.words.0
+        &self.words.words
     }
 
     /// Loads a kernel on all devices: see [`Kernel::prepare`]. How many blocks its
@@ -188,7 +195,11 @@ impl Gang {
         let launching = Launching::begin();
         let launched = self.members().try_for_each(&mut launch);
         drop(launching);
-        self.finish(permit, launched).await?;
+        let finished = self.finish(permit, launched).await;
+        // Who waited for a stream that failed may have failed, too.
+        let first_cause =
+            |error| self.words.cause.get().map_or(error, |cause| cause.clone().into());
+        finished.map_err(first_cause)?;
         Ok(start.elapsed())
     }
 
@@ -210,7 +221,7 @@ impl Gang {
         drop(permit);
         launched?;
         let events = events.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.words.0.store(OPEN, 1)?;
+        self.words.words.store(OPEN, 1)?;
         for event in &events {
             event.completed().await?;
         }

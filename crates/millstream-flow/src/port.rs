@@ -181,6 +181,11 @@ impl<T: Item> Port<T> {
     }
 
     fn follow_up(&self, matched: Result<Matched<Offered<T>, Assigned<T>>>) {
+        // What a device has counted may come when everything queued has been given up. Messages
+        // hold their ports: it would stay for ever.
+        if self.failure.cause().is_some() {
+            self.destination.clear();
+        }
         let matched = match matched {
             Ok(matched) => matched,
             Err(error) => return self.failure.fail(error),

@@ -2,7 +2,10 @@
 //! \[G §3, Table 1\].
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use millstream_device::{
     Accesses, Argument, Awaitable, Device, DeviceBuffer, Event, Part, PartMut, Read, Stream, Write,
@@ -360,10 +363,16 @@ impl<T: Item> PendingSegment<T> {
     /// # Cancel safety
     /// Dropping the future drops the segment in flight, an error of the graph.
     pub async fn ready(self) -> Result<Segment<T>> {
-        if let Err(error) = self.arrival.completed().await {
-            let failure = &self.held.port.failure;
-            failure.fail(Error::Device(error.clone()));
-            return Err(failure.cause().cloned().unwrap_or(Error::Device(error)));
+        let failure = &self.held.port.failure;
+        let mut arrival = pin!(self.arrival.completed());
+        // Whoever runs the graph polls once more when it fails, before the packet is there.
+        let arrived = poll_fn(|context| match (arrival.as_mut().poll(context), failure.cause()) {
+            (Poll::Pending, Some(cause)) => Poll::Ready(Err(cause.clone())),
+            (arrived, _) => arrived.map_err(Error::Device),
+        });
+        if let Err(error) = arrived.await {
+            failure.fail(error.clone());
+            return Err(failure.cause().cloned().unwrap_or(error));
         }
         Ok(Segment { held: self.held, len: self.len, origin: self.origin })
     }

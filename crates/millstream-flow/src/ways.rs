@@ -135,15 +135,15 @@ impl Pair<'_> {
     }
 
     fn fastest(&self, table: Option<&TransferTable>, bytes: usize, is_whole: bool) -> TransferWay {
-        if self.from.copies_through_host(self.to) {
-            return self.nearest(TransferWay::Host);
-        }
         let (from, to) = (self.from.name(), self.to.name());
         let time = |way| match is_whole {
             true => table?.latency_us(way, &from, &to, bytes),
             false => table?.time_us(way, &from, &to, bytes),
         };
-        let Some(copy) = time(TransferWay::Copy) else { return TransferWay::Copy };
+        let Some(copy) = time(TransferWay::Copy) else {
+            let is_far = self.from.copies_through_host(self.to);
+            return if is_far { self.nearest(TransferWay::Host) } else { TransferWay::Copy };
+        };
         let others = [TransferWay::Push, TransferWay::Host].map(|way| (way, time(way)));
         let others = others.into_iter().filter_map(|(way, time)| Some((way, time?)));
         let faster =
@@ -226,5 +226,29 @@ mod tests {
                 "{bytes}"
             );
         }
+    }
+
+    #[test]
+    fn pairs_out_of_reach_go_the_faster_way_through_the_host() {
+        let shape = include_str!("../../millstream-device/tests/shapes/two-quadruplets.json");
+        let set = set(Some(shape));
+        let transfer = |way, bytes, time_us| {
+            let (from, to) = ("host".to_string(), "host".to_string());
+            Transfer { from, to, way, bytes, time_us, latency_us: time_us }
+        };
+        let table = TransferTable::new([
+            transfer(Copy, 1 << 10, 9.0),
+            transfer(Host, 1 << 10, 3.0),
+            transfer(Push, 1 << 10, 1.0),
+            transfer(Copy, 1 << 20, 20.0),
+            transfer(Host, 1 << 20, 40.0),
+            transfer(Push, 1 << 20, 1.0),
+        ]);
+        let ways = |to: usize| {
+            let devices = set.devices();
+            let ways = Ways::new(None, Some(&table), &devices[0], &devices[to]);
+            [1 << 10, 1 << 20].map(|bytes| ways.of(bytes, bytes))
+        };
+        assert_eq!([ways(1), ways(4)], [[Push, Push], [Host, Copy]]);
     }
 }

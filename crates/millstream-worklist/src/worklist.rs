@@ -74,7 +74,7 @@ const MOST_ENTRIES: usize = 1 << 31;
 /// Entries that GPUs have beside those of items: one for each thread.
 const SPARE_ENTRIES: usize = 1 << 19;
 
-/// Items of a fused run at most: it has no other way to queue than an entry.
+/// Items of a fused run at most, so that its queues may have an entry for each.
 const MOST_FUSED_ITEMS: usize = MOST_ENTRIES - SPARE_ENTRIES;
 
 /// One device of a run.
@@ -358,9 +358,9 @@ impl<P: Program> DistributedWorklist<P> {
         devices
             .map(|(place, (device, problem))| {
                 let next = is_ring.then(|| next_in(&order, place)).flatten();
-                // Room for all threads of a GPU at once saves them a look each; a fused
-                // run has no other way to queue than an entry. The outbox of a ring
-                // takes items of all other devices.
+                // Room for all threads of a GPU at once saves them a look each, and a fused
+                // run its sweeps of small queues. The outbox of a ring takes items of all
+                // other devices.
                 let least = match (is_fused || is_ring, device.is_gpu()) {
                     (true, true) => self.items + SPARE_ENTRIES,
                     (false, true) => share + SPARE_ENTRIES,
@@ -410,7 +410,7 @@ fn is_fused(worker: Worker, can_fuse: bool, items: usize) -> Result<bool> {
             reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
         }),
         Worker::Fused if !has_room => {
-            Err(Error::NotFused { reason: "its queues hold 2^31 - 2^19 items at most" })
+            Err(Error::NotFused { reason: "it takes 2^31 - 2^19 items at most" })
         }
         Worker::Fused => Ok(true),
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use millstream::device::Injection;
+use millstream::device::{InjectedFault, Injection};
 use millstream::flow::{RoutingPolicy, first_available, scatter};
 use millstream::prelude::*;
 
@@ -104,6 +104,45 @@ fn slow_devices_lose_nothing() {
             }
         }
     }
+}
+
+/// The graph ends with the first cause, and the next one on the same devices loses nothing.
+#[test]
+fn a_device_fails_in_the_middle() {
+    let items = 120 * PACKET_ITEMS;
+    // As many as a device is sure to get.
+    let policies = [(first_available as fn() -> RoutingPolicy, 0), (scatter, 20)];
+    for seed in 0..6 {
+        for operation in ["filter", "copy"] {
+            for (policy, passed) in policies {
+                let fault = InjectedFault::new(operation).on("host:1");
+                let fault = fault.occurrence(passed + seed / 2);
+                let (reorder, faults) = (seed % 2 == 1, vec![fault]);
+                let injection = Injection { seed, reorder, faults, ..Injection::default() };
+                let threaded = Context::builder().devices(Devices::host(3));
+                let threaded = threaded.injection(injection.clone()).build().unwrap();
+                for context in [threaded, simulated(3, injection)] {
+                    let cause = fails(&context, policy(), items);
+                    assert_eq!(cause, format!("injected failure of {operation} on host:1"));
+                    run(&context, &[1; 3], policy(), items);
+                }
+            }
+        }
+    }
+}
+
+/// Why a graph that filters so many items has failed; it leaks nothing.
+fn fails(context: &Context, policy: RoutingPolicy, items: u32) -> String {
+    let filterers = filterers(context, &[1; 3]);
+    let numbers = numbers(context.host(), items).unwrap();
+    let filtering = filter().run(context, &filterers, policy, &numbers);
+    let cause = context.block_on(filtering).unwrap().unwrap_err();
+    drop((numbers, filterers));
+    context.device_set().quiesce().unwrap();
+    for device in context.devices().iter().chain([context.host()]) {
+        assert_eq!(device.memory().in_use, 0, "{device} leaks");
+    }
+    cause.to_string()
 }
 
 #[test]

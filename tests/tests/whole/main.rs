@@ -14,11 +14,15 @@ mod datasets;
 mod delayed_runs;
 #[path = "../../../crates/millstream-flow/tests/flow/full_empty_cases.rs"]
 mod full_empty_cases;
+#[path = "../../../crates/millstream-flow/tests/flow/full_empty_copies.rs"]
+mod full_empty_copies;
 mod generated;
 mod gpus;
 mod levels;
 mod near_far;
 mod pagerank;
+#[path = "../../../crates/millstream-flow/tests/flow/shape_cases.rs"]
+mod shape_cases;
 mod sssp;
 mod steps;
 mod worklist;

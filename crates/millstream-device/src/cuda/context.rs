@@ -15,7 +15,7 @@ use super::settle::settle;
 use crate::launching::while_nobody_launches;
 use crate::{Error, Result};
 
-/// The failure after which nothing runs on any GPU of the process any more.
+/// The failure after which nothing runs on any GPU of the device set any more.
 pub(super) type Poison = Arc<OnceLock<Error>>;
 
 /// The primary context of a GPU.

@@ -68,7 +68,7 @@ impl ReactorHandle {
         }
     }
 
-    /// Starts the thread over all lanes.
+    /// Starts the thread over a GPU's lanes.
     pub(super) fn start(&self, lanes: Vec<Arc<Lane>>) -> Result<Reactor> {
         let (shared, watched) = (Arc::clone(&self.0), lanes.clone());
         let thread = std::thread::Builder::new()

@@ -55,7 +55,9 @@ impl Algorithm {
             let known = table.and_then(|table| {
                 table.time_us(TransferWay::Copy, &names[from], &names[to], bytes)
             });
-            known.unwrap_or(ASSUMED.0 + bytes as f64 / ASSUMED.1)
+            // Out of reach means through the host: twice.
+            let times = if topology.are_peers(from, to) { 1.0 } else { 2.0 };
+            known.unwrap_or(times * (ASSUMED.0 + bytes as f64 / ASSUMED.1))
         };
         let known = Algorithm::ALL.into_iter().filter_map(|algorithm| {
             let plan = algorithm.plan(topology, first.as_ref()?)?;

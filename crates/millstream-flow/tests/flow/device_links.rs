@@ -1,12 +1,14 @@
 //! Links between kernels, on host devices: threaded and simulated.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use millstream_device::{Kernel, Shared, Step, Topology};
+use millstream_device::{
+    InjectedFault, Injection, Kernel, KernelFault, Shared, Step, Topology, Value,
+};
 use millstream_flow::{Context, DeviceLink, DeviceLinkEnd, Devices, Error, Gang, Result};
 
-use crate::common::everywhere;
+use crate::common::{assert_nothing_leaked, everywhere};
 
 const PACKETS: u32 = 200;
 
@@ -70,6 +72,108 @@ fn a_sender_without_a_receiver_ends() {
     let run = packets(&context, 2, Duration::from_millis(20), false);
     let error = context.block_on(run).unwrap().unwrap_err();
     assert!(error.to_string().contains("did not come in time"), "{error}");
+}
+
+/// An end of a link that takes the gang's words, and how many packets it lives for.
+type MortalEnd = (DeviceLinkEnd<u32>, Shared<u32>, Value<u32>);
+
+/// Whether to go on: not once the gang is stopped.
+fn lives(packets: u32, words: &[AtomicU32], most: u32) -> std::result::Result<bool, KernelFault> {
+    match packets == most {
+        true => Err(KernelFault::new("out of luck")),
+        false => Ok(words[1].load(Ordering::Acquire) == 0),
+    }
+}
+
+fn mortal_sender() -> Kernel<MortalEnd> {
+    Kernel::<MortalEnd>::of_step_closure("send", |_, (link, words, most)| {
+        while lives(link.sent(), words, *most)? {
+            if !link.try_send(&items(link.sent()))? {
+                return Ok(Step::Waits);
+            }
+        }
+        Ok(Step::Done)
+    })
+}
+
+fn mortal_receiver() -> Kernel<MortalEnd> {
+    Kernel::<MortalEnd>::of_step_closure("receive", |_, (link, words, most)| {
+        while lives(link.received(), words, *most)? {
+            if link.try_receive()?.is_none() {
+                return Ok(Step::Waits);
+            }
+        }
+        Ok(Step::Done)
+    })
+}
+
+/// Runs a sender and a receiver that live for so many packets; what the gang ends with.
+fn ends_with(context: &Context, [sends, receives]: [u32; 2]) -> String {
+    let [one, other] = context.devices() else { panic!("two devices") };
+    let link = DeviceLink::new(context, one, other, (2, 4), FOR_EVER).unwrap();
+    let gang = Gang::new(context).unwrap();
+    let words = gang.words().clone();
+    let run = gang.run(|member| match member.place {
+        0 => Ok(mortal_sender().launch(member.stream, 1, (&link, &words, sends))?),
+        _ => Ok(mortal_receiver().launch(member.stream, 1, (&link, &words, receives))?),
+    });
+    let error = context.block_on(run).unwrap().unwrap_err().to_string();
+    drop((link, words));
+    assert_nothing_leaked(context);
+    error
+}
+
+/// On threads and simulated.
+fn two(injection: &Injection) -> Vec<Context> {
+    let builder = || Context::builder().devices(Devices::host(2)).injection(injection.clone());
+    let simulated = (0..6).map(|seed| builder().simulated(seed));
+    simulated.chain([builder()]).map(|builder| builder.build().unwrap()).collect()
+}
+
+/// Longer than all of these cases may take.
+const FOR_EVER: Duration = Duration::from_secs(60);
+
+#[test]
+fn one_end_fails_while_the_other_waits() {
+    let start = Instant::now();
+    let never = u32::MAX;
+    for (lives, place) in [([50, never], 0), ([never, 50], 1), ([0, never], 0), ([never, 0], 1)] {
+        for context in two(&Injection::default()) {
+            let error = ends_with(&context, lives);
+            let is_cause =
+                error.contains("out of luck") && error.contains(&format!("host:{place}"));
+            assert!(is_cause, "{lives:?}: {error}");
+        }
+    }
+    assert!(start.elapsed() < FOR_EVER / 2, "{:?}", start.elapsed());
+}
+
+#[test]
+fn one_end_does_not_begin_while_the_other_waits() {
+    let start = Instant::now();
+    for (operation, device) in [("send", "host:0"), ("receive", "host:1")] {
+        let faults = vec![InjectedFault::new(operation).on(device)];
+        for context in two(&Injection { faults, ..Injection::default() }) {
+            let error = ends_with(&context, [u32::MAX; 2]);
+            assert_eq!(error, format!("injected failure of {operation} on {device}"));
+        }
+    }
+    assert!(start.elapsed() < FOR_EVER / 2, "{:?}", start.elapsed());
+}
+
+/// Kernels without the gang's words wait until their patience ends. Even then the cause is what
+/// has failed, and not who waited for it.
+#[test]
+fn the_first_cause_is_not_the_end_of_patience() {
+    for (operation, device) in [("send", "host:0"), ("receive", "host:1")] {
+        let faults = vec![InjectedFault::new(operation).on(device)];
+        let builder = Context::builder().devices(Devices::host(2));
+        let context =
+            builder.injection(Injection { faults, ..Injection::default() }).build().unwrap();
+        let run = packets(&context, 2, Duration::from_millis(20), true);
+        let error = context.block_on(run).unwrap().unwrap_err();
+        assert_eq!(error.to_string(), format!("injected failure of {operation} on {device}"));
+    }
 }
 
 #[test]

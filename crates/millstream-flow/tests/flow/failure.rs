@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_device::{InjectedFault, Injection, Kernel, KernelFault, Write};
+use millstream_device::{Kernel, KernelFault, Write};
 use millstream_flow::{Buffers, Context, Devices, Error, Graph, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -205,32 +205,6 @@ fn an_early_return_is_the_cause_and_not_what_it_drops() {
         let cause = graph.run(main).await.unwrap_err();
         assert!(matches!(&cause, Error::Task(_)), "{cause}");
     });
-}
-
-#[test]
-fn an_injected_copy_failure_ends_the_graph() {
-    let fault = InjectedFault::new("copy").occurrence(3);
-    for simulated in [None, Some(3)] {
-        let injection = Injection { faults: vec![fault.clone()], ..Injection::default() };
-        let builder = Context::builder().devices(Devices::host(1)).injection(injection);
-        let builder = simulated.into_iter().fold(builder, |builder, seed| builder.simulated(seed));
-        let context = builder.build().unwrap();
-        let graph = Graph::new(&context);
-        let device = context.devices()[0].clone();
-        let (mut output, results) =
-            graph.link::<u32>(&device, context.host(), Buffers::items(4)).unwrap();
-        graph.spawn(async move {
-            let stream = device.stream()?;
-            for _ in 0..10 {
-                let buffer = output.buffer(4).await?;
-                output.send(buffer, &stream)?;
-            }
-            output.shutdown()
-        });
-        let result = context.block_on(graph.run(results.collect())).unwrap();
-        assert!(matches!(result, Err(Error::Device(_))), "{result:?}");
-        assert_nothing_leaked(&context);
-    }
 }
 
 #[test]

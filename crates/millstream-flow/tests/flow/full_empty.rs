@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_device::{Event, EventStatus, InjectedFault, Injection, Stream};
+use millstream_device::{InjectedFault, Injection};
 use millstream_flow::{
     Action, Context, Devices, Error, FullEmpty, FullEmptySegment, Guard, PacketShape, Result,
     Trigger,
@@ -10,6 +10,7 @@ use millstream_flow::{
 
 use crate::common::everywhere;
 use crate::full_empty_cases::{SCALE, chain, counted, pulled, refilled, rounds, withheld};
+use crate::full_empty_copies::{between, set, triggers_and_actions, waiting_stream};
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
@@ -107,74 +108,26 @@ fn threaded() -> Context {
     Context::builder().devices(Devices::host(1)).build().unwrap()
 }
 
-/// Every trigger with every action, at the source and at the destination, from full
-/// and from empty: when the copy goes, and what it leaves.
 #[test]
-fn triggers_and_actions() {
-    let results = everywhere(1, |context| async move {
-        let stream = context.devices()[0].stream()?;
-        for trigger in [Trigger::None, Trigger::Full, Trigger::Empty] {
-            for action in [Action::None, Action::Fill, Action::Empty] {
-                for begins_full in [false, true] {
-                    for at_source in [false, true] {
-                        let guard = Guard::new(trigger, action);
-                        one_copy(&context, &stream, guard, begins_full, at_source).await?;
-                    }
-                }
-            }
+fn triggers_with_actions() {
+    for result in everywhere(1, |context| async move {
+        triggers_and_actions(&context, &context.devices()[0]).await
+    }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn packets_come_from_other_devices() {
+    for result in everywhere(3, |context| async move {
+        let [one, other, _] = context.devices() else { panic!("three devices") };
+        for (from, to) in [(one, other), (other, one), (one, one)] {
+            between(&context, from, to, 5, 3).await?;
         }
         Ok::<_, Error>(())
-    });
-    results.into_iter().for_each(|result| result.unwrap());
-}
-
-async fn one_copy(
-    context: &Context,
-    stream: &Stream,
-    guard: Guard,
-    begins_full: bool,
-    at_source: bool,
-) -> Result<()> {
-    let group = FullEmpty::new(context, Duration::from_secs(20))?;
-    let source = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
-    let destination = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
-    let guarded = if at_source { &source } else { &destination };
-    let (here, there) =
-        if at_source { (guard, Guard::default()) } else { (Guard::default(), guard) };
-    source.fill(1, |items| items.fill(9))?;
-    set(stream, &source, 1, begins_full && at_source).await?;
-    set(stream, &destination, 0, begins_full && !at_source).await?;
-    let packet = usize::from(at_source);
-    let copied = source.copy(stream, 1, here, (&destination, 0, there))?;
-    let waits = guard.trigger == Trigger::Full && !begins_full
-        || guard.trigger == Trigger::Empty && begins_full;
-    if waits {
-        assert_eq!(copied.status(), EventStatus::Pending, "{guard:?}");
-        set(stream, guarded, packet, !begins_full).await?;
+    }) {
+        result.unwrap();
     }
-    copied.completed().await?;
-    let expected = match guard.action {
-        Action::None => begins_full != waits,
-        Action::Fill => true,
-        Action::Empty => false,
-    };
-    assert_eq!(guarded.is_full(packet)?, expected, "{guard:?} {begins_full} {at_source}");
-    destination.fill(1, |_| ())?;
-    set(stream, &destination, 0, true).await?;
-    destination.read(0, |items| assert_eq!(items, [9; 5]))
-}
-
-/// Makes a packet full or empty, by a copy of it to itself.
-async fn set(
-    stream: &Stream,
-    segment: &FullEmptySegment<u32>,
-    packet: usize,
-    full: bool,
-) -> Result<()> {
-    let action = if full { Action::Fill } else { Action::Empty };
-    let guard = Guard::new(Trigger::None, action);
-    let done: Event = segment.copy(stream, packet, Guard::default(), (segment, packet, guard))?;
-    Ok(done.completed().await?)
 }
 
 #[test]
@@ -274,21 +227,14 @@ fn a_simulation_reports_the_deadlock() {
 
 #[test]
 fn a_stream_waits_for_a_packet() {
-    let results = everywhere(1, |context| async move {
-        let (group, source, _) = pair(&context)?;
-        let stream = context.devices()[0].stream()?;
-        stream.wait(&source.full_event(0..2)?)?;
-        let flag = context.host().shared::<u32>(1)?;
-        stream.signal(&[(&flag, 0, 1)])?;
-        let passed = stream.record()?;
-        source.fill(1, |_| ())?;
-        assert_eq!(flag.load(0)?, 0);
-        source.fill(0, |_| ())?;
-        passed.completed().await?;
-        assert_eq!(flag.load(0)?, 1);
-        group.check()
-    });
-    results.into_iter().for_each(|result| result.unwrap());
+    for result in
+        everywhere(
+            1,
+            |context| async move { waiting_stream(&context, &context.devices()[0]).await },
+        )
+    {
+        result.unwrap();
+    }
 }
 
 #[test]

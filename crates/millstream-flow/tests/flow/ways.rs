@@ -20,7 +20,8 @@ fn pairs() -> Topology {
     format!("{{ \"links\": [{}] }}", rows.join(",")).parse().unwrap()
 }
 
-fn four(way: Option<TransferWay>) -> ContextBuilder {
+/// Those, with packets that all go this way, or choose.
+pub(crate) fn four(way: Option<TransferWay>) -> ContextBuilder {
     let builder = Context::builder().devices(Devices::host(4)).topology(pairs());
     match way {
         Some(way) => builder.transfer(way),

@@ -11,6 +11,16 @@ const CASE: &str = "MILLSTREAM_CHILD_CASE";
 /// Runs `body` in a child process, which must succeed within `limit`; how long it
 /// took. `case` is the test's path in this binary.
 pub(crate) fn in_child(case: &str, limit: Duration, body: impl FnOnce()) -> Duration {
+    in_child_with(case, limit, &[], body)
+}
+
+/// The same, with these environment variables.
+pub(crate) fn in_child_with(
+    case: &str,
+    limit: Duration,
+    variables: &[(&str, &str)],
+    body: impl FnOnce(),
+) -> Duration {
     let case = case.trim_start_matches("whole::");
     if std::env::var(CASE).is_ok_and(|running| running == case) {
         body();
@@ -18,6 +28,7 @@ pub(crate) fn in_child(case: &str, limit: Duration, body: impl FnOnce()) -> Dura
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", case, "--nocapture", "--test-threads=1"]).env(CASE, case);
+    command.envs(variables.iter().copied());
     let (output, time) = run(&mut command, limit, |_| {});
     println!("{}", String::from_utf8_lossy(&output.stdout));
     let said = String::from_utf8_lossy(&output.stderr);

@@ -16,6 +16,8 @@ use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result
 use super::child::in_child;
 use super::{Needs, is_gpu, list, scaled, skip};
 
+mod collectives;
+mod links;
 mod ranks;
 
 /// Longer than any case may take: opening a GPU takes a second.

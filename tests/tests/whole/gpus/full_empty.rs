@@ -10,6 +10,7 @@ use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::{context, scaled};
 use crate::full_empty_cases::{SCALE, chain, counted, pulled, refilled, rounds, withheld};
+use crate::full_empty_copies::{between, triggers_and_actions, waiting_stream};
 
 fn runs() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 50), |runs| runs.parse().unwrap())
@@ -58,6 +59,33 @@ fn packets_are_filled_again_in_one_epoch() {
             let times = times.map(Duration::from_millis);
             context.block_on(refilled(&context, device, turns, times)).unwrap().unwrap();
         }
+    }
+}
+
+#[test]
+fn triggers_with_actions() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(triggers_and_actions(&context, device)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_stream_waits_for_a_packet() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(waiting_stream(&context, device)).unwrap().unwrap();
+    }
+}
+
+/// From each device to the next.
+#[test]
+fn packets_come_from_other_devices() {
+    let context = context();
+    let devices = context.devices();
+    let share = runs() / devices.len() as u32 + 1;
+    for ((from, to), seed) in devices.iter().zip(devices.iter().cycle().skip(1)).zip(1..) {
+        context.block_on(between(&context, from, to, share, seed)).unwrap().unwrap();
     }
 }
 

@@ -13,6 +13,8 @@ use millstream::graph::reference;
 use millstream::worklist::Routing;
 
 use super::{Needs, scaled, skip};
+use crate::collective_model::all_types;
+use crate::shape_cases::{QUADRUPLETS, every_pair};
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
@@ -261,4 +263,37 @@ fn a_shape_does_not_part_virtual_devices() {
     let bfs = bfs.with_options(options);
     let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
     assert!(result.levels == expected);
+}
+
+/// The article's machine: two quadruplets, between which everything goes through the host.
+#[test]
+fn two_quadruplets() {
+    if list().len() != 8 {
+        return println!("not on these devices: the shape has eight");
+    }
+    let builder = Context::builder().devices(Devices::List(list()));
+    let context = builder.topology(QUADRUPLETS.topology()).build().unwrap();
+    let devices = context.devices();
+    if devices.iter().any(|device| is_gpu(device) != is_gpu(&devices[0])) {
+        return skip(Needs::Peers, "the shape is of devices of one kind");
+    }
+    // Small messages of GPUs wait for no engine.
+    let connected = if is_gpu(&devices[0]) { "push" } else { "copy" };
+    let pairs = every_pair(&context, &QUADRUPLETS, [connected, "host"]);
+    context.block_on(pairs).unwrap().unwrap();
+    context.block_on(all_types(&context, 19, scaled(16, 64))).unwrap().unwrap();
+
+    let graph = generate::kron(scaled(10, 7), 8, &GenerateOptions::default()).unwrap();
+    let source = millstream::graph::source::max_degree(&graph).unwrap();
+    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let bfs = bfs.with_options(crate::bfs::asynchronous());
+    let result = context.block_on(bfs.run(&[source])).unwrap().unwrap();
+    assert_eq!(result.levels, reference::bfs_levels(&graph, &[source], u32::MAX));
+    // Not all reach each other: a ring, which leaves each quadruplet once.
+    assert_eq!(result.statistics.routing, Some(Routing::Ring));
+    let links = result.statistics.links.iter().filter(|link| link.packets > 0);
+    links.clone().for_each(|link| check_way(&context, link));
+    assert_eq!(links.clone().count(), 8);
+    assert_eq!(links.filter(|link| link.packets_through_host > 0).count(), 2);
+    context.device_set().quiesce().unwrap();
 }

@@ -22,9 +22,9 @@ use super::{Context, Device, Kernel, LIMIT, Shared, Value, builder, kernel, refu
 use crate::full_empty_cases::SCALE;
 
 /// Of whoever waits; nobody should.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Less than the patience of a search, too.
-const SOON: Duration = Duration::from_secs(9);
+pub(super) const SOON: Duration = Duration::from_secs(9);
 
 /// A context that can run gangs.
 fn context() -> Option<Context> {

@@ -1,0 +1,152 @@
+//! Cases of full/empty segments for any context: copies with triggers and actions, packets that
+//! come from another device, streams that wait for packets.
+
+use std::time::Duration;
+
+use millstream_device::{Device, EventStatus, Stream, StreamKind};
+use millstream_flow::{
+    Action, Context, FullEmpty, FullEmptySegment, Guard, PacketShape, Result, Trigger,
+};
+
+use crate::full_empty_cases::{Numbers, SCALE};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Every trigger with every action, at the source and at the destination, from full
+/// and from empty: when the copy goes, and what it leaves.
+pub async fn triggers_and_actions(context: &Context, device: &Device) -> Result<()> {
+    let stream = device.stream_of(StreamKind::Copy)?;
+    for trigger in [Trigger::None, Trigger::Full, Trigger::Empty] {
+        for action in [Action::None, Action::Fill, Action::Empty] {
+            for begins_full in [false, true] {
+                for at_source in [false, true] {
+                    let guard = Guard::new(trigger, action);
+                    one_copy(context, &stream, guard, begins_full, at_source).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn one_copy(
+    context: &Context,
+    stream: &Stream,
+    guard: Guard,
+    begins_full: bool,
+    at_source: bool,
+) -> Result<()> {
+    let group = FullEmpty::new(context, PATIENCE)?;
+    let source = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+    let destination = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+    let guarded = if at_source { &source } else { &destination };
+    let (here, there) =
+        if at_source { (guard, Guard::default()) } else { (Guard::default(), guard) };
+    source.fill(1, |items| items.fill(9))?;
+    set(stream, &source, 1, begins_full && at_source).await?;
+    set(stream, &destination, 0, begins_full && !at_source).await?;
+    let packet = usize::from(at_source);
+    let copied = source.copy(stream, 1, here, (&destination, 0, there))?;
+    let waits = guard.trigger == Trigger::Full && !begins_full
+        || guard.trigger == Trigger::Empty && begins_full;
+    if waits {
+        assert_eq!(copied.status(), EventStatus::Pending, "{guard:?}");
+        set(stream, guarded, packet, !begins_full).await?;
+    }
+    copied.completed().await?;
+    let expected = match guard.action {
+        Action::None => begins_full != waits,
+        Action::Fill => true,
+        Action::Empty => false,
+    };
+    assert_eq!(guarded.is_full(packet)?, expected, "{guard:?} {begins_full} {at_source}");
+    destination.fill(1, |_| ())?;
+    set(stream, &destination, 0, true).await?;
+    destination.read(0, |items| assert_eq!(items, [9; 5]))
+}
+
+/// Makes a packet full or empty, by a copy of it to itself.
+pub async fn set(
+    stream: &Stream,
+    segment: &FullEmptySegment<u32>,
+    packet: usize,
+    full: bool,
+) -> Result<()> {
+    let action = if full { Action::Fill } else { Action::Empty };
+    let guard = Guard::new(Trigger::None, action);
+    let done = segment.copy(stream, packet, Guard::default(), (segment, packet, guard))?;
+    Ok(done.completed().await?)
+}
+
+/// A stream goes on when all packets that it waits for are full.
+pub async fn waiting_stream(context: &Context, device: &Device) -> Result<()> {
+    let group = FullEmpty::new(context, PATIENCE)?;
+    let source = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
+    let stream = device.stream()?;
+    stream.wait(&source.full_event(0..2)?)?;
+    let flag = context.host().shared::<u32>(1)?;
+    stream.signal(&[(&flag, 0, 1)])?;
+    let passed = stream.record()?;
+    source.fill(1, |_| ())?;
+    assert_eq!(flag.load(0)?, 0);
+    source.fill(0, |_| ())?;
+    passed.completed().await?;
+    assert_eq!(flag.load(0)?, 1);
+    group.check()
+}
+
+const LEN: usize = 1000;
+const PACKET: usize = 130;
+
+/// A kernel of one device waits for packets that are copied there from the memory of another:
+/// every second one out of a buffer, the others out of a segment as that is filled.
+pub async fn between(
+    context: &Context,
+    from: &Device,
+    to: &Device,
+    rounds: u32,
+    seed: u64,
+) -> Result<()> {
+    let (group, mut numbers) = (FullEmpty::new(context, PATIENCE)?, Numbers(seed));
+    let shape = PacketShape::new(LEN, PACKET);
+    let segment = |device| group.segment::<u32>(device, shape.clone());
+    let mut segments = [segment(from)?, segment(to)?, segment(context.host())?];
+    let mut data = from.buffer::<u32>(LEN)?;
+    let [feed, copy] = [from.stream_of(StreamKind::Copy)?, from.stream_of(StreamKind::Copy)?];
+    let compute = to.stream_of(StreamKind::Gang)?;
+    SCALE.prepare(to, shape.packets())?;
+    for round in 1..=rounds {
+        let items = move |at: usize| at as u32 ^ (round << 12);
+        feed.upload((0..LEN).map(items).collect::<Vec<_>>(), &mut data)?;
+        feed.record()?.completed().await?;
+        let [source, input, output] = &segments;
+        let arguments = (input, output, round);
+        let launched = group.launch_early(&compute, &SCALE, shape.packets(), arguments);
+        let mut events = vec![launched.await?];
+        for packet in numbers.shuffled((0..shape.packets()).collect()) {
+            let part = data.part(shape.range(packet))?;
+            if packet % 2 == 0 {
+                input.fill_from(&copy, packet, part)?;
+                continue;
+            }
+            let full = Guard::new(Trigger::Full, Action::Empty);
+            let fill = Guard::new(Trigger::Empty, Action::Fill);
+            events.push(source.copy(&copy, packet, full, (input, packet, fill))?);
+            source.fill_from(&feed, packet, part)?;
+        }
+        output.full(0..shape.packets()).await?;
+        for packet in 0..shape.packets() {
+            let expected = shape.range(packet).map(|at| items(at).wrapping_mul(round));
+            output.read(packet, |items| {
+                assert!(items.iter().copied().eq(expected), "{from} to {to}, packet {packet}");
+            })?;
+        }
+        events.extend([copy.record()?, feed.record()?]);
+        for event in events {
+            event.completed().await?;
+        }
+        assert!(!segments[0].is_full(1)?, "the copy out of it has emptied it");
+        segments.iter_mut().try_for_each(FullEmptySegment::next_epoch)?;
+    }
+    Ok(())
+}
