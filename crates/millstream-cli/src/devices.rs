@@ -94,6 +94,7 @@ fn refused(error: FlowError) -> Error {
         FlowError::Device(
             DeviceError::DeviceList { .. }
             | DeviceError::DriverUnavailable { .. }
+            | DeviceError::NoSuchGpu { .. }
             | DeviceError::Topology { .. },
         ) => Error::Usage(error.to_string()),
         error => Error::Flow(error),
