@@ -8,8 +8,9 @@
 # One process a list, which keeps the GPUs' contexts from case to case. A case that says
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
 # LIST_SECONDS (300) are over. The list fails when a case fails, was stopped or did not run, or
-# says that it was skipped: but in lists with host devices for what needs peers, and on one device
-# for what needs several. CASES (gpus::) selects cases, such as gpus::litmus. Cases of large graphs
+# says that it was skipped: but in lists with host devices for what needs peers, on one device
+# for what needs several, on one GPU for what needs several of them, and for what needs emulation.
+# Cases that were skipped count as such, also those that were so in part. CASES (gpus::) selects cases, such as gpus::litmus. Cases of large graphs
 # need MILLSTREAM_LARGE=1, and a bundle without real graphs may skip theirs.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -94,21 +95,27 @@ for list in "$@"; do
         [ $((start / 1000 + ${LIST_SECONDS:-300})) -gt "$(date +%s)" ] || break
         mapfile -t left < <(left_of "${left[@]}")
     done
-    reasons=$(grep '^skipped' "$log")
+    reasons=$(grep '^skipped' "$log" | grep -v '^skipped, needs emulation: ')
     [ -n "${MILLSTREAM_DATASETS:-}" ] || reasons=$(grep -v MILLSTREAM_DATASETS <<< "$reasons")
     [[ $list != *host:* ]] || reasons=$(grep -v '^skipped, needs peers: ' <<< "$reasons")
     [[ ! $list =~ ^cuda:[0-9]+$ ]] || reasons=$(grep -v '^skipped, needs several: ' <<< "$reasons")
+    [[ ! $list =~ ^cuda:[0-9]+(x[0-9]+)?(,host:.*)?$ ]] ||
+        reasons=$(grep -v '^skipped, needs several GPUs: ' <<< "$reasons")
+    # What cases say comes after their names.
+    skipped=$(awk '/^---- gpus::/ { name = $2 } /^skipped/ { print name }' "$log" | sort -u)
     # Once each: those that run in processes of their own print theirs too.
-    ran=$(grep '^test gpus::.* \.\.\. *ok$' "$log" | sort -u | wc -l)
+    ran=$(sed -n 's/^test \(gpus::.*\) \.\.\. *ok$/\1/p' "$log" | sort -u |
+        grep -vcxF -f <(printf '%s\n' "$skipped" ''))
+    skipped=$(grep -c . <<< "$skipped")
     # What the cases measured, or why they failed.
     sed -n '/^successes:$/,$p;/^failures:$/,$p' "$log" | grep -v '^$' | awk '!seen[$0]++'
     if [ "$worst" -eq 0 ] && [ -z "$reasons" ] && [ "$ran" -gt 0 ]; then
-        result="$ran cases passed"
+        result="$ran cases passed, $skipped skipped"
     else
         failed=$((failed + 1))
-        result="FAILED (exit $worst), $ran of ${#all[@]} cases passed"
+        result="FAILED (exit $worst), $ran of ${#all[@]} cases passed, $skipped skipped"
         [ ${#stopped[@]} -eq 0 ] || result="$result, stopped: ${stopped[*]}"
-        [ -z "$reasons" ] || result="$result, cases were skipped"
+        [ -z "$reasons" ] || result="$result, some of them without need"
     fi
     echo "$list: $result, $((($(milliseconds) - start) / 1000)) s"
 done

@@ -2,17 +2,18 @@
 # Runs the small cases of the bundle under NVIDIA's compute-sanitizer: memcheck,
 # initcheck, synccheck, and racecheck for shared memory.
 #
-#   ./sanitize.sh LIST...      device lists of one GPU, such as cuda:0
+#   ./sanitize.sh [LIST...]    device lists of one GPU, such as cuda:0
 #
+# Without lists each case runs on the devices that it needs. A case that says that it was skipped
+# has failed.
 # For memcheck and initcheck every buffer is an allocation of its own
 # (MILLSTREAM_EXACT_ALLOCATIONS=1), so that an access beside it is seen; racecheck, which has no
 # use for that, now and then does not come back from freeing pinned memory. Kernels that wait
 # for other kernels may hang under the sanitizer: cases of litmus and faults are left out, and
-# lists should name each GPU once. TOOLS selects tools, each of which has a GPU of its own as far
+# lists should name each GPU once unless a case needs several devices. TOOLS selects tools, each of which has a GPU of its own as far
 # as there are, CASES cases; CASE_SECONDS (240) limits one case under one tool.
 set -uo pipefail
 cd "$(dirname "$0")"
-[ $# -gt 0 ] || { echo "usage: $0 LIST..." >&2; exit 2; }
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 [ -x "$sanitizer" ] || { echo "no compute-sanitizer here; set PATH to CUDA's bin" >&2; exit 2; }
 
@@ -43,15 +44,23 @@ export MILLSTREAM_LARGEST_COPY=${MILLSTREAM_LARGEST_COPY:-20003}
 gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 [ "$gpus" -gt 0 ] || { echo "no GPU here" >&2; exit 2; }
 
-# All cases on these lists under one tool.
+# The devices that a case needs: one GPU, or two where nothing goes from one to itself.
+list_of() {
+    case $1 in
+        gpus::transfers::every_way_by_size | gpus::collectives::every_collective) echo cuda:0x2 ;;
+        *) echo cuda:0 ;;
+    esac
+}
+
+# All cases under one tool, on these lists if there are any.
 check() {
     local tool=$1 failed=0 list case start output code result
     shift
     case $tool in
         memcheck | initcheck) export MILLSTREAM_EXACT_ALLOCATIONS=1 ;;
     esac
-    for list in "$@"; do
-        for case in $CASES; do
+    for case in $CASES; do
+        for list in "${@:-$(list_of "$case")}"; do
             case "$tool $case" in
                 # Hooking is all relaxed loads and stores, which racecheck takes for plain ones.
                 "racecheck gpus::algorithms::components_of_awkward_graphs") continue ;;
@@ -65,7 +74,8 @@ check() {
                 "${WHOLE:-./whole}" --exact "$case" --test-threads=1 --nocapture 2>&1)
             code=$?
             result=ok
-            if [ "$code" -ne 0 ] || ! grep -q '^test result: ok. 1 passed' <<< "$output"; then
+            if [ "$code" -ne 0 ] || ! grep -q '^test result: ok. 1 passed' <<< "$output" ||
+                grep -q 'skipped, needs' <<< "$output"; then
                 result="FAILED ($code)"
                 failed=1
                 tail -40 <<< "$output"

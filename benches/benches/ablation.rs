@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use futures_util::future::abortable;
 use millstream::device::DeviceList;
 use millstream::graph::generate::{self, GenerateOptions};
@@ -22,6 +23,7 @@ use millstream::graph::source::{center, max_degree};
 use millstream::prelude::*;
 use millstream::sssp::Algorithm;
 use millstream::worklist;
+use millstream_benches::{available, open, refuse};
 
 /// Steps from the plain distributed worklist to all ideas together, on shortest paths.
 #[derive(Debug, Parser)]
@@ -33,14 +35,19 @@ struct Arguments {
     #[arg(long)]
     devices: Vec<DeviceList>,
     /// Runs of each step.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     runs: usize,
     /// A run that takes longer than this is stopped, and its step ends.
-    #[arg(long, default_value_t = 60.0)]
-    seconds: f64,
+    #[arg(long, default_value = "60", value_parser = seconds)]
+    seconds: Duration,
     /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// One row of the table.
@@ -117,22 +124,22 @@ fn run(
 
 /// All steps on one graph and one list of devices.
 fn ablation(name: &str, graph: &CsrGraph, list: &DeviceList, arguments: &Arguments) {
-    let context = Context::builder().devices(Devices::List(list.clone())).build().unwrap();
+    let context = open(list.clone());
     let devices = context.devices().len();
     let source = graph.lattice_width().map_or_else(|| max_degree(graph), |_| center(graph));
-    let source = source.unwrap();
+    let source = source.unwrap_or_else(|| refuse(format_args!("{name} has no vertices")));
     let parts = partition::edge_balanced_blocks(graph, devices);
     let upload = Sssp::with_algorithm(&context, graph, parts, Algorithm::Asynchronous);
-    let mut sssp = context.block_on(upload).unwrap().unwrap();
+    let uploaded = context.block_on(upload).unwrap();
+    let mut sssp = uploaded.unwrap_or_else(|error| refuse(format_args!("{name}: {error}")));
     let (mut distances, mut is_fused) = (None, true);
     for step in &STEPS {
         let worker = if is_fused { step.worker } else { Worker::HostDriven };
         sssp = sssp.with_options(step.options(worker));
-        let limit = Duration::from_secs_f64(arguments.seconds);
         let results: Result<Vec<_>, _> =
-            (0..arguments.runs.max(1)).map(|_| run(&context, &sssp, source, limit)).collect();
+            (0..arguments.runs).map(|_| run(&context, &sssp, source, arguments.seconds)).collect();
         let row = match results {
-            Err(Missing::TooLong) => format!("more than {} s | ", arguments.seconds),
+            Err(Missing::TooLong) => format!("more than {:?} | ", arguments.seconds),
             Err(Missing::Failed(error)) => match not_fused(&error) {
                 Some(reason) => {
                     is_fused = false;
@@ -178,20 +185,15 @@ fn graphs(files: &[PathBuf]) -> Vec<(String, CsrGraph)> {
     let read = |file: &PathBuf| {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let graph = read_graph(file, &ReadOptions::default());
-        (name, graph.unwrap_or_else(|error| stop(&error.to_string())))
+        (name, graph.unwrap_or_else(|error| refuse(error)))
     };
     files.iter().map(read).collect()
-}
-
-fn stop(message: &str) -> ! {
-    eprintln!("{message}");
-    std::process::exit(2)
 }
 
 fn main() {
     let mut arguments = Arguments::parse();
     if arguments.devices.is_empty() {
-        arguments.devices.push(DeviceList::available().unwrap());
+        arguments.devices.push(available());
     }
     println!("| graph | devices | worklist | ms | work items |");
     println!("|---|---|---|---|---|");

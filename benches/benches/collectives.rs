@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use millstream::device::{CudaSource, Kernel, KernelFault, Shared, SharedSet, Trusted, Value};
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
@@ -30,22 +31,22 @@ mod report;
 #[derive(Parser)]
 struct Arguments {
     /// Bytes of the smallest vector.
-    #[arg(long, default_value_t = 1 << 10)]
+    #[arg(long, default_value_t = 1 << 10, value_parser = at_least(4))]
     least: usize,
     /// Bytes of the largest; by default 1 GiB on GPUs, 4 MiB on host devices.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least(4))]
     most: Option<usize>,
     /// How much larger each is than the one before.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = at_least(2))]
     step: usize,
     /// automatic, ring, tree or direct.
     #[arg(long, default_value = "automatic", value_parser = algorithm)]
     algorithm: Algorithm,
     /// Bytes of a packet, where packets are used.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least(4))]
     packet_bytes: Option<usize>,
     /// Blocks of a kernel, between GPUs that are peers.
-    #[arg(long)]
+    #[arg(long, value_parser = at_least(1))]
     blocks: Option<usize>,
     /// Bytes from one rank to another that go in lines.
     #[arg(long)]
@@ -60,11 +61,15 @@ struct Arguments {
     #[arg(long, requires = "nccl")]
     nccl_grouped: bool,
     /// Rounds of an all-reduce of 1 KiB in a resident kernel, beside the table.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     resident_rounds: u32,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+fn at_least(least: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..)
 }
 
 fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
@@ -164,24 +169,7 @@ async fn measure(
 type Resident =
     (Shared<u32>, SharedSet<u64>, Shared<u32>, Shared<u64>, Value<BlockSettings>, Value<u32>);
 
-/// Sums `rounds` times, and says how many nanoseconds that took.
-const RESIDENT: &str = r#"
-#include "block_collectives.cuh"
-using namespace millstream;
-extern "C" __global__ void resident_sums(
-    Span<u32> items, const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
-    Span<u64> report, const __grid_constant__ BlockCollectiveSettings settings, u32 rounds) {
-    BlockCollectives collectives(memory, host, settings);
-    float* const vector = reinterpret_cast<float*>(items.items);
-    const auto add = [](float one, float other) { return one + other; };
-    if (!collectives.barrier()) return;
-    const u64 start = nanoseconds();
-    for (u32 round = 0; round < rounds; ++round)
-        if (!collectives.all_reduce(vector, vector, items.len, add)) return;
-    if (threadIdx.x == 0 && settings.rank == 0) store_relaxed_sys(&report[0], nanoseconds() - start);
-    collectives.leave();
-}
-"#;
+const RESIDENT: &str = include_str!("collectives/resident.cu");
 
 /// Nanoseconds of an all-reduce of `bytes` that one block of a resident kernel on each
 /// device calls, the mean of many.
@@ -259,10 +247,9 @@ fn items(bytes: usize, ranks: usize) -> usize {
 fn sizes(context: &Context, arguments: &Arguments) -> Vec<usize> {
     let usual = if context.devices()[0].is_gpu() { 1 << 30 } else { 4 << 20 };
     let most = arguments.most.unwrap_or(usual);
-    let sizes = std::iter::successors(Some(arguments.least), |size| {
-        size.checked_mul(arguments.step.max(2))
-    });
-    sizes.take_while(|size| (1..=most).contains(size)).collect()
+    let sizes =
+        std::iter::successors(Some(arguments.least), |size| size.checked_mul(arguments.step));
+    sizes.take_while(|&size| size <= most).collect()
 }
 
 fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -270,6 +257,9 @@ fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Err
     let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
     println!("{} on {}", env!("CARGO_CRATE_NAME"), names.join(", "));
     let sizes = sizes(&context, arguments);
+    if sizes.is_empty() {
+        return Err(format!("the largest vector is smaller than {} bytes", arguments.least).into());
+    }
     let longest = items(sizes.last().copied().unwrap_or(0), names.len());
     let mut nccl = match &arguments.nccl {
         Some(path) => Some(Nccl::load(path, &names, longest, arguments.nccl_grouped)?),

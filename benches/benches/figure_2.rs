@@ -10,9 +10,11 @@
 
 #![allow(missing_docs)]
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::builder::RangedU64ValueParser;
+use clap::{Parser, ValueEnum};
 use comfy_table::Table;
 use futures_util::try_join;
 use millstream::device::{
@@ -24,17 +26,25 @@ use millstream::prelude::*;
 #[derive(Parser)]
 struct Arguments {
     /// Bytes of a transfer; by default 100 MB as in the article, 4 MB on host devices.
-    #[arg(long)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(4..))]
     bytes: Option<usize>,
     /// Trials of each measurement, after one that does not count.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
-    /// Panels to measure.
-    #[arg(long, default_value = "abcd")]
-    panels: String,
+    /// Panels to measure, all of which but a need two devices; all that can be unless given.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    panels: Vec<Panel>,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Panel {
+    A,
+    B,
+    C,
+    D,
 }
 
 const MIB: usize = 1 << 20;
@@ -48,21 +58,7 @@ struct Bench {
     trials: u32,
 }
 
-const ACCESS: &str = r#"
-#include "span.cuh"
-using namespace millstream;
-
-// A permutation of the words, unless their number is a multiple of this prime.
-__device__ __forceinline__ u64 scattered(u64 at, u64 len) { return (at * 2654435761u) % len; }
-
-extern "C" __global__ void access(Span<const u32> from, Span<u32> to, u32 how) {
-    for (u64 at = thread_in_grid(); at < to.len; at += threads_in_grid()) {
-        const u64 elsewhere = how == 0 ? at : scattered(at, to.len);
-        if (how == 2) to[elsewhere] = from[at];
-        else to[at] = from[elsewhere];
-    }
-}
-"#;
+const ACCESS: &str = include_str!("figure_2/access.cu");
 
 /// Copies words: 0 consecutive ones, 1 from random places, 2 to random places.
 static ACCESS_WORDS: Kernel<(Read<u32>, Write<u32>, Value<u32>)> = Kernel::with_source(
@@ -327,31 +323,50 @@ fn kib(bytes: usize) -> String {
     format!("{} KiB", bytes >> 10)
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+/// Measures the panels and prints a table for each.
+fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let context = Context::builder().devices(Devices::All).build()?;
     let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
     let usual = if context.devices()[0].is_gpu() { 100_000_000 } else { 4_000_000 };
     let bytes = arguments.bytes.unwrap_or(usual) / 4 * 4;
+    let panels = panels(arguments.panels, names.len())?;
     println!("figure 2 on {}, {bytes} bytes, {} trials", names.join(", "), arguments.trials);
-    let bench = Bench { context, bytes, trials: arguments.trials.max(1) };
-    if bench.context.devices().len() < 2 {
-        println!("only panel a: the others need two devices");
-    }
-    for panel in arguments.panels.chars() {
-        let two = bench.context.devices().len() > 1;
-        let table = bench.context.block_on(async {
+    let bench = Bench { context, bytes, trials: arguments.trials };
+    for panel in panels {
+        let (name, table) = bench.context.block_on(async {
             Ok::<_, Error>(match panel {
-                'a' => Some(bench.direct_access().await?),
-                'b' if two => Some(bench.overhead().await?),
-                'c' if two => Some(bench.ways().await?),
-                'd' if two => Some(bench.one_to_all().await?),
-                _ => None,
+                Panel::A => ("a", bench.direct_access().await?),
+                Panel::B => ("b", bench.overhead().await?),
+                Panel::C => ("c", bench.ways().await?),
+                Panel::D => ("d", bench.one_to_all().await?),
             })
         })??;
-        if let Some(table) = table {
-            println!("{panel}\n{table}");
-        }
+        println!("{name}\n{table}");
     }
     Ok(())
+}
+
+/// The panels that are asked for, or all that so many devices can have.
+fn panels(asked_for: Vec<Panel>, devices: usize) -> std::result::Result<Vec<Panel>, &'static str> {
+    match (asked_for.is_empty(), devices) {
+        (true, 1) => {
+            println!("only panel a: the others need two devices");
+            Ok(vec![Panel::A])
+        }
+        (true, _) => Ok(Panel::value_variants().to_vec()),
+        (false, 1) if asked_for.iter().any(|&panel| panel != Panel::A) => {
+            Err("one device has panel a only: the others need two")
+        }
+        (false, _) => Ok(asked_for),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -8,11 +8,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Parser, ValueEnum};
 use comfy_table::Table;
 use millstream::flow::{Context, Devices, Result};
 use millstream_benches::full_empty::{
-    Bed, EARLY_PACKET, Mode, Moved, Sizes, Workload, median, vector_add, workloads,
+    Bed, EARLY_PACKET, Mode, Moved, NAMES as WORKLOADS, Sizes, Workload, median, vector_add,
+    workloads,
 };
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -34,15 +36,15 @@ struct Arguments {
     /// What to run; on GPUs all but the small sizes unless given.
     #[arg(long, value_enum, value_delimiter = ',')]
     what: Vec<What>,
-    /// Only these benchmarks.
-    #[arg(long, value_delimiter = ',')]
+    /// Only these benchmarks; the sweep is of vectorAdd in any case.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(WORKLOADS))]
     workload: Vec<String>,
     /// Runs of each mode.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     runs: usize,
     /// Bytes of a packet that is copied; by default 16 MiB for early launch, and for full
     /// overlap what gives sixteen of them, but from 1 MiB to 4 MiB.
-    #[arg(long)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(4..))]
     packet_bytes: Option<usize>,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]

@@ -10,6 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use futures_util::try_join;
 use millstream::flow::Error;
 use millstream::prelude::*;
+use millstream_benches::{available, open};
 
 /// Receives a message of `bytes`, to its last packet.
 async fn receive(input: &mut Receiver<u8>, bytes: usize, stream: &Stream) -> Result<(), Error> {
@@ -55,7 +56,7 @@ async fn transfers(
 }
 
 fn throughput(criterion: &mut Criterion) {
-    let context = Context::builder().devices(Devices::All).build().unwrap();
+    let context = open(available());
     let from = &context.devices()[0];
     let to = context.devices().get(1).unwrap_or(context.host());
     // Sizes that mean something to these devices: in KiB, those of packets.

@@ -6,24 +6,32 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use millstream::device::DeviceList;
+use clap::Parser;
 use millstream::graph::generate::{self, GenerateOptions, KEEP_PERMILLE};
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, PageRankResult, Precision};
 use millstream::prelude::*;
+use millstream_benches::{available, open, refuse};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Graphs; a road map and a Kronecker graph if none is named.
+    graphs: Vec<PathBuf>,
+    /// Given by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
 
 const TOLERANCES: [f64; 5] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6];
 
-fn graphs() -> Vec<(String, CsrGraph)> {
-    // Those of cargo begin with a dash.
-    let files = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
-    let read = |file: String| {
-        let graph = read_graph(Path::new(&file), &ReadOptions::default()).unwrap();
-        (file, graph)
+fn graphs(files: &[PathBuf]) -> Vec<(String, CsrGraph)> {
+    let read = |file: &PathBuf| {
+        let graph = read_graph(file, &ReadOptions::default());
+        (file.display().to_string(), graph.unwrap_or_else(|error| refuse(error)))
     };
-    let named: Vec<_> = files.map(read).collect();
+    let named: Vec<_> = files.iter().map(read).collect();
     if !named.is_empty() {
         return named;
     }
@@ -57,9 +65,9 @@ fn runs(
 }
 
 fn main() {
-    let list = DeviceList::available().unwrap();
-    let context = Context::builder().devices(Devices::List(list)).build().unwrap();
-    for (name, graph) in graphs() {
+    let arguments = Arguments::parse();
+    let context = open(available());
+    for (name, graph) in graphs(&arguments.graphs) {
         let mut options = PageRankOptions::default();
         options.precision = Precision::F64;
         let mut exact = Vec::new();

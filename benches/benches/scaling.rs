@@ -9,13 +9,12 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use millstream::device::DeviceList;
 use millstream::graph::generate::{self, GenerateOptions, KEEP_PERMILLE};
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::graph::source::max_degree;
 use millstream::pagerank::Precision;
 use millstream::prelude::*;
-use millstream_benches::dataset;
+use millstream_benches::{available, dataset, open};
 
 const SWEEPS: u32 = 10;
 const MAX_WEIGHT: u32 = 1000;
@@ -68,10 +67,9 @@ fn uploaded<'a>(
 }
 
 fn scaling(criterion: &mut Criterion) {
-    let list = DeviceList::available().unwrap();
+    let list = available();
     let counts = || [1, 2, 4, 8].into_iter().filter(|&devices| devices <= list.len());
-    let context =
-        |devices| Context::builder().devices(Devices::List(list.first(devices))).build().unwrap();
+    let context = |devices| open(list.first(devices));
     let on_gpus = context(1).devices()[0].is_gpu();
     for (name, graph) in &graphs(on_gpus) {
         for algorithm in ["bfs", "sssp", "pagerank", "cc"] {

@@ -7,12 +7,14 @@
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use comfy_table::Table;
 use millstream::graph::source::max_degree;
 use millstream::graph::{Weights, reference};
 use millstream::pagerank::Precision;
 use millstream::prelude::*;
 use millstream::sssp::{Delta, Distances, SsspOptions};
+use millstream_benches::refuse;
 use millstream_benches::textbook::{self, timed};
 use rayon::ThreadPool;
 
@@ -21,20 +23,26 @@ const SWEEPS: u32 = 10;
 #[derive(Parser)]
 struct Arguments {
     /// Runs of each.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     runs: usize,
     /// Threads, one number after the other.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2],
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     threads: Vec<usize>,
     /// What is measured: those whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
     /// Delta of SSSP, ours and the textbook's; the automatic one if it is not given.
-    #[arg(long)]
+    #[arg(long, value_parser = delta)]
     delta: Option<f64>,
     /// Cargo gives this.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+fn delta(text: &str) -> Result<f64, String> {
+    let delta = text.parse().ok().filter(|&delta: &f64| delta.is_finite() && delta >= 1.0);
+    delta.ok_or_else(|| "not a number from 1 on".to_string())
 }
 
 /// Where both run: a host device and the textbook's threads, as many as it has.
@@ -131,6 +139,9 @@ fn main() {
                 table.add_row([&[name, threads.to_string()], &times[..], &[ratio]].concat());
             }
         }
+    }
+    if table.is_empty() {
+        refuse(format_args!("nothing that is measured has {:?} in its name", arguments.only));
     }
     println!("{table}");
 }

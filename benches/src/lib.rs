@@ -1,12 +1,33 @@
 //! Criterion benches of Millstream: `cargo bench -p millstream-benches`.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+
+use millstream::device::DeviceList;
+use millstream::flow::{Context, Devices};
 
 pub mod collective;
 pub mod full_empty;
 #[cfg_attr(not(feature = "cuda"), path = "nccl/absent.rs")]
 pub mod nccl;
 pub mod textbook;
+
+/// Ends the program, which cannot do anything with what it was given.
+pub fn refuse(reason: impl Display) -> ! {
+    eprintln!("{reason}");
+    std::process::exit(2)
+}
+
+/// The devices of `MILLSTREAM_DEVICES`, or all; ends the program if the variable cannot be read.
+pub fn available() -> DeviceList {
+    DeviceList::available().unwrap_or_else(|error| refuse(error))
+}
+
+/// Opens devices; ends the program if that cannot be done.
+pub fn open(devices: DeviceList) -> Context {
+    let context = Context::builder().devices(Devices::List(devices)).build();
+    context.unwrap_or_else(|error| refuse(error))
+}
 
 /// A file of `datasets/`: of the folder beside the program, as in a bundle, or else
 /// of the repository.

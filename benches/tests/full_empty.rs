@@ -10,7 +10,13 @@ use millstream::device::Error;
 use millstream::flow::{Context, Devices};
 #[cfg(feature = "cuda")]
 use millstream_benches::full_empty::source;
-use millstream_benches::full_empty::{Bed, Mode, Moved, Sizes, workloads};
+use millstream_benches::full_empty::{Bed, Mode, Moved, NAMES, Sizes, workloads};
+
+#[test]
+fn benchmarks_go_by_their_names() {
+    let found: Vec<_> = workloads(Sizes::Small).iter().map(|work| work.name).collect();
+    assert_eq!(found, NAMES);
+}
 
 #[test]
 fn every_mode_gives_the_answer() {

@@ -8,7 +8,7 @@ mod workload;
 
 pub use bed::{Bed, Mode, Moved};
 pub use twin::source;
-pub use workload::{EARLY_PACKET, Sizes, Workload, vector_add, workloads};
+pub use workload::{EARLY_PACKET, NAMES, Sizes, Workload, vector_add, workloads};
 
 use std::time::Duration;
 

@@ -108,6 +108,10 @@ fn float(input: &(usize, Vec<u32>), at: usize) -> f32 {
     f32::from_bits(input.1[at - input.0])
 }
 
+/// What they are called.
+pub const NAMES: [&str; 7] =
+    ["vectorAdd", "matrixMul", "histogram64", "BlackScholes", "BFS", "HotSpot", "FIBLookup"];
+
 /// `c = a + b` with vectors of this many floats.
 pub fn vector_add(items: usize) -> Workload {
     Workload {

@@ -9,7 +9,7 @@ use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
     Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, NearRows, Outcome, Settings,
-    UNREACHED, WorklistOptions, can_meet, run,
+    UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -300,9 +300,10 @@ impl Bfs {
     /// disturb each other.
     ///
     /// # Errors
-    /// A source that is not a vertex; devices that cannot go level by level, or a graph without
-    /// packed rows or [options](BfsOptions::layouts) not to read them, if what needs that is asked
-    /// for; the first cause of any failure below.
+    /// A source that is not a vertex; devices that cannot go level by level or may not
+    /// [push](Context::kernels_push), or a graph without packed rows or
+    /// [options](BfsOptions::layouts) not to read them, if what needs that is asked for; the first
+    /// cause of any failure below.
     ///
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
@@ -347,6 +348,7 @@ impl Bfs {
         if !self.options.layouts {
             return Err(Error::NearFarWithoutLayouts);
         }
+        check_kernels_push(self.graph.context())?;
         let rows = self.near().ok_or(Error::NotNearFar)?;
         let (graph, limit) = (&self.graph, self.options.depth_limit);
         let on_gpus = graph.context().devices().iter().any(Device::is_gpu);
@@ -361,6 +363,7 @@ impl Bfs {
     }
 
     async fn by_levels(&self, sources: &[u32]) -> Result<Outcome> {
+        check_kernels_push(self.graph.context())?;
         if !can_meet(self.graph.context()) {
             return Err(Error::NotLevelSynchronous);
         }

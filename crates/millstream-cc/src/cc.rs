@@ -171,7 +171,7 @@ impl Cc {
         let residents =
             parts.map(|(part, &first_vertex)| Resident { part, first_vertex, method, hub });
         let is_gang = Gang::is_possible(context);
-        let mut result = if is_gang || are_peers(context) {
+        let mut result = if context.kernels_push() && (is_gang || are_peers(context)) {
             let spread = Spread {
                 covered: self.survey.named.clone(),
                 own: (0..partition.parts()).map(|place| partition.range(place)).collect(),

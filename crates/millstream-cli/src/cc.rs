@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     /// the graph first: there is nothing to divide, so it goes without --partitioner.
     #[arg(long)]
     streamed: bool,
-    /// Bytes of a packet at most; there are packets where edges are streamed, or devices do
-    /// not reach each other's memory.
+    /// Bytes of a packet at most; there are packets where edges are streamed, devices do
+    /// not reach each other's memory, or --transfer is copy or host.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
     /// Packet buffers of each device and router.

@@ -1,11 +1,11 @@
-//! `--devices` and `--topology`: which devices a command uses, and how they are
-//! connected.
+//! `--devices`, `--topology` and `--transfer`: which devices a command uses, how they are
+//! connected, and how packets get from one to another.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use millstream::device::{Error as DeviceError, Topology, TransferWay, gpu_fault};
-use millstream::flow::{Context, Devices, Error as FlowError};
+use millstream::flow::{Context, ContextBuilder, Devices, Error as FlowError};
 
 use crate::error::Error;
 use crate::remark::remark;
@@ -27,9 +27,16 @@ pub(crate) struct DeviceOptions {
     /// for each device, of memory, nvlink, pcie and host (no direct access).
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Sends all packets of links and collectives this way, or the closest to it that a
-    /// pair of devices has; chosen for each packet unless given. Kernels that stay on
-    /// their devices always push.
+}
+
+/// The same, for commands that send packets.
+#[derive(Debug, Args)]
+pub(crate) struct LinkedDeviceOptions {
+    #[command(flatten)]
+    devices: DeviceOptions,
+    /// Sends all packets this way, or the closest to it that a pair of devices has; chosen for
+    /// each packet unless given. Kernels that stay on their devices always push: with another
+    /// way the host drives the devices instead.
     #[arg(long, value_enum)]
     transfer: Option<Transfer>,
 }
@@ -62,6 +69,15 @@ impl DeviceOptions {
     /// [`Error::Usage`] for a list or a topology that cannot be read, or devices
     /// that are not here.
     pub(crate) fn open(&self) -> Result<Context, Error> {
+        opened(self.builder()?)
+    }
+
+    /// The same without a word about what was measured before.
+    pub(crate) fn open_to_measure(&self) -> Result<Context, Error> {
+        self.builder()?.build().map_err(refused)
+    }
+
+    fn builder(&self) -> Result<ContextBuilder, Error> {
         if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
             remark("this build has no GPU support (feature cuda)");
         }
@@ -79,12 +95,25 @@ impl DeviceOptions {
             builder =
                 builder.topology(Topology::read(file).map_err(FlowError::Device).map_err(refused)?);
         }
-        if let Some(transfer) = self.transfer {
-            builder = builder.transfer(transfer.into());
-        }
-        let context = builder.build().map_err(refused)?;
-        context.warnings().iter().for_each(remark);
-        Ok(context)
+        Ok(builder)
+    }
+}
+
+/// Opens what is described, and says what only costs time.
+fn opened(builder: ContextBuilder) -> Result<Context, Error> {
+    let context = builder.build().map_err(refused)?;
+    context.warnings().iter().for_each(remark);
+    Ok(context)
+}
+
+impl LinkedDeviceOptions {
+    /// As [`DeviceOptions::open`].
+    pub(crate) fn open(&self) -> Result<Context, Error> {
+        let builder = self.devices.builder()?;
+        opened(match self.transfer {
+            Some(transfer) => builder.transfer(transfer.into()),
+            None => builder,
+        })
     }
 }
 
@@ -94,6 +123,7 @@ fn refused(error: FlowError) -> Error {
         FlowError::Device(
             DeviceError::DeviceList { .. }
             | DeviceError::DriverUnavailable { .. }
+            | DeviceError::NoSuchGpu { .. }
             | DeviceError::Topology { .. },
         ) => Error::Usage(error.to_string()),
         error => Error::Flow(error),

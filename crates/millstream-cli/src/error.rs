@@ -103,7 +103,7 @@ impl Error {
 
 fn traversal_code(error: &TraversalError) -> u8 {
     match error {
-        TraversalError::SourceOutOfRange { .. } => 2,
+        TraversalError::SourceOutOfRange { .. } | TraversalError::NotPushed { .. } => 2,
         TraversalError::Worklist(WorklistError::Flow(error)) => flow_code(error),
         // Another worker or routing would have been accepted.
         TraversalError::Worklist(
@@ -123,6 +123,7 @@ fn flow_code(error: &FlowError) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use millstream::device::TransferWay;
     use millstream::graph::GraphError;
 
     use super::*;
@@ -149,6 +150,7 @@ mod tests {
             (PartitionError::Graph(OUT_OF_MEMORY).into(), 1),
             (PartitionError::TooLargeForMetis { vertices: 1, arcs: 1 << 31, parts: 2 }.into(), 2),
             (BfsError::NotLevelSynchronous.into(), 2),
+            (BfsError::from(TraversalError::NotPushed { way: TransferWay::Copy }).into(), 2),
             (BfsError::Graph(OUT_OF_MEMORY).into(), 1),
             (SsspError::NoWeights.into(), 2),
             (SsspError::NotStepping.into(), 2),

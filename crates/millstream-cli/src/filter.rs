@@ -10,7 +10,7 @@ use millstream::flow::{RoutingPolicy, first_available, scatter};
 use millstream::prelude::*;
 use serde::Serialize;
 
-use crate::devices::DeviceOptions;
+use crate::devices::LinkedDeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
 use crate::output::{Link, answer, facts, link_table, links};
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     cost: u32,
     #[command(flatten)]
-    devices: DeviceOptions,
+    devices: LinkedDeviceOptions,
     /// Who gets which segment.
     #[arg(long, value_enum, default_value_t = Schedule::FirstAvailable)]
     schedule: Schedule,

@@ -9,7 +9,7 @@ use millstream::graph::{CsrGraph, Partition, partition};
 use millstream::traversal::WorklistOptions;
 use millstream::worklist::{Routing, Worker};
 
-use crate::devices::DeviceOptions;
+use crate::devices::LinkedDeviceOptions;
 use crate::error::Error;
 use crate::progress::phase;
 
@@ -17,7 +17,7 @@ use crate::progress::phase;
 #[derive(Debug, Args)]
 pub(crate) struct Spread {
     #[command(flatten)]
-    devices: DeviceOptions,
+    devices: LinkedDeviceOptions,
     /// How vertices are spread over the devices; METIS for mesh-like graphs, where it is built in,
     /// and edges for all others unless given.
     #[arg(long, value_enum)]

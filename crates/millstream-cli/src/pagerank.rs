@@ -173,8 +173,9 @@ fn check_packets(
     algorithm: Algorithm,
     context: &Context,
 ) -> Result<(), Error> {
+    let is_gang = Gang::is_possible(context) && context.kernels_push();
     match arguments.worklist.given() {
-        Some(option) if algorithm == Algorithm::Pull && Gang::is_possible(context) => {
+        Some(option) if algorithm == Algorithm::Pull && is_gang => {
             Err(meaningless(option, "pull where all GPUs reach each other"))
         }
         _ => Ok(()),

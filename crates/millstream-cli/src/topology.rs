@@ -46,7 +46,10 @@ struct MeasuredTransfer {
 
 /// Shows names, places, links and the ring, and measures if asked to.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    let context = arguments.devices.open()?;
+    let context = match arguments.calibrate {
+        true => arguments.devices.open_to_measure()?,
+        false => arguments.devices.open()?,
+    };
     let measured = match arguments.calibrate {
         true => Some(phase("measuring", || calibrate(&context))?),
         false => None,

@@ -19,15 +19,23 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A driver that this build or this machine does not have.
-    #[error("{device} needs the {driver} driver: {reason}")]
+    /// A driver, or a compiler of kernels, that this build or this machine does not have.
+    #[error("{device} needs {driver}: {reason}")]
     DriverUnavailable {
-        /// The device asked for.
+        /// Who needs it: the device asked for, or a kernel.
         device: String,
-        /// The driver's name.
+        /// What is needed.
         driver: &'static str,
         /// Why it is not there and what to do.
         reason: String,
+    },
+    /// A GPU that is not one of this machine's.
+    #[error("there is no {device}: {here}")]
+    NoSuchGpu {
+        /// The device asked for.
+        device: String,
+        /// Which there are.
+        here: String,
     },
     /// A topology that cannot be read, or is not one of these devices.
     #[error("topology: {reason}")]

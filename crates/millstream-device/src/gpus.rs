@@ -21,7 +21,7 @@ pub(crate) struct Gpus {
 
 fn unavailable(builder: &DeviceSetBuilder, reason: &str) -> Error {
     let (device, reason) = (builder.devices.to_string(), reason.to_string());
-    Error::DriverUnavailable { device, driver: "CUDA", reason }
+    Error::DriverUnavailable { device, driver: "the CUDA driver", reason }
 }
 
 /// How many GPUs [`DeviceSet`](crate::DeviceSet)s may use here: none without a

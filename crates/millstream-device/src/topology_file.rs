@@ -9,6 +9,8 @@
 //!             ["host",   "pcie",   "memory"]] }
 //! ```
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -16,6 +18,10 @@ use serde::Deserialize;
 
 use crate::topology::{LinkKind, Topology};
 use crate::{Error, Result};
+
+/// Bytes of a file at most: a few times what the most devices need, with all that was measured
+/// between them. A device file such as `/dev/zero` has no end.
+const MOST_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 struct TopologyFile {
@@ -56,7 +62,14 @@ impl Topology {
     pub fn read(file: &Path) -> Result<Topology> {
         let fault =
             |reason: String| Error::Topology { reason: format!("{}: {reason}", file.display()) };
-        let text = std::fs::read_to_string(file).map_err(|error| fault(error.to_string()))?;
+        let mut text = String::new();
+        let opened = File::open(file).map(|file| file.take(MOST_BYTES + 1));
+        let bytes = opened
+            .and_then(|mut file| file.read_to_string(&mut text))
+            .map_err(|error| fault(error.to_string()))?;
+        if bytes as u64 > MOST_BYTES {
+            return Err(fault(format!("longer than the {MOST_BYTES} bytes that a shape may have")));
+        }
         text.parse().map_err(|error| match error {
             Error::Topology { reason } => fault(reason),
             other => other,
@@ -97,5 +110,12 @@ mod tests {
         }
         let error = Topology::read(Path::new("no such file")).unwrap_err().to_string();
         assert!(error.contains("no such file: "), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_without_an_end_are_not_read_to_it() {
+        let error = Topology::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero: longer than the 16777216 bytes"), "{error}");
     }
 }

@@ -43,7 +43,8 @@ pub(crate) fn load(folder: &Path, machine: &str) -> Result<Option<TransferTable>
     let text = match std::fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return unusable(&error.to_string()),
+        // A table that is measured again could not be kept either.
+        Err(error) => return Err(format!("{}: {error}", file.display())),
     };
     let value: serde_json::Value = match serde_json::from_slice(&text) {
         Ok(value) => value,
@@ -129,5 +130,12 @@ mod tests {
         }
         store(folder.path(), "here", &table).unwrap();
         assert_eq!(load(folder.path(), "here"), Ok(Some(table)));
+    }
+
+    #[test]
+    fn a_folder_that_is_none_is_not_measured_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let warning = load(file.path(), "here").unwrap_err();
+        assert!(warning.contains("Not a directory") && !warning.contains("--calibrate"));
     }
 }

@@ -79,6 +79,25 @@ impl Context {
         self.transfer
     }
 
+    /// Whether kernels that stay on their devices may tell each other what they find: they push it,
+    /// so not if packets are to go [another way](ContextBuilder::transfer). One device tells nobody.
+    ///
+    /// ```
+    /// use millstream_device::TransferWay;
+    /// use millstream_flow::{Context, Devices};
+    ///
+    /// let pushes = |devices, way| {
+    ///     let builder = Context::builder().devices(Devices::host(devices)).transfer(way);
+    ///     Ok::<_, millstream_flow::Error>(builder.build()?.kernels_push())
+    /// };
+    /// assert!(pushes(2, TransferWay::Push)? && !pushes(2, TransferWay::Copy)?);
+    /// assert!(pushes(1, TransferWay::Copy)?);
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
+    pub fn kernels_push(&self) -> bool {
+        self.devices().len() < 2 || matches!(self.transfer, None | Some(TransferWay::Push))
+    }
+
     /// What went wrong when the devices were opened and only costs time.
     pub fn warnings(&self) -> &[String] {
         self.devices.warnings()
@@ -212,7 +231,9 @@ impl ContextBuilder {
     /// Sends the packets of all links, and of collectives, this way \[G §2.1\]. Where a
     /// pair of endpoints does not have it, what comes closest: a push to memory out of
     /// reach goes through the host, to the host itself a push is the whole way, and the
-    /// host, which has no kernels, always copies.
+    /// host, which has no kernels, always copies. Algorithms that would keep kernels on the
+    /// devices, which push, send packets over links instead if another way is set
+    /// ([`Context::kernels_push`]).
     ///
     /// Unless set, each packet's is chosen: push if it is a message of up to 64 KiB out of
     /// a GPU, which must not wait for an engine that moves a large one; otherwise what was

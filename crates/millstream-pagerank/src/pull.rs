@@ -63,7 +63,7 @@ impl<R: Real> PullGraph<R> {
         let start = Instant::now();
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let is_gang = Gang::is_possible(context);
+        let is_gang = sweep_together(context);
         let is_exchanged = context.devices().len() > 1 && is_gang;
         let even: Arc<[R::Bits]> = match is_gang {
             true => even_shares(&row_weights).map(R::to_bits).collect(),
@@ -121,7 +121,7 @@ impl<R: Real> PullGraph<R> {
     /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
         // A gang sweeps at least once.
-        match Gang::is_possible(&self.context) && options.max_iterations > 0 {
+        match sweep_together(&self.context) && options.max_iterations > 0 {
             true => gang_sweeps::run(self, options).await,
             false => linked_sweeps::run(self, options).await,
         }
@@ -130,7 +130,7 @@ impl<R: Real> PullGraph<R> {
     /// What each device has done in so many sweeps, and told others of: the shares that they
     /// ask for, or all of its own where these go over links.
     pub(crate) fn swept(&self, sweeps: u32, links: Vec<LinkStatistics>) -> WorklistStatistics {
-        let (is_gang, sweeps) = (Gang::is_possible(&self.context), u64::from(sweeps));
+        let (is_gang, sweeps) = (sweep_together(&self.context), u64::from(sweeps));
         let told = |from: usize, to: usize| match is_gang {
             true => self.parts[from].asked[to],
             false => self.own(from).len() as u64,
@@ -184,6 +184,12 @@ impl<R: Real> PullGraph<R> {
     pub(crate) fn even_shares(&self) -> Vec<R> {
         even_shares(&self.row_weights).collect()
     }
+}
+
+/// Whether the sweeps of a context's devices are those of a gang, which pushes; else shares go over
+/// links.
+fn sweep_together(context: &Context) -> bool {
+    Gang::is_possible(context) && context.kernels_push()
 }
 
 fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {

@@ -11,7 +11,7 @@ use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
     Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, Outcome, Settings, UNREACHED,
-    WorklistOptions, can_meet, run,
+    WorklistOptions, can_meet, check_kernels_push, run,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -228,6 +228,9 @@ impl Sssp {
     ) -> Result<Sssp> {
         let weights = weight_type(graph)?;
         let means = Means::of(graph);
+        if matches!(algorithm, Algorithm::Stepping | Algorithm::NearFar) {
+            check_kernels_push(context)?;
+        }
         let is_stepping = match algorithm {
             Algorithm::Auto => can_meet(context) && step_graph::is_worth_it(graph),
             Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),

@@ -1,5 +1,7 @@
 //! What can go wrong with an algorithm on a distributed graph.
 
+use millstream_device::TransferWay;
+
 /// The result of an algorithm.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -31,6 +33,15 @@ pub enum Error {
         graph_vertices: u32,
         /// Devices of the context.
         devices: usize,
+    },
+    /// A search whose devices push what they tell each other was asked for, and another way for
+    /// packets.
+    #[error(
+        "transfers by {way} do not go with this search, whose devices push what they tell each other; an asynchronous one sends packets"
+    )]
+    NotPushed {
+        /// The way that the context asks for.
+        way: TransferWay,
     },
 }
 

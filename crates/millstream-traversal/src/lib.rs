@@ -28,7 +28,7 @@ pub use gang_work::GangWork;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use halo::Halos;
 pub use layout::{Layout, LayoutKind};
-pub use meeting::can_meet;
+pub use meeting::{can_meet, check_kernels_push};
 pub use near_far::{Attempt, NearFar, near_far_sources};
 pub use near_rows::NearRows;
 pub use nearest::sort_rows;

@@ -3,9 +3,12 @@
 use millstream_device::{Device, LinkKind, SharedSet};
 use millstream_flow::{Context, Gang};
 
+use crate::{Error, Result};
+
 /// Whether the devices of a context can go from phase to phase together, and change each
 /// other's memory meanwhile: GPUs with NVLink, which meet in the barrier of a gang, or host
-/// devices, for which the host is the barrier; all of which reach each other.
+/// devices, for which the host is the barrier; all of which reach each other. Not if packets are to
+/// go [another way](Context::kernels_push) than a push.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -20,7 +23,20 @@ pub fn can_meet(context: &Context) -> bool {
     let has_atomics = |from: usize, to: usize| topology.link(from, to) >= LinkKind::NvLink;
     let are_connected =
         all.clone().all(|from| all.clone().all(|to| from == to || has_atomics(from, to)));
-    are_connected
+    context.kernels_push()
+        && are_connected
         && (Gang::is_possible(context)
             || devices.len() <= SharedSet::<u32>::MOST && !devices.iter().any(Device::is_gpu))
+}
+
+/// Refuses a search whose devices meet on a context that does not let them tell each other what
+/// they find, whatever its devices.
+///
+/// # Errors
+/// [`Error::NotPushed`].
+pub fn check_kernels_push(context: &Context) -> Result<()> {
+    match context.transfer() {
+        Some(way) if !context.kernels_push() => Err(Error::NotPushed { way }),
+        _ => Ok(()),
+    }
 }

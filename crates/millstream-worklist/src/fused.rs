@@ -59,9 +59,13 @@ struct GangSettings {
     padding: u32,
 }
 
-/// Whether the fused worker can run on these devices.
-pub(crate) fn is_possible<P: Program>(context: &Context) -> bool {
-    P::cuda().is_some() && Gang::is_possible(context)
+/// Why the fused worker cannot run on these devices.
+pub(crate) fn obstacle<P: Program>(context: &Context) -> Option<&'static str> {
+    if P::cuda().is_none() || !Gang::is_possible(context) {
+        return Some("it needs up to eight GPUs that are all peers, and CUDA C++");
+    }
+    let is_kept = !context.kernels_push();
+    is_kept.then_some("it pushes, and packets are to go another way")
 }
 
 /// Entries of a queue of so many items that should have `entries`: the laps that tell

@@ -310,7 +310,7 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     fn is_fused(&self) -> Result<bool> {
-        is_fused(self.worker, fused::is_possible::<P>(&self.context), self.items)
+        is_fused(self.worker, fused::obstacle::<P>(&self.context), self.items)
     }
 
     fn check(&self, initial: &[(usize, u32)]) -> Result<()> {
@@ -399,20 +399,15 @@ impl<P: Program> DistributedWorklist<P> {
     }
 }
 
-/// Whether a run of so many items is fused; `can_fuse` says whether the devices and the
-/// program allow it.
-fn is_fused(worker: Worker, can_fuse: bool, items: usize) -> Result<bool> {
-    let has_room = items <= MOST_FUSED_ITEMS;
-    match worker {
-        Worker::Auto => Ok(can_fuse && has_room),
-        Worker::HostDriven => Ok(false),
-        Worker::Fused if !can_fuse => Err(Error::NotFused {
-            reason: "it needs up to eight GPUs that are all peers, and CUDA C++",
-        }),
-        Worker::Fused if !has_room => {
-            Err(Error::NotFused { reason: "it takes 2^31 - 2^19 items at most" })
-        }
-        Worker::Fused => Ok(true),
+/// Whether a run of so many items is fused; the obstacle, if there is one, is in the devices or
+/// the program.
+fn is_fused(worker: Worker, obstacle: Option<&'static str>, items: usize) -> Result<bool> {
+    let is_too_large = items > MOST_FUSED_ITEMS;
+    let size = is_too_large.then_some("it takes 2^31 - 2^19 items at most");
+    match (worker, obstacle.or(size)) {
+        (Worker::HostDriven, _) | (Worker::Auto, Some(_)) => Ok(false),
+        (Worker::Fused, Some(reason)) => Err(Error::NotFused { reason }),
+        (Worker::Auto | Worker::Fused, None) => Ok(true),
     }
 }
 
@@ -458,7 +453,8 @@ mod tests {
             (Worker::Fused, true, most + 1, None),
             (Worker::Fused, false, most, None),
         ] {
-            let found = is_fused(worker, can_fuse, items);
+            let obstacle = (!can_fuse).then_some("no GPU");
+            let found = is_fused(worker, obstacle, items);
             assert_eq!(found.ok(), expected, "{worker:?} {can_fuse} {items}");
         }
     }

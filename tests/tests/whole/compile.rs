@@ -1,4 +1,4 @@
-//! Compiles the kernels of every algorithm for each architecture that Millstream runs
+//! Compiles the kernels of every algorithm, of the command and of benches for each architecture that Millstream runs
 //! on, which needs NVRTC and no GPU; none may spill registers. Skipped without NVRTC
 //! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
@@ -116,6 +116,18 @@ fn collectives_without_spills() {
     }
     let source = CudaSource::new("resident.cu", "resident", RESIDENT).threads(128);
     compile(&source, &[source.entry()]);
+}
+
+/// Texts of programs that this one cannot use otherwise.
+#[test]
+fn programs_without_spills() {
+    let filter = include_str!("../../../crates/millstream-cli/src/filter/filter.cu");
+    compile(&CudaSource::new("filter.cu", "filter", filter), &["filter"]);
+    let access = include_str!("../../../benches/benches/figure_2/access.cu");
+    compile(&CudaSource::new("access.cu", "access", access), &["access"]);
+    let resident = include_str!("../../../benches/benches/collectives/resident.cu");
+    let source = CudaSource::new("resident.cu", "resident_sums", resident).blocks(1);
+    compile(&source, &["resident_sums"]);
 }
 
 /// One collective of a resident kernel: all of them in one kernel, as a case of GPUs has

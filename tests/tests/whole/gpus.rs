@@ -78,16 +78,22 @@ enum Needs {
     Peers,
     /// More than one device.
     Several,
+    /// More than one GPU: virtual devices of one are not enough.
+    SeveralGpus,
+    /// Emulated GPUs.
+    Emulation,
     /// Something else.
     More,
 }
 
 /// Says why a case does not run on these devices. `run-tests.sh` fails when one says so, but for
-/// what a list with host devices lacks, or one device alone.
+/// emulation and what a list with host devices lacks, or one device alone, or one GPU.
 fn skip(needs: Needs, reason: &str) {
     let needs = match needs {
         Needs::Peers => "needs peers",
         Needs::Several => "needs several",
+        Needs::SeveralGpus => "needs several GPUs",
+        Needs::Emulation => "needs emulation",
         Needs::More => "needs more",
     };
     println!("skipped, {needs}: {reason}");

@@ -64,22 +64,7 @@ pub(crate) struct Filtered {
 
 type Signature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>, Value<u32>);
 
-// What the compiler knows nothing of is tested each time.
-const SOURCE: &str = r#"
-#include "filter.cuh"
-using namespace millstream;
-extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u32> scratch,
-                                  Span<u32> count, u32 divisor, u32 cost) {
-    filter(input, kept, scratch, count, [=](u32 item) {
-        u32 kept = item % divisor == 0;
-        for (u32 turn = 1; turn < cost; ++turn) {
-            asm volatile("" : "+r"(item));
-            kept += item % divisor == 0;
-        }
-        return kept == cost;
-    });
-}
-"#;
+const SOURCE: &str = include_str!("filter.cu");
 
 static FILTER: Kernel<Signature> = Kernel::with_source(
     "filter",

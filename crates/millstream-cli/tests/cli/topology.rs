@@ -48,6 +48,8 @@ fn shapes_that_do_not_fit_are_refused() {
     let bad = folder.file("bad.json", r#"{"links": [["host"]]}"#);
     let said = refused(&["filter", "--devices", "host:1", "--topology", &bad], 2);
     assert!(said.contains("bad.json: device 0 has no memory link to itself"), "{said}");
+    let said = refused(&["topology", "--devices", "host:1", "--topology", "/dev/zero"], 2);
+    assert!(said.contains("/dev/zero: longer than"), "{said}");
     let absent = folder.path("absent.json");
     let said = refused(&["filter", "--topology", &absent], 2);
     assert!(said.contains("absent.json"), "{said}");
@@ -86,4 +88,17 @@ fn what_is_measured_is_kept() {
     let (without, remarks) = with_cache(&cache, &[]);
     assert_eq!(without["transfers"], json!([]));
     assert!(remarks.contains("no transfer table"), "{remarks}");
+    let (_, remarks) = with_cache(&cache, &["--calibrate"]);
+    assert!(!remarks.contains("transfer table"), "{remarks}");
+}
+
+#[test]
+fn what_cannot_be_kept_is_shown_all_the_same() {
+    let (measured, remarks) = with_cache("/dev/null", &["--calibrate"]);
+    assert_eq!(measured["transfers"].as_array().unwrap().len(), 16);
+    assert!(remarks.contains("cache /dev/null: "), "{remarks}");
+    assert!(!remarks.contains("--calibrate"), "{remarks}");
+    let (_, remarks) = with_cache("/dev/null", &[]);
+    assert!(remarks.contains("Not a directory"), "{remarks}");
+    assert!(!remarks.contains("--calibrate"), "{remarks}");
 }

@@ -4,13 +4,17 @@ use serde_json::{Value, json};
 
 use crate::common::{Folder, dataset, json, refused, succeed};
 
+/// The links of a verified answer.
+fn links_of(command: &[&str], options: &[&str]) -> Vec<Value> {
+    let report = json(&[command, &["--verify"], options].concat());
+    assert_eq!(report["verified"], json!(true));
+    report["links"].as_array().unwrap().clone()
+}
+
 /// The links of shortest paths over these devices.
 fn links(options: &[&str]) -> Vec<Value> {
     let karate = dataset("karate.mtx");
-    let search = ["sssp", &karate, "--weights", "unit", "--worker", "host", "--verify"];
-    let report = json(&[&search[..], options].concat());
-    assert_eq!(report["verified"], json!(true));
-    report["links"].as_array().unwrap().clone()
+    links_of(&["sssp", &karate, "--weights", "unit", "--worker", "host"], options)
 }
 
 /// Whether all packets of a link went one way.
@@ -29,6 +33,52 @@ fn packets_go_the_way_they_are_sent() {
     }
     let said = refused(&["filter", "--transfer", "swim"], 2);
     assert!(said.contains("swim") && said.contains("push"), "{said}");
+}
+
+#[test]
+fn algorithms_whose_devices_push_leave_it_for_another_way() {
+    let karate = &*dataset("karate.mtx");
+    let commands: [&[&str]; 5] = [
+        &["bfs", karate],
+        &["sssp", karate, "--weights", "unit"],
+        &["pagerank", karate],
+        &["pagerank", karate, "--algorithm", "push"],
+        &["cc", karate],
+    ];
+    for command in commands {
+        for way in ["copy", "push", "host"] {
+            let links = links_of(command, &["--devices", "host:3", "--transfer", way]);
+            assert!(links.iter().any(|link| link["packets"] != json!(0)), "{command:?} {way}");
+            assert!(links.iter().all(|link| goes_by(link, way)), "{command:?} {way}: {links:?}");
+        }
+    }
+}
+
+#[test]
+fn searches_that_only_push_are_refused_another_way() {
+    let karate = &*dataset("karate.mtx");
+    let searches = [
+        (["bfs", karate, "--algorithm", "level-synchronous"], vec![]),
+        (["bfs", karate, "--algorithm", "near-far"], vec![]),
+        (["sssp", karate, "--algorithm", "stepping"], vec!["--weights", "unit"]),
+        (["sssp", karate, "--algorithm", "near-far"], vec!["--weights", "unit"]),
+    ];
+    for (search, options) in searches {
+        for way in ["copy", "host"] {
+            let transfer = ["--devices", "host:2", "--transfer", way];
+            let said = refused(&[&search[..], &options, &transfer].concat(), 2);
+            assert!(said.contains(&format!("transfers by {way} do not go")), "{said}");
+        }
+    }
+    // One device tells nobody.
+    let alone = ["--algorithm", "level-synchronous", "--devices", "host:1", "--transfer", "copy"];
+    assert_eq!(links_of(&["bfs", karate], &alone), [] as [Value; 0]);
+}
+
+#[test]
+fn nothing_is_sent_to_show_devices() {
+    let said = refused(&["topology", "--transfer", "push"], 2);
+    assert!(said.contains("--transfer"), "{said}");
 }
 
 #[test]

@@ -16,11 +16,11 @@ use super::driver;
 use crate::cuda_source::CudaSource;
 use crate::{Error, Result, cache};
 
-/// The compiler's libraries, in the order in which they must be loaded.
-const LIBRARIES: [&[&str]; 2] = [
-    &["libnvrtc-builtins.so.13.0", "libnvrtc-builtins.so.13", "libnvrtc-builtins.so"],
-    &["libnvrtc.so.13", "libnvrtc.so"],
-];
+/// What the compiler's library may be called; an older driver needs an older one.
+const LIBRARIES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+/// How the names of the library begin that the compiler needs, which has the whole version in its
+/// name.
+const BUILTINS: &str = "libnvrtc-builtins.so";
 
 /// The code of `source` for an architecture such as 90, compiled or cached.
 ///
@@ -88,10 +88,8 @@ fn compiler() -> Result<(i32, i32)> {
 }
 
 fn load() -> std::result::Result<(i32, i32), String> {
-    if let Some(folder) = folders().into_iter().find(|folder| find(folder, LIBRARIES[1]).is_some())
-    {
-        for names in LIBRARIES {
-            let Some(file) = find(&folder, names) else { continue };
+    if let Some(compiler) = folders().iter().find_map(|folder| find(folder)) {
+        for file in builtins_beside(&compiler).into_iter().chain([compiler]) {
             // SAFETY: NVIDIA's libraries run nothing of consequence when loaded.
             let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) };
             // Stays open: the loader below then finds it by its name.
@@ -103,7 +101,7 @@ fn load() -> std::result::Result<(i32, i32), String> {
         let places: Vec<String> =
             folders().iter().map(|folder| folder.display().to_string()).collect();
         return Err(format!(
-            "libnvrtc.so.13 is not in {}; install CUDA's NVRTC or set MILLSTREAM_NVRTC to its folder",
+            "neither libnvrtc.so.13 nor libnvrtc.so.12 is in {}; install CUDA's NVRTC or set MILLSTREAM_NVRTC to its folder",
             places.join(", ")
         ));
     }
@@ -120,8 +118,19 @@ fn folders() -> Vec<PathBuf> {
     named.into_iter().chain(toolkits).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }
 
-fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
-    names.iter().map(|name| folder.join(name)).find(|file| file.exists())
+/// The compiler's library in a folder.
+fn find(folder: &Path) -> Option<PathBuf> {
+    LIBRARIES.iter().map(|name| folder.join(name)).find(|file| file.exists())
+}
+
+/// What must be loaded before the compiler.
+fn builtins_beside(compiler: &Path) -> Vec<PathBuf> {
+    let entries = compiler.parent().and_then(|folder| folder.read_dir().ok());
+    let names = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_builtins = |file: &PathBuf| {
+        file.file_name().and_then(|name| name.to_str()).is_some_and(|it| it.starts_with(BUILTINS))
+    };
+    names.filter(is_builtins).collect()
 }
 
 fn key(source: &CudaSource, options: &[String]) -> String {
@@ -236,6 +245,24 @@ mod tests {
         assert_eq!(read_cached(&file, None, "kez"), None);
         std::fs::write(&file, b"short").unwrap();
         assert_eq!(read_cached(&file, version, "key"), None);
+    }
+
+    #[test]
+    fn the_newest_compiler_of_a_folder_is_found_with_its_builtins() {
+        let folder = tempfile::tempdir().unwrap();
+        let add = |name: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "").unwrap();
+            file
+        };
+        assert_eq!(find(folder.path()), None);
+        let older = add("libnvrtc.so.12");
+        assert_eq!(find(folder.path()).as_ref(), Some(&older));
+        assert_eq!(builtins_beside(&older), [] as [PathBuf; 0]);
+        let builtins = add("libnvrtc-builtins.so.12.9");
+        let newer = add("libnvrtc.so.13");
+        assert_eq!(find(folder.path()).as_ref(), Some(&newer));
+        assert_eq!(builtins_beside(&newer), [builtins]);
     }
 
     #[test]

@@ -68,11 +68,11 @@ impl GpuContext {
         // SAFETY: the driver runs, and stores a device.
         match unsafe { sys::cuDeviceGet(&mut device, number) } {
             CUresult::CUDA_ERROR_INVALID_DEVICE => {
-                let reason = match super::driver::count() {
+                let here = match super::driver::count() {
                     1 => "the only GPU here is cuda:0; virtual devices of it are cuda:0x2".into(),
                     count => format!("the GPUs here are cuda:0-{}", count.saturating_sub(1)),
                 };
-                return Err(Error::DriverUnavailable { device: name, driver: "CUDA", reason });
+                return Err(Error::NoSuchGpu { device: name, here });
             }
             answer => check(answer, "cuDeviceGet", &name)?,
         }

@@ -61,7 +61,7 @@ impl Fault {
                 return Error::Cuda { device: device.to_string(), call, reason: name(answer) };
             }
         };
-        Error::DriverUnavailable { device: device.to_string(), driver: "CUDA", reason }
+        Error::DriverUnavailable { device: device.to_string(), driver: "the CUDA driver", reason }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind, TransferWay};
+use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
@@ -77,7 +77,7 @@ impl Default for CommunicatorOptions {
 /// # Two ways
 /// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one
 /// kernel on each, which use each other's memory. Everywhere else, with the other
-/// algorithms, and if the context asks for another [way](TransferWay) than a push, packets
+/// algorithms, and if the context asks for another [way](Context::transfer) than a push, packets
 /// go from device to device, as those of links do, and are combined there, in the order of
 /// streams and events.
 pub struct Communicator {
@@ -121,7 +121,7 @@ impl Communicator {
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
         // Kernels of peers push.
         let are_peers = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
-            && matches!(context.transfer(), None | Some(TransferWay::Push))
+            && context.kernels_push()
             && Peers::are_possible(context);
         let mut devices = context.devices().iter();
         devices.try_for_each(|device| ways::prepare(context.transfer(), device))?;

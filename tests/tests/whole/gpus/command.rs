@@ -14,10 +14,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(2);
 /// The same where a machine's few cores are the devices, and others use them too.
 const HOST_STOP_LIMIT: Duration = Duration::from_secs(20);
 
+const NO_COMMAND: &str = "no millstream command; build it, or set MILLSTREAM_COMMAND";
+
 /// The command, if there is one, with these devices.
 fn millstream(arguments: &[&str]) -> Option<Command> {
     let Some(path) = command() else {
-        skip(Needs::More, "no millstream command; build it, or set MILLSTREAM_COMMAND");
+        skip(Needs::More, NO_COMMAND);
         return None;
     };
     let mut command = Command::new(path);
@@ -106,13 +108,64 @@ fn a_failure_at_run_time() {
     assert!(output.stdout.is_empty());
 }
 
+/// A GPU too many is a mistake in the list, which is told which there are.
+#[test]
+fn a_gpu_that_is_not_here() {
+    let gpus = millstream::device::gpu_count();
+    if gpus == 0 {
+        return skip(Needs::Peers, "without a driver nobody knows of GPUs");
+    }
+    let Some(path) = command() else { return skip(Needs::More, NO_COMMAND) };
+    let list = format!("cuda:0,cuda:{gpus}");
+    let (output, _) = run(Command::new(path).args(["topology", "--devices", &list]), LIMIT, |_| {});
+    let here = match gpus {
+        1 => "the only GPU here is cuda:0; virtual devices of it are cuda:0x2".to_string(),
+        _ => format!("the GPUs here are cuda:0-{}", gpus - 1),
+    };
+    let (code, text) = code_and_text(&output);
+    assert_eq!((code, output.stdout.len()), (Some(2), 0), "{text}");
+    assert!(text.contains(&format!("there is no cuda:{gpus}: {here}")), "{text}");
+}
+
+/// A driver without a compiler: what is missing is named, and where it was looked for.
+#[test]
+fn a_compiler_that_is_not_here() {
+    let driver = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let driver = driver.split(':').map(|folder| PathBuf::from(folder).join("libcuda.so"));
+    let Some(driver) = driver.into_iter().find(|file| scaled(false, true) && file.exists()) else {
+        return skip(Needs::Emulation, "a real compiler may be in the system's own folders");
+    };
+    let Some(mut command) = millstream(&["filter", "--items", "1000"]) else { return };
+    let folder = std::env::temp_dir().join(format!("millstream-{}-driver", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(driver, folder.join("libcuda.so")).unwrap();
+    for name in ["LD_LIBRARY_PATH", "MILLSTREAM_NVRTC", "CUDA_HOME", "CUDA_PATH"] {
+        command.env(name, &folder);
+    }
+    // Nothing is compiled there already.
+    let (output, _) = run(command.env("MILLSTREAM_CACHE", folder.join("cache")), LIMIT, |_| {});
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (code, text) = code_and_text(&output);
+    if !list().to_string().contains("cuda") {
+        return assert_eq!(code, Some(0), "host devices compile nothing: {text}");
+    }
+    assert_eq!((code, output.stdout.len()), (Some(1), 0), "{text}");
+    let reason = "needs NVRTC: neither libnvrtc.so.13 nor libnvrtc.so.12 is in ";
+    for part in [reason, &folder.display().to_string(), "MILLSTREAM_NVRTC"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
 /// The kernel of one rank of a gang traps: the command ends soon, with the exit code of a
 /// failure. Emulated GPUs alone trap in kernels that have no trap.
 #[test]
 fn a_trap_on_one_rank() {
+    if !scaled(false, true) {
+        return skip(Needs::Emulation, "real GPUs do not trap in kernels that have no trap");
+    }
     let gpus = context().devices().len();
-    if !scaled(false, true) || list().to_string() != format!("cuda:0-{}", gpus - 1) {
-        return println!("not on these devices");
+    if list().to_string() != format!("cuda:0-{}", gpus - 1) {
+        return skip(Needs::SeveralGpus, "the last of several GPUs traps");
     }
     let (chain, dense) = (Edges::chain("trap", 100), Edges::dense("dense", 12));
     for (kernel, arguments) in [

@@ -229,7 +229,7 @@ fn a_device_that_is_silent() {
         return skip(Needs::Peers, "these devices are no gang");
     }
     if first.shares_gpu_with(last) {
-        return println!("neither of two devices on one GPU can be silent alone");
+        return skip(Needs::SeveralGpus, "neither of two devices on one GPU can be silent alone");
     }
     let road = road(24, 80, 9);
     let run = |gang, patience, silence: &dyn Fn()| {
