@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::device::Device;
 use crate::device_set::DeviceSet;
 use crate::event::Event;
-use crate::memory::DeviceBuffer;
+use crate::memory::{DeviceBuffer, Part, PartMut};
 use crate::stream::Stream;
 use crate::stream_kind::StreamKind;
 use crate::transfer_table::{Transfer, TransferTable, memory_of};
@@ -163,20 +163,16 @@ impl Route {
         bytes: usize,
     ) -> Result<()> {
         let (source, destination) = (source.part(0..bytes)?, destination.part_mut(0..bytes)?);
-        let copy = |stream: &Stream, from, to| match self.way {
-            TransferWay::Copy => stream.copy(from, to),
-            _ => stream.copy_by_kernel(from, to),
-        };
         let Some((second, buffers)) = &mut self.second else {
-            return copy(&self.first, source, destination);
+            return copy(self.way, &self.first, source, destination);
         };
         let [Between { buffer, free_after }, _] = buffers;
         if let Some(event) = free_after {
             self.first.wait(event)?;
         }
-        copy(&self.first, source, buffer.part_mut(0..bytes)?)?;
+        copy(self.way, &self.first, source, buffer.part_mut(0..bytes)?)?;
         second.wait(&self.first.record()?)?;
-        copy(second, buffer.part(0..bytes)?, destination)?;
+        copy(self.way, second, buffer.part(0..bytes)?, destination)?;
         *free_after = Some(second.record()?);
         buffers.swap(0, 1);
         Ok(())
@@ -185,6 +181,13 @@ impl Route {
     /// An event after all transfers submitted so far.
     fn record(&self) -> Result<Event> {
         self.second.as_ref().map_or(&self.first, |(second, _)| second).record()
+    }
+}
+
+fn copy(way: TransferWay, stream: &Stream, from: Part<'_, u8>, to: PartMut<'_, u8>) -> Result<()> {
+    match way {
+        TransferWay::Copy => stream.copy(from, to),
+        _ => stream.copy_by_kernel(from, to),
     }
 }
 
