@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
+use millstream_graph::reference::Distances;
 use millstream_traversal::{
     CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, near_far_sources,
 };
@@ -37,7 +38,7 @@ pub(crate) trait DistanceRule: CudaRule {
 pub struct IntegerDistances;
 
 impl DistanceRule for IntegerDistances {
-    const TOO_FAR: u32 = u32::MAX - 1;
+    const TOO_FAR: u32 = Distances::TOO_FAR;
 
     fn threshold(step: f64) -> (u32, f32) {
         (step.round().max(1.0) as u32, 1.0)

@@ -306,7 +306,7 @@ impl Sssp {
     /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
     /// do not disturb each other.
     ///
-    /// Integer distances from `u32::MAX - 1` on overflow.
+    /// Integer distances from [`Distances::TOO_FAR`] on overflow.
     ///
     /// # Errors
     /// A source that is not a vertex; options that have no meaning; a distance that
