@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use millstream::device::Device;
 use millstream::graph::{CsrGraph, Weights, generate, validate};
 use millstream::sssp::{Algorithm, Delta, Distances, Sssp, SsspOptions, SsspResult};
 use serde::Serialize;
@@ -136,7 +137,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.count(&result.statistics);
     // GPUs that search in steps do not count all.
-    common.useful_work_items = result.reached().min(common.work_items);
+    let on_gpus = context.devices().iter().any(Device::is_gpu);
+    let counts_all = !on_gpus || result.algorithm != Algorithm::Stepping;
+    common.useful_work_items = counts_all.then(|| result.reached());
     let report = Report {
         common,
         method: result.algorithm.to_string(),
