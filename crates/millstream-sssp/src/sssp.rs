@@ -398,7 +398,11 @@ fn weight_type(graph: &CsrGraph) -> Result<WeightType> {
         Weights::Real(weights) => {
             let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
             match weights.iter().position(|weight| !is_weight(weight)) {
-                Some(arc) => Err(Error::Weight { arc: arc as u64, weight: weights[arc] }),
+                Some(arc) => {
+                    let from = graph.offsets().partition_point(|&row| row <= arc as u64) - 1;
+                    let (from, to) = (from as u32, graph.targets()[arc]);
+                    Err(Error::Weight { from, to, weight: weights[arc] })
+                }
                 None => Ok(WeightType::Real),
             }
         }

@@ -181,10 +181,16 @@ fn graphs_without_answers_are_refused() {
     let karate = dataset("karate.mtx");
     let unweighted = folder.file("unweighted.el", "0 1\n");
     assert!(refused(&["sssp", &unweighted], 2).contains("--weights unit or --weights random:MAX"));
-    let negative = folder.file("negative.wel", "0 1 2.5\n1 2 -1\n");
-    assert!(refused(&["sssp", &negative], 2).contains("-1"));
-    let long = folder.file("long.wel", "0 1 4294967295\n1 2 1\n");
-    assert!(refused(&["sssp", &long, "--source", "0"], 1).contains("overflows"));
+    let negative = folder.file("negative.wel", "30 10 2.5\n20 50 2\n10 40 -1\n");
+    for relabel in [&[][..], &["--relabel"]] {
+        let said = refused(&[&["sssp", &negative], relabel].concat(), 2);
+        assert!(said.contains(&format!("{negative}: arc 10 -> 40 weighs -1")), "{said}");
+    }
+    let long = folder.file("long.wel", "70 80 4294967295\n80 90 1\n");
+    for relabel in [&[][..], &["--relabel"]] {
+        let said = refused(&[&["sssp", &long, "--source", "70"], relabel].concat(), 1);
+        assert!(said.contains("the distance of vertex 80 overflows"), "{said}");
+    }
     for (option, value) in [
         ("--weights", "random:0"),
         ("--weights", "some"),
