@@ -148,7 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         method: result.algorithm.to_string(),
         reached: result.reached(),
         max_distance: max_distance(&result),
-        delta: result.delta,
+        delta: delta_used(&result),
         layouts: LayoutReport::of_all(layouts),
     };
     answer(&report, how.json, table)?;
@@ -207,6 +207,14 @@ fn max_distance(result: &SsspResult) -> serde_json::Value {
     match (&result.distances, result.max_distance()) {
         (Distances::Integer(_), Some(distance)) => serde_json::json!(distance as u64),
         (_, distance) => serde_json::json!(distance.and_then(shortest)),
+    }
+}
+
+/// As [`max_distance`], but of a step.
+fn delta_used(result: &SsspResult) -> Option<f64> {
+    match result.distances {
+        Distances::Integer(_) => result.delta,
+        Distances::Real(_) => result.delta.and_then(shortest),
     }
 }
 

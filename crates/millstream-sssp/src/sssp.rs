@@ -78,7 +78,8 @@ pub struct SsspResult {
     pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
-    /// The step of the priority threshold, or of the search; `None` without.
+    /// The step of the priority threshold, or of the search, in the type of the weights: of
+    /// integers, at least 1; `None` without.
     pub delta: Option<f64>,
     /// From the first item to the last, values in place and left on the devices; with the
     /// attempt before, if [`Sssp::algorithm`] could not answer.
@@ -378,7 +379,7 @@ impl Sssp {
             WeightType::Integer => Distances::Integer(keys),
             WeightType::Real => Distances::Real(keys.into_par_iter().map(real).collect()),
         };
-        let delta = step;
+        let delta = step.map(R::used);
         Ok(SsspResult {
             distances,
             predecessors,
