@@ -8,13 +8,12 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, NearRows, Outcome, Settings,
-    UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
+    Answer, Attempt, Columns, DepthProbe, DistributedGraph, Layout, NearFar, NearRows, Outcome,
+    Settings, UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
 };
 use millstream_worklist::WorklistStatistics;
 
 use crate::algorithm::Algorithm;
-use crate::depth_probe;
 use crate::hubs::Hubs;
 use crate::incoming::Incoming;
 use crate::isolated::Isolated;
@@ -118,11 +117,11 @@ pub struct Bfs {
     graph: DistributedGraph,
     incoming: Incoming,
     isolated: Isolated,
-    /// Of a graph with many thin levels.
+    /// Of a graph with thin levels.
     near: Option<NearRows>,
     hubs: Option<Hubs>,
-    /// Whether its levels are many and thin; only known of GPUs.
-    is_deep: bool,
+    /// What its levels are like; nothing is known of them if a worklist is asked for.
+    depth: DepthProbe,
     options: BfsOptions,
 }
 
@@ -146,9 +145,10 @@ impl Bfs {
     /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
     /// never large enough, and its search only goes top-down.
     ///
-    /// On devices that can go level by level, it is found out whether a graph's levels are many and thin
-    /// ([`Algorithm::Auto`]). One of four arcs a vertex at most, with few longer rows, gets *packed
-    /// rows* too, 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
+    /// It is found out whether a graph's levels are thin and many, which takes milliseconds,
+    /// however large it is ([`Algorithm::Auto`]). On devices that can go level by level, one of
+    /// thin levels and four arcs a vertex at most, with few longer rows, gets *packed rows* too,
+    /// 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
     /// them. On several devices it must be symmetric, and each gets the rows of a *halo* around
     /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
     /// it a device searches many levels before it meets the others.
@@ -227,10 +227,13 @@ impl Bfs {
             false => Incoming::none(context, graph).await?,
         };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let is_deep = algorithm != Algorithm::Asynchronous && depth_probe::is_deep(graph);
+        let depth = match algorithm {
+            Algorithm::Asynchronous => DepthProbe::default(),
+            _ => DepthProbe::new(graph),
+        };
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
-        let near = match is_deep {
+        let near = match depth.is_thin() {
             true => NearRows::new::<Levels>(graph, &distributed).await?,
             false => None,
         };
@@ -242,9 +245,7 @@ impl Bfs {
         };
         let graph = distributed;
         let options = BfsOptions { algorithm, ..BfsOptions::default() };
-        // Host devices meet in no time.
-        let is_deep = is_deep && are_gpus;
-        Ok(Bfs { graph, incoming, isolated, near, hubs, is_deep, options })
+        Ok(Bfs { graph, incoming, isolated, near, hubs, depth, options })
     }
 
     /// Sets how later runs go.
@@ -273,12 +274,11 @@ impl Bfs {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn algorithm(&self) -> Algorithm {
+        let context = self.graph.context();
+        let meets_often = self.depth.is_deep() && context.devices().len() > 1;
         match self.options.algorithm {
             Algorithm::Auto if self.near().is_some_and(NearRows::meet_seldom) => Algorithm::NearFar,
-            Algorithm::Auto if !can_meet(self.graph.context()) => Algorithm::Asynchronous,
-            Algorithm::Auto if self.is_deep && self.graph.context().devices().len() > 1 => {
-                Algorithm::Asynchronous
-            }
+            Algorithm::Auto if meets_often || !can_meet(context) => Algorithm::Asynchronous,
             Algorithm::Auto => Algorithm::LevelSynchronous,
             algorithm => algorithm,
         }

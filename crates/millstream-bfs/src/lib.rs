@@ -5,7 +5,6 @@
 
 mod algorithm;
 mod bfs;
-mod depth_probe;
 mod error;
 mod hubs;
 mod incoming;

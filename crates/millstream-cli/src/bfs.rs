@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let arcs = arcs_reached(&graph, |vertex| result.levels[vertex] != UNREACHED);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.count(&result.statistics);
-    common.useful_work_items = result.reached();
+    common.useful_work_items = Some(result.reached());
     let report = Report {
         common,
         method: result.algorithm.to_string(),

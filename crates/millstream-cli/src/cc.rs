@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let sizes = result.sizes();
     // The arcs of a spanning forest.
     let forest = u64::from(graph.vertices()) - sizes.len() as u64;
-    common.useful_work_items = common.work_items.min(forest);
+    common.useful_work_items = Some(common.work_items.min(forest));
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
     let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
     let report = Report { common, components: sizes.len(), largest, hooked };

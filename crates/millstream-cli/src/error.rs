@@ -44,6 +44,27 @@ pub(crate) enum Error {
     /// The search for shortest paths failed.
     #[error(transparent)]
     Sssp(#[from] SsspError),
+    /// A weight of a file that no path can have, by the ids of the file.
+    #[error(
+        "{}: arc {from} -> {to} weighs {weight}; weights must be finite and not negative",
+        path.display()
+    )]
+    Weight {
+        /// The file.
+        path: PathBuf,
+        /// Where the arc begins.
+        from: u64,
+        /// Where it ends.
+        to: u64,
+        /// Its weight.
+        weight: f32,
+    },
+    /// A shortest path that is too long for the type of the weights, by the ids of the file.
+    #[error("the distance of vertex {vertex} overflows the type of the weights")]
+    Overflow {
+        /// The vertex at its end.
+        vertex: u64,
+    },
     /// The ranks could not be computed.
     #[error(transparent)]
     Rank(#[from] RankError),
@@ -81,13 +102,13 @@ impl Error {
     /// 1 runtime, 2 usage or bad input, 3 not verified, 130 interrupted.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Error::Input(_) | Error::Generate(_) | Error::Usage(_) => 2,
+            Error::Input(_) | Error::Generate(_) | Error::Usage(_) | Error::Weight { .. } => 2,
             Error::Bfs(BfsError::Traversal(error))
             | Error::Sssp(SsspError::Traversal(error))
             | Error::Rank(RankError::Traversal(error))
             | Error::Cc(CcError::Traversal(error)) => traversal_code(error),
             Error::Bfs(BfsError::Graph(_))
-            | Error::Sssp(SsspError::Graph(_) | SsspError::Overflow { .. })
+            | Error::Sssp(SsspError::Graph(_))
             | Error::Rank(RankError::Graph(_)) => 1,
             Error::Bfs(_) | Error::Sssp(_) | Error::Rank(_) | Error::Cc(_) => 2,
             Error::Flow(error) => flow_code(error),
@@ -96,7 +117,10 @@ impl Error {
             Error::NotVerified(_) | Error::NotConverged { .. } => 3,
             Error::Interrupted => interrupt::EXIT_CODE,
             Error::Partition(PartitionError::TooLargeForMetis { .. }) => 2,
-            Error::Graph(_) | Error::Partition(_) | Error::Output { .. } => 1,
+            Error::Graph(_)
+            | Error::Partition(_)
+            | Error::Output { .. }
+            | Error::Overflow { .. } => 1,
         }
     }
 }
@@ -156,7 +180,8 @@ mod tests {
             (SsspError::NotStepping.into(), 2),
             (SsspError::Graph(OUT_OF_MEMORY).into(), 1),
             (RankError::Graph(OUT_OF_MEMORY).into(), 1),
-            (SsspError::Overflow { vertex: 3 }.into(), 1),
+            (Error::Overflow { vertex: 3 }, 1),
+            (Error::Weight { path: file(), from: 0, to: 1, weight: -1.0 }, 2),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
             (Error::NotConverged { is_single: true, iterations: 1, delta: 0.5 }, 3),

@@ -87,9 +87,13 @@ fn vertex(name: &str, graph: &CsrGraph) -> Option<u32> {
 
 /// The ids that these vertices have in the file.
 pub(crate) fn original_ids(graph: &CsrGraph, vertices: &[u32]) -> Vec<u64> {
-    let original = |&vertex: &u32| match graph.original_ids() {
+    vertices.iter().map(|&vertex| original_id(graph, vertex)).collect()
+}
+
+/// The id that this vertex has in the file.
+pub(crate) fn original_id(graph: &CsrGraph, vertex: u32) -> u64 {
+    match graph.original_ids() {
         Some(ids) => ids[vertex as usize],
         None => vertex.into(),
-    };
-    vertices.iter().map(original).collect()
+    }
 }

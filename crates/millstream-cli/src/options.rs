@@ -61,14 +61,21 @@ pub(crate) struct Worklist {
 #[derive(Debug, Args)]
 pub(crate) struct Patience {
     /// Seconds without any change after which a run on the worklist fails, or any run of GPUs
-    /// that wait for each other.
+    /// that wait for each other; 0.001 at least.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     pub(crate) patience: Duration,
 }
 
+/// Less patience than this would let runs fail in which nothing is wrong.
+const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(patience) if patience < LEAST_PATIENCE => Err("less than a millisecond".into()),
+        Ok(patience) => Ok(patience),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -135,11 +135,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     };
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.count(&result.statistics);
-    common.useful_work_items = match options.algorithm {
+    common.useful_work_items = Some(match options.algorithm {
         Algorithm::Push => common.work_items.min(graph.vertices().into()),
         // Every sweep needs all vertices.
         _ => common.work_items,
-    };
+    });
     let PageRankResult { iterations, converged, delta, .. } = result;
     let method = if options.algorithm == Algorithm::Push { "push" } else { "pull" };
     let precision = if options.is_double() { "f64" } else { "f32" };

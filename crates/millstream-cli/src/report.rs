@@ -80,7 +80,8 @@ pub(crate) struct Common {
     /// How its packets went.
     routing: Option<&'static str>,
     pub(crate) work_items: u64,
-    pub(crate) useful_work_items: u64,
+    /// `null` where not all work is counted.
+    pub(crate) useful_work_items: Option<u64>,
     pub(crate) verified: Option<bool>,
     pub(crate) links: Vec<Link>,
     pub(crate) per_device: Vec<PerDevice>,
@@ -107,7 +108,7 @@ impl Common {
             worker: None,
             routing: None,
             work_items: 0,
-            useful_work_items: 0,
+            useful_work_items: None,
             verified: None,
             links: Vec::new(),
             per_device: Vec::new(),
@@ -146,8 +147,10 @@ impl Common {
         rows.push(("time", format!("{:.3} ms", self.time_ms)));
         rows.push(("TEPS", format!("{:.3e}", self.teps)));
         if self.work_items > 0 {
-            let useful = self.useful_work_items as f64 / self.work_items as f64 * 100.0;
-            rows.push(("work items", format!("{} ({useful:.0} % useful)", self.work_items)));
+            let share = |useful: u64| useful as f64 / self.work_items as f64 * 100.0;
+            let useful = self.useful_work_items.map(|it| format!(" ({:.0} % useful)", share(it)));
+            let useful = useful.unwrap_or_default();
+            rows.push(("work items", format!("{}{useful}", self.work_items)));
         }
         let mut text = facts(&rows).to_string();
         if !self.links.is_empty() {

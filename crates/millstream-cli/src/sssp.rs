@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use millstream::device::Device;
 use millstream::graph::{CsrGraph, Weights, generate, validate};
-use millstream::sssp::{Algorithm, Delta, Distances, Sssp, SsspOptions, SsspResult};
+use millstream::sssp::{
+    Algorithm, Delta, Distances, Error as SsspError, Sssp, SsspOptions, SsspResult,
+};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::input::{Input, original_ids, sources};
+use crate::input::{Input, original_id, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_both_writable, write_predecessors, write_values};
@@ -120,10 +123,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let sssp = sssp.with_options(options(arguments, cutoff));
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::sssp::Error>((upload, layouts, ran))
+        Ok::<_, SsspError>((upload, layouts, ran))
     };
     let (upload, layouts, (result, prepare)) =
-        phase("searching", || run_interruptibly(&context, search))??;
+        phase("searching", || run_interruptibly(&context, search))?
+            .map_err(|error| outside(error, input, &graph))?;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &sources, cutoff, &result)).err(),
@@ -136,13 +140,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.count(&result.statistics);
     // GPUs that search in steps do not count all.
-    common.useful_work_items = result.reached().min(common.work_items);
+    let on_gpus = context.devices().iter().any(Device::is_gpu);
+    let counts_all = !on_gpus || result.algorithm != Algorithm::Stepping;
+    common.useful_work_items = counts_all.then(|| result.reached());
     let report = Report {
         common,
         method: result.algorithm.to_string(),
         reached: result.reached(),
         max_distance: max_distance(&result),
-        delta: result.delta,
+        delta: delta_used(&result),
         layouts: LayoutReport::of_all(layouts),
     };
     answer(&report, how.json, table)?;
@@ -198,10 +204,35 @@ fn options(arguments: &Arguments, cutoff: Option<f64>) -> SsspOptions {
 /// An integer for integer weights; for reals what the file of distances has, the shortest
 /// that tells the same real of 32 bits.
 fn max_distance(result: &SsspResult) -> serde_json::Value {
-    let shortest = |distance: f64| (distance as f32).to_string().parse::<f64>().ok();
     match (&result.distances, result.max_distance()) {
         (Distances::Integer(_), Some(distance)) => serde_json::json!(distance as u64),
         (_, distance) => serde_json::json!(distance.and_then(shortest)),
+    }
+}
+
+/// As [`max_distance`], but of a step.
+fn delta_used(result: &SsspResult) -> Option<f64> {
+    match result.distances {
+        Distances::Integer(_) => result.delta,
+        Distances::Real(_) => result.delta.and_then(shortest),
+    }
+}
+
+/// A real of 32 bits as the decimal with the fewest digits that tells it.
+fn shortest(distance: f64) -> Option<f64> {
+    (distance as f32).to_string().parse().ok()
+}
+
+/// An error as the file has it: vertices by its ids, and its name with its faults.
+fn outside(error: SsspError, input: &Input, graph: &CsrGraph) -> Error {
+    let id = |vertex: u32| original_id(graph, vertex);
+    match error {
+        SsspError::Weight { from, to, weight } => {
+            let (path, from, to) = (input.graph.clone(), id(from), id(to));
+            Error::Weight { path, from, to, weight }
+        }
+        SsspError::Overflow { vertex } => Error::Overflow { vertex: id(vertex) },
+        error => error.into(),
     }
 }
 

@@ -9,10 +9,11 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Algorithm {
     /// In steps where the devices can, unless the graph is
-    /// [mesh-like](millstream_graph::partition::is_mesh_like): such a graph has so many
-    /// steps, of so few vertices each, that meeting after each costs more than the
-    /// vertices (`docs/measurements/h200.md`). It is searched by near and far piles where
-    /// that can be, else asynchronously.
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) or
+    /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out:
+    /// such a graph has so many steps, of so few vertices each, that meeting after each costs
+    /// more than the vertices (`docs/measurements/h200.md`). It is searched by near and far piles
+    /// where that can be, else asynchronously.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority
@@ -21,7 +22,9 @@ pub enum Algorithm {
     /// Delta-stepping (Meyer and Sanders, J. Algorithms 49, 2003), pushing and pulling
     /// (Chakaravarthy et al., IPDPS 2014): the vertices of one range of distances after
     /// the other, the devices meeting after each round. Needs host devices, or up to
-    /// eight GPUs with NVLink, all of which reach each other.
+    /// eight GPUs with NVLink, all of which reach each other. Each step looks through the keys of
+    /// all vertices, so that the time of a graph with one path through most of its vertices
+    /// grows with their square: on host devices a chain of 300,000 takes minutes.
     Stepping,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014) that blocks of
     /// threads keep to themselves. Needs devices as `Stepping` does, and a graph of few arcs a vertex;

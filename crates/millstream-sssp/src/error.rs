@@ -14,10 +14,12 @@ pub enum Error {
     #[error("the graph has no weights")]
     NoWeights,
     /// A weight that is negative, infinite or not a number.
-    #[error("arc {arc} weighs {weight}; weights must be finite and not negative")]
+    #[error("arc {from} -> {to} weighs {weight}; weights must be finite and not negative")]
     Weight {
-        /// Position of the arc in its row order.
-        arc: u64,
+        /// Where the arc begins.
+        from: u32,
+        /// Where it ends.
+        to: u32,
         /// Its weight.
         weight: f32,
     },

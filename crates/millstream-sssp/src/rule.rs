@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
+use millstream_graph::reference::Distances;
 use millstream_traversal::{
     CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, near_far_sources,
 };
@@ -27,6 +28,9 @@ pub(crate) trait DistanceRule: CudaRule {
     /// A step of this distance as a weight, larger than 0.
     fn step(distance: f64) -> Self::Weight;
 
+    /// The distance of such a step.
+    fn used(distance: f64) -> f64;
+
     /// The bits of a weight.
     fn bits(weight: Self::Weight) -> u32;
 }
@@ -37,10 +41,10 @@ pub(crate) trait DistanceRule: CudaRule {
 pub struct IntegerDistances;
 
 impl DistanceRule for IntegerDistances {
-    const TOO_FAR: u32 = u32::MAX - 1;
+    const TOO_FAR: u32 = Distances::TOO_FAR;
 
     fn threshold(step: f64) -> (u32, f32) {
-        (step.round().max(1.0) as u32, 1.0)
+        (Self::step(step), 1.0)
     }
 
     fn limit(cutoff: f64) -> u32 {
@@ -50,6 +54,10 @@ impl DistanceRule for IntegerDistances {
 
     fn step(distance: f64) -> u32 {
         distance.round().max(1.0) as u32
+    }
+
+    fn used(distance: f64) -> f64 {
+        Self::step(distance).into()
     }
 
     fn bits(weight: u32) -> u32 {
@@ -110,7 +118,7 @@ impl DistanceRule for RealDistances {
     const TOO_FAR: u32 = f32::INFINITY.to_bits();
 
     fn threshold(step: f64) -> (u32, f32) {
-        (1, 1.0 / step as f32)
+        (1, 1.0 / Self::step(step))
     }
 
     fn limit(cutoff: f64) -> u32 {
@@ -125,6 +133,10 @@ impl DistanceRule for RealDistances {
 
     fn step(distance: f64) -> f32 {
         distance as f32
+    }
+
+    fn used(distance: f64) -> f64 {
+        Self::step(distance).into()
     }
 
     fn bits(weight: f32) -> u32 {

@@ -78,7 +78,8 @@ pub struct SsspResult {
     pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
-    /// The step of the priority threshold, or of the search; `None` without.
+    /// The step of the priority threshold, or of the search, in the type of the weights: of
+    /// integers, at least 1; `None` without.
     pub delta: Option<f64>,
     /// From the first item to the last, values in place and left on the devices; with the
     /// attempt before, if [`Sssp::algorithm`] could not answer.
@@ -309,7 +310,7 @@ impl Sssp {
     /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
     /// do not disturb each other.
     ///
-    /// Integer distances from `u32::MAX - 1` on overflow.
+    /// Integer distances from [`Distances::TOO_FAR`] on overflow.
     ///
     /// # Errors
     /// A source that is not a vertex; options that have no meaning; a distance that
@@ -381,7 +382,7 @@ impl Sssp {
             WeightType::Integer => Distances::Integer(keys),
             WeightType::Real => Distances::Real(keys.into_par_iter().map(real).collect()),
         };
-        let delta = step;
+        let delta = step.map(R::used);
         Ok(SsspResult {
             distances,
             predecessors,
@@ -401,7 +402,11 @@ fn weight_type(graph: &CsrGraph) -> Result<WeightType> {
         Weights::Real(weights) => {
             let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
             match weights.iter().position(|weight| !is_weight(weight)) {
-                Some(arc) => Err(Error::Weight { arc: arc as u64, weight: weights[arc] }),
+                Some(arc) => {
+                    let from = graph.offsets().partition_point(|&row| row <= arc as u64) - 1;
+                    let (from, to) = (from as u32, graph.targets()[arc]);
+                    Err(Error::Weight { from, to, weight: weights[arc] })
+                }
                 None => Ok(WeightType::Real),
             }
         }

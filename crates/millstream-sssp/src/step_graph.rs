@@ -9,7 +9,7 @@ use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Columns, DistributedGraph, Layout, LayoutKind, Part, PartWeights, sort_rows,
+    Columns, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights, sort_rows,
 };
 use rayon::prelude::*;
 
@@ -159,12 +159,32 @@ fn arcs_into<W: Copy + Default + PartialOrd + Send + Sync>(
 
 /// Whether a search should go in steps, if the devices can.
 pub(crate) fn is_worth_it(graph: &CsrGraph) -> bool {
-    !partition::is_mesh_like(graph)
+    !partition::is_mesh_like(graph) && !DepthProbe::new(graph).is_deep()
 }
 
 #[cfg(test)]
 mod tests {
+    use millstream_graph::generate::{self, GenerateOptions};
+
     use super::*;
+
+    #[test]
+    fn deep_graphs_do_not_go_in_steps() {
+        let options = GenerateOptions::default();
+        let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
+        let arcs = |from| road.neighbors(from).iter().map(move |&to| (from, to));
+        let edges = (0..road.vertices()).flat_map(arcs);
+        let edges: Vec<_> = edges.chain((0..40).map(|to| (5000, 250 * to))).collect();
+        let with_hub = CsrGraph::from_edges(road.vertices(), &edges).unwrap();
+        assert!(!partition::is_mesh_like(&with_hub));
+        assert!(!is_worth_it(&road) && !is_worth_it(&with_hub));
+        let star: Vec<_> = (1..20_000).map(|leaf| (0, leaf)).collect();
+        assert!(is_worth_it(&CsrGraph::from_edges(20_000, &star).unwrap()));
+        for scale in [9, 12] {
+            assert!(is_worth_it(&generate::kron(scale, 8, &options).unwrap()));
+            assert!(is_worth_it(&generate::social(scale, 9, &options).unwrap()));
+        }
+    }
 
     #[test]
     fn arcs_into_a_range_are_sorted_by_weight() {

@@ -4,6 +4,7 @@
 //! and shortest paths are cases of.
 
 mod answer;
+mod depth_probe;
 mod error;
 mod gang_place;
 mod gang_work;
@@ -22,6 +23,7 @@ mod run;
 mod value;
 
 pub use answer::Answer;
+pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
 pub use gang_place::GangPlace;
 pub use gang_work::GangWork;

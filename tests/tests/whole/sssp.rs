@@ -171,7 +171,7 @@ fn overflow_is_an_error_unless_a_shorter_path_or_a_nearer_cutoff_avoids_it() {
 fn what_has_no_answer_is_refused() {
     let graph = path(Weights::Real(vec![1.0, -0.5]));
     let options = SsspOptions::default();
-    assert!(matches!(search(&graph, options, &[0]), Err(Error::Weight { arc: 1, .. })));
+    assert!(matches!(search(&graph, options, &[0]), Err(Error::Weight { from: 1, to: 2, .. })));
     let graph = path(Weights::Integer(vec![1, 1]));
     let refused = |options, sources: &[u32]| search(&graph, options, sources).unwrap_err();
     assert!(refused(options, &[3]).to_string().contains("source 3"));

@@ -8,11 +8,17 @@ use crate::{CsrGraph, Weights};
 /// Distances in the weights' own type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distances {
-    /// `u32::MAX` where there is no path.
+    /// `u32::MAX` where there is no path; all others are less than [`Distances::TOO_FAR`].
     Integer(Vec<u32>),
     /// Infinity where there is no path; each is a sum from the source on, rounded
     /// after every arc.
     Real(Vec<f32>),
+}
+
+impl Distances {
+    /// Integer distances from here on overflow: devices have a number each for what is too far
+    /// and for what is not reached, so that the largest two are no distances.
+    pub const TOO_FAR: u32 = u32::MAX - 1;
 }
 
 /// Why there are no distances.
@@ -79,7 +85,7 @@ fn integer(graph: &CsrGraph, weights: &[u32], sources: &[u32]) -> Result<Distanc
         None => Ok(u32::MAX),
         Some(distance) => u32::try_from(distance)
             .ok()
-            .filter(|&distance| distance != u32::MAX)
+            .filter(|&distance| distance < Distances::TOO_FAR)
             .ok_or(SsspError::Overflow { vertex: vertex as u32 }),
     };
     Ok(Distances::Integer(distances.into_iter().enumerate().map(fit).collect::<Result<_, _>>()?))

@@ -196,14 +196,15 @@ fn several_sources_and_a_depth_limit() {
 
 #[test]
 fn paths_that_overflow_matter_only_if_shortest() {
-    let far = u32::MAX - 1;
+    let far = Distances::TOO_FAR - 1;
     let detour = weighted(3, &[(0, 1, far), (1, 2, far), (0, 2, 7)]);
     assert_eq!(dijkstra(&detour, &[0]), Ok(Distances::Integer(vec![0, far, 7])));
     let only = weighted(3, &[(0, 1, far), (1, 2, far)]);
     assert_eq!(dijkstra(&only, &[0]), Err(SsspError::Overflow { vertex: 2 }));
-    // The largest number means that there is no path.
-    let largest = weighted(2, &[(0, 1, u32::MAX)]);
-    assert_eq!(dijkstra(&largest, &[0]), Err(SsspError::Overflow { vertex: 1 }));
+    for no_distance in [Distances::TOO_FAR, u32::MAX] {
+        let largest = weighted(2, &[(0, 1, no_distance)]);
+        assert_eq!(dijkstra(&largest, &[0]), Err(SsspError::Overflow { vertex: 1 }));
+    }
     let real = only.with_weights(Some(Weights::Real(vec![f32::MAX, f32::MAX]))).unwrap();
     assert_eq!(dijkstra(&real, &[0]), Err(SsspError::Overflow { vertex: 2 }));
 }

@@ -90,7 +90,7 @@ pub enum SsspFault {
 /// of its type). Zero weights are allowed.
 ///
 /// With a `cutoff` all of that holds of the vertices within it, and no other is finite;
-/// without, a path that overflows is a fault.
+/// without, a path that overflows is a fault, as one of [`Distances::TOO_FAR`] is.
 ///
 /// ```
 /// use millstream_graph::CsrGraph;
@@ -142,7 +142,7 @@ impl Distance for u32 {
     }
 
     fn extended(self, weight: u32) -> Option<u32> {
-        self.checked_add(weight).filter(|&sum| sum != u32::UNREACHED)
+        self.checked_add(weight).filter(|&sum| sum < Distances::TOO_FAR)
     }
 }
 
@@ -354,13 +354,14 @@ mod tests {
 
     #[test]
     fn overflow_does_not_hide_a_path() {
-        let weights = Some(Weights::Integer(vec![u32::MAX - 1, 1]));
+        let far = Distances::TOO_FAR - 1;
+        let weights = Some(Weights::Integer(vec![far, 1]));
         let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)]).unwrap().with_weights(weights);
         let path = path.unwrap();
         let overflow = reference::dijkstra(&path, &[0]);
         assert_eq!(overflow, Err(SsspError::Overflow { vertex: 2 }));
-        for wrong in [0, UN] {
-            let distances = Distances::Integer(vec![0, u32::MAX - 1, wrong]);
+        for wrong in [0, Distances::TOO_FAR, UN] {
+            let distances = Distances::Integer(vec![0, far, wrong]);
             assert!(sssp_distances(&path, &[0], None, &distances).is_err());
         }
     }

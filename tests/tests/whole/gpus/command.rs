@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use millstream::device::Device;
+
 use super::child::{command, run};
-use super::{Needs, context, list, scaled, skip};
+use super::{Needs, context, list, scaled, skip, steps};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// From Ctrl-C to the end, GPUs stopped.
@@ -93,6 +95,29 @@ fn verified_answers() {
         assert_eq!(code, Some(0), "{arguments:?}: {text}");
         let answer = String::from_utf8_lossy(&output.stdout);
         assert!(answer.contains("\"verified\":true"), "{arguments:?}: {answer}");
+    }
+}
+
+/// GPUs that search in steps do not count all work: then nobody says how much was useful.
+#[test]
+fn useful_work_where_all_is_counted() {
+    let context = context();
+    if !steps::can(&context) {
+        return;
+    }
+    let on_gpus = context.devices().iter().any(Device::is_gpu);
+    let dense = Edges::dense("steps", 40);
+    let sssp = ["sssp", dense.path(), "--weights", "random:64"];
+    for (algorithm, is_known) in [("stepping", !on_gpus), ("asynchronous", true)] {
+        let Some(mut command) = millstream(&sssp) else { return };
+        command.args(["--algorithm", algorithm]);
+        let (table, _) = run(&mut command, LIMIT, |_| {});
+        assert_eq!(String::from_utf8_lossy(&table.stdout).contains("% useful"), is_known);
+        let (output, _) = run(command.arg("--json"), LIMIT, |_| {});
+        let answer = String::from_utf8_lossy(&output.stdout);
+        let expected = if is_known { "40" } else { "null" };
+        let expected = format!("\"useful_work_items\":{expected},");
+        assert!(answer.contains(&expected), "{algorithm}: {answer}");
     }
 }
 
