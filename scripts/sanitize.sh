@@ -26,9 +26,10 @@ CASES=${CASES:-"
     gpus::filtering_over_two_routers
     gpus::a_message_larger_than_all_buffers
     gpus::bfs_of_small_graphs
-    gpus::twins::breadth_first_search
-    gpus::twins::shortest_paths
-    gpus::twins::items_that_go_everywhere
+    gpus::twins::relaxations::breadth_first_search
+    gpus::twins::relaxations::shortest_paths
+    gpus::twins::push::pushed_residuals
+    gpus::twins::routes::items_that_go_everywhere
     gpus::levels::levels_of_awkward_graphs
     gpus::steps::steps_on_awkward_graphs
     gpus::algorithms::pagerank_by_pulling_as_asked

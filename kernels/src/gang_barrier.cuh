@@ -161,10 +161,11 @@ class GangBarrier {
             // Releases what the block did, and acquires what the others have released.
             fence_acq_rel_gpu();
             const bool leads = fetch_add_relaxed_gpu(&word(arrived_here), 1ull) == gridDim.x - 1;
-            // Before the fence: who hears and arrives again adds to this.
-            if (leads) store_relaxed_gpu(&word(arrived_here), 0ull);
             fence_acq_rel_gpu();
             if (leads) {
+                store_relaxed_gpu(&word(arrived_here), 0ull);
+                // Between the two: who hears and arrives again adds to 0.
+                fence_acq_rel_gpu();
                 const u64 places = load_relaxed_gpu(&word(arrived)) & places_mask;
                 decision = conclude(here_word, tag, 0, places);
             } else {

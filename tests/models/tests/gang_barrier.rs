@@ -115,13 +115,14 @@ impl Block {
         let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
         let leads = before == self.gang.blocks[self.here] - 1;
         let is_late = seeded(Fault::HereStaysArrived) || seeded(Fault::HereResetLate);
-        if leads && !is_late {
-            device.arrived_here.store(0, Ordering::Relaxed);
-        }
         fence(Ordering::AcqRel);
         if !leads {
             return self.wait(&device.here, tag).0;
         }
+        if !is_late {
+            device.arrived_here.store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::AcqRel);
         let places = device.arrived.load(Ordering::Relaxed) % ONE_BLOCK;
         device.here.store(tag << 32 | places, Ordering::Relaxed);
         if seeded(Fault::HereResetLate) {

@@ -129,7 +129,9 @@ pub(crate) fn stars(context: &Context, leaves: u32) {
             options.algorithm = algorithm;
             let result = run(context, &graph, options.clone()).unwrap();
             let what = format!("{leaves} leaves, {is_symmetric}, {algorithm:?}: {}", result.delta);
-            assert!(result.converged && result.iterations < 200, "{what}");
+            assert!(result.converged, "{what}");
+            // Sweeps; the hub may be pushed after each leaf.
+            assert!(algorithm == Algorithm::Push || result.iterations < 200, "{what}");
             // What the tolerance leaves, and what f32 does.
             let error = distance(&graph, &options, &result.ranks);
             assert!(error <= 1e-5, "{what}, {error}");
