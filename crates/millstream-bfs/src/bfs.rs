@@ -275,7 +275,11 @@ impl Bfs {
     /// ```
     pub fn algorithm(&self) -> Algorithm {
         let context = self.graph.context();
-        let meets_often = self.depth.is_deep() && context.devices().len() > 1;
+        let is_deep = match context.devices().iter().all(Device::is_gpu) {
+            true => self.depth.is_deep(),
+            false => self.depth.is_chain_like(),
+        };
+        let meets_often = is_deep && context.devices().len() > 1;
         match self.options.algorithm {
             Algorithm::Auto if self.near().is_some_and(NearRows::meet_seldom) => Algorithm::NearFar,
             Algorithm::Auto if meets_often || !can_meet(context) => Algorithm::Asynchronous,

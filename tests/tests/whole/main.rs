@@ -12,6 +12,7 @@ mod collective_model;
 mod compile;
 mod datasets;
 mod delayed_runs;
+mod extremes;
 #[path = "../../../crates/millstream-flow/tests/flow/full_empty_cases.rs"]
 mod full_empty_cases;
 #[path = "../../../crates/millstream-flow/tests/flow/full_empty_copies.rs"]

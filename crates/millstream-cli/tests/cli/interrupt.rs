@@ -45,7 +45,8 @@ fn an_interrupted_search_writes_nothing() {
     let chain: String = (0..400_000).map(|vertex| format!("{vertex} {}\n", vertex + 1)).collect();
     let graph = folder.file("chain.el", chain);
     let levels = folder.path("levels.txt");
-    assert_interrupted(&interrupt(&["bfs", &graph, "--source", "0", "--output", &levels]));
+    let by_levels = ["bfs", &graph, "--source", "0", "--algorithm", "level-synchronous"];
+    assert_interrupted(&interrupt(&[&by_levels[..], &["--output", &levels]].concat()));
     assert_eq!(folder.names(), ["chain.el".as_ref() as &std::path::Path]);
 }
 
