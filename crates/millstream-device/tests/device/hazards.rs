@@ -176,8 +176,11 @@ fn one_launch_must_not_get_a_part_twice() {
     static PAIR: Kernel<Pair> = Kernel::new("pair", |_, _| Ok(()));
     on_both(|set| {
         let stream = set.devices()[0].stream().unwrap();
-        let result = PAIR.launch(&stream, 1, Twice(&mut plain(set)));
-        assert!(matches!(result, Err(Error::Hazard { .. })));
+        let error = PAIR.launch(&stream, 1, Twice(&mut plain(set))).unwrap_err();
+        assert!(
+            matches!(&error, Error::BoundTwice { buffer, .. } if buffer.contains("the packet")),
+            "{error}"
+        );
     });
 }
 
