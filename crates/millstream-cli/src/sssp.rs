@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use millstream::device::Device;
-use millstream::graph::{CsrGraph, Weights, generate, validate};
+use millstream::graph::{BadWeight, CsrGraph, Weights, generate, validate};
 use millstream::sssp::{
     Algorithm, Delta, Distances, Error as SsspError, Sssp, SsspOptions, SsspResult,
 };
@@ -227,7 +227,7 @@ fn shortest(distance: f64) -> Option<f64> {
 fn outside(error: SsspError, input: &Input, graph: &CsrGraph) -> Error {
     let id = |vertex: u32| original_id(graph, vertex);
     match error {
-        SsspError::Weight { from, to, weight } => {
+        SsspError::Weight(BadWeight { from, to, weight }) => {
             let (path, from, to) = (input.graph.clone(), id(from), id(to));
             Error::Weight { path, from, to, weight }
         }

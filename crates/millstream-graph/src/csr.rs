@@ -2,32 +2,9 @@
 
 use rayon::prelude::*;
 
+use crate::Weights;
 use crate::build::{self, ArcSource, ArcWeight, Duplicates};
 use crate::storage::Storage;
-
-/// Arc weights, as the file or the generator gave them.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Weights {
-    /// Unsigned integers stay integers.
-    Integer(Vec<u32>),
-    /// Everything else (reals, negative integers).
-    Real(Vec<f32>),
-}
-
-impl Weights {
-    /// Number of weights; one for each arc.
-    pub fn len(&self) -> usize {
-        match self {
-            Weights::Integer(weights) => weights.len(),
-            Weights::Real(weights) => weights.len(),
-        }
-    }
-
-    /// Whether there is no weight at all.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// Why arrays from memory are not a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

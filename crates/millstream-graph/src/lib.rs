@@ -16,8 +16,10 @@ pub mod summary;
 mod symmetric;
 mod transpose;
 pub mod validate;
+mod weights;
 pub mod write;
 
-pub use csr::{CsrGraph, GraphError, Weights};
+pub use csr::{CsrGraph, GraphError};
 pub use format::Format;
 pub use partition::Partition;
+pub use weights::{BadWeight, Weights};

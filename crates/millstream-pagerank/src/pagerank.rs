@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::reference::PageRankError;
-use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::Layout;
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
@@ -307,19 +307,11 @@ fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
     if let Some(&vertex) = options.personalization.iter().find(|&&vertex| vertex >= vertices) {
         return Err(PageRankError::Personalization { vertex, vertices }.into());
     }
-    match graph.weights() {
-        None if options.weighted => Err(PageRankError::NoWeights.into()),
-        Some(Weights::Real(weights)) if options.weighted => {
-            let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-            match weights.iter().position(|weight| !is_weight(weight)) {
-                Some(arc) => {
-                    Err(PageRankError::Weight { arc: arc as u64, weight: weights[arc] }.into())
-                }
-                None => Ok(()),
-            }
-        }
-        _ => Ok(()),
+    if options.weighted {
+        graph.weights().ok_or(PageRankError::NoWeights)?;
+        graph.check_weights().map_err(PageRankError::from)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What can go wrong with shortest paths.
 
+use millstream_graph::BadWeight;
+
 /// The result of a search for shortest paths.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,15 +16,8 @@ pub enum Error {
     #[error("the graph has no weights")]
     NoWeights,
     /// A weight that is negative, infinite or not a number.
-    #[error("arc {from} -> {to} weighs {weight}; weights must be finite and not negative")]
-    Weight {
-        /// Where the arc begins.
-        from: u32,
-        /// Where it ends.
-        to: u32,
-        /// Its weight.
-        weight: f32,
-    },
+    #[error(transparent)]
+    Weight(#[from] BadWeight),
     /// A shortest path that is too long for the type of the weights.
     #[error("the distance of vertex {vertex} overflows the type of the weights")]
     Overflow {

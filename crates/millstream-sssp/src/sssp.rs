@@ -397,20 +397,12 @@ impl Sssp {
 
 /// What kind of weights a graph has, all of which are distances.
 fn weight_type(graph: &CsrGraph) -> Result<WeightType> {
-    match graph.weights().ok_or(Error::NoWeights)? {
-        Weights::Integer(_) => Ok(WeightType::Integer),
-        Weights::Real(weights) => {
-            let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-            match weights.iter().position(|weight| !is_weight(weight)) {
-                Some(arc) => {
-                    let from = graph.offsets().partition_point(|&row| row <= arc as u64) - 1;
-                    let (from, to) = (from as u32, graph.targets()[arc]);
-                    Err(Error::Weight { from, to, weight: weights[arc] })
-                }
-                None => Ok(WeightType::Real),
-            }
-        }
-    }
+    let weights = match graph.weights().ok_or(Error::NoWeights)? {
+        Weights::Integer(_) => WeightType::Integer,
+        Weights::Real(_) => WeightType::Real,
+    };
+    graph.check_weights()?;
+    Ok(weights)
 }
 
 /// The distance of a key.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::{CsrGraph, Partition, Weights, partition, reference, validate};
+use millstream::graph::{BadWeight, CsrGraph, Partition, Weights, partition, reference, validate};
 use millstream::sssp::{Algorithm, Delta, Distances, Error, Sssp, SsspOptions, SsspResult};
 use millstream::worklist::{DeviceStatistics, Routing};
 use rand::rngs::SmallRng;
@@ -171,7 +171,8 @@ fn overflow_is_an_error_unless_a_shorter_path_or_a_nearer_cutoff_avoids_it() {
 fn what_has_no_answer_is_refused() {
     let graph = path(Weights::Real(vec![1.0, -0.5]));
     let options = SsspOptions::default();
-    assert!(matches!(search(&graph, options, &[0]), Err(Error::Weight { from: 1, to: 2, .. })));
+    let negative = search(&graph, options, &[0]);
+    assert!(matches!(negative, Err(Error::Weight(BadWeight { from: 1, to: 2, .. }))));
     let graph = path(Weights::Integer(vec![1, 1]));
     let refused = |options, sources: &[u32]| search(&graph, options, sources).unwrap_err();
     assert!(refused(options, &[3]).to_string().contains("source 3"));

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use crate::{CsrGraph, Weights};
+use crate::{BadWeight, CsrGraph, Weights};
 
 /// Distances in the weights' own type.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,13 +37,8 @@ pub enum SsspError {
         vertices: u32,
     },
     /// A weight that is negative, infinite or not a number.
-    #[error("arc {arc} weighs {weight}; weights must be finite and not negative")]
-    Weight {
-        /// Position of the arc.
-        arc: u64,
-        /// Its weight.
-        weight: f32,
-    },
+    #[error(transparent)]
+    Weight(#[from] BadWeight),
     /// A shortest path that is too long for the type.
     #[error("the distance of vertex {vertex} overflows the type of the weights")]
     Overflow {
@@ -92,10 +87,7 @@ fn integer(graph: &CsrGraph, weights: &[u32], sources: &[u32]) -> Result<Distanc
 }
 
 fn real(graph: &CsrGraph, weights: &[f32], sources: &[u32]) -> Result<Distances, SsspError> {
-    let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-    if let Some(arc) = weights.iter().position(|weight| !is_weight(weight)) {
-        return Err(SsspError::Weight { arc: arc as u64, weight: weights[arc] });
-    }
+    graph.check_weights()?;
     let sum = |Total(distance): Total, arc: usize| Total(distance + weights[arc]);
     let distances = search(graph, sources, Total(0.0), sum);
     let fit = |(vertex, distance): (usize, Option<Total>)| match distance {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::{CsrGraph, Weights};
+use crate::{BadWeight, CsrGraph, Weights};
 
 /// What is computed, and how closely.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,13 +70,8 @@ pub enum PageRankError {
     #[error("the graph has no weights")]
     NoWeights,
     /// A weight that is negative, infinite or not a number.
-    #[error("arc {arc} weighs {weight}; weights must be finite and not negative")]
-    Weight {
-        /// Position of the arc.
-        arc: u64,
-        /// Its weight.
-        weight: f32,
-    },
+    #[error(transparent)]
+    Weight(#[from] BadWeight),
 }
 
 /// Ranks of all vertices: the chance to be there after many steps, each along any
@@ -131,16 +126,9 @@ impl<'a> Sweep<'a> {
         if let Some(&vertex) = options.personalization.iter().find(|&&v| v >= vertices) {
             return Err(PageRankError::Personalization { vertex, vertices });
         }
-        match graph.weights() {
-            _ if !options.weighted => {}
-            None => return Err(PageRankError::NoWeights),
-            Some(Weights::Integer(_)) => {}
-            Some(Weights::Real(weights)) => {
-                let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-                if let Some(arc) = weights.par_iter().position_first(|weight| !is_weight(weight)) {
-                    return Err(PageRankError::Weight { arc: arc as u64, weight: weights[arc] });
-                }
-            }
+        if options.weighted {
+            graph.weights().ok_or(PageRankError::NoWeights)?;
+            graph.check_weights()?;
         }
         let mut sweep = Sweep { graph, options, row_weights: Vec::new() };
         let row_weight = |vertex| graph.row(vertex).map(|arc| sweep.weight(arc)).sum();

@@ -127,7 +127,7 @@ pub fn sssp_distances(
 pub(super) trait Distance: Copy + PartialOrd + Default + Into<f64> + Send + Sync {
     const UNREACHED: Self;
 
-    /// Whether an arc may weigh this, or a vertex be at this distance.
+    /// Whether a vertex may be at this distance.
     fn is_valid(self) -> bool;
 
     /// The distance at the end of an arc; `None` if it overflows.
@@ -180,11 +180,7 @@ impl<'a, D: Distance> Paths<'a, D> {
         if let Some(&source_vertex) = sources.iter().find(|&&source| source >= vertices) {
             return Err(SsspError::Source { source_vertex, vertices }.into());
         }
-        let is_weight = |weight: D| weight.is_valid() && weight.into().is_finite();
-        if let Some(arc) = weights.par_iter().position_first(|&weight| !is_weight(weight)) {
-            let weight: f64 = weights[arc].into();
-            return Err(SsspError::Weight { arc: arc as u64, weight: weight as f32 }.into());
-        }
+        graph.check_weights().map_err(SsspError::from)?;
         if let Some(vertex) = distances.par_iter().position_first(|distance| !distance.is_valid()) {
             let (vertex, distance) = (vertex as u32, distances[vertex].into());
             return Err(SsspFault::NotADistance { vertex, distance });
@@ -271,7 +267,7 @@ impl<'a, D: Distance> Paths<'a, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference;
+    use crate::{BadWeight, reference};
 
     /// 0 -2-> 1 -3-> 2, 0 -9-> 2, 2 -0-> 3 -0-> 2, and 4 -0-> 5 -0-> 4 apart.
     fn graph() -> CsrGraph {
@@ -347,9 +343,8 @@ mod tests {
         let weights = Weights::Real(vec![0.1, 9.0, 0.2, 0.0, 0.0, 0.0, -1.0]);
         let graph = graph().with_weights(Some(weights)).unwrap();
         let fault = sssp_distances(&graph, &[0], None, &Distances::Real(vec![far; 6]));
-        let expected =
-            |fault| matches!(fault, SsspFault::Question(SsspError::Weight { arc: 6, .. }));
-        assert!(expected(fault.unwrap_err()));
+        let expected = SsspError::Weight(BadWeight { from: 5, to: 4, weight: -1.0 });
+        assert_eq!(fault, Err(SsspFault::Question(expected)));
     }
 
     #[test]
