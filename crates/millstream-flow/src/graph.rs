@@ -151,14 +151,16 @@ impl Graph {
     /// # Errors
     /// None while the graph is being built.
     pub fn router<T: Item>(&self, policy: RoutingPolicy) -> Result<Router<T>> {
-        Router::new(policy, Arc::clone(&self.shared))
+        let router = Router::new(policy, Arc::clone(&self.shared));
+        router.join_graph()?;
+        Ok(router)
     }
 
     /// Adds a link between two endpoints, without a router of the program's own.
     ///
     /// # Errors
     /// A link from an endpoint to itself or a second link between the same two
-    /// \[G §3\]; as [`Router::receiver`].
+    /// \[G §3\]; as [`Router::receiver`]. The graph is then as before.
     pub fn link<T: Item>(
         &self,
         from: &Device,
@@ -172,10 +174,13 @@ impl Graph {
         if self.shared.state.lock().plain_links.contains(&link) {
             return Err(Error::DuplicateLink { from: from.name(), to: to.name() });
         }
-        let router = self.router(first_available())?;
-        let ends = (router.sender(from)?, router.receiver_from([from], to, buffers)?);
+        let router = Router::new(first_available(), Arc::clone(&self.shared));
+        // Neither is part of the graph before both are there: a refused link leaves nothing.
+        let sender = router.new_sender(from)?;
+        let receiver = router.receiver_from([from], to, buffers)?;
+        router.join_graph()?;
         self.shared.state.lock().plain_links.insert(link);
-        Ok(ends)
+        Ok((Sender::new(sender), receiver))
     }
 
     /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that.

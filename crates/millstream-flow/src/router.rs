@@ -208,12 +208,20 @@ impl<T: Item> fmt::Debug for Router<T> {
 }
 
 impl<T: Item> Router<T> {
-    pub(crate) fn new(policy: RoutingPolicy, graph: Arc<GraphShared>) -> Result<Router<T>> {
+    /// A router that is not part of the graph yet.
+    pub(crate) fn new(policy: RoutingPolicy, graph: Arc<GraphShared>) -> Router<T> {
         let (senders, closed, ports) = (Vec::new(), Vec::new(), Vec::new());
         let members = Mutex::new(Members { senders, closed, ports });
         let shared = Arc::new(RouterShared { policy, members, reachable: OnceLock::new() });
-        graph.add(Arc::clone(&shared) as Arc<dyn AnyRouter>)?;
-        Ok(Router { shared, graph })
+        Router { shared, graph }
+    }
+
+    /// Makes it part of the graph.
+    ///
+    /// # Errors
+    /// [`Error::Sealed`] if the graph runs.
+    pub(crate) fn join_graph(&self) -> Result<()> {
+        self.graph.add(Arc::clone(&self.shared) as Arc<dyn AnyRouter>)
     }
 
     /// The link from `device` into this router.
@@ -222,6 +230,11 @@ impl<T: Item> Router<T> {
     /// A device of another context, a second sender of the same device, a graph
     /// that runs already.
     pub fn sender(&self, device: &Device) -> Result<Sender<T>> {
+        self.new_sender(device).map(Sender::new)
+    }
+
+    /// What a sender shares with its messages: dropped without one, it does not count as dropped.
+    pub(crate) fn new_sender(&self, device: &Device) -> Result<Arc<SenderShared<T>>> {
         self.graph.check_endpoint(device)?;
         let mut members = self.shared.members.lock();
         if members.senders.contains(device) {
@@ -237,7 +250,7 @@ impl<T: Item> Router<T> {
         members.senders.push(device.clone());
         let failure = Arc::clone(&self.graph.failure);
         let router = Arc::clone(&self.shared);
-        Ok(Sender::new(Arc::new(SenderShared::new(device.clone(), lanes, failure, router))))
+        Ok(Arc::new(SenderShared::new(device.clone(), lanes, failure, router)))
     }
 
     /// The link from this router to `device`, with its packet buffers.

@@ -186,3 +186,28 @@ fn impossible_links_are_refused() {
     assert!(matches!(refused(graph.link(first, second, buffers)), Error::DuplicateLink { .. }));
     drop(ends);
 }
+
+/// What a refused link has made is gone, and does not count as dropped.
+#[test]
+fn a_refused_link_leaves_nothing() {
+    for result in everywhere(1, |context| async move {
+        let (host, device) = (context.host(), &context.devices()[0]);
+        let graph = Graph::new(&context);
+        for buffers in [Buffers::bytes(1), Buffers::items(1 << 60)] {
+            assert!(graph.link::<u32>(host, device, buffers).is_err(), "{buffers:?}");
+        }
+        let (mut feed, mut input) = graph.link::<u32>(host, device, Buffers::items(4))?;
+        graph
+            .run(async move {
+                feed.send_all(vec![1, 2, 3]).await?;
+                feed.shutdown()?;
+                while let Some(pending) = input.recv().await? {
+                    pending.ready().await?.release()?;
+                }
+                Ok::<_, Error>(())
+            })
+            .await
+    }) {
+        result.unwrap();
+    }
+}
