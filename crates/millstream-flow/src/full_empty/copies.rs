@@ -112,7 +112,7 @@ impl<T: Item> FullEmptySegment<T> {
         let label = self.core.group.label(self.core.number);
         let promise = context.device_set().promise(format!("copy of packet {packet} of {label}"));
         let (event, stream) = (promise.event().clone(), stream.clone());
-        Pending::begin(wanted, move |met| {
+        Pending::begin(wanted, None, move |met| {
             let copied = met.and_then(|()| submit(&stream, &source, &target));
             // Whoever waits for the copy may begin a new epoch then.
             drop((source, target));

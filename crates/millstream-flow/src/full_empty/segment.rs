@@ -11,7 +11,7 @@ use millstream_device::{Event, GuardedBuffer, Part, SharedBuffer, Stream};
 use super::core::next_epoch;
 use super::group::FullEmpty;
 use super::shape::PacketShape;
-use super::trigger::{Condition, Pending, Wanted};
+use super::trigger::{Condition, Pending, Waiter, Wanted};
 use crate::{Error, Item, Result};
 
 /// `local_words` of the header.
@@ -187,7 +187,7 @@ impl<T: Item> FullEmptySegment<T> {
     /// [`Error::PacketTimeout`] after the group's patience; [`Error::Released`].
     ///
     /// # Cancel safety
-    /// Cancel safe.
+    /// Cancel safe: once dropped, it does not end the group when the packets are late.
     pub async fn full(&self, packets: Range<usize>) -> Result<()> {
         self.reached(packets, Condition::Full).await
     }
@@ -205,7 +205,8 @@ impl<T: Item> FullEmptySegment<T> {
     }
 
     async fn reached(&self, packets: Range<usize>, condition: Condition) -> Result<()> {
-        let event = self.event(packets, condition)?;
+        let waiter = Waiter::new(self.core.group.context().device_set());
+        let event = self.event(packets, condition, Some(&waiter))?;
         event.completed().await.or_else(|error| self.cause(error))
     }
 
@@ -221,18 +222,23 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A packet that does not exist. The event fails where
-    /// [`full`](FullEmptySegment::full) would.
+    /// [`full`](FullEmptySegment::full) would, and the group ends then, whoever still has the event.
     pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
-        self.event(packets, Condition::Full)
+        self.event(packets, Condition::Full, None)
     }
 
-    fn event(&self, packets: Range<usize>, condition: Condition) -> Result<Event> {
+    fn event(
+        &self,
+        packets: Range<usize>,
+        condition: Condition,
+        waiter: Option<&Waiter>,
+    ) -> Result<Event> {
         self.core.check(&packets)?;
         let (set, label) = (self.core.group.context().device_set(), &self.core);
         let label = label.group.label(self.core.number);
         let promise = set.promise(format!("packets {packets:?} of {label}"));
         let event = promise.event().clone();
-        Pending::begin(vec![self.wanted(packets, condition)], move |result| {
+        Pending::begin(vec![self.wanted(packets, condition)], waiter, move |result| {
             let reason = result.map_err(|error| millstream_device::Error::Unkept {
                 promise: promise.event().to_string(),
                 reason: error.to_string(),

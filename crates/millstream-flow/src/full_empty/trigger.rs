@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+use millstream_device::{Bell, DeviceSet};
 
 use super::segment::SegmentCore;
 use super::watcher::Attention;
@@ -48,26 +51,62 @@ impl<T: Item> Wanted<T> {
     }
 }
 
+/// Somebody awaits packets, until this is dropped: then nobody looks for them any more, and they
+/// may be late.
+pub(super) struct Waiter {
+    has_left: Arc<AtomicBool>,
+    bell: Arc<Bell>,
+}
+
+impl Waiter {
+    pub(super) fn new(set: &DeviceSet) -> Waiter {
+        Waiter { has_left: Arc::default(), bell: Arc::clone(set.bell()) }
+    }
+
+    /// For who looks for the packets.
+    pub(super) fn has_left(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_left)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let somebody_looks = Arc::strong_count(&self.has_left) > 1;
+        if somebody_looks {
+            // Relaxed: the bell orders it before the look that follows.
+            self.has_left.store(true, Ordering::Relaxed);
+            self.bell.ring();
+        }
+    }
+}
+
 /// Something to be done when packets of some segments are as wanted.
 pub(super) struct Pending<T: Item, F> {
     wanted: Vec<Wanted<T>>,
     deadline: Option<Instant>,
+    /// Of who awaits it, if it is awaited and nothing else.
+    has_left: Option<Arc<AtomicBool>>,
     then: F,
     _attention: Attention,
 }
 
 impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Pending<T, F> {
     /// Calls `then` when everything is as wanted, or with the reason why it will not
-    /// be, on whatever thread finds that; now, if it is.
-    pub(super) fn begin(wanted: Vec<Wanted<T>>, then: F) {
+    /// be, on whatever thread finds that; now, if it is. Drops it once a waiter has left.
+    pub(super) fn begin(wanted: Vec<Wanted<T>>, waiter: Option<&Waiter>, then: F) {
         let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
             return then(Ok(()));
         };
         let (deadline, attention) = (group.deadline(), group.attend());
-        Pending { wanted, deadline, then, _attention: attention }.go_on();
+        let has_left = waiter.map(Waiter::has_left);
+        Pending { wanted, deadline, has_left, then, _attention: attention }.go_on();
     }
 
     fn go_on(self) {
+        // Relaxed: as in `Waiter::drop`.
+        if self.has_left.as_ref().is_some_and(|has_left| has_left.load(Ordering::Relaxed)) {
+            return;
+        }
         let Some(bell) = self.bell() else { return (self.then)(Ok(())) };
         // Before the look, so that no ring is missed.
         let seen = bell.rings();
@@ -79,7 +118,7 @@ impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Pending<T, F> {
         }
     }
 
-    fn bell(&self) -> Option<Arc<millstream_device::Bell>> {
+    fn bell(&self) -> Option<Arc<Bell>> {
         let wanted = self.wanted.first()?;
         Some(Arc::clone(wanted.segment.group.context().device_set().bell()))
     }

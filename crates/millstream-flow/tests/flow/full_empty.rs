@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use millstream_device::{InjectedFault, Injection};
 use millstream_flow::{
     Action, Context, Devices, Error, FullEmpty, FullEmptySegment, Guard, PacketShape, Result,
@@ -149,6 +150,23 @@ fn a_packet_that_never_comes_is_an_error() {
         rounds(&context, device, 2, 1).await
     };
     context.block_on(wait).unwrap().unwrap();
+}
+
+/// Nobody waits any more when the time is over.
+#[test]
+fn a_wait_that_was_given_up_ends_nothing() {
+    for result in everywhere(1, |context| async move {
+        let (group, source, _) = pair(&context)?;
+        assert!(source.full(0..2).now_or_never().is_none());
+        source.fill(0, |items| items.fill(1))?;
+        assert!(source.empty(0..1).now_or_never().is_none());
+        std::thread::sleep(Duration::from_millis(100));
+        group.check()?;
+        source.fill(1, |items| items.fill(1))?;
+        source.full(0..2).await
+    }) {
+        result.unwrap();
+    }
 }
 
 /// Who fails: the copy that fills a packet, or the kernel that would fill others. Everybody
