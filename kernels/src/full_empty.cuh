@@ -31,7 +31,7 @@ struct FullEmptySegment {
     Span<T> items;
     Span<u32> words;     // One for each packet: the epoch in which it was filled.
     Span<u32> mirror;    // The same in the host's memory; none if `words` are there.
-    Span<u32> arrivals;  // One for each packet: its writers that are done.
+    Span<u64> arrivals;  // One for each packet: its writers that are done, below their epoch.
     Span<u64> control;   // In the host's memory: not 0 when waiting has ended.
     // In the memory of the device that waits: `LocalWord`s, and for a segment of the
     // host two words for each packet: the epoch in which a block found it full, and the
@@ -97,10 +97,13 @@ struct FullEmptySegment {
         // The block's stores come before the leader's release.
         __syncthreads();
         if (threadIdx.x == 0 && settings.writers > 1) {
+            u64* arrived = &arrivals[packet];
+            // Those of an epoch in which not all came count no more. Relaxed: the same word.
+            fetch_max_relaxed_sys(arrived, u64(settings.epoch) << 32);
             // Each arrival pairs with the later ones: the last comes after all items.
-            is_last = fetch_add_acq_rel_sys(&arrivals[packet], 1u) + 1 == settings.writers;
+            is_last = u32(fetch_add_acq_rel_sys(arrived, u64(1))) + 1 == settings.writers;
             // `fill` publishes it, and nobody arrives again in this epoch.
-            if (is_last) store_relaxed_sys(&arrivals[packet], 0u);
+            if (is_last) store_relaxed_sys(arrived, u64(0));
         }
         return __syncthreads_and(is_last);
     }

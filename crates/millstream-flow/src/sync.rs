@@ -4,7 +4,7 @@
 
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Faults that the models seed to show that they would be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     AnyEpochIsFull,
     /// The last writer does not come after the others' items.
     ArrivalWithoutOrder,
+    /// Writers of an epoch in which not all came count in the next.
+    ArrivalsOfAnyEpoch,
     /// The first of many writers publishes.
     FirstArrivalFills,
     /// A packet is full before its items are there.

@@ -7,13 +7,14 @@
 #[path = "../../../crates/millstream-flow/src/full_empty/core.rs"]
 mod core;
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     /// The faults of the production file.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         AnyEpochIsFull,
         ArrivalWithoutOrder,
+        ArrivalsOfAnyEpoch,
         FirstArrivalFills,
         FillWithoutRelease,
         EmptyWithoutRelease,
@@ -27,7 +28,7 @@ mod sync {
 use core::{PacketWords, next_epoch};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 use millstream_models::{fails_with, holds};
 use sync::Fault;
@@ -36,7 +37,7 @@ use sync::Fault;
 /// accesses.
 struct Packet {
     word: AtomicU32,
-    arrivals: AtomicU32,
+    arrivals: AtomicU64,
     items: Vec<UnsafeCell<u32>>,
 }
 
@@ -50,7 +51,7 @@ impl Packet {
     fn new(writers: usize) -> Arc<Packet> {
         Arc::new(Packet {
             word: AtomicU32::new(0),
-            arrivals: AtomicU32::new(0),
+            arrivals: AtomicU64::new(0),
             items: (0..writers).map(|_| UnsafeCell::new(0)).collect(),
         })
     }
@@ -101,6 +102,20 @@ fn epochs(writers: usize, first: u32) -> impl Fn() + Sync + Send + 'static {
     }
 }
 
+/// One of two writers comes in an epoch, both in the next.
+fn deserted() {
+    let packet = Packet::new(2);
+    packet.write(0, 1, 5);
+    assert!(!packet.words(1).is_full());
+    let other = {
+        let packet = Arc::clone(&packet);
+        thread::spawn(move || packet.write(1, 2, 7))
+    };
+    packet.write(0, 2, 7);
+    other.join().unwrap();
+    assert!(packet.words(2).is_full());
+}
+
 /// The reader empties the packet, and the writer fills it again in the same epoch.
 fn refill() {
     let packet = Packet::new(1);
@@ -127,6 +142,11 @@ fn a_full_packet_has_all_its_items() {
 }
 
 #[test]
+fn writers_that_did_not_come_are_not_waited_for_later() {
+    holds(deserted);
+}
+
+#[test]
 fn epochs_wrap_around_and_leave_out_the_empty_one() {
     assert_eq!((next_epoch(0), next_epoch(u32::MAX)), (1, 1));
     holds(epochs(1, u32::MAX));
@@ -145,6 +165,11 @@ fn a_packet_of_an_earlier_epoch_is_caught() {
 #[test]
 fn an_arrival_without_order_is_caught() {
     fails_with(Fault::ArrivalWithoutOrder as usize, epochs(2, 1));
+}
+
+#[test]
+fn arrivals_of_an_earlier_epoch_are_caught() {
+    fails_with(Fault::ArrivalsOfAnyEpoch as usize, deserted);
 }
 
 #[test]

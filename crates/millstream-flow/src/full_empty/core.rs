@@ -1,7 +1,7 @@
 //! A packet that is full or empty, without its devices. States, orderings and the map
 //! to `kernels/src/full_empty.cuh` are in `README.md`.
 
-use crate::sync::{AtomicU32, Fault, Ordering, seeded};
+use crate::sync::{AtomicU32, AtomicU64, Fault, Ordering, seeded};
 
 /// No epoch: what an emptied packet's word shows, and every word at the start.
 const EMPTY: u32 = 0;
@@ -12,8 +12,8 @@ pub(crate) struct PacketWords<'a> {
     /// The epoch in which the packet was filled last. Written by whoever fills or
     /// empties it.
     pub(crate) word: &'a AtomicU32,
-    /// Writers that have arrived in this epoch; 0 between epochs.
-    pub(crate) arrivals: &'a AtomicU32,
+    /// How many writers have arrived, below the epoch in which they have; 0 after the last.
+    pub(crate) arrivals: &'a AtomicU64,
     pub(crate) epoch: u32,
     /// Writers that fill the packet together.
     pub(crate) writers: u32,
@@ -55,7 +55,11 @@ impl PacketWords<'_> {
             // Each arrival pairs with the later ones: the last comes after all items.
             false => Ordering::AcqRel,
         };
-        let before = self.arrivals.fetch_add(1, order);
+        if !seeded(Fault::ArrivalsOfAnyEpoch) {
+            // Those of an epoch in which not all came count no more. Relaxed: the same word.
+            self.arrivals.fetch_max(u64::from(self.epoch) << 32, Ordering::Relaxed);
+        }
+        let before = self.arrivals.fetch_add(1, order) as u32;
         let is_last = match seeded(Fault::FirstArrivalFills) {
             true => before == 0,
             false => before + 1 == self.writers,

@@ -24,7 +24,7 @@ use crate::Item;
 #[derive(Debug)]
 pub struct FullEmptyPackets<T>(std::marker::PhantomData<T>);
 
-type Parts<T> = (Guarded<T>, Words, Words, Words, Shared<u64>, Shared<u32>, Value<Settings>);
+type Parts<T> = (Guarded<T>, Words, Words, Shared<u64>, Shared<u64>, Shared<u32>, Value<Settings>);
 
 /// `FullEmptySettings` of the header.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -109,7 +109,7 @@ pub struct PacketsView<'a, T> {
     items: GuardedItems<'a, T>,
     words: WordsView<'a>,
     mirror: WordsView<'a>,
-    arrivals: WordsView<'a>,
+    arrivals: &'a [AtomicU64],
     control: &'a [AtomicU64],
     settings: Settings,
     waits: &'a Waits,
@@ -131,7 +131,7 @@ impl<T: Item> PacketsView<'_, T> {
 
     fn of<'w>(&'w self, words: &'w WordsView<'_>, packet: usize) -> Option<PacketWords<'w>> {
         let Settings { epoch, writers, .. } = self.settings;
-        let (word, arrivals) = (words.words().get(packet)?, self.arrivals.words().get(packet)?);
+        let (word, arrivals) = (words.words().get(packet)?, self.arrivals.get(packet)?);
         Some(PacketWords { word, arrivals, epoch, writers })
     }
 

@@ -41,7 +41,7 @@ pub(super) struct SegmentCore<T: Item> {
     /// Those of both that host code looks at, if any.
     seen: Option<SharedBuffer<u32>>,
     /// One for each packet, where those who write it together are.
-    pub(super) arrivals: SharedBuffer<u32>,
+    pub(super) arrivals: SharedBuffer<u64>,
     /// `LocalWord`s of the header, where kernels wait.
     pub(super) local: SharedBuffer<u32>,
     /// Copies of this epoch that have not been submitted yet.

@@ -10,7 +10,9 @@ use millstream_flow::{
 };
 
 use crate::common::everywhere;
-use crate::full_empty_cases::{SCALE, chain, counted, pulled, refilled, rounds, withheld};
+use crate::full_empty_cases::{
+    SCALE, chain, counted, deserted, pulled, refilled, rounds, withheld,
+};
 use crate::full_empty_copies::{between, set, triggers_and_actions, waiting_stream};
 
 fn host_rounds() -> u32 {
@@ -40,6 +42,15 @@ fn many_writers_publish_by_count() {
     for result in everywhere(1, |context| async move {
         counted(&context, &context.devices()[0], host_rounds()).await
     }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn writers_that_did_not_come_are_not_waited_for_later() {
+    for result in
+        everywhere(1, |context| async move { deserted(&context, &context.devices()[0], 3).await })
+    {
         result.unwrap();
     }
 }

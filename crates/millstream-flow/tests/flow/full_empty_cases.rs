@@ -58,6 +58,12 @@ extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
     }
 }
 
+// Each block writes an item of the first packet.
+extern "C" __global__ void write_together(FullEmptySegment<u32> output, u32 value) {
+    if (threadIdx.x == 0) output.items[blockIdx.x] = value;
+    output.publish(0);
+}
+
 // Takes the first packet again and again, and says what was in it.
 extern "C" __global__ void take_again(FullEmptySegment<u32> input, Span<u32> sums, u32 turns) {
     for (u32 turn = 0; turn < turns; ++turn) {
@@ -162,6 +168,20 @@ static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
             })?;
             output.fill(0);
         }
+        Ok(Step::Done)
+    },
+);
+
+/// Writes an item of the first packet in each block.
+static WRITE_TOGETHER: Kernel<(Packets, Value<u32>)> = Kernel::of_steps(
+    "write_together",
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("packets.cu", "write_together", SOURCE).block_each()) },
+    |block, (output, value)| {
+        if output.write(0, |items| items[block] = *value).is_none() {
+            return Ok(Step::Waits);
+        }
+        output.publish(0);
         Ok(Step::Done)
     },
 );
@@ -425,6 +445,34 @@ pub async fn counted(context: &Context, device: &Device, rounds: u32) -> Result<
         copy.record()?.completed().await?;
         input.next_epoch()?;
         output.next_epoch()?;
+    }
+    Ok(())
+}
+
+/// In every other epoch fewer blocks come than write a packet together: in the next it is full when
+/// all have come, and not before.
+pub async fn deserted(context: &Context, device: &Device, rounds: u32) -> Result<()> {
+    const WRITERS: usize = 3;
+    let group = FullEmpty::new(context, Duration::from_secs(20))?;
+    let shape = PacketShape::new(WRITERS, WRITERS).written_by(device, WRITERS);
+    let mut output = group.segment::<u32>(context.host(), shape)?;
+    let compute = device.stream_of(StreamKind::Gang)?;
+    for round in 1..=rounds {
+        for blocks in [vec![2], vec![1, WRITERS - 1]] {
+            let (mut come, all) = (0, blocks.iter().sum::<usize>());
+            for blocks in blocks {
+                assert!(!output.is_full(0)?, "{come} of {WRITERS} writers have come");
+                let arguments = (&output, round);
+                group
+                    .launch_early(&compute, &WRITE_TOGETHER, blocks, arguments)
+                    .await?
+                    .completed()
+                    .await?;
+                come += blocks;
+            }
+            assert_eq!(output.is_full(0)?, all == WRITERS, "{all} of {WRITERS} writers");
+            output.next_epoch()?;
+        }
     }
     Ok(())
 }

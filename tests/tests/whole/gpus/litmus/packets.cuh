@@ -11,7 +11,7 @@ namespace litmus {
 constexpr u32 line_words = 32;
 
 // Of a packet, in the memory of those who look at it.
-enum NearWord { near_local, near_arrivals = 4, near_turn, near_done };
+enum NearWord { near_local, near_arrivals = 4, near_turn = 6, near_done };
 
 struct Packet {
     FullEmptySegment<u32> segment;
@@ -25,7 +25,7 @@ struct Packet {
         segment.items = {word + line_words, slot_items};
         segment.words = {word, 1};
         segment.mirror = {nullptr, 0};
-        segment.arrivals = {near + near_arrivals, 1};
+        segment.arrivals = {reinterpret_cast<u64*>(near + near_arrivals), 1};
         segment.control = {reinterpret_cast<u64*>(word + 2), 1};
         segment.local = {near + near_local, u64(looks_near ? local_words + 2 : local_words)};
         segment.settings = {u64(run.milliseconds) * 1000000, slot_items, 1, 0, 2, 0};
