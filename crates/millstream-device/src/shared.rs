@@ -139,6 +139,11 @@ impl<T: AtomicPod> SharedBuffer<T> {
         Ok(before)
     }
 
+    /// An operation on the buffer that the host has not waited for.
+    pub fn in_flight(&self) -> Option<crate::InFlight> {
+        self.buffer.in_flight()
+    }
+
     fn host_item(&self, index: usize) -> Result<&T::Atomic> {
         let allocation = self.allocation();
         if !allocation.device.is_host_endpoint() {

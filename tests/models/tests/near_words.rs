@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `Packet::is_full_for_all` | `FullEmptySegment::is_full_for_all` |
 //! | `Packet::fill` | `fill`, or the stream that writes the word after a copy |
-//! | `Packet::empty` | `empty`, by whoever comes after all who waited |
+//! | `Packet::empty` | `empty`, or the stream that does so (`SegmentCore::signal_empty`), by whoever comes after all who waited |
 //!
 //! A block is one thread.
 

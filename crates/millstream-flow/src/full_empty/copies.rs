@@ -30,7 +30,8 @@ pub enum Action {
     None,
     /// It is full.
     Fill,
-    /// It is empty.
+    /// It is empty. Of a segment of the host that kernels [wait for](crate::PacketShape::read_by),
+    /// on a stream of a device that reaches theirs; what waited for the packet has found it full.
     Empty,
 }
 
@@ -70,8 +71,8 @@ impl<T: Item> Side<T> {
     fn act(&self, stream: &Stream) -> Result<()> {
         match self.action {
             Action::None => Ok(()),
-            Action::Fill => self.segment.signal(stream, self.packet, self.epoch),
-            Action::Empty => self.segment.signal(stream, self.packet, 0),
+            Action::Fill => self.segment.signal_full(stream, self.packet, self.epoch),
+            Action::Empty => self.segment.signal_empty(stream, self.packet),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use millstream_device::{Event, GuardedBuffer, Part, SharedBuffer, Stream};
+use millstream_device::{Event, GuardedBuffer, InFlight, Part, SharedBuffer, Stream};
 
 use super::core::next_epoch;
 use super::group::FullEmpty;
@@ -67,11 +67,29 @@ impl<T: Item> SegmentCore<T> {
         Ok(self.seen.as_ref().ok_or_else(unseen)?.load(packet)? == epoch)
     }
 
-    /// Stores a packet's word when everything before on the stream is done.
-    pub(super) fn signal(&self, stream: &Stream, packet: usize, value: u32) -> Result<()> {
-        let words = [(&self.words, packet, value), (&self.mirror, packet, value)];
-        let count = if self.mirror.is_empty() { 1 } else { 2 };
-        Ok(stream.signal(&words[..count])?)
+    /// Makes a packet full when everything before on the stream is done.
+    pub(super) fn signal_full(&self, stream: &Stream, packet: usize, epoch: u32) -> Result<()> {
+        Ok(stream.signal(&self.words_of(packet, epoch))?)
+    }
+
+    /// The same to make it empty. Blocks that wait then look for the next fill, not at what one of
+    /// them has found before.
+    pub(super) fn signal_empty(&self, stream: &Stream, packet: usize) -> Result<()> {
+        let near = [packet, self.shape.packets() + packet].map(|place| LOCAL_WORDS + place);
+        let near = near.into_iter().filter(|place| *place < self.local.len());
+        let near = near.map(|place| (&self.local, place, 0));
+        let words: Vec<_> = near.chain(self.words_of(packet, 0)).collect();
+        Ok(stream.signal(&words)?)
+    }
+
+    fn words_of(&self, packet: usize, value: u32) -> Vec<(&SharedBuffer<u32>, usize, u32)> {
+        let words = [&self.words, &self.mirror].into_iter().filter(|words| !words.is_empty());
+        words.map(|words| (words, packet, value)).collect()
+    }
+
+    /// What the host has not waited for.
+    fn in_flight(&self) -> Option<InFlight> {
+        self.items.in_flight().or_else(|| self.words.in_flight())
     }
 
     pub(super) fn check(&self, packets: &Range<usize>) -> Result<()> {
@@ -160,7 +178,7 @@ impl<T: Item> FullEmptySegment<T> {
         // Acquire: pairs with the release of a copy that has been submitted, which is in
         // flight then.
         let pending = match self.core.pending_copies.load(Ordering::Acquire) {
-            0 => self.core.items.in_flight().map(|access| access.to_string()),
+            0 => self.core.in_flight().map(|access| access.to_string()),
             copies => Some(format!("{copies} copies wait for their triggers")),
         };
         if let Some(access) = pending {
@@ -192,8 +210,8 @@ impl<T: Item> FullEmptySegment<T> {
         self.reached(packets, Condition::Full).await
     }
 
-    /// Waits until packets are empty: not filled in this epoch, or
-    /// [emptied](super::Action::Empty).
+    /// Waits until packets are empty: not filled in this epoch, or emptied by a kernel, by
+    /// [a copy](super::Action::Empty) or by [host code](FullEmptySegment::mark_empty).
     ///
     /// # Errors
     /// As [`FullEmptySegment::full`].
@@ -312,6 +330,20 @@ impl<T: Item> FullEmptySegment<T> {
         self.core.check_packet(packet)?;
         self.core.group.listen(stream);
         stream.copy(source, self.core.items.part_mut(self.core.shape.range(packet))?)?;
-        self.core.signal(stream, packet, self.epoch)
+        self.core.signal_full(stream, packet, self.epoch)
+    }
+
+    /// Makes a packet empty, when everything submitted to `stream` so far is done, for host code
+    /// that has read it and wants it filled again in this epoch: as
+    /// [`Action::Empty`](super::Action::Empty) does after a copy. Who waits for a full packet has
+    /// found it, or waits for the next fill. Returns at once.
+    ///
+    /// # Errors
+    /// A packet that does not exist; memory of the segment, or of who
+    /// [reads](PacketShape::read_by) it, that the stream's device does not reach.
+    pub fn mark_empty(&self, stream: &Stream, packet: usize) -> Result<()> {
+        self.core.check_packet(packet)?;
+        self.core.group.listen(stream);
+        self.core.signal_empty(stream, packet)
     }
 }

@@ -13,7 +13,7 @@ use crate::common::everywhere;
 use crate::full_empty_cases::{
     SCALE, chain, counted, deserted, pulled, refilled, rounds, withheld,
 };
-use crate::full_empty_copies::{between, set, triggers_and_actions, waiting_stream};
+use crate::full_empty_copies::{between, emptied, set, triggers_and_actions, waiting_stream};
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
@@ -85,6 +85,15 @@ fn packets_are_filled_again_in_one_epoch() {
     context.block_on(refilled(&context, &context.devices()[0], 20, times)).unwrap().unwrap();
 }
 
+#[test]
+fn packets_that_a_stream_empties_are_waited_for_again() {
+    for result in
+        everywhere(1, |context| async move { emptied(&context, &context.devices()[0], 3).await })
+    {
+        result.unwrap();
+    }
+}
+
 /// The packets that it waits for are those of this epoch.
 #[test]
 fn no_epoch_ends_before_its_copies_have_begun() {
@@ -100,6 +109,10 @@ fn no_epoch_ends_before_its_copies_have_begun() {
         assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
         set(&stream, &destination, 0, false).await?;
         copied.completed().await?;
+        destination.mark_empty(&stream, 0)?;
+        let early = destination.next_epoch();
+        assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
+        stream.record()?.completed().await?;
         destination.next_epoch()?;
         assert!(!destination.is_full(0)?);
         Ok::<_, Error>(())
@@ -291,6 +304,7 @@ fn what_is_not_there_cannot_be_read() {
         source.fill(last, |_| ()),
         source.read(last, |_| ()),
         source.fill_from(&stream, last, &context.host().buffer(1).unwrap()),
+        source.mark_empty(&stream, last),
         source.copy(&stream, last, here, (&other, 0, here)).map(drop),
         source.copy(&stream, 0, here, (&other, last, here)).map(drop),
     ] {

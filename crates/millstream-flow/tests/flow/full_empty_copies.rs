@@ -65,17 +65,50 @@ async fn one_copy(
     destination.read(0, |items| assert_eq!(items, [9; 5]))
 }
 
-/// Makes a packet full or empty, by a copy of it to itself.
+/// Makes a packet of the host's memory full or empty.
 pub async fn set(
     stream: &Stream,
     segment: &FullEmptySegment<u32>,
     packet: usize,
     full: bool,
 ) -> Result<()> {
-    let action = if full { Action::Fill } else { Action::Empty };
-    let guard = Guard::new(Trigger::None, action);
-    let done = segment.copy(stream, packet, Guard::default(), (segment, packet, guard))?;
-    Ok(done.completed().await?)
+    if full {
+        return segment.fill(packet, |_| ());
+    }
+    segment.mark_empty(stream, packet)?;
+    Ok(stream.record()?.completed().await?)
+}
+
+/// Packets of the host's memory are emptied by a stream, and filled again in the same epoch: kernels
+/// wait for the next fill.
+pub async fn emptied(context: &Context, device: &Device, rounds: u32) -> Result<()> {
+    let (group, shape) = (FullEmpty::new(context, PATIENCE)?, PacketShape::new(10, 5));
+    let input = group.segment::<u32>(context.host(), shape.clone().read_by(device))?;
+    let elsewhere = group.segment::<u32>(context.host(), shape.clone())?;
+    let mut output = group.segment::<u32>(context.host(), shape.clone())?;
+    let [compute, copy] = [StreamKind::Gang, StreamKind::Copy].map(|kind| device.stream_of(kind));
+    let (compute, copy) = (compute?, copy?);
+    for round in 1..=rounds {
+        let arguments = (&input, &output, 1);
+        let ended = group.launch_early(&compute, &SCALE, shape.packets(), arguments).await?;
+        std::thread::sleep(Duration::from_millis(20));
+        for packet in 0..shape.packets() {
+            input.fill(packet, |items| items.fill(round))?;
+        }
+        ended.completed().await?;
+        for packet in 0..shape.packets() {
+            output.read(packet, |items| assert_eq!(items, [round; 5], "packet {packet}"))?;
+            if round % 2 == 0 {
+                set(&copy, &input, packet, false).await?;
+                continue;
+            }
+            let guard = Guard::new(Trigger::Full, Action::Empty);
+            let to = (&elsewhere, packet, Guard::default());
+            input.copy(&copy, packet, guard, to)?.completed().await?;
+        }
+        output.next_epoch()?;
+    }
+    Ok(())
 }
 
 /// A stream goes on when all packets that it waits for are full.

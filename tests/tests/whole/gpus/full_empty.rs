@@ -9,8 +9,10 @@ use millstream::device::StreamKind;
 use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::{Needs, context, scaled, skip};
-use crate::full_empty_cases::{SCALE, chain, counted, pulled, refilled, rounds, withheld};
-use crate::full_empty_copies::{between, triggers_and_actions, waiting_stream};
+use crate::full_empty_cases::{
+    SCALE, chain, counted, deserted, pulled, refilled, rounds, withheld,
+};
+use crate::full_empty_copies::{between, emptied, triggers_and_actions, waiting_stream};
 
 fn runs() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 50), |runs| runs.parse().unwrap())
@@ -59,6 +61,22 @@ fn packets_are_filled_again_in_one_epoch() {
             let times = times.map(Duration::from_millis);
             context.block_on(refilled(&context, device, turns, times)).unwrap().unwrap();
         }
+    }
+}
+
+#[test]
+fn writers_that_did_not_come_are_not_waited_for_later() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(deserted(&context, device, 5)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn packets_that_a_stream_empties_are_waited_for_again() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(emptied(&context, device, 5)).unwrap().unwrap();
     }
 }
 
