@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use millstream_device::{
     BufferReader, Device, DeviceBuffer, Event, HostData, PartMut, Stream, TransferWay,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::failure::{Failure, Interrupt};
 use crate::policy::MessageInfo;
@@ -58,8 +58,9 @@ pub(crate) struct Message<T: Item> {
     pub(crate) source: Device,
     /// The event after which the payload may be read.
     ready: Option<Event>,
-    /// Taken out when the last copy is done.
-    payload: Mutex<Option<Payload<T>>>,
+    /// Taken out when the last copy is done: written when nobody submits another any more, so that
+    /// nobody waits for who does.
+    payload: RwLock<Option<Payload<T>>>,
     /// Items that no packet has been assigned for, over all destinations.
     unassigned: AtomicUsize,
     /// Items not known to be copied, over all destinations.
@@ -138,7 +139,7 @@ impl<T: Item> Message<T> {
             info,
             source: sender.source.clone(),
             ready,
-            payload: Mutex::new(Some(payload)),
+            payload: RwLock::new(Some(payload)),
             unassigned: AtomicUsize::new(copies),
             uncopied: AtomicUsize::new(copies),
             sender,
@@ -148,7 +149,7 @@ impl<T: Item> Message<T> {
 
     /// Whether its items lie in memory of the program, which only the host copies.
     pub(crate) fn is_host_data(&self) -> bool {
-        matches!(*self.payload.lock(), None | Some(Payload::Host(_)))
+        matches!(*self.payload.read(), None | Some(Payload::Host(_)))
     }
 
     /// Whether it must not wait behind others.
@@ -170,7 +171,7 @@ impl<T: Item> Message<T> {
         packet: &mut PacketBuffer<T>,
         staging: Option<&mut Staging<T>>,
     ) -> Result<Event> {
-        let payload = self.payload.lock();
+        let payload = self.payload.read();
         let Some(payload) = payload.as_ref() else {
             return Err(crate::Error::Ended);
         };
@@ -212,18 +213,18 @@ impl<T: Item> Message<T> {
 
     /// A packet of `items`, copied up to `event`, has arrived.
     pub(crate) fn copied(&self, items: usize, event: &Event) {
-        let payload = {
-            let mut payload = self.payload.lock();
+        {
+            let payload = self.payload.read();
             if let Some(Payload::Pooled(buffer)) = payload.as_ref() {
                 // The copy is over: whoever gets the buffer next need not wait for it.
                 buffer.retire(event);
             }
-            // Relaxed: under the payload's lock.
+            // Relaxed: the last one takes the lock alone, after all others.
             if self.uncopied.fetch_sub(items, Ordering::Relaxed) > items {
                 return;
             }
-            payload.take()
-        };
+        }
+        let payload = self.payload.write().take();
         if let Some(Payload::Pooled(buffer)) = payload {
             self.sender.return_buffer(Some(buffer));
         }

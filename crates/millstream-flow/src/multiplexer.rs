@@ -103,14 +103,15 @@ impl<M> SendQueue<M> {
     }
 }
 
-/// What a match has to do once the destination's lock is released.
+/// A packet of an offer, which is nobody else's, and the buffer that it goes into.
 #[derive(Debug)]
-pub(crate) struct Matched<M, A> {
-    /// One follow-up for each packet assigned.
-    pub(crate) assigned: Vec<A>,
-    /// Offers whose last packet was claimed here: their other destinations
-    /// must be told with [`Destination::offer_exhausted`].
-    pub(crate) exhausted: Vec<Arc<Offer<M>>>,
+pub(crate) struct Claim<M, B> {
+    pub(crate) offer: Arc<Offer<M>>,
+    pub(crate) range: Range<usize>,
+    pub(crate) buffer: B,
+    /// Whether nothing is left of the offer: its other destinations must be told with
+    /// [`Destination::offer_exhausted`].
+    pub(crate) is_last: bool,
 }
 
 /// One destination of a router: its queues, and the packets assigned to it.
@@ -125,6 +126,10 @@ struct State<M, B, P> {
     offers: SendQueue<M>,
     /// Receive queue: the credit of this destination.
     buffers: VecDeque<B>,
+    /// Packets whose copies are still to be submitted, in the order of their claims.
+    claimed: VecDeque<Claim<M, B>>,
+    /// Somebody has one of them submitted, and then the others.
+    is_assigning: bool,
     /// Packets assigned and submitted, not yet taken by the receiver.
     inbox: VecDeque<P>,
     /// Senders that can reach this destination and have not shut down.
@@ -139,7 +144,35 @@ impl<M, B, P> State<M, B, P> {
     /// Nothing is here and nothing can come: the receiver's end of stream.
     fn has_ended(&mut self) -> bool {
         let is_over = self.offers.is_over();
-        self.sealed && self.open_senders == 0 && self.inbox.is_empty() && is_over
+        let is_assigning = self.is_assigning && !seeded(Fault::EndWhileAssigning);
+        self.sealed && self.open_senders == 0 && self.inbox.is_empty() && !is_assigning && is_over
+    }
+
+    /// Claims packets while there is an offer and a buffer.
+    fn match_up(&mut self, packet_items: usize) {
+        while !self.buffers.is_empty() {
+            let Some(offer) = self.offers.next() else {
+                break;
+            };
+            let claimed = offer.claim(packet_items);
+            if claimed.is_none() && seeded(Fault::StaleOfferKept) {
+                break;
+            }
+            self.offers.end_turn();
+            let Some(range) = claimed else { continue };
+            let Some(buffer) = self.buffers.pop_front() else {
+                break;
+            };
+            let is_last = offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced);
+            self.claimed.push_back(Claim { offer, range, buffer, is_last });
+        }
+    }
+
+    /// The next packet to be submitted, by the caller; none, if there is none.
+    fn next_claim(&mut self) -> Option<Claim<M, B>> {
+        let next = self.claimed.pop_front();
+        self.is_assigning = next.is_some();
+        next
     }
 }
 
@@ -150,6 +183,8 @@ impl<M, B, P> Destination<M, B, P> {
             state: Mutex::new(State {
                 offers: SendQueue(VecDeque::new()),
                 buffers: VecDeque::new(),
+                claimed: VecDeque::new(),
+                is_assigning: false,
                 inbox: VecDeque::new(),
                 open_senders: 0,
                 sealed: false,
@@ -172,30 +207,31 @@ impl<M, B, P> Destination<M, B, P> {
         });
     }
 
-    /// Queues an offer and matches. `assign` submits the copy of one packet
-    /// into one buffer; it runs under this destination's lock, so that packets
-    /// reach the inbox in the order of their claims, and must not call back.
+    /// Queues an offer and matches. `assign` submits the copy of a packet and must not panic. It
+    /// is called without this destination's lock, by one caller at a time, in the order of the
+    /// claims; others leave theirs to that one.
     ///
     /// # Errors
-    /// The first error of `assign`; the packet and its buffer are lost with it.
-    pub(crate) fn offer<A, E>(
+    /// The first error of `assign`; the packet and its buffer are lost with it, and no other is
+    /// assigned here any more.
+    pub(crate) fn offer<E>(
         &self,
         offer: Arc<Offer<M>>,
-        assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
-    ) -> Result<Matched<M, A>, E> {
-        self.change(|state| state.offers.push(offer), assign)
+        assign: impl FnMut(Claim<M, B>) -> Result<P, E>,
+    ) -> Result<(), E> {
+        self.assign_after(|state| state.offers.push(offer), assign)
     }
 
     /// Returns a free buffer to the receive queue and matches.
     ///
     /// # Errors
     /// As [`Destination::offer`].
-    pub(crate) fn post<A, E>(
+    pub(crate) fn post<E>(
         &self,
         buffer: B,
-        assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
-    ) -> Result<Matched<M, A>, E> {
-        self.change(|state| state.buffers.push_back(buffer), assign)
+        assign: impl FnMut(Claim<M, B>) -> Result<P, E>,
+    ) -> Result<(), E> {
+        self.assign_after(|state| state.buffers.push_back(buffer), assign)
     }
 
     /// One sender that could reach this destination has shut down.
@@ -251,64 +287,54 @@ impl<M, B, P> Destination<M, B, P> {
 
     /// Takes everything out: used when the graph is over.
     pub(crate) fn clear(&self) {
-        let (offers, buffers, inbox) = {
+        let given_up = {
             let mut state = self.state.lock();
             let state = &mut *state;
             (
                 std::mem::take(&mut state.offers.0),
                 std::mem::take(&mut state.buffers),
+                std::mem::take(&mut state.claimed),
                 std::mem::take(&mut state.inbox),
             )
         };
         // Dropped outside the lock: a packet's drop may look at this destination.
-        drop((offers, buffers, inbox));
+        drop(given_up);
     }
 
-    fn change<A, E>(
+    fn assign_after<E>(
         &self,
         change: impl FnOnce(&mut State<M, B, P>),
-        mut assign: impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
-    ) -> Result<Matched<M, A>, E> {
-        let mut matched = Matched { assigned: Vec::new(), exhausted: Vec::new() };
+        mut assign: impl FnMut(Claim<M, B>) -> Result<P, E>,
+    ) -> Result<(), E> {
+        let mut next = self.update(|state| {
+            change(state);
+            state.match_up(self.packet_items);
+            match state.is_assigning && !seeded(Fault::AssignSideBySide) {
+                true => None,
+                false => state.next_claim(),
+            }
+        });
+        while let Some(claim) = next {
+            let packet = assign(claim)?;
+            next = self.update(|state| {
+                state.inbox.push_back(packet);
+                state.next_claim()
+            });
+        }
+        Ok(())
+    }
+
+    /// Wakes the receiver if there is something for it now.
+    fn update<R>(&self, update: impl FnOnce(&mut State<M, B, P>) -> R) -> R {
         let (waker, result) = {
             let mut state = self.state.lock();
-            change(&mut state);
-            let result = self.match_up(&mut state, &mut matched, &mut assign);
+            let result = update(&mut state);
             let wake = !state.inbox.is_empty() || state.has_ended();
             (if wake { state.waker.take() } else { None }, result)
         };
         if let Some(waker) = waker {
             waker.wake();
         }
-        result.map(|()| matched)
-    }
-
-    fn match_up<A, E>(
-        &self,
-        state: &mut State<M, B, P>,
-        matched: &mut Matched<M, A>,
-        assign: &mut impl FnMut(&Offer<M>, Range<usize>, B) -> Result<(P, A), E>,
-    ) -> Result<(), E> {
-        while !state.buffers.is_empty() {
-            let Some(offer) = state.offers.next() else {
-                break;
-            };
-            let claimed = offer.claim(self.packet_items);
-            if claimed.is_none() && seeded(Fault::StaleOfferKept) {
-                break;
-            }
-            state.offers.end_turn();
-            let Some(range) = claimed else { continue };
-            if offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced) {
-                matched.exhausted.push(Arc::clone(&offer));
-            }
-            let Some(buffer) = state.buffers.pop_front() else {
-                break;
-            };
-            let (packet, follow_up) = assign(&offer, range, buffer)?;
-            state.inbox.push_back(packet);
-            matched.assigned.push(follow_up);
-        }
-        Ok(())
+        result
     }
 }

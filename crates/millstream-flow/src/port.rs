@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::context::Context;
 use crate::failure::{Failure, Interrupt};
 use crate::message::Message;
-use crate::multiplexer::{Destination, Matched, Offer};
+use crate::multiplexer::{Claim, Destination, Offer};
 use crate::staging::{Staging, StagingPool};
 use crate::statistics::LinkStatistics;
 use crate::ways::{SMALL_BYTES, Ways};
@@ -44,15 +44,6 @@ pub(crate) struct Packet<T: Item> {
     pub(crate) range: Range<usize>,
     pub(crate) message: Arc<Message<T>>,
     pub(crate) arrival: Event,
-}
-
-/// A copy that is submitted.
-pub(crate) struct Assigned<T: Item> {
-    message: Arc<Message<T>>,
-    items: usize,
-    arrival: Event,
-    /// What it goes through.
-    staging: Option<Staging<T>>,
 }
 
 /// A receiver's side of a router.
@@ -97,12 +88,18 @@ impl<T: Item> Port<T> {
         Ok(Port { device, destination, buffers, lanes, failure, context, staging, links })
     }
 
-    /// Gets ready for what the host sends. Without, the driver copies it.
-    pub(crate) fn prepare_for_host_data(&self) {
+    /// Gets ready for what this source sends through memory of the host. If there is none, the
+    /// driver copies the program's memory, and others fail when they need it.
+    pub(crate) fn prepare_for(&self, source: &Device) {
         let packet_bytes = self.destination.packet_items() * size_of::<T>();
-        if self.device.is_gpu() && packet_bytes > SMALL_BYTES {
-            let _ = self.staging.prepare(self.buffers);
-        }
+        let is_prepared = match source.is_host_endpoint() {
+            true if !self.device.is_gpu() || packet_bytes <= SMALL_BYTES => return,
+            true => self.staging.prepare_for_host_data(self.buffers),
+            false if !self.link(source, |link| link.ways.stages(packet_bytes)) => return,
+            false => self.staging.prepare(self.buffers),
+        };
+        // It is asked for again when it is needed.
+        let _ = is_prepared;
     }
 
     /// Where the program's memory is copied into a staging buffer.
@@ -117,9 +114,7 @@ impl<T: Item> Port<T> {
 
     /// Queues an offer here. Failures end the graph.
     pub(crate) fn offer(&self, offer: Arc<Offer<Offered<T>>>) {
-        let matched =
-            self.destination.offer(offer, |offer, range, buffer| self.assign(offer, range, buffer));
-        self.follow_up(matched);
+        self.give_up_if_over(self.destination.offer(offer, |claim| self.assign(claim)));
     }
 
     /// Gives a packet buffer back. Failures end the graph.
@@ -127,28 +122,36 @@ impl<T: Item> Port<T> {
         if self.failure.cause().is_some() {
             return;
         }
-        let matched =
-            self.destination.post(buffer, |offer, range, buffer| self.assign(offer, range, buffer));
-        self.follow_up(matched);
+        self.give_up_if_over(self.destination.post(buffer, |claim| self.assign(claim)));
     }
 
     /// Packets and bytes of each link into this port.
     pub(crate) fn traffic(&self) -> Vec<LinkStatistics> {
-        self.links.lock().values().map(|link| link.statistics.clone()).collect()
+        let links = self.links.lock();
+        let carry = |statistics: &&LinkStatistics| statistics.packets > 0;
+        links.values().map(|link| &link.statistics).filter(carry).cloned().collect()
     }
 
-    fn assign(
-        &self,
-        offer: &Offer<Offered<T>>,
-        range: Range<usize>,
-        mut packet: PacketBuffer<T>,
-    ) -> Result<(Packet<T>, Assigned<T>)> {
-        let message = &offer.message.message;
-        let (way, mut staging) = self.route(message, range.len())?;
+    /// Submits the copy of a packet. No lock is held that a callback may want: the driver may take
+    /// its time, and whoever gives it something may have to tell others of failures first.
+    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Packet<T>> {
+        let Claim { offer, range, buffer: mut packet, is_last } = claim;
+        if is_last {
+            self.tell_others(&offer);
+        }
+        let (message, items) = (Arc::clone(&offer.message.message), range.len());
+        let (way, mut staging) = self.route(&message, items)?;
         let arrival = message.copy(way, range.clone(), self, &mut packet, staging.as_mut())?;
-        let (items, message, buffer) = (range.len(), Arc::clone(message), packet.buffer);
-        let packet = Packet { buffer, range, message: message.clone(), arrival: arrival.clone() };
-        Ok((packet, Assigned { message, items, arrival, staging }))
+        message.assigned(items);
+        self.follow_up(&message, items, &arrival, staging);
+        Ok(Packet { buffer: packet.buffer, range, message, arrival })
+    }
+
+    /// Nothing is left of an offer.
+    fn tell_others(&self, offer: &Offer<Offered<T>>) {
+        let others =
+            offer.message.ports.iter().filter(|port| !std::ptr::eq(Arc::as_ptr(port), self));
+        others.for_each(|port| port.destination.offer_exhausted());
     }
 
     /// Which way a packet goes, and what of the host's memory it goes through; counts it.
@@ -158,58 +161,65 @@ impl<T: Item> Port<T> {
         items: usize,
     ) -> Result<(TransferWay, Option<Staging<T>>)> {
         let (bytes, source) = (items * size_of::<T>(), &message.source);
+        let is_host_data = message.is_host_data();
+        let (way, goes_through_host) = self.link(source, |link| match is_host_data {
+            true => (TransferWay::Copy, false),
+            false => {
+                let way = link.ways.of(bytes, message.bytes());
+                (way, link.ways.through_host(way))
+            }
+        });
+        let staging = match is_host_data {
+            // The driver takes what is small at once.
+            true if bytes <= SMALL_BYTES => None,
+            true => self.staging.take_prepared(),
+            false if goes_through_host => Some(self.staging.take()?),
+            false => None,
+        };
+        self.link(source, |link| link.statistics.count(bytes as u64, way, staging.is_some()));
+        Ok((way, staging))
+    }
+
+    /// What is known of the link from a source.
+    fn link<R>(&self, source: &Device, look: impl FnOnce(&mut LinkFrom) -> R) -> R {
         let mut links = self.links.lock();
-        let link = links.entry(source.id()).or_insert_with(|| {
+        look(links.entry(source.id()).or_insert_with(|| {
             let table = self.context.topology().transfer_table();
             let ways = Ways::new(self.context.transfer(), table, source, &self.device);
             let statistics = LinkStatistics::new(source.name(), self.device.name());
             LinkFrom { ways, statistics }
-        });
-        let way = match message.is_host_data() {
-            true => TransferWay::Copy,
-            false => link.ways.of(bytes, message.bytes()),
-        };
-        let staging = match (message.is_host_data(), way) {
-            // The driver takes what is small at once.
-            (true, _) if bytes <= SMALL_BYTES => None,
-            (true, _) => self.staging.take_prepared(),
-            (false, way) if link.ways.through_host(way) => Some(self.staging.take()?),
-            (false, _) => None,
-        };
-        link.statistics.count(bytes as u64, way, staging.is_some());
-        Ok((way, staging))
+        }))
     }
 
-    fn follow_up(&self, matched: Result<Matched<Offered<T>, Assigned<T>>>) {
+    /// What happens when a packet has arrived.
+    fn follow_up(
+        &self,
+        message: &Arc<Message<T>>,
+        items: usize,
+        arrival: &Event,
+        staging: Option<Staging<T>>,
+    ) {
+        let (failure, pool) = (Arc::clone(&self.failure), Arc::clone(&self.staging));
+        let (message, copied) = (Arc::clone(message), arrival.clone());
+        arrival.on_complete(move |result| match result {
+            Ok(()) => {
+                if let Some(staging) = staging {
+                    pool.give_back(staging, &copied);
+                }
+                message.copied(items, &copied);
+            }
+            Err(error) => failure.fail(Error::Device(error)),
+        });
+    }
+
+    fn give_up_if_over(&self, assigned: Result<()>) {
+        if let Err(error) = assigned {
+            self.failure.fail(error);
+        }
         // What a device has counted may come when everything queued has been given up. Messages
         // hold their ports: it would stay for ever.
         if self.failure.cause().is_some() {
             self.destination.clear();
-        }
-        let matched = match matched {
-            Ok(matched) => matched,
-            Err(error) => return self.failure.fail(error),
-        };
-        for offer in matched.exhausted {
-            for port in offer.message.ports.iter() {
-                if !std::ptr::eq(Arc::as_ptr(port), self) {
-                    port.destination.offer_exhausted();
-                }
-            }
-        }
-        for Assigned { message, items, arrival, staging } in matched.assigned {
-            message.assigned(items);
-            let (failure, pool) = (Arc::clone(&self.failure), Arc::clone(&self.staging));
-            let copied = arrival.clone();
-            arrival.on_complete(move |result| match result {
-                Ok(()) => {
-                    if let Some(staging) = staging {
-                        pool.give_back(staging, &copied);
-                    }
-                    message.copied(items, &copied);
-                }
-                Err(error) => failure.fail(Error::Device(error)),
-            });
         }
     }
 }

@@ -114,6 +114,23 @@ impl<T: Item> RouterShared<T> {
     }
 }
 
+impl<T: Item> Members<T> {
+    /// What each sender can reach.
+    fn reachable(&self, policy: &RoutingPolicy) -> Vec<Reachable<T>> {
+        let mut ports = self.ports.clone();
+        ports.sort_by_key(|port| port.device.index().unwrap_or(usize::MAX));
+        let receivers: Vec<Device> = ports.iter().map(|port| port.device.clone()).collect();
+        let reach = |source: &Device| {
+            let devices = policy.reachable(source, &receivers);
+            let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
+            let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
+            let devices = ports.iter().map(|port| port.device.clone()).collect();
+            Reachable { source: source.clone(), devices, ports }
+        };
+        self.senders.iter().map(reach).collect()
+    }
+}
+
 impl<T: Item> Reachable<T> {
     fn port(&self, to: &Device) -> Result<Arc<Port<T>>> {
         let place = self.devices.iter().position(|device| device == to);
@@ -135,31 +152,16 @@ pub(crate) trait AnyRouter: Send + Sync {
 
 impl<T: Item> AnyRouter for RouterShared<T> {
     fn prepare(&self) {
-        let ports = {
-            let members = self.members.lock();
-            let is_from_host = members.senders.iter().any(Device::is_host_endpoint);
-            if is_from_host { members.ports.clone() } else { Vec::new() }
-        };
-        ports.iter().for_each(|port| port.prepare_for_host_data());
+        let reachable = self.members.lock().reachable(&self.policy);
+        for Reachable { source, ports, .. } in &reachable {
+            ports.iter().for_each(|port| port.prepare_for(source));
+        }
     }
 
     fn seal(&self) {
         let members = self.members.lock();
-        let mut ports = members.ports.clone();
-        ports.sort_by_key(|port| port.device.index().unwrap_or(usize::MAX));
-        let receivers: Vec<Device> = ports.iter().map(|port| port.device.clone()).collect();
-        let reachable: Vec<Reachable<T>> = members
-            .senders
-            .iter()
-            .map(|source| {
-                let devices = self.policy.reachable(source, &receivers);
-                let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
-                let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
-                let devices = ports.iter().map(|port| port.device.clone()).collect();
-                Reachable { source: source.clone(), devices, ports }
-            })
-            .collect();
-        for port in &ports {
+        let reachable = members.reachable(&self.policy);
+        for port in &members.ports {
             let reaches = |from: &&Reachable<T>| {
                 from.devices.contains(&port.device) && !members.closed.contains(&from.source)
             };

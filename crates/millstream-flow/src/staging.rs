@@ -57,8 +57,7 @@ impl<T: Item> StagingPool<T> {
         StagingPool { host, device, packet_items, free, filling, fillings }
     }
 
-    /// Makes buffers for the program's memory. Later might be too late: pinning may wait for
-    /// kernels that wait for a packet.
+    /// Makes buffers. Later might be too late: pinning may wait for kernels that wait for a packet.
     ///
     /// # Errors
     /// No memory.
@@ -66,6 +65,15 @@ impl<T: Item> StagingPool<T> {
         let missing = count.saturating_sub(self.free.lock().len());
         let made = (0..missing).map(|_| self.make()).collect::<Result<Vec<_>>>()?;
         self.free.lock().extend(made);
+        Ok(())
+    }
+
+    /// Makes buffers for the program's memory, and streams that copy it there.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn prepare_for_host_data(&self, count: usize) -> Result<()> {
+        self.prepare(count)?;
         let stream = || self.host.stream_of(StreamKind::Copy);
         let _ = self.filling.set([stream()?, stream()?, stream()?, stream()?]);
         Ok(())

@@ -15,6 +15,10 @@ pub(crate) enum Fault {
     StaleOfferKept,
     /// The claimer of the last packet does not look after the other destinations.
     ExhaustedOfferNotAnnounced,
+    /// Two submit packets of one destination at once.
+    AssignSideBySide,
+    /// A stream ends while its last packet is being submitted.
+    EndWhileAssigning,
     /// A packet that was filled in an earlier epoch counts as full.
     AnyEpochIsFull,
     /// The last writer does not come after the others' items.

@@ -82,6 +82,13 @@ impl Ways {
         }
     }
 
+    /// Whether packets of up to so many bytes may go through memory of the host.
+    pub(crate) fn stages(&self, packet_bytes: usize) -> bool {
+        let powers = packet_bytes.max(1).ilog2() as usize + 1;
+        let ways = self.by_size.iter().take(powers).flatten().chain(&self.small);
+        ways.copied().any(|way| self.through_host(way))
+    }
+
     /// For a packet of so many bytes, of a message of so many.
     pub(crate) fn of(&self, bytes: usize, message_bytes: usize) -> TransferWay {
         match self.small {

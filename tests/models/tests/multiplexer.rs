@@ -17,6 +17,8 @@ mod sync {
         ClaimWithoutExchange,
         StaleOfferKept,
         ExhaustedOfferNotAnnounced,
+        AssignSideBySide,
+        EndWhileAssigning,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -27,21 +29,35 @@ mod sync {
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::future::block_on;
 use loom::thread;
 use millstream_models::{fails_with, holds};
-use multiplexer::{Destination, Offer};
+use multiplexer::{Claim, Destination, Offer};
 use sync::{Arc, Fault};
 
 type TestDestination = Destination<&'static str, u8, Range<usize>>;
 
+type TestClaim = Claim<&'static str, u8>;
+
+/// Submits nothing; others go on meanwhile.
+fn submit(claim: TestClaim) -> Result<Range<usize>, Infallible> {
+    thread::yield_now();
+    Ok(claim.range)
+}
+
+/// Assigns at one of two destinations.
 fn assign(
-    _: &Offer<&'static str>,
-    range: Range<usize>,
-    _: u8,
-) -> Result<(Range<usize>, ()), Infallible> {
-    Ok((range, ()))
+    destinations: &[Arc<TestDestination>; 2],
+    place: usize,
+) -> impl Fn(TestClaim) -> Result<Range<usize>, Infallible> {
+    move |claim| {
+        if claim.is_last {
+            destinations[1 - place].offer_exhausted();
+        }
+        submit(claim)
+    }
 }
 
 fn two_destinations() -> [Arc<TestDestination>; 2] {
@@ -57,22 +73,14 @@ fn two_destinations() -> [Arc<TestDestination>; 2] {
 fn send(destinations: &[Arc<TestDestination>; 2], items: usize) {
     let offer = Arc::new(Offer::new("message", 0, 0..items));
     for (place, destination) in destinations.iter().enumerate() {
-        let matched = destination.offer(Arc::clone(&offer), assign).unwrap();
-        for _ in matched.exhausted {
-            destinations[1 - place].offer_exhausted();
-        }
+        destination.offer(Arc::clone(&offer), assign(destinations, place)).unwrap();
     }
     destinations.iter().for_each(|destination| destination.sender_closed());
 }
 
 /// Posts `credit` buffers, one at a time, and receives to the end.
 fn receive(destinations: &[Arc<TestDestination>; 2], place: usize, credit: usize) -> Vec<usize> {
-    let post = || {
-        let matched = destinations[place].post(0, assign).unwrap();
-        for _ in matched.exhausted {
-            destinations[1 - place].offer_exhausted();
-        }
-    };
+    let post = || destinations[place].post(0, assign(destinations, place)).unwrap();
     (0..credit).for_each(|_| post());
     let mut received = Vec::new();
     while let Some(range) =
@@ -103,19 +111,44 @@ fn scenario(items: usize, credits: [usize; 2]) -> impl Fn() + Sync + Send + 'sta
 /// Two destinations match at once: the claim itself.
 fn claims() {
     let destinations = two_destinations();
+    // Not loom's: it only counts.
+    let assigned = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let assigned = std::sync::Arc::clone(&assigned);
+        move |claim| {
+            assigned.fetch_add(1, Ordering::Relaxed);
+            submit(claim)
+        }
+    };
     let other = {
-        let destinations = destinations.clone();
-        thread::spawn(move || {
-            let matched = destinations[0].post(0, assign).unwrap();
-            matched.assigned.len()
-        })
+        let (destinations, count) = (destinations.clone(), count());
+        thread::spawn(move || destinations[0].post(0, count).unwrap())
     };
     let offer = Arc::new(Offer::new("message", 0, 0..1));
-    let first = destinations[0].offer(Arc::clone(&offer), assign).unwrap();
-    destinations[1].post(0, assign).unwrap();
-    let second = destinations[1].offer(offer, assign).unwrap();
-    let assigned = first.assigned.len() + second.assigned.len() + other.join().unwrap();
-    assert_eq!(assigned, 1);
+    destinations[0].offer(Arc::clone(&offer), count()).unwrap();
+    destinations[1].post(0, count()).unwrap();
+    destinations[1].offer(offer, count()).unwrap();
+    other.join().unwrap();
+    assert_eq!(assigned.load(Ordering::Relaxed), 1);
+}
+
+/// Two post buffers for two packets, and one receives: in order, and to the end.
+fn posted_by_others() {
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1));
+    destination.seal(1);
+    let post = || {
+        let destination = Arc::clone(&destination);
+        thread::spawn(move || destination.post(0, submit).unwrap())
+    };
+    destination.offer(Arc::new(Offer::new("message", 0, 0..2)), submit).unwrap();
+    let others = [post(), post()];
+    destination.sender_closed();
+    let mut received = Vec::new();
+    while let Some(range) = block_on(poll_fn(|context| destination.poll_next(context.waker()))) {
+        received.extend(range);
+    }
+    assert_eq!(received, [0, 1]);
+    others.into_iter().for_each(|other| other.join().unwrap());
 }
 
 #[test]
@@ -126,6 +159,44 @@ fn every_packet_is_claimed_once() {
 #[test]
 fn a_claim_without_an_exchange_is_caught() {
     fails_with(Fault::ClaimWithoutExchange as usize, claims);
+}
+
+/// To submit may mean to call who posts buffers, or who hears of failures.
+fn assigned_by_who_posts() {
+    let destination: TestDestination = Destination::new(1);
+    destination.seal(0);
+    let again = |claim: TestClaim| {
+        destination.interrupt();
+        if claim.buffer == 0 {
+            destination.post(1, submit)?;
+        }
+        submit(claim)
+    };
+    destination.offer(Arc::new(Offer::new("message", 0, 0..2)), submit).unwrap();
+    destination.post(0, again).unwrap();
+    for expected in [Some(0..1), Some(1..2), None] {
+        assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), expected);
+    }
+}
+
+#[test]
+fn whoever_assigns_may_come_back() {
+    holds(assigned_by_who_posts);
+}
+
+#[test]
+fn packets_are_assigned_in_the_order_of_their_claims() {
+    holds(posted_by_others);
+}
+
+#[test]
+fn assigning_side_by_side_is_caught() {
+    fails_with(Fault::AssignSideBySide as usize, posted_by_others);
+}
+
+#[test]
+fn an_end_while_somebody_assigns_is_caught() {
+    fails_with(Fault::EndWhileAssigning as usize, posted_by_others);
 }
 
 #[test]
@@ -152,9 +223,7 @@ fn an_exhausted_offer_not_announced_is_caught() {
 fn turns() {
     let destination: Arc<Destination<&'static str, u8, (&'static str, usize)>> =
         Arc::new(Destination::new(1));
-    let assign = |offer: &Offer<&'static str>, range: Range<usize>, _| {
-        Ok::<_, Infallible>(((offer.message, range.start), ()))
-    };
+    let assign = |claim: TestClaim| Ok::<_, Infallible>((claim.offer.message, claim.range.start));
     for (message, source, items) in [("long", 0, 3), ("after it", 0, 1), ("other", 1, 2)] {
         destination.offer(Arc::new(Offer::new(message, source, 0..items)), assign).unwrap();
     }
