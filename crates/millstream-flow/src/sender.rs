@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use millstream_device::{Awaitable, Device, DeviceBuffer, Event, HostData, SharedBuffer, Stream};
+use millstream_device::{
+    Awaitable, Device, DeviceBuffer, Event, EventStatus, HostData, SharedBuffer, Stream,
+};
 use parking_lot::Mutex;
 
 use crate::failure::{Failure, Interrupt};
@@ -16,6 +18,7 @@ use crate::message::{Completion, Message, Payload};
 use crate::policy::MessageInfo;
 use crate::router::RouterShared;
 use crate::segment::SendBuffer;
+use crate::ways::SMALL_BYTES;
 use crate::{Error, Item, Result};
 
 /// How many items a kernel produced: one word on the host that kernels write
@@ -66,7 +69,7 @@ struct Outgoing<T: Item> {
     sequence: u64,
     metadata: u64,
     ready: Option<Event>,
-    /// `None` until the device has counted.
+    /// `None` until it may be offered: until the device has counted, or has produced a small one.
     items: Option<usize>,
     completion: Option<Arc<Completion>>,
 }
@@ -162,20 +165,46 @@ impl<T: Item> SenderShared<T> {
         if !self.router.is_sealed() {
             return Err(Error::NotRunning);
         }
+        // Lanes of small messages are few, and strangers share them: none waits there for what
+        // produces it. Of larger ones the copies are submitted ahead.
+        let producer = ready.clone().filter(|ready| {
+            let is_small = items.is_some_and(|items| items * size_of::<T>() <= SMALL_BYTES);
+            is_small && ready.status() == EventStatus::Pending
+        });
         let sequence = {
             let mut state = self.state.lock();
             let sequence = state.next_sequence;
             state.next_sequence += 1;
+            let items = items.filter(|_| producer.is_none());
             let outgoing = Outgoing { payload, sequence, metadata, ready, items, completion };
             state.outgoing.push_back(outgoing);
             sequence
         };
-        self.offer_ready();
+        match producer.zip(items) {
+            Some((producer, items)) => self.offer_after(&producer, sequence, move || Ok(items)),
+            None => self.offer_ready(),
+        }
         Ok(sequence)
     }
 
-    /// The device has counted the items of message `sequence`.
-    fn counted(self: &Arc<Self>, sequence: u64, items: usize) {
+    /// Lets message `sequence` go when its producer is done, with the items that are there then.
+    fn offer_after(
+        self: &Arc<Self>,
+        producer: &Event,
+        sequence: u64,
+        items: impl FnOnce() -> Result<usize> + Send + 'static,
+    ) {
+        let shared = Arc::clone(self);
+        producer.on_complete(move |result| {
+            match result.map_err(Error::Device).and_then(|()| items()) {
+                Ok(items) => shared.produced(sequence, items),
+                Err(error) => shared.failure.fail(error),
+            }
+        });
+    }
+
+    /// Message `sequence` may be offered.
+    fn produced(self: &Arc<Self>, sequence: u64, items: usize) {
         {
             let mut state = self.state.lock();
             let waiting = state.outgoing.iter_mut().find(|outgoing| outgoing.sequence == sequence);
@@ -186,8 +215,8 @@ impl<T: Item> SenderShared<T> {
         self.offer_ready();
     }
 
-    /// Offers messages from the front of the queue as far as their lengths are
-    /// known. One caller at a time, so that they go out in order.
+    /// Offers messages from the front of the queue as far as they may be
+    /// offered. One caller at a time, so that they go out in order.
     fn offer_ready(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if state.offering {
@@ -347,7 +376,8 @@ impl<T: Item> Sender<T> {
         Ok(SendBuffer::new(buffer, len, Arc::clone(&self.shared)))
     }
 
-    /// Sends a buffer once everything submitted to `stream` so far is done.
+    /// Sends a buffer once everything submitted to `stream` so far is done. Later messages of
+    /// this sender wait their turn: until then, if this one is of 64 KiB or less.
     ///
     /// # Errors
     /// The graph's first cause; an operation on the buffer that `stream` is not
@@ -373,14 +403,9 @@ impl<T: Item> Sender<T> {
         let (ready, capacity) = (buffer.ordered_event(stream)?, buffer.len());
         let (payload, metadata) = buffer.into_payload();
         let sequence = self.shared.enqueue(payload, metadata, Some(ready.clone()), None, None)?;
-        let shared = Arc::clone(&self.shared);
-        ready.on_complete(move |result| {
-            let counted = result.and_then(|()| count.load(0)).map_err(Error::Device);
-            match counted.map(|count| count as usize) {
-                Ok(count) if count <= capacity => shared.counted(sequence, count),
-                Ok(count) => shared.failure.fail(Error::CountTooLarge { count, capacity }),
-                Err(error) => shared.failure.fail(error),
-            }
+        self.shared.offer_after(&ready, sequence, move || match count.load(0)? as usize {
+            count if count <= capacity => Ok(count),
+            count => Err(Error::CountTooLarge { count, capacity }),
         });
         Ok(())
     }
