@@ -104,10 +104,18 @@ pub enum Error {
     InFlight {
         /// The buffer, with its label.
         buffer: String,
-        /// "dropped" or "released".
+        /// "dropped", "released" or "forwarded".
         action: &'static str,
         /// The operation and the event to wait for.
         access: String,
+    },
+    /// A segment that lies elsewhere than the sender that is to forward it.
+    #[error("a segment on {found} cannot be forwarded from {expected}")]
+    SegmentElsewhere {
+        /// The sender's endpoint.
+        expected: String,
+        /// The segment's.
+        found: String,
     },
     /// A counted send whose count exceeds the buffer.
     #[error("{count} items counted in a send buffer of {capacity}")]

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::failure::{Failure, Interrupt};
 use crate::policy::MessageInfo;
 use crate::port::{PacketBuffer, Port};
+use crate::segment::Held;
 use crate::sender::SenderShared;
 use crate::staging::Staging;
 use crate::ways::{self, SMALL_BYTES};
@@ -24,6 +25,8 @@ pub(crate) enum Payload<T: Item> {
     Pooled(DeviceBuffer<T>),
     /// A buffer that stays the caller's.
     Shared(BufferReader<T>),
+    /// A packet buffer of another link; goes back to that when copied.
+    Forwarded(Held<T>),
     /// Host memory.
     Host(HostData<T>),
 }
@@ -39,6 +42,7 @@ impl<T: Item> Payload<T> {
         let items = match self {
             Payload::Pooled(buffer) => buffer.part(range)?,
             Payload::Shared(buffer) => buffer.part(range)?,
+            Payload::Forwarded(held) => held.part(range)?,
             Payload::Host(data) => {
                 lane.upload(data.slice(range)?, into)?;
                 return Ok(lane.record()?);
@@ -177,9 +181,9 @@ impl<T: Item> Message<T> {
         };
         let is_small = self.is_small();
         let lane = match payload {
-            Payload::Pooled(_) | Payload::Shared(_) => self.sender.lane(is_small),
             Payload::Host(_) if staging.is_some() => port.filling(),
             Payload::Host(_) => None,
+            _ => self.sender.lane(is_small),
         };
         let lane = lane.unwrap_or_else(|| port.lane(is_small));
         wait_all(lane, self.ready.iter())?;
@@ -215,9 +219,11 @@ impl<T: Item> Message<T> {
     pub(crate) fn copied(&self, items: usize, event: &Event) {
         {
             let payload = self.payload.read();
-            if let Some(Payload::Pooled(buffer)) = payload.as_ref() {
-                // The copy is over: whoever gets the buffer next need not wait for it.
-                buffer.retire(event);
+            // The copy is over: whoever gets the buffer next need not wait for it.
+            match payload.as_ref() {
+                Some(Payload::Pooled(buffer)) => buffer.retire(event),
+                Some(Payload::Forwarded(held)) => held.retire(event),
+                Some(Payload::Shared(_) | Payload::Host(_)) | None => {}
             }
             // Relaxed: the last one takes the lock alone, after all others.
             if self.uncopied.fetch_sub(items, Ordering::Relaxed) > items {
@@ -225,8 +231,10 @@ impl<T: Item> Message<T> {
             }
         }
         let payload = self.payload.write().take();
-        if let Some(Payload::Pooled(buffer)) = payload {
-            self.sender.return_buffer(Some(buffer));
+        match payload {
+            Some(Payload::Pooled(buffer)) => self.sender.return_buffer(Some(buffer)),
+            Some(Payload::Forwarded(held)) => held.release_forwarded(),
+            Some(Payload::Shared(_) | Payload::Host(_)) | None => {}
         }
         if let Some(completion) = &self.completion {
             completion.finish();

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -165,13 +166,35 @@ impl<T: Item> Argument<Write<T>> for &mut SendBuffer<T> {
 }
 
 /// A packet buffer in a receiver's hands; goes back to the link when released.
-struct Held<T: Item> {
+pub(crate) struct Held<T: Item> {
     /// `None` once released.
     packet: Option<Packet<T>>,
     port: Arc<Port<T>>,
 }
 
 impl<T: Item> Held<T> {
+    /// Some of its items, as the source of a copy.
+    pub(crate) fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
+        match &self.packet {
+            Some(packet) => Ok(packet.buffer.part(range)?),
+            None => Err(Error::Ended),
+        }
+    }
+
+    /// A copy out of it is over: the next one into it need not wait for that.
+    pub(crate) fn retire(&self, event: &Event) {
+        if let Some(packet) = &self.packet {
+            packet.buffer.retire(event);
+        }
+    }
+
+    /// Gives the buffer back, copied; a failure ends the graph.
+    pub(crate) fn release_forwarded(mut self) {
+        if let Err(error) = self.release("forwarded") {
+            self.port.failure.fail(error);
+        }
+    }
+
     fn release_after(mut self, stream: &Stream) -> Result<()> {
         let Some(packet) = self.packet.take() else {
             return Ok(());
@@ -219,7 +242,7 @@ impl<T: Item> Drop for Held<T> {
 ///
 /// Make a stream wait for it ([`Stream::wait`]) or await [`ready`](Self::ready)
 /// before touching the items, and give the buffer back with
-/// [`release_after`](Self::release_after). Dropping it releases it too, and is
+/// [`release_after`](Self::release_after), or [send it on](crate::Sender::forward). Dropping it releases it too, and is
 /// an error of the graph while the copy or a kernel is in flight on it.
 ///
 /// The host cannot read it before it has waited:
@@ -313,10 +336,7 @@ macro_rules! describe_segment {
         /// # Errors
         /// None while the segment is held.
         pub fn part(&self) -> Result<Part<'_, T>> {
-            match &self.held.packet {
-                Some(packet) => Ok(packet.buffer.part(0..self.len)?),
-                None => Err(Error::Ended),
-            }
+            self.held.part(0..self.len)
         }
 
         /// Gives the buffer back once everything submitted to `stream` so far
@@ -354,6 +374,24 @@ impl<T: Item> PendingSegment<T> {
     }
 
     describe_segment!();
+
+    /// What a sender of this endpoint sends on, its metadata, and the event after which it may.
+    pub(crate) fn into_payload(
+        self,
+        sender: &Device,
+        stream: &Stream,
+    ) -> Result<(Payload<T>, u64, Event)> {
+        let receiver = &self.held.port.device;
+        if receiver != sender {
+            let (found, expected) = (receiver.name(), sender.name());
+            return Err(Error::SegmentElsewhere { found, expected });
+        }
+        if let Some(packet) = &self.held.packet {
+            packet.buffer.covered_by(stream)?;
+        }
+        let ready = stream.record()?;
+        Ok((Payload::Forwarded(self.held), self.origin.metadata, ready))
+    }
 
     /// Waits until the items have arrived.
     ///

@@ -17,7 +17,7 @@ use crate::failure::{Failure, Interrupt};
 use crate::message::{Completion, Message, Payload};
 use crate::policy::MessageInfo;
 use crate::router::RouterShared;
-use crate::segment::SendBuffer;
+use crate::segment::{PendingSegment, SendBuffer};
 use crate::ways::SMALL_BYTES;
 use crate::{Error, Item, Result};
 
@@ -457,6 +457,34 @@ impl<T: Item> Sender<T> {
         let payload = Payload::Shared(buffer.reader());
         self.shared.enqueue(payload, metadata, Some(ready), Some(items), Some(completion))?;
         Ok(sent)
+    }
+
+    /// Sends on what was received at this endpoint, as a message of its own with the same
+    /// metadata, once everything submitted to `stream` so far is done, and gives the packet's buffer
+    /// back to its link when it has been copied to all destinations: no other buffer is in
+    /// between. The stream must come after the segment.
+    ///
+    /// ```
+    /// use millstream_device::Stream;
+    /// use millstream_flow::{Receiver, Result, Sender};
+    ///
+    /// /// Each packet leaves while others arrive.
+    /// async fn pass_on(mut input: Receiver<u32>, mut output: Sender<u32>, stream: Stream) -> Result<()> {
+    ///     while let Some(pending) = input.recv().await? {
+    ///         stream.wait(&pending)?; // kernels on the stream may read it, too
+    ///         output.forward(pending, &stream)?;
+    ///     }
+    ///     output.shutdown()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Sender::send`]; a segment that lies elsewhere. What uses the segment and is not over
+    /// when it has been copied ends the graph.
+    pub fn forward(&mut self, segment: PendingSegment<T>, stream: &Stream) -> Result<()> {
+        let items = segment.len();
+        let (payload, metadata, ready) = segment.into_payload(&self.shared.source, stream)?;
+        self.shared.enqueue(payload, metadata, Some(ready), Some(items), None).map(drop)
     }
 
     /// Waits until every packet of every message so far has been assigned.

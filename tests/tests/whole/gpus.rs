@@ -17,6 +17,8 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, reference, validate};
 use millstream::worklist::{Routing, Worker};
 
+use crate::link_cases::{forwarded, spread, unready};
+
 mod algorithms;
 mod child;
 mod collectives;
@@ -123,6 +125,25 @@ static KEEP: Kernel<(Read<u32>, Write<u32>, Shared<u32>, Shared<u32>)> = Kernel:
         Ok(())
     },
 );
+
+#[test]
+fn a_small_message_that_is_not_there_yet_holds_up_no_other() {
+    let context = context();
+    for (device, place) in
+        context.devices().iter().flat_map(|device| (0..3).map(move |at| (device, at)))
+    {
+        context.block_on(unready(&context, device, place)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn packets_are_sent_on_out_of_the_buffers_they_came_in() {
+    let context = context();
+    for items in [3, 20_000] {
+        context.block_on(forwarded(&context, 10, items)).unwrap().unwrap();
+        context.block_on(spread(&context, 10, items)).unwrap().unwrap();
+    }
+}
 
 #[test]
 fn filtering_over_two_routers() {

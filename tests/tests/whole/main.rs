@@ -20,6 +20,8 @@ mod full_empty_copies;
 mod generated;
 mod gpus;
 mod levels;
+#[path = "../../../crates/millstream-flow/tests/flow/link_cases.rs"]
+mod link_cases;
 mod near_far;
 mod pagerank;
 #[path = "../../../crates/millstream-flow/tests/flow/shape_cases.rs"]

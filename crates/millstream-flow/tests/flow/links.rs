@@ -1,6 +1,10 @@
+use std::time::{Duration, Instant};
+
+use millstream_device::Injection;
 use millstream_flow::{Buffers, Context, Counter, Devices, Error, Graph, Receiver, Sender};
 
 use crate::common::{ADD, KEEP_EVEN, assert_nothing_leaked, block_on, everywhere};
+use crate::link_cases::{forwarded, spread, unready};
 
 /// Receives on a device, adds one, sends on.
 async fn add_one(mut input: Receiver<u32>, mut output: Sender<u32>) -> millstream_flow::Result<()> {
@@ -210,4 +214,69 @@ fn a_refused_link_leaves_nothing() {
     }) {
         result.unwrap();
     }
+}
+
+#[test]
+fn a_small_message_that_is_not_there_yet_holds_up_no_other() {
+    for place in 0..3 {
+        for result in
+            everywhere(
+                1,
+                |context| async move { unready(&context, &context.devices()[0], place).await },
+            )
+        {
+            result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn packets_are_sent_on_out_of_the_buffers_they_came_in() {
+    // Small ones, and others, which have lanes of their own.
+    for items in [3, 20_000] {
+        for result in everywhere(3, |context| async move {
+            forwarded(&context, 20, items).await?;
+            spread(&context, 20, items).await
+        }) {
+            result.unwrap();
+        }
+    }
+}
+
+/// A packet leaves a device while the next one arrives.
+#[test]
+fn packets_over_many_links_overlap() {
+    const DEVICES: u32 = 8;
+    const PACKETS: u32 = 8;
+    const COPY: Duration = Duration::from_millis(20);
+    let injection = Injection { delay: Some(COPY..=COPY), ..Injection::default() };
+    let devices = Devices::host(DEVICES as usize);
+    let builder = Context::builder().devices(devices).injection(injection).threads(32);
+    let context = builder.build().unwrap();
+    for items in [3, 20_000] {
+        let start = Instant::now();
+        context.block_on(forwarded(&context, PACKETS as usize, items)).unwrap().unwrap();
+        let time = start.elapsed();
+        // One more link leads back to the host.
+        assert!(time >= COPY * (PACKETS + DEVICES), "{time:?} for {items} items");
+        assert!(time < COPY * (PACKETS * DEVICES) * 2 / 3, "{time:?} for {items} items");
+    }
+}
+
+#[test]
+fn a_segment_is_forwarded_where_it_lies() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let (host, devices) = (context.host(), context.devices());
+    let graph = Graph::new(&context);
+    let (mut feed, mut input) = graph.link::<u32>(host, &devices[0], Buffers::items(4)).unwrap();
+    let (mut output, _idle) = graph.link(&devices[1], host, Buffers::items(4)).unwrap();
+    let run = graph.run(async move {
+        feed.send_all(vec![1]).await?;
+        let pending = input.recv().await?.ok_or(Error::Ended)?;
+        let stream = devices[0].stream()?;
+        stream.wait(&pending)?;
+        output.forward(pending, &stream)
+    });
+    let refused = context.block_on(run).unwrap();
+    assert!(matches!(refused, Err(Error::SegmentElsewhere { .. })), "{refused:?}");
 }
