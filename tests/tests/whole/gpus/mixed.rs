@@ -5,10 +5,10 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use millstream::device::{
-    CudaSource, Device, DeviceSet, Error, Event, Kernel, KernelFault, KernelResult, Stream,
-    StreamKind, Trusted, Value, Write,
+    CudaSource, Device, DeviceSet, Error, Event, InjectedFault, Injection, Kernel, KernelFault,
+    KernelResult, Stream, StreamKind, Trusted, Value, Write,
 };
-
+use millstream::flow::{self, Buffers, Context, Devices, Graph, Receiver, Sender};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::partition;
 use millstream::sssp::Delta;
@@ -165,6 +165,58 @@ fn a_failure_of_the_host_fails_who_waits_for_it() {
             stream.fill(&mut buffer, 4).unwrap();
             let items = set.block_on(stream.download(&buffer).unwrap()).unwrap().unwrap();
             assert_eq!(items, [4; 1000], "{device}");
+        }
+    }
+}
+
+/// Small messages and large ones, out of buffers that a stream has filled.
+async fn send(mut output: Sender<u32>) -> flow::Result<()> {
+    let stream = output.device().stream()?;
+    for turn in 0..10 {
+        let mut buffer = output.buffer([10, 40_000][turn % 2]).await?;
+        stream.fill(buffer.part_mut()?, turn as u32)?;
+        output.send(buffer, &stream)?;
+    }
+    output.shutdown()
+}
+
+async fn receive(mut input: Receiver<u32>) -> flow::Result<()> {
+    let stream = input.device().stream()?;
+    while let Some(pending) = input.recv().await? {
+        stream.wait(&pending)?;
+        pending.release_after(&stream)?;
+    }
+    Ok(())
+}
+
+/// Links in all directions, while operations of host devices take their time and one operation
+/// fails: whoever submits packets, or hears of failures and of free buffers, waits for nobody.
+#[test]
+fn links_end_whatever_fails() {
+    let _keeps_the_gpus = context();
+    for seed in 0..scaled(60, 24) {
+        let operation = ["copy", "copy by kernel", "fill"][seed as usize % 3];
+        let fault = InjectedFault::new(operation).occurrence(seed * 7 % 50);
+        let delay = Some(Duration::from_micros(1)..=Duration::from_micros(300));
+        let injection = Injection { seed, delay, faults: vec![fault], ..Injection::default() };
+        let devices = Devices::List(list());
+        let context = Context::builder().devices(devices).injection(injection).build().unwrap();
+        let ended = beside("a graph", move || {
+            let graph = Graph::new(&context);
+            let endpoints: Vec<_> = context.devices().iter().chain([context.host()]).collect();
+            for (from, to) in
+                endpoints.iter().flat_map(|from| endpoints.iter().map(move |to| (from, to)))
+            {
+                if from != to {
+                    let (output, input) = graph.link(from, to, Buffers::items(30_000))?;
+                    graph.spawn(send(output));
+                    graph.spawn(receive(input));
+                }
+            }
+            context.block_on(graph.run(async { Ok::<_, flow::Error>(()) }))?
+        });
+        if let Err(error) = ended {
+            assert!(error.to_string().contains("injected"), "{seed}: {error}");
         }
     }
 }
