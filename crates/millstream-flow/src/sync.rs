@@ -4,7 +4,7 @@
 
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Faults that the models seed to show that they would be caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     FillWithoutRelease,
     /// A packet is empty before its items are read.
     EmptyWithoutRelease,
+    /// The watcher is woken before it can see for whom.
+    UnparkBeforeCounting,
     /// Two blocks may claim the same slot of a peer ring.
     ClaimByStore,
     /// A slot is full before its payload is there.

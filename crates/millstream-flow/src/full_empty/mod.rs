@@ -12,7 +12,9 @@
 //! | `trigger` | waiting for packets without a thread |
 //! | `kernel_packets` | what kernels and their host twins take |
 //! | `watcher` | who looks at words that GPUs write, and at the time |
+//! | `attendance` | when that one rings and when it sleeps |
 
+mod attendance;
 mod copies;
 mod core;
 mod group;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use millstream_device::{Bell, DeviceSet};
+
+use super::attendance::{Attendance, Next};
 
 /// How long it sleeps between rings when nothing has happened for long.
 const SLEEP_BESIDE_GPUS: Duration = Duration::from_micros(20);
@@ -25,17 +26,12 @@ pub(crate) struct Watcher {
 
 struct Shared {
     bell: Arc<Bell>,
-    /// Those who wait.
-    waiting: AtomicUsize,
-    /// Changes whenever somebody begins to wait.
-    begun: AtomicUsize,
-    stop: AtomicBool,
+    attendance: Attendance,
 }
 
 impl fmt::Debug for Watcher {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Relaxed: a number to look at.
-        write!(formatter, "Watcher({} wait)", self.shared.waiting.load(Ordering::Relaxed))
+        write!(formatter, "Watcher({} wait)", self.shared.attendance.waiting())
     }
 }
 
@@ -50,19 +46,13 @@ impl fmt::Debug for Attention {
 
 impl Drop for Attention {
     fn drop(&mut self) {
-        // Relaxed: the thread looks again.
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.attendance.end();
     }
 }
 
 impl Watcher {
     pub(crate) fn new(set: &DeviceSet) -> Watcher {
-        let shared = Shared {
-            bell: Arc::clone(set.bell()),
-            waiting: AtomicUsize::new(0),
-            begun: AtomicUsize::new(0),
-            stop: AtomicBool::new(false),
-        };
+        let shared = Shared { bell: Arc::clone(set.bell()), attendance: Attendance::new() };
         Watcher { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
@@ -80,13 +70,14 @@ impl Watcher {
 
     /// Rings from now on, until the answer is dropped.
     pub(crate) fn attend(&self) -> Attention {
-        self.shared.waiting.fetch_add(1, Ordering::Release);
-        // Release: the thread that finds this finds the count, too.
-        self.shared.begun.fetch_add(1, Ordering::Release);
+        self.shared.attendance.begin(|| self.unpark());
+        Attention(Arc::clone(&self.shared))
+    }
+
+    fn unpark(&self) {
         if let Some(Ok(thread)) = self.thread.get() {
             thread.unpark();
         }
-        Attention(Arc::clone(&self.shared))
     }
 
     fn start(&self, set: &DeviceSet) -> millstream_device::Result<Thread> {
@@ -101,31 +92,26 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        if let Some(Ok(thread)) = self.thread.get() {
-            thread.unpark();
-        }
+        self.shared.attendance.stop(|| self.unpark());
     }
 }
 
 impl Shared {
     fn run(&self, set: &DeviceSet) {
-        let (mut since, mut begun) = (Instant::now(), 0);
-        // Acquire: pairs with the release in `drop`.
-        while !self.stop.load(Ordering::Acquire) {
-            // Acquire: pairs with the release in `attend`, whose unpark may have come
-            // before this park, which then returns at once.
-            let latest = self.begun.load(Ordering::Acquire);
-            if std::mem::replace(&mut begun, latest) != latest {
-                since = Instant::now();
-            }
-            if self.waiting.load(Ordering::Acquire) == 0 {
-                std::thread::park();
-                continue;
+        let has_gpus = set.devices().iter().any(|device| device.is_gpu());
+        let (mut since, mut seen) = (Instant::now(), 0);
+        loop {
+            match self.attendance.next(&mut seen) {
+                Next::Stop => return,
+                Next::Park => {
+                    std::thread::park();
+                    continue;
+                }
+                Next::Ring { has_begun: true } => since = Instant::now(),
+                Next::Ring { has_begun: false } => {}
             }
             self.bell.ring();
             if !set.stay_awake(since.elapsed()) {
-                let has_gpus = set.devices().iter().any(|device| device.is_gpu());
                 std::thread::sleep(if has_gpus { SLEEP_BESIDE_GPUS } else { SLEEP });
             }
         }
