@@ -82,6 +82,7 @@ pub use library_call::LibraryCall;
 pub use location::{Location, NvLinks};
 pub use memory::{BufferReader, DeviceBuffer};
 pub use memory_budget::MemoryUse;
+pub use millstream_kernels::spills;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
 pub use shared::{AtomicPod, SharedBuffer};
