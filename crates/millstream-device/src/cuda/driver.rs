@@ -13,8 +13,13 @@ const OLDEST: i32 = 12_040;
 pub(super) fn check(answer: CUresult, call: &'static str, device: &str) -> Result<()> {
     match answer {
         CUresult::CUDA_SUCCESS => Ok(()),
-        answer => Err(Error::Cuda { device: device.to_string(), call, reason: name(answer) }),
+        answer => Err(failure(answer, call, device)),
     }
+}
+
+/// The error of a call that was not answered with success.
+pub(super) fn failure(answer: CUresult, call: &'static str, device: &str) -> Error {
+    Error::Cuda { device: device.to_string(), call, reason: name(answer) }
 }
 
 fn name(answer: CUresult) -> String {
@@ -58,7 +63,7 @@ impl Fault {
             }
             Fault::NoGpu => "there is no NVIDIA GPU; use host devices (host:4)".to_string(),
             Fault::Failed { call, answer } => {
-                return Error::Cuda { device: device.to_string(), call, reason: name(answer) };
+                return failure(answer, call, device);
             }
         };
         Error::DriverUnavailable { device: device.to_string(), driver: "the CUDA driver", reason }

@@ -16,6 +16,7 @@ use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result
 use super::child::in_child;
 use super::{Needs, is_gpu, list, scaled, skip};
 
+mod answers;
 mod collectives;
 mod links;
 mod ranks;
