@@ -13,7 +13,7 @@
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
-//! | `compile`, `module`, `functions` | kernels from source to launch |
+//! | `nvrtc`, `compile`, `module`, `functions` | kernels from source to launch |
 
 mod compile;
 mod context;
@@ -27,6 +27,7 @@ mod lane_stream;
 mod machine;
 mod management;
 mod module;
+mod nvrtc;
 mod operation;
 mod pending;
 mod pool;
