@@ -190,6 +190,15 @@ impl GpuContext {
         self.id
     }
 
+    /// What no process has of the GPU's memory, if the driver says so.
+    pub(super) fn free_memory(&self) -> Option<u64> {
+        self.bind().ok()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current; the driver stores two numbers.
+        let answer = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
+        self.check(answer, "cuMemGetInfo").ok().map(|()| free as u64)
+    }
+
     pub(super) fn total_memory(&self) -> Result<u64> {
         let mut bytes = 0;
         // SAFETY: the device was given by the driver.

@@ -463,7 +463,8 @@ fn no_pinned_memory(context: &GpuContext) -> Error {
     Error::Cuda {
         device: context.name.clone(),
         call: "cuMemHostAlloc",
-        reason: "no pinned memory is left".to_string(),
+        reason: "no pinned memory is left; see ulimit -l, and how much memory the machine has free"
+            .to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `driver` | whether the driver is there, its errors |
+//! | `driver`, `advice` | whether the driver is there, its errors, what to do about them |
 //! | `context` | a GPU's context, peers, events |
 //! | `machine` | the machine's GPUs and where they sit |
 //! | `management` | NVIDIA's management library, if it is there |
@@ -15,6 +15,7 @@
 //! | `reactor` | who sees that streams have come to their points |
 //! | `nvrtc`, `compile`, `module`, `functions` | kernels from source to launch |
 
+mod advice;
 mod compile;
 mod context;
 mod driver;
@@ -158,6 +159,11 @@ impl Gpu {
 
     pub(crate) fn context(&self) -> &Arc<GpuContext> {
         &self.context
+    }
+
+    /// Bytes that no process has, if the driver says so.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        self.context.free_memory()
     }
 
     /// Bytes that the GPU has.

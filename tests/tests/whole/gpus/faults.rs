@@ -20,6 +20,7 @@ mod answers;
 mod collectives;
 mod links;
 mod ranks;
+mod refusals;
 
 /// Longer than any case may take: opening a GPU takes a second.
 const LIMIT: Duration = Duration::from_secs(60);
