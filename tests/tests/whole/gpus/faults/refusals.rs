@@ -116,3 +116,21 @@ fn a_driver_older_than_the_compiler() {
         assert!(error.contains("MILLSTREAM_NVRTC"), "{error}");
     });
 }
+
+/// The driver reads a variable when it starts.
+#[test]
+fn a_driver_that_was_not_told_how_many_queues() {
+    if !super::list().to_string().contains("cuda") {
+        return super::skip(super::Needs::More, "host devices have no driver");
+    }
+    let case = concat!(module_path!(), "::a_driver_that_was_not_told_how_many_queues");
+    const NAME: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    for value in ["", "12"] {
+        in_child_with(case, LIMIT, &[(NAME, value)], || {
+            let set = open().unwrap();
+            let is_told = std::env::var(NAME).unwrap() == "12";
+            let warned = set.warnings().iter().any(|warning| warning.contains(NAME));
+            assert_eq!(warned, !is_told, "{:?}", set.warnings());
+        });
+    }
+}
