@@ -191,6 +191,7 @@ fn graphs(files: &[PathBuf]) -> Vec<(String, CsrGraph)> {
 }
 
 fn main() {
+    set_driver_defaults();
     let mut arguments = Arguments::parse();
     if arguments.devices.is_empty() {
         arguments.devices.push(available());

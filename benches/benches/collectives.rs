@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
-use millstream::device::{CudaSource, Kernel, KernelFault, Shared, SharedSet, Trusted, Value};
+use millstream::device::{
+    CudaSource, Kernel, KernelFault, Shared, SharedSet, Trusted, Value, set_driver_defaults,
+};
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
     Error, Gang, Operator, ResidentCollectives, Result,
@@ -281,6 +283,7 @@ fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Err
 }
 
 fn main() -> ExitCode {
+    set_driver_defaults();
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -362,6 +362,7 @@ fn panels(asked_for: Vec<Panel>, devices: usize) -> std::result::Result<Vec<Pane
 }
 
 fn main() -> ExitCode {
+    set_driver_defaults();
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

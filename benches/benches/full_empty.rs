@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Parser, ValueEnum};
 use comfy_table::Table;
+use millstream::device::set_driver_defaults;
 use millstream::flow::{Context, Devices, Result};
 use millstream_benches::full_empty::{
     Bed, EARLY_PACKET, Mode, Moved, NAMES as WORKLOADS, Sizes, Workload, median, vector_add,
@@ -216,13 +217,7 @@ fn run() -> Result<bool> {
 }
 
 fn main() -> ExitCode {
-    // Before the driver is loaded, and while this is the only thread.
-    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "12"), ("CUDA_MODULE_LOADING", "EAGER")] {
-        if std::env::var_os(name).is_none() {
-            // SAFETY: no other thread runs yet.
-            unsafe { std::env::set_var(name, value) };
-        }
-    }
+    set_driver_defaults();
     match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(3),

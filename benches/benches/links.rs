@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use futures_util::try_join;
 use millstream::flow::Error;
 use millstream::prelude::*;
@@ -84,4 +84,9 @@ fn throughput(criterion: &mut Criterion) {
 }
 
 criterion_group!(benches, throughput);
-criterion_main!(benches);
+
+fn main() {
+    set_driver_defaults();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

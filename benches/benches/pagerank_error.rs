@@ -65,6 +65,7 @@ fn runs(
 }
 
 fn main() {
+    set_driver_defaults();
     let arguments = Arguments::parse();
     let context = open(available());
     for (name, graph) in graphs(&arguments.graphs) {

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use millstream::graph::generate::{self, GenerateOptions, KEEP_PERMILLE};
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::graph::source::max_degree;
@@ -91,4 +91,9 @@ fn scaling(criterion: &mut Criterion) {
 }
 
 criterion_group!(benches, scaling);
-criterion_main!(benches);
+
+fn main() {
+    set_driver_defaults();
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

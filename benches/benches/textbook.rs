@@ -115,6 +115,7 @@ impl Bed {
 }
 
 fn main() {
+    set_driver_defaults();
     let arguments = Arguments::parse();
     let mut table = Table::new();
     table.set_header(["", "threads", "ours, ms", "textbook, ms", "ratio"]);

@@ -37,6 +37,27 @@ pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> n
     nvrtcResult::NVRTC_SUCCESS
 }
 
+/// What code is said to be for changes nothing.
+const ARCHITECTURES: [c_int; 3] = [80, 90, 100];
+
+/// # Safety
+/// See [`nvrtcVersion`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetNumSupportedArchs(count: *mut c_int) -> nvrtcResult {
+    // SAFETY: the caller's number.
+    unsafe { *count = ARCHITECTURES.len() as c_int };
+    nvrtcResult::NVRTC_SUCCESS
+}
+
+/// # Safety
+/// See [`nvrtcVersion`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetSupportedArchs(known: *mut c_int) -> nvrtcResult {
+    // SAFETY: the caller has room for so many.
+    unsafe { known.copy_from_nonoverlapping(ARCHITECTURES.as_ptr(), ARCHITECTURES.len()) };
+    nvrtcResult::NVRTC_SUCCESS
+}
+
 /// # Safety
 /// See [`nvrtcVersion`].
 #[unsafe(no_mangle)]

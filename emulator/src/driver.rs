@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `status` | answers, and their names |
+//! | `asked` | answers that were asked for |
 //! | `device` | devices, and what they say of themselves |
 //! | `context` | primary contexts, which is current, peers |
 //! | `handles` | what callers hold instead of addresses |
@@ -11,6 +12,7 @@
 //! | `transfer` | copies, fills, words |
 //! | `module`, `launch` | kernels |
 
+mod asked;
 mod context;
 mod device;
 mod event;

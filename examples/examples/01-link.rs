@@ -24,6 +24,7 @@ static COUNT_UP: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
 );
 
 fn main() -> Result<(), millstream::flow::Error> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     let first = &context.devices()[0];
     // A device alone sends to the host: a link has two ends.

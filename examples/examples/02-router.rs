@@ -21,6 +21,7 @@ async fn count(mut input: Receiver<u32>) -> Result<usize, Error> {
 }
 
 fn main() -> Result<(), Error> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     let graph = Graph::new(&context);
     let policy = RoutingPolicy::new(|message, _, devices| match devices {

@@ -50,6 +50,7 @@ async fn worker(
 }
 
 fn main() -> Result<(), Error> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     let graph = Graph::new(&context);
     let scatter = graph.router(first_available())?;

@@ -65,6 +65,7 @@ async fn all_reduce(
 }
 
 fn main() -> Result<(), Error> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     let order = context.topology().ring_order();
     let mut ring: Vec<&Device> = order.iter().map(|&index| &context.devices()[index]).collect();

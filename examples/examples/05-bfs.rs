@@ -7,6 +7,7 @@ use millstream::bfs::{Algorithm, UNREACHED};
 use millstream::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    set_driver_defaults();
     // A binary tree, both directions.
     let edges: Vec<(u32, u32)> = (1..1023u32)
         .flat_map(|child| [((child - 1) / 2, child), (child, (child - 1) / 2)])

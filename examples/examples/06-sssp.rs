@@ -5,6 +5,7 @@ use millstream::prelude::*;
 use millstream::sssp::UNREACHED;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    set_driver_defaults();
     // A street of 1000 corners, and a road around it with an exit every 100.
     let street = (0..999u32).map(|corner| (corner, corner + 1, 10));
     let road = (0..9u32).map(|exit| (exit * 100, (exit + 1) * 100, 150));

@@ -5,6 +5,7 @@ use millstream::pagerank::Algorithm;
 use millstream::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    set_driver_defaults();
     // Every page links to its divisors; a prime page has one link, to page 1.
     let links: Vec<(u32, u32)> = (2..1000u32)
         .flat_map(|page| (1..page).filter(move |d| page % d == 0).map(move |d| (page, d)))

@@ -4,6 +4,7 @@
 use millstream::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     // Numbers that differ by 6 or by 10 belong together: the even, and the odd.
     let vertices = 100_000;

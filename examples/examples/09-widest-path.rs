@@ -132,6 +132,7 @@ fn expected(graph: &CsrGraph) -> Vec<u32> {
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    set_driver_defaults();
     let options = generate::GenerateOptions { max_weight: Some(1000), seed: 0 };
     let roads = generate::road(100, 100, 605, &options)?;
     let context = Context::builder().devices(Devices::All).build()?;

@@ -41,6 +41,7 @@ const LEN: usize = 10_000;
 const PACKET: usize = 2500;
 
 fn main() -> Result<(), millstream::flow::Error> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     let device = &context.devices()[0];
     let shape = PacketShape::new(LEN, PACKET);

@@ -86,6 +86,7 @@ static SUM: Kernel<(DeviceLinkEnd<u32>, Value<u32>, Shared<u64>)> = Kernel::of_s
 );
 
 fn main() -> Result<(), millstream::flow::Error> {
+    set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     let [one, other, ..] = context.devices() else {
         println!("two devices are needed");

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use millstream::device::{CudaSource, Error};
+use millstream::device::{CudaSource, Error, spills};
 use millstream::prelude::*;
 use millstream::worklist::CudaProgram;
 
@@ -50,8 +50,8 @@ fn compile(source: &CudaSource, entries: &[&str]) {
         for entry in entries {
             assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
         }
-        let none = "0 bytes spill stores, 0 bytes spill loads";
-        assert_eq!(log.matches("bytes spill stores").count(), log.matches(none).count());
+        assert!(log.matches("bytes spill stores").count() >= entries.len());
+        assert_eq!(spills(&log), [""; 0]);
     }
 }
 

@@ -10,6 +10,10 @@
 //! assert!(atomics.text.contains("namespace millstream"));
 //! ```
 
+mod spills;
+
+pub use spills::spills;
+
 /// A header: the name that programs include it by, and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {

@@ -60,7 +60,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    set_driver_defaults();
+    millstream::device::set_driver_defaults();
     // Usage errors end here, with exit code 2.
     let arguments = Arguments::from_arg_matches(&command().get_matches());
     let arguments = arguments.unwrap_or_else(|error| error.exit());
@@ -100,18 +100,4 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         argument.allow_negative_numbers(takes_values)
     };
     command.mut_args(allow).mut_subcommands(with_negative_numbers)
-}
-
-/// What the CUDA driver reads when it starts: so many hardware queues that streams do not
-/// block each other, but no more, since opening and closing a GPU takes the longer the more
-/// there are (decision 5); and kernels loaded before they are launched, since loading one
-/// waits for those that run.
-fn set_driver_defaults() {
-    for (name, value) in [("CUDA_DEVICE_MAX_CONNECTIONS", "12"), ("CUDA_MODULE_LOADING", "EAGER")] {
-        if std::env::var_os(name).is_none() {
-            // SAFETY: the first thing that `main` does, so no other thread runs
-            // that could read the environment meanwhile.
-            unsafe { std::env::set_var(name, value) };
-        }
-    }
 }

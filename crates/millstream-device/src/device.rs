@@ -82,7 +82,7 @@ impl DeviceCore {
         let bytes = bytes.max(1);
         match self.memory.take(bytes) {
             Ok(()) => Ok(bytes),
-            Err(memory) => Err(self.refused(bytes, memory)),
+            Err(memory) => Err(self.refused(bytes, memory, None)),
         }
     }
 
@@ -127,13 +127,20 @@ impl DeviceCore {
         self.memory.give_back(bytes);
     }
 
+    /// What the budget has allowed, there is not.
     pub(crate) fn out_of_memory(&self, requested: u64) -> Error {
-        self.refused(requested, self.memory.in_use())
+        let free = match &self.place {
+            DevicePlace::Host => None,
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => gpu.free_memory(),
+        };
+        self.refused(requested, self.memory.in_use(), free)
     }
 
-    fn refused(&self, requested: u64, memory: MemoryUse) -> Error {
+    fn refused(&self, requested: u64, memory: MemoryUse, free: Option<u64>) -> Error {
         let (device, in_use) = (self.name.to_string(), memory.in_use);
-        Error::OutOfMemory { device, requested, in_use, budget: memory.budget.unwrap_or(u64::MAX) }
+        let budget = memory.budget.unwrap_or(u64::MAX);
+        Error::OutOfMemory { device, requested, in_use, budget, free }
     }
 }
 

@@ -41,6 +41,9 @@ pub(crate) struct Entry {
     pub(crate) virtual_devices: usize,
 }
 
+/// The last number that the driver could give a GPU: its numbers are C's `int`s.
+const LAST_GPU: usize = i32::MAX as usize;
+
 /// Twice what nodes have: where every device sends to every other, links are as many as the
 /// square of this, each with packets of its own.
 const MOST: usize = 32;
@@ -169,8 +172,7 @@ impl DeviceList {
     fn gpu_named_twice(&self) -> Option<usize> {
         let gpus = self.entries.iter().filter(|entry| entry.driver == Driver::Cuda);
         let mut seen = HashSet::new();
-        gpus.flat_map(|entry| entry.first..entry.first.saturating_add(entry.count))
-            .find(|gpu| !seen.insert(*gpu))
+        gpus.flat_map(|entry| entry.first..entry.first + entry.count).find(|gpu| !seen.insert(*gpu))
     }
 }
 
@@ -202,6 +204,10 @@ fn parse_entry(entry: &str) -> Result<Entry, String> {
     }
     if count > MOST || virtual_devices > MOST {
         return Err(format!("{entry:?} names more than {MOST} devices"));
+    }
+    // The count is small.
+    if first > LAST_GPU - MOST {
+        return Err(format!("{entry:?} names a GPU that no machine has"));
     }
     Ok(Entry { driver, first, count, virtual_devices })
 }
@@ -261,6 +267,10 @@ mod tests {
             ("cuda:0,host:1,cuda:0", "names cuda:0 twice; two virtual devices of it are cuda:0x2"),
             ("cuda:0-3,cuda:2x2", "cuda:2 twice"),
             ("host:40x40", "more than"),
+            ("cuda:2147483647", "\"cuda:2147483647\" names a GPU that no machine has"),
+            ("cuda:18446744073709551615", "names a GPU that no machine has"),
+            ("cuda:18446744073709551614-18446744073709551615x2", "names a GPU that no machine"),
+            ("cuda:0-18446744073709551615", "more than 32"),
         ] {
             let error = list.parse::<DeviceList>().unwrap_err().to_string();
             assert!(error.contains(reason), "{list:?}: {error}");

@@ -88,7 +88,8 @@ impl DeviceSetBuilder {
         };
         let gpus = Gpus::open(&self)?;
         let planned = self.plan(&gpus)?;
-        let (topology, warnings) = self.connect(&gpus, &planned)?;
+        let (topology, mut warnings) = self.connect(&gpus, &planned)?;
+        warnings.extend(gpus.warning());
         let common = Common {
             ledger: Arc::new(Ledger::default()),
             runner: Arc::new(runner),
@@ -253,7 +254,8 @@ impl DeviceSet {
         &self.shared.topology
     }
 
-    /// What went wrong when the set was opened and only costs time.
+    /// What went wrong when the set was opened and only costs time: a cache that cannot be read, or
+    /// GPUs without [`set_driver_defaults`](crate::set_driver_defaults).
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }

@@ -57,10 +57,10 @@ pub enum Error {
         /// Its reason.
         reason: String,
     },
-    /// A device's memory budget is used up.
+    /// A device's memory, or its budget, is used up: by this process, or on a GPU by others too.
     #[error(
         "{device}: out of memory: {requested} bytes requested, {}; drop what is not needed any \
-         more, or spread the data over more devices", used_of(*in_use, *budget)
+         more, or spread the data over more devices", used_of(*in_use, *budget, *free)
     )]
     OutOfMemory {
         /// The device.
@@ -71,6 +71,8 @@ pub enum Error {
         in_use: u64,
         /// Bytes the device may use; [`u64::MAX`] without a limit.
         budget: u64,
+        /// Bytes that no process uses, where it was the driver that refused.
+        free: Option<u64>,
     },
     /// A range outside of a buffer.
     #[error("items {start}..{end} of {buffer}, which holds {len}")]
@@ -247,9 +249,15 @@ fn outstanding_text(outstanding: &[String]) -> String {
         false => outstanding.join("; "),
     }
 }
-fn used_of(in_use: u64, budget: u64) -> String {
-    match budget {
+fn used_of(in_use: u64, budget: u64, free: Option<u64>) -> String {
+    let used = match budget {
         u64::MAX => format!("{in_use} in use"),
         _ => format!("{in_use} of {budget} in use"),
+    };
+    match free {
+        Some(free) => {
+            format!("{used} here, {free} free for all processes, which nvidia-smi shows")
+        }
+        None => used,
     }
 }

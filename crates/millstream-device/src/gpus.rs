@@ -79,6 +79,10 @@ impl Gpus {
         Ok(host_machine())
     }
 
+    pub(crate) fn warning(&self) -> Option<String> {
+        None
+    }
+
     pub(crate) fn outstanding(&self) -> usize {
         0
     }
@@ -166,6 +170,11 @@ impl Gpus {
             Some(runtime) => runtime.machine(),
             None => Ok(host_machine()),
         }
+    }
+
+    /// What the driver should have been told before it was started.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.runtime.as_ref().and_then(|_| crate::driver_defaults::warning())
     }
 
     pub(crate) fn outstanding(&self) -> usize {

@@ -7,6 +7,8 @@
 //! threads or, for tests, simulated on one thread in an order that a seed
 //! chooses. Every use of a buffer is checked against the order of streams and
 //! events when it is submitted (`README.md` in the sources).
+//!
+//! Programs that use GPUs call [`set_driver_defaults`] first in `main`.
 
 mod backend;
 mod bell;
@@ -20,6 +22,7 @@ mod device;
 mod device_list;
 mod device_set;
 mod download;
+mod driver_defaults;
 mod error;
 mod event;
 mod first_cause;
@@ -64,6 +67,7 @@ pub use device::{Device, DeviceId};
 pub use device_list::DeviceList;
 pub use device_set::{DeviceSet, DeviceSetBuilder};
 pub use download::Download;
+pub use driver_defaults::set_driver_defaults;
 pub use error::{Error, Result};
 pub use event::{Awaitable, Completion, Event, EventStatus, Promise};
 pub use gang_parameter::{BoundGang, GangParts, GangPartsMut, GangRead, GangWrite};
@@ -82,6 +86,7 @@ pub use library_call::LibraryCall;
 pub use location::{Location, NvLinks};
 pub use memory::{BufferReader, DeviceBuffer};
 pub use memory_budget::MemoryUse;
+pub use millstream_kernels::spills;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
 pub use shared::{AtomicPod, SharedBuffer};

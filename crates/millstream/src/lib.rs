@@ -14,6 +14,8 @@
 //! assert_eq!(result.levels, [0, 1, 2, millstream::bfs::UNREACHED]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Programs that use GPUs call [`device::set_driver_defaults`] first in `main`.
 
 pub use millstream_bfs as bfs;
 pub use millstream_cc as cc;
@@ -31,7 +33,7 @@ pub mod prelude {
     pub use millstream_cc::{Cc, CcOptions, CcResult};
     pub use millstream_device::{
         CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Trusted, Value,
-        Write,
+        Write, set_driver_defaults,
     };
     pub use millstream_flow::{
         Buffers, Communicator, Context, Devices, Graph, Operator, PendingSegment, Receiver, Router,

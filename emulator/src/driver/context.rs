@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUresult};
 
+use super::asked::asked;
 use super::device::{Device, device};
 use super::event::EVENTS;
 use super::memory::HOST;
@@ -96,6 +97,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(
     number: CUdevice,
 ) -> CUresult {
     answer(|| {
+        asked("cuDevicePrimaryCtxRetain")?;
         let device = device(number)?;
         device.check()?;
         let handle = std::ptr::without_provenance_mut(device.ordinal + 1);
@@ -129,6 +131,7 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(number: CUdevice) -> CUres
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
     answer(|| {
+        asked("cuCtxSetCurrent")?;
         let device = if context.is_null() { None } else { Some(of(context)?) };
         CURRENT.set(device);
         device.map_or(Ok(()), Device::check)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUevent, CUresult, CUstream};
 use parking_lot::Mutex;
 
+use super::asked::asked;
 use super::context::current;
 use super::device::Device;
 use super::handles::{Handles, Owned};
@@ -55,6 +56,7 @@ pub unsafe extern "C" fn cuEventDestroy_v2(event: CUevent) -> CUresult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventQuery(event: CUevent) -> CUresult {
     answer(|| {
+        asked("cuEventQuery")?;
         let event = EVENTS.get(event)?;
         let is_over = event.recorded.lock().as_ref().is_none_or(|point| point.is_over());
         // Afterwards: a stream that gives up comes to all its points.

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
 
+use super::asked::asked;
 use super::context::current;
 use super::device::{Device, multiprocessors};
 use super::handles::Owned;
@@ -77,6 +78,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> CUresult {
     answer(|| {
+        asked("cuLaunchKernel")?;
         let device = current()?;
         let (function, stream) = (FUNCTIONS.get(function)?, STREAMS.get(stream)?);
         if !function.device().is(device) || !stream.device().is(device) {

@@ -4,6 +4,7 @@ use std::ffi::{c_uint, c_void};
 
 use cudarc::driver::sys::{CUdeviceptr, CUresult};
 
+use super::asked::asked;
 use super::context::current;
 use super::device::devices;
 use super::status::{Answer, answer, store};
@@ -83,6 +84,7 @@ impl Range {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) -> CUresult {
     answer(|| {
+        asked("cuMemAlloc")?;
         let device = current()?;
         if bytes == 0 || address.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -90,6 +92,20 @@ pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize) 
         let memory = device.memory.allocate(bytes, device.ordinal)?;
         // SAFETY: the caller's promise, here and below.
         unsafe { store(address, memory.addr() as u64) }
+    })
+}
+
+/// # Safety
+/// As CUDA's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CUresult {
+    answer(|| {
+        let (left, all) = current()?.memory.left();
+        // SAFETY: as above.
+        unsafe {
+            store(free, left)?;
+            store(total, all)
+        }
     })
 }
 
@@ -116,6 +132,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(
     _flags: c_uint,
 ) -> CUresult {
     answer(|| {
+        asked("cuMemHostAlloc")?;
         let device = current()?;
         if bytes == 0 || address.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUmodule, CUresult};
 use parking_lot::Mutex;
 
+use super::asked::asked;
 use super::context::current;
 use super::device::Device;
 use super::handles::{Handles, Owned};
@@ -63,6 +64,7 @@ impl Module {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut CUmodule, code: *const c_void) -> CUresult {
     answer(|| {
+        asked("cuModuleLoadData")?;
         let device = current()?;
         if module.is_null() || code.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);

@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::asked::asked;
 use super::context::current;
 use super::device::Device;
 use super::handles::{Handles, Owned};
@@ -199,6 +200,7 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
     _priority: c_int,
 ) -> CUresult {
     answer(|| {
+        asked("cuStreamCreate")?;
         let device = current()?;
         if stream.is_null() || flags > 1 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -224,6 +226,7 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(stream: CUstream) -> CUresult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamQuery(stream: CUstream) -> CUresult {
     answer(|| {
+        asked("cuStreamQuery")?;
         let stream = STREAMS.get(stream)?;
         let is_idle = stream.is_idle();
         // Afterwards: what is over may have ended with a fault.

@@ -57,6 +57,12 @@ impl Window {
         Ok(address)
     }
 
+    /// Bytes that are left, and how many there are.
+    pub(super) fn left(&self) -> (usize, usize) {
+        let blocks = self.blocks.lock();
+        (blocks.left, blocks.total)
+    }
+
     /// Frees an allocation, which starts here.
     pub(super) fn free(&self, address: u64) -> Answer<()> {
         let mut blocks = self.blocks.lock();

@@ -2,7 +2,7 @@
 //! on, which needs NVRTC and no GPU; none may spill registers. Skipped without NVRTC
 //! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
-use millstream::device::{CudaSource, Error, Trusted};
+use millstream::device::{CudaSource, Error, Trusted, spills};
 use millstream::{bfs, cc, pagerank, sssp};
 
 fn compile(source: &CudaSource, entries: &[&str]) {
@@ -23,8 +23,8 @@ fn compile(source: &CudaSource, entries: &[&str]) {
         for entry in entries {
             assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
         }
-        let none = "0 bytes spill stores, 0 bytes spill loads";
-        assert_eq!(log.matches("bytes spill stores").count(), log.matches(none).count());
+        assert!(log.matches("bytes spill stores").count() >= entries.len());
+        assert_eq!(spills(&log), [""; 0]);
     }
 }
 

@@ -55,6 +55,9 @@ fn a_gpu_that_is_not_here_is_refused_with_the_reason() {
             _ => "there is no cuda:1000: ",
         };
         assert!(said.contains(reason), "{said}");
+        let beyond = format!("cuda:{}", usize::MAX);
+        let said = refused(&[command, &["--devices", &beyond]].concat(), 2);
+        assert!(said.contains(&format!("{beyond:?} names a GPU that no machine has")), "{said}");
     }
 }
 

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 };
 use parking_lot::Mutex;
 
-use super::driver::check;
+use super::driver::{check, failure};
 use super::module::Modules;
 use super::settle::settle;
 use crate::launching::while_nobody_launches;
@@ -133,13 +133,11 @@ impl GpuContext {
         // SAFETY: the caller's promise; a live stream of this context.
         let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, stream) };
         self.check(answer, "cuMemcpyAsync")?;
-        loop {
-            // SAFETY: a live stream of the current context.
-            match unsafe { sys::cuStreamQuery(stream) } {
-                CUresult::CUDA_ERROR_NOT_READY => std::thread::yield_now(),
-                answer => return self.check(answer, "cuMemcpyAsync"),
-            }
+        // SAFETY: a live stream of the current context.
+        while !self.is_over(unsafe { sys::cuStreamQuery(stream) }, "cuMemcpyAsync")? {
+            std::thread::yield_now();
         }
+        Ok(())
     }
 
     /// Makes this the calling thread's context.
@@ -151,16 +149,35 @@ impl GpuContext {
             return Err(cause.clone());
         }
         // SAFETY: retained until this is dropped.
-        self.check(unsafe { sys::cuCtxSetCurrent(self.context) }, "cuCtxSetCurrent")
+        match unsafe { sys::cuCtxSetCurrent(self.context) } {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            // What is retained and cannot be used is lost.
+            answer => Err(self.fault(answer, "cuCtxSetCurrent")),
+        }
     }
 
     /// Turns an answer of the driver into an error. A device's fault is
     /// remembered: whoever meets one later gets the first.
     pub(super) fn check(&self, answer: CUresult, call: &'static str) -> Result<()> {
-        match check(answer, call, &self.name) {
-            Err(cause) if is_fault(answer) => Err(self.poison.get_or_init(|| cause).clone()),
-            result => result,
+        match is_fault(answer) {
+            true => Err(self.fault(answer, call)),
+            false => check(answer, call, &self.name),
         }
+    }
+
+    /// What the driver says of a stream or an event: whether it is over. Any other answer is a
+    /// fault, also one that [`is_fault`] does not know: who waits would hear it for ever.
+    pub(super) fn is_over(&self, answer: CUresult, call: &'static str) -> Result<bool> {
+        match answer {
+            CUresult::CUDA_SUCCESS => Ok(true),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            answer => Err(self.fault(answer, call)),
+        }
+    }
+
+    /// The first fault: this one, unless there was another before.
+    fn fault(&self, answer: CUresult, call: &'static str) -> Error {
+        self.poison.get_or_init(|| failure(answer, call, &self.name)).clone()
     }
 
     /// The GPU's.
@@ -171,6 +188,15 @@ impl GpuContext {
     /// Identifies the GPU among all contexts of the process.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// What no process has of the GPU's memory, if the driver says so.
+    pub(super) fn free_memory(&self) -> Option<u64> {
+        self.bind().ok()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the context is current; the driver stores two numbers.
+        let answer = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
+        self.check(answer, "cuMemGetInfo").ok().map(|()| free as u64)
     }
 
     pub(super) fn total_memory(&self) -> Result<u64> {
@@ -231,7 +257,7 @@ pub(super) enum Peer {
     WithAtomics,
 }
 
-/// Answers after which the driver refuses everything else.
+/// Answers to any call after which the driver refuses everything else.
 fn is_fault(answer: CUresult) -> bool {
     matches!(
         answer,
@@ -246,6 +272,11 @@ fn is_fault(answer: CUresult) -> bool {
             | CUresult::CUDA_ERROR_ASSERT
             | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
             | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_CONTAINED
+            | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+            | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
+            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
             | CUresult::CUDA_ERROR_UNKNOWN
     )
 }
@@ -316,10 +347,8 @@ impl NativeEvent {
     /// Whether the stream has come here. A fault is remembered.
     pub(super) fn is_over(&self) -> bool {
         // SAFETY: a recorded event of the context, whose thread need not be current.
-        match unsafe { sys::cuEventQuery(self.handle.0) } {
-            CUresult::CUDA_ERROR_NOT_READY => false,
-            answer => self.context.check(answer, "a kernel or a copy").is_ok(),
-        }
+        let answer = unsafe { sys::cuEventQuery(self.handle.0) };
+        self.context.is_over(answer, "a kernel or a copy").unwrap_or(false)
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use cudarc::driver::sys::{self, CUresult};
 
+use super::advice::advice;
 use crate::{Error, Result};
 
 /// The oldest driver whose functions are all that this module calls.
@@ -13,8 +14,19 @@ const OLDEST: i32 = 12_040;
 pub(super) fn check(answer: CUresult, call: &'static str, device: &str) -> Result<()> {
     match answer {
         CUresult::CUDA_SUCCESS => Ok(()),
-        answer => Err(Error::Cuda { device: device.to_string(), call, reason: name(answer) }),
+        answer => Err(failure(answer, call, device)),
     }
+}
+
+/// The error of a call that was not answered with success: what the answer is called, and what to
+/// do about it.
+pub(super) fn failure(answer: CUresult, call: &'static str, device: &str) -> Error {
+    let name = name(answer);
+    let reason = match advice(answer) {
+        Some(advice) => format!("{name}: {advice}"),
+        None => name,
+    };
+    Error::Cuda { device: device.to_string(), call, reason }
 }
 
 fn name(answer: CUresult) -> String {
@@ -56,9 +68,13 @@ impl Fault {
                     "it is a driver for CUDA {major}.{minor}; install one for CUDA 12.4 or later"
                 )
             }
-            Fault::NoGpu => "there is no NVIDIA GPU; use host devices (host:4)".to_string(),
+            Fault::NoGpu => {
+                "there is no NVIDIA GPU that CUDA_VISIBLE_DEVICES and the rights to /dev/nvidia* \
+                 allow; use host devices (host:4)"
+                    .to_string()
+            }
             Fault::Failed { call, answer } => {
-                return Error::Cuda { device: device.to_string(), call, reason: name(answer) };
+                return failure(answer, call, device);
             }
         };
         Error::DriverUnavailable { device: device.to_string(), driver: "the CUDA driver", reason }

@@ -177,13 +177,14 @@ impl Lane {
     }
 
     /// Asks the driver whether the stream is alive.
+    ///
+    /// # Errors
+    /// The failure that poisoned the process, or now has.
     pub(super) fn probe(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        match unsafe { sys::cuStreamQuery(self.stream.0) } {
-            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(()),
-            answer => self.context.check(answer, "a kernel or a copy"),
-        }
+        let answer = unsafe { sys::cuStreamQuery(self.stream.0) };
+        self.context.is_over(answer, "a kernel or a copy").map(drop)
     }
 
     /// Blocks until everything submitted so far is over.
@@ -462,7 +463,8 @@ fn no_pinned_memory(context: &GpuContext) -> Error {
     Error::Cuda {
         device: context.name.clone(),
         call: "cuMemHostAlloc",
-        reason: "no pinned memory is left".to_string(),
+        reason: "no pinned memory is left; see ulimit -l, and how much memory the machine has free"
+            .to_string(),
     }
 }
 

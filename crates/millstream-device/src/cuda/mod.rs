@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `driver` | whether the driver is there, its errors |
+//! | `driver`, `advice` | whether the driver is there, its errors, what to do about them |
 //! | `context` | a GPU's context, peers, events |
 //! | `machine` | the machine's GPUs and where they sit |
 //! | `management` | NVIDIA's management library, if it is there |
@@ -13,8 +13,9 @@
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
-//! | `compile`, `module`, `functions` | kernels from source to launch |
+//! | `nvrtc`, `compile`, `module`, `functions` | kernels from source to launch |
 
+mod advice;
 mod compile;
 mod context;
 mod driver;
@@ -27,6 +28,7 @@ mod lane_stream;
 mod machine;
 mod management;
 mod module;
+mod nvrtc;
 mod operation;
 mod pending;
 mod pool;
@@ -157,6 +159,11 @@ impl Gpu {
 
     pub(crate) fn context(&self) -> &Arc<GpuContext> {
         &self.context
+    }
+
+    /// Bytes that no process has, if the driver says so.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        self.context.free_memory()
     }
 
     /// Bytes that the GPU has.

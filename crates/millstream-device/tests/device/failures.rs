@@ -135,12 +135,13 @@ fn the_budget_holds_and_is_given_back() {
         |set| {
             let device = &set.devices()[0];
             let first = device.buffer::<u8>(600).unwrap();
-            let Err(Error::OutOfMemory { device: name, requested, in_use, budget }) =
+            let Err(Error::OutOfMemory { device: name, requested, in_use, budget, free }) =
                 device.buffer::<u32>(101)
             else {
                 panic!("not so")
             };
             assert_eq!((name.as_str(), requested, in_use, budget), ("host:0", 404, 600, 1000));
+            assert_eq!(free, None, "it is the budget that is used up");
             assert!(set.devices()[1].buffer::<u8>(1000).is_ok());
             assert!(set.host().buffer::<u8>(5000).is_ok());
             drop(first);

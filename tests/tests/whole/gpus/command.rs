@@ -152,6 +152,16 @@ fn a_gpu_that_is_not_here() {
     assert!(text.contains(&format!("there is no cuda:{gpus}: {here}")), "{text}");
 }
 
+/// It warns of a driver that was not told, and tells it first.
+#[test]
+fn the_driver_is_told_how_many_queues() {
+    const NAME: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    let Some(mut command) = millstream(&["topology"]) else { return };
+    let (output, _) = run(command.env_remove(NAME), LIMIT, |_| {});
+    let (code, text) = code_and_text(&output);
+    assert_eq!((code, text.contains(NAME)), (Some(0), false), "{text}");
+}
+
 /// A driver without a compiler: what is missing is named, and where it was looked for.
 #[test]
 fn a_compiler_that_is_not_here() {

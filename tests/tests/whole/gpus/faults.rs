@@ -16,9 +16,11 @@ use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result
 use super::child::in_child;
 use super::{Needs, is_gpu, list, scaled, skip};
 
+mod answers;
 mod collectives;
 mod links;
 mod ranks;
+mod refusals;
 
 /// Longer than any case may take: opening a GPU takes a second.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,0 +1,50 @@
+//! What to do about answers of the driver whose names do not say it.
+
+use cudarc::driver::sys::CUresult;
+
+/// What to do, if there is more to say than the answer's name does.
+pub(super) fn advice(answer: CUresult) -> Option<&'static str> {
+    Some(match answer {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            "the GPU's memory, or the machine's, is full; nvidia-smi shows which processes have it: \
+             end those, or use another GPU"
+        }
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => {
+            "another process has the GPU for itself, or nobody may use it; nvidia-smi shows \
+             its compute mode and processes: use another GPU, or set the mode to DEFAULT"
+        }
+        CUresult::CUDA_ERROR_SYSTEM_NOT_READY => {
+            "GPUs on NVSwitch need the Fabric Manager: start nvidia-fabricmanager, \
+             of the driver's version"
+        }
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "libcuda.so and the kernel's module are of different versions: restart the machine \
+             after an update; in a container, use the libcuda.so of its host"
+        }
+        CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => {
+            "a compatibility libcuda.so was loaded, which this GPU does not allow: \
+             take its folder out of LD_LIBRARY_PATH"
+        }
+        CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            "the toolkit's stub was loaded for libcuda.so: take its folder out of LD_LIBRARY_PATH, \
+             and install NVIDIA's driver"
+        }
+        CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED
+        | CUresult::CUDA_ERROR_MPS_RPC_FAILURE
+        | CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY
+        | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED => {
+            "the MPS server does not answer, or has ended this process: see nvidia-cuda-mps-control, \
+             or unset CUDA_MPS_PIPE_DIRECTORY"
+        }
+        CUresult::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
+        | CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED => {
+            "the MPS server has no room for more: end another process, or open fewer GPUs"
+        }
+        CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_CONTAINED => {
+            "the hardware failed; start the process again, and have the GPU reset if that comes again"
+        }
+        _ => return None,
+    })
+}

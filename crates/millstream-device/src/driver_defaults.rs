@@ -1,0 +1,69 @@
+//! What the CUDA driver reads when it starts.
+
+/// Settings of the driver's, each a variable of the environment.
+const DEFAULTS: [(&str, &str); 2] = [(CONNECTIONS, "12"), ("CUDA_MODULE_LOADING", "EAGER")];
+/// How many queues of the hardware streams share.
+const CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+/// Sets, unless they are set, `CUDA_DEVICE_MAX_CONNECTIONS` to 12 and `CUDA_MODULE_LOADING` to
+/// `EAGER`, which the driver reads when it starts: so many hardware queues that a kernel that waits
+/// does not block strangers' streams, but no more, since opening and closing a GPU takes the longer
+/// the more there are; and kernels loaded before they are launched, since loading one waits for
+/// those that run. Programs call it first in `main`: where there is a second thread, which may be
+/// reading the environment, or where that is not known, this changes nothing and
+/// [`DeviceSet::warnings`](crate::DeviceSet::warnings) say so.
+///
+/// ```
+/// fn main() -> millstream_device::Result<()> {
+///     millstream_device::set_driver_defaults();
+///     let set = millstream_device::DeviceSet::builder().open()?;
+///     assert_eq!(set.devices().len(), 4);
+///     Ok(())
+/// }
+/// ```
+pub fn set_driver_defaults() {
+    if !is_only_thread() {
+        return;
+    }
+    for (name, value) in DEFAULTS {
+        if !is_set(name) {
+            // SAFETY: no other thread runs that could read the environment meanwhile, and only
+            // this one could start any.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}
+
+/// Whether the process is known to have one thread.
+fn is_only_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+}
+
+/// What it costs that the driver was not told.
+#[cfg_attr(not(feature = "cuda"), expect(dead_code))]
+pub(crate) fn warning() -> Option<String> {
+    (!is_set(CONNECTIONS)).then(|| {
+        format!(
+            "{CONNECTIONS} is not set, so that kernels that wait may hold up other streams; \
+             set it to 12, or call millstream::device::set_driver_defaults first in main"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test's thread is beside the process's first.
+    #[test]
+    fn nothing_is_set_beside_other_threads() {
+        assert!(!is_only_thread());
+        let before = DEFAULTS.map(|(name, _)| std::env::var_os(name));
+        set_driver_defaults();
+        assert_eq!(DEFAULTS.map(|(name, _)| std::env::var_os(name)), before);
+    }
+}
