@@ -18,7 +18,7 @@ use clap::builder::RangedU64ValueParser;
 use millstream::device::{CudaSource, Kernel, KernelFault, Shared, SharedSet, Trusted, Value};
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
-    Error, Gang, Operator, ResidentCollectives, Result,
+    Gang, Operator, ResidentCollectives, Result,
 };
 use millstream::prelude::DeviceBuffer;
 use millstream_benches::collective::Collective;
@@ -228,12 +228,7 @@ async fn cells(
                 collective,
                 arguments.awaited,
             );
-            let times = match times.await {
-                Ok(times) => Some(times),
-                Err(Error::NoAlgorithm { .. }) => None,
-                Err(error) => return Err(error),
-            };
-            cells.push(Cell { bytes, collective, traffic, times });
+            cells.push(Cell { bytes, collective, traffic, times: times.await? });
         }
     }
     Ok(cells)

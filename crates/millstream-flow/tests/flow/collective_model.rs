@@ -101,7 +101,7 @@ impl<T: Item + PartialEq + Debug> Case<'_, T> {
     }
 
     /// Every operation.
-    pub async fn all(&self, communicator: &mut Communicator, algorithm: Algorithm) -> Result<()> {
+    pub async fn all(&self, communicator: &mut Communicator) -> Result<()> {
         let Case { inputs, root, operator, empty, .. } = self;
         let (ranks, len, root) = (inputs.len(), inputs[0].len(), *root);
         let combined = self.combined();
@@ -165,9 +165,6 @@ impl<T: Item + PartialEq + Debug> Case<'_, T> {
         })
         .await?;
 
-        if algorithm == Algorithm::Tree {
-            return Ok(());
-        }
         let received = |to: usize| -> Vec<T> {
             inputs.iter().flat_map(|input| input[parts[to].clone()].to_vec()).collect()
         };
@@ -195,7 +192,7 @@ pub async fn all_types(context: &Context, len: usize, packet_bytes: usize) -> Re
                 let (operator, combine) = ($operator, $combine as fn($number, $number) -> $number);
                 let root = len % ranks;
                 let case = Case { context, inputs, empty, operator, combine, root };
-                case.all(&mut communicator, algorithm).await?;
+                case.all(&mut communicator).await?;
             }};
         }
         case!(u32, Operator::sum(), u32::wrapping_add);

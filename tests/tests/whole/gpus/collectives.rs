@@ -41,7 +41,7 @@ fn short_vectors_in_one_pass() {
         let mut options = CommunicatorOptions::default();
         options.line_bytes = 0;
         let mut communicator = Communicator::with_options(&context, options).unwrap();
-        context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
+        context.block_on(case.all(&mut communicator)).unwrap().unwrap();
     }
     context.device_set().quiesce().unwrap();
 }
@@ -60,7 +60,7 @@ fn long_vectors() {
     let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
     let case = Case { context: &context, inputs, empty: 0, operator, combine, root: ranks - 1 };
     let mut communicator = Communicator::new(&context).unwrap();
-    context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
+    context.block_on(case.all(&mut communicator)).unwrap().unwrap();
     context.device_set().quiesce().unwrap();
 }
 
