@@ -4,7 +4,7 @@ use millstream_device::{Device, DeviceBuffer, InjectedFault, Injection};
 use millstream_flow::{Algorithm, Communicator, Context, Devices, Error, Operator, Result};
 use proptest::prelude::*;
 
-use super::collective_model::{ALGORITHMS, all_types, download, options};
+use super::collective_model::{ALGORITHMS, all_types, download, odd_types, options};
 use super::common::{assert_nothing_leaked, everywhere};
 
 #[test]
@@ -16,6 +16,18 @@ fn everything_on_threads() {
         }
         assert_nothing_leaked(&context);
     }
+}
+
+#[test]
+fn items_of_odd_sizes() {
+    for devices in [1, 2, 3, 5] {
+        let context = host(devices);
+        for len in [0, 1, devices * 7, 1003] {
+            context.block_on(odd_types(&context, len)).unwrap().unwrap();
+        }
+        assert_nothing_leaked(&context);
+    }
+    everywhere(3, |context| async move { odd_types(&context, 13).await.unwrap() });
 }
 
 #[test]
