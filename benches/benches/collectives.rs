@@ -20,7 +20,7 @@ use millstream::device::{
 };
 use millstream::flow::{
     Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
-    Error, Gang, Operator, ResidentCollectives, Result,
+    Gang, Operator, ResidentCollectives, Result,
 };
 use millstream::prelude::DeviceBuffer;
 use millstream_benches::collective::Collective;
@@ -230,12 +230,7 @@ async fn cells(
                 collective,
                 arguments.awaited,
             );
-            let times = match times.await {
-                Ok(times) => Some(times),
-                Err(Error::NoAlgorithm { .. }) => None,
-                Err(error) => return Err(error),
-            };
-            cells.push(Cell { bytes, collective, traffic, times });
+            cells.push(Cell { bytes, collective, traffic, times: times.await? });
         }
     }
     Ok(cells)

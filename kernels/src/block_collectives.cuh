@@ -11,7 +11,7 @@
 //
 // A kernel that ends without `leave`, because it was stopped or a peer did not come, leaves
 // its peers in the middle of something: the memory is of no use any more, and all calls of
-// later kernels return false.
+// later kernels return false. So do all calls of blocks that there is no memory for.
 //
 // Every call is the whole block's. It returns when the block's results are there, for
 // all its threads; false if the kernel must end, because it is stopped or a peer did not
@@ -46,13 +46,14 @@ class BlockCollectives {
           first((u64(settings.channels) + 1) / 2 * 2 +
                 u64(blockIdx.x) * 4 * settings.ranks * settings.capacity),
           capacity(settings.capacity),
+          own(blockIdx.x < settings.channels ? ranks.word(settings.rank, blockIdx.x) : nullptr),
           epoch(enter()) {}
 
     __device__ u32 rank() const { return ranks.rank; }
 
     // Before the kernel ends, so that the next one goes on where this one was.
     __device__ void leave() const {
-        if (threadIdx.x == 0) *ranks.word(ranks.rank, blockIdx.x) = epoch;
+        if (threadIdx.x == 0 && own != nullptr) *own = epoch;
     }
 
     // Everyone gets the items of all ranks, combined.
@@ -139,14 +140,15 @@ class BlockCollectives {
     const Ranks ranks;
     u64 first;  // Word of the block's lines.
     u64 capacity;
+    u64* own;   // The block's word; null for a block that there is no memory for.
     u64 epoch;  // Of the last collective; `is_inside` too if one before has not ended well.
 
     __device__ u64 enter() const {
-        u64* const word = ranks.word(ranks.rank, blockIdx.x);
-        const u64 before = *word;
+        if (own == nullptr) return is_inside;
+        const u64 before = *own;
         // All have read it before one writes it.
         __syncthreads();
-        if (threadIdx.x == 0) *word = before | is_inside;
+        if (threadIdx.x == 0) *own = before | is_inside;
         return before;
     }
 

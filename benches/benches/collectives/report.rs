@@ -16,22 +16,13 @@ pub struct Cell {
     pub collective: Collective,
     /// Bytes that each link carries.
     pub traffic: f64,
-    /// None where the algorithm that was asked for does not do it.
-    pub times: Option<Times>,
+    pub times: Times,
 }
 
 impl Cell {
-    fn millstream(&self) -> Option<f64> {
-        self.times.as_ref().map(|times| times.millstream)
-    }
-
-    fn nccl(&self) -> Option<f64> {
-        self.times.as_ref()?.nccl
-    }
-
     /// Millstream's share of NCCL's bandwidth.
     fn ratio(&self) -> Option<f64> {
-        Some(self.nccl()? / self.millstream()?)
+        Some(self.times.nccl? / self.times.millstream)
     }
 
     fn speed(&self, seconds: Option<f64>) -> String {
@@ -46,14 +37,14 @@ pub fn table(cells: &[Cell]) -> Table {
     let mut table = Table::new();
     let names = Collective::ALL.map(|collective| format!("{} us, GB/s", collective.name()));
     table.set_header(["bytes".to_string()].into_iter().chain(names));
-    let is_compared = cells.iter().any(|cell| cell.nccl().is_some());
+    let is_compared = cells.iter().any(|cell| cell.times.nccl.is_some());
     for row in cells.chunk_by(|one, other| one.bytes == other.bytes) {
         let mut add = |name: String, text: &dyn Fn(&Cell) -> String| {
             table.add_row([name].into_iter().chain(row.iter().map(text)));
         };
-        add(row[0].bytes.to_string(), &|cell| cell.speed(cell.millstream()));
+        add(row[0].bytes.to_string(), &|cell| cell.speed(Some(cell.times.millstream)));
         if is_compared {
-            add("NCCL".to_string(), &|cell| cell.speed(cell.nccl()));
+            add("NCCL".to_string(), &|cell| cell.speed(cell.times.nccl));
             let ratio = |cell: &Cell| cell.ratio().map(|ratio| format!("{ratio:.2}"));
             add("ratio".to_string(), &|cell| ratio(cell).unwrap_or("-".to_string()));
         }

@@ -293,6 +293,28 @@ impl<T: Pod> DeviceBuffer<T> {
         self
     }
 
+    /// The same memory for items of another type, as many as fit; none in memory that was
+    /// [adopted](Device::adopt) and does not begin where such an item may.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceBuffer, DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let words = set.devices()[0].buffer::<u32>(7)?;
+    /// let items: DeviceBuffer<[u32; 3]> = words.cast();
+    /// assert_eq!(items.len(), 2);
+    /// assert_eq!(items.cast::<u32>().len(), 6);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    #[must_use]
+    pub fn cast<U: Pod>(self) -> DeviceBuffer<U> {
+        let bytes = self.len * size_of::<T>();
+        let is_aligned = self.allocation.address().addr().is_multiple_of(align_of::<U>());
+        let len =
+            if is_aligned { bytes.checked_div(size_of::<U>()).unwrap_or(usize::MAX) } else { 0 };
+        DeviceBuffer { allocation: self.allocation, len, items: PhantomData }
+    }
+
     /// A part of the buffer, for reading.
     ///
     /// # Errors

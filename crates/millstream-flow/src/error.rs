@@ -215,14 +215,6 @@ pub enum Error {
         /// Packets that it has.
         packets: usize,
     },
-    /// A collective that an algorithm cannot do.
-    #[error("{operation} has no {algorithm:?} algorithm")]
-    NoAlgorithm {
-        /// The collective.
-        operation: &'static str,
-        /// The algorithm.
-        algorithm: crate::Algorithm,
-    },
 }
 
 impl Error {

@@ -1,8 +1,9 @@
 //! Who sends what to whom, and which way is taken when nobody says.
 
-use millstream_device::{Topology, TransferWay};
+use millstream_device::Topology;
 
 use super::plan::{Pattern, Plan, duration};
+use super::rank_links::RankLinks;
 use super::{direct, ring, tree};
 
 /// How the ranks of a collective share the work.
@@ -14,7 +15,7 @@ pub enum Algorithm {
     Automatic,
     /// Each rank sends to the next one only.
     Ring,
-    /// A binomial tree; not for all-to-all.
+    /// A binomial tree; for all-to-all as few rounds, from rank to rank.
     Tree,
     /// Everybody sends to whom it concerns.
     Direct,
@@ -27,40 +28,37 @@ const ASSUMED: (f64, f64) = (2.0, 32_768.0);
 impl Algorithm {
     const ALL: [Algorithm; 3] = [Algorithm::Direct, Algorithm::Tree, Algorithm::Ring];
 
-    /// The plan over `topology`'s devices; `None` if there is none of that kind.
-    pub(super) fn plan(self, topology: &Topology, pattern: &Pattern) -> Option<Plan> {
+    /// The plan over `topology`'s devices.
+    pub(super) fn plan(self, topology: &Topology, pattern: &Pattern) -> Plan {
         let ranks = topology.names().len();
         match self {
-            Algorithm::Ring => Some(ring::plan(&topology.ring_order(), pattern)),
+            Algorithm::Ring => ring::plan(&topology.ring_order(), pattern),
             Algorithm::Tree => tree::plan(ranks, pattern),
-            Algorithm::Direct => Some(direct::plan(ranks, pattern)),
-            // Whoever has not asked for the fastest.
-            Algorithm::Automatic => Some(direct::plan(ranks, pattern)),
+            // Automatic: whoever has not asked for the fastest.
+            Algorithm::Direct | Algorithm::Automatic => direct::plan(ranks, pattern),
         }
     }
 
-    /// The fastest for items of `item` bytes in packets of so many items at most.
+    /// The fastest for items of `item` bytes in packets of so many items at most, on the ways
+    /// that packets take.
     pub(super) fn fastest(
         topology: &Topology,
+        links: &RankLinks,
         pattern: &Pattern,
         item: usize,
         packet: usize,
     ) -> Algorithm {
         let slices = pattern.longest().div_ceil(packet);
         let first = pattern.slice(0, packet);
-        let names = topology.names();
         let time = |from: usize, to: usize, items: usize| {
             let bytes = items * item;
-            let table = topology.transfer_table();
-            let known = table.and_then(|table| {
-                table.time_us(TransferWay::Copy, &names[from], &names[to], bytes)
-            });
+            let known = links.time_us(topology, (from, to), bytes, bytes.saturating_mul(slices));
             // Out of reach means through the host: twice.
             let times = if topology.are_peers(from, to) { 1.0 } else { 2.0 };
             known.unwrap_or(times * (ASSUMED.0 + bytes as f64 / ASSUMED.1))
         };
         let known = Algorithm::ALL.into_iter().filter_map(|algorithm| {
-            let plan = algorithm.plan(topology, first.as_ref()?)?;
+            let plan = algorithm.plan(topology, first.as_ref()?);
             Some((algorithm, duration(&plan, slices, time)))
         });
         let best = known.min_by(|(_, one), (_, other)| one.total_cmp(other));

@@ -29,12 +29,14 @@ impl Channels {
     /// So many, behind so many words.
     pub(super) fn new(words: usize, count: usize) -> Channels {
         // A cache line for the words of either end.
-        Channels { first: words.next_multiple_of(CHANNEL_WORDS / 2), count }
+        let first = words.checked_next_multiple_of(CHANNEL_WORDS / 2).unwrap_or(usize::MAX);
+        Channels { first, count }
     }
 
     /// The word behind them.
     pub(super) fn end(&self) -> usize {
-        self.first + self.count * (CHANNEL_WORDS + SLOTS * SLOT_BYTES / WORD_BYTES)
+        let words = self.count * (CHANNEL_WORDS + SLOTS * SLOT_BYTES / WORD_BYTES);
+        self.first.saturating_add(words)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Communicators: the devices of a context, ready for collectives.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind};
@@ -9,12 +9,14 @@ use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind};
 use super::algorithm::Algorithm;
 use super::operands::Operands;
 use super::operator::Operator;
-use super::packets::{Packets, RankWays};
+use super::packets::{self, Packets};
 use super::peer_words::PeerWords;
 use super::peers::Peers;
-use super::plan::Pattern;
+use super::plan::{Pattern, signals};
+use super::rank_links::RankLinks;
 use super::series::Collectives;
 use crate::context::Context;
+use crate::statistics::LinkStatistics;
 use crate::{Error, Item, Result, ways};
 
 /// How a [`Communicator`] works.
@@ -79,7 +81,8 @@ impl Default for CommunicatorOptions {
 /// kernel on each, which use each other's memory. Everywhere else, with the other
 /// algorithms, and if the context asks for another [way](Context::transfer) than a push, packets
 /// go from device to device, as those of links do, and are combined there, in the order of
-/// streams and events.
+/// streams and events. Memory for packets and for copies of inputs is kept until the communicator
+/// is dropped, so that only the first collective of a size waits for it.
 pub struct Communicator {
     pub(super) context: Context,
     /// Of the streams' failures.
@@ -88,7 +91,7 @@ pub struct Communicator {
     options: CommunicatorOptions,
     peers: Option<Peers>,
     /// Once something goes in packets.
-    ways: OnceLock<RankWays>,
+    links: Option<RankLinks>,
     failure: Option<Error>,
 }
 
@@ -142,8 +145,16 @@ impl Communicator {
             None => Vec::new(),
             Some(peers) => streams.iter().map(|stream| listen(peers, stream)).collect(),
         };
-        let (context, ways) = (context.clone(), OnceLock::new());
-        Ok(Communicator { context, _listeners, streams, options, peers, ways, failure: None })
+        let context = context.clone();
+        Ok(Communicator {
+            context,
+            _listeners,
+            streams,
+            options,
+            peers,
+            links: None,
+            failure: None,
+        })
     }
 
     /// Begins a series of collectives. Waits until no other gang runs on the devices:
@@ -169,6 +180,32 @@ impl Communicator {
     /// Ranks: devices of the context.
     pub fn ranks(&self) -> usize {
         self.streams.len()
+    }
+
+    /// What has gone from rank to rank in packets so far: pairs between which something has, in
+    /// their order. What kernels of peers write is not counted.
+    ///
+    /// ```
+    /// use millstream_flow::{Communicator, Context, Devices, Error};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let mut communicator = Communicator::new(&context)?;
+    /// let mut vectors = Vec::new();
+    /// for device in context.devices() {
+    ///     vectors.push(device.buffer::<u32>(10)?);
+    /// }
+    /// context.block_on(async {
+    ///     let mut collectives = communicator.begin().await?;
+    ///     collectives.broadcast(0, &mut vectors)?;
+    ///     collectives.completed().await
+    /// })??;
+    /// let [link] = &communicator.statistics()[..] else { unreachable!() };
+    /// assert_eq!((&link.from[..], &link.to[..]), ("host:0", "host:1"));
+    /// assert_eq!((link.packets, link.bytes), (1, 40));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn statistics(&self) -> Vec<LinkStatistics> {
+        self.links.as_ref().map(RankLinks::statistics).unwrap_or_default()
     }
 
     /// What the communicator has failed with.
@@ -210,11 +247,13 @@ impl Communicator {
         }
     }
 
-    /// Submits a barrier of kernels; false where there are none.
-    pub(super) fn barrier_of_peers(&mut self) -> Result<bool> {
-        let Some(peers) = &mut self.peers else { return Ok(false) };
-        peers.barrier(&self.streams)?;
-        Ok(true)
+    /// Submits a barrier: everyone hears of everyone.
+    pub(super) fn barrier(&mut self) -> Result<()> {
+        if let Some(peers) = &mut self.peers {
+            return peers.barrier(&self.streams);
+        }
+        let plan = self.options.algorithm.plan(self.context.topology(), &signals(self.ranks()));
+        plan.iter().try_for_each(|round| packets::signal(&self.streams, round))
     }
 
     /// An event of each rank, complete when what is submitted so far is over there.
@@ -228,38 +267,28 @@ impl Communicator {
     }
 
     fn in_packets<T: Item>(
-        &self,
+        &mut self,
         pattern: &Pattern,
         operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let topology = self.context.topology();
+        let (context, streams) = (&self.context, &self.streams);
+        let topology = context.topology();
         let item = size_of::<T>();
         let most = (self.options.packet_bytes / item.max(1)).max(1);
         let items = most.min(pattern.longest()).max(1);
+        let links = self.links.get_or_insert_with(|| RankLinks::new(context));
         let algorithm = match self.options.algorithm {
-            Algorithm::Automatic => Algorithm::fastest(topology, pattern, item, items),
+            Algorithm::Automatic => Algorithm::fastest(topology, links, pattern, item, items),
             forced => forced,
         };
-        let ways = self.ways.get_or_init(|| RankWays::new(&self.context));
-        let mut packets = Packets::new(&self.context, &self.streams, ways, items);
+        let slices = pattern.longest().div_ceil(items);
+        let mut packets = Packets { context, streams, links, items, slices };
         let mut areas = packets.areas(pattern, operands)?;
         for number in 0.. {
             let Some(slice) = pattern.slice(number, items) else { break };
-            let Some(plan) = algorithm.plan(topology, &slice) else {
-                return Err(Error::NoAlgorithm { operation: pattern.name(), algorithm });
-            };
-            packets.run(plan, &mut areas, operator)?;
+            packets.run(algorithm.plan(topology, &slice), &mut areas, operator)?;
         }
         packets.finish(pattern, areas)
-    }
-
-    /// Whether the algorithm can do this.
-    pub(super) fn check_algorithm(&self, operation: &'static str) -> Result<()> {
-        let algorithm = self.options.algorithm;
-        match (algorithm, operation) {
-            (Algorithm::Tree, "all-to-all") => Err(Error::NoAlgorithm { operation, algorithm }),
-            _ => Ok(()),
-        }
     }
 }

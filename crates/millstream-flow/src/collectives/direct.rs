@@ -22,11 +22,7 @@ pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
         Pattern::AllGather { parts } => vec![gather(parts)],
         Pattern::ReduceScatter { parts } => vec![scatter(parts)],
         Pattern::AllToAll { pieces } => {
-            let send = |(from, to): (usize, usize)| {
-                let piece = &pieces[from][to];
-                let (items, at) = (piece.items.clone(), piece.at);
-                Transfer { from, to, items, at, combines: false }
-            };
+            let send = |(from, to): (usize, usize)| Transfer::of_piece(from, to, &pieces[from][to]);
             vec![pairs(ranks).map(send).collect()]
         }
     }

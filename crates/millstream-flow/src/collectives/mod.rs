@@ -1,6 +1,7 @@
 //! Collectives: operations that all devices of a context take part in.
 
 mod algorithm;
+mod bruck;
 mod chain_settings;
 mod checks;
 mod communicator;
@@ -21,6 +22,7 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod programs;
+mod rank_links;
 mod rank_settings;
 mod resident;
 mod ring;

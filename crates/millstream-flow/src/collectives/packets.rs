@@ -3,39 +3,18 @@
 //! buffer is the receiver's, or the host's where the way goes through its memory \[G §2.1\].
 //! Events order the streams; the host does not wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use millstream_device::{DeviceBuffer, Event, Stream, TransferWay};
 
 use super::operands::Operands;
 use super::operator::Operator;
-use super::plan::{Pattern, Piece, Plan, Transfer};
+use super::plan::{Pattern, Piece, Place, Plan, Round, Transfer};
+use super::rank_links::{Packet, Purpose, RankLinks};
 use crate::context::Context;
-use crate::ways::{self, Ways};
+use crate::ways;
 use crate::{Item, Result};
-
-/// Packet buffers of each pair of ranks: one fills while another is emptied.
-const PACKETS: usize = 2;
-
-/// The ways from each rank to each.
-#[derive(Debug)]
-pub(super) struct RankWays(Vec<Vec<Ways>>);
-
-impl RankWays {
-    pub(super) fn new(context: &Context) -> RankWays {
-        let (asked_for, table) = (context.transfer(), context.topology().transfer_table());
-        let devices = context.devices();
-        let ways = |from| devices.iter().map(move |to| Ways::new(asked_for, table, from, to));
-        RankWays(devices.iter().map(|from| ways(from).collect()).collect())
-    }
-}
-
-/// A packet buffer, free after an event.
-struct Packet<T: Item> {
-    buffer: DeviceBuffer<T>,
-    free_after: Option<Event>,
-}
 
 /// A transfer whose copy is submitted.
 struct Sent<T: Item> {
@@ -48,196 +27,195 @@ struct Sent<T: Item> {
 
 /// Where a collective reads and writes, on each rank.
 pub(super) struct Areas<'b, T: Item> {
-    /// What is sent, if that is not where the results are: copies of the inputs.
-    sources: Option<Vec<DeviceBuffer<T>>>,
     inputs: Option<&'b [DeviceBuffer<T>]>,
     outputs: &'b mut [DeviceBuffer<T>],
-    /// Whether inputs are sent as they are.
+    /// Whether inputs are sent as they are, and only results go to the outputs.
     is_moved: bool,
-    /// Where ranks work whose output keeps what it has.
-    scratch: Vec<Option<DeviceBuffer<T>>>,
+    /// Copies of the inputs, where nothing else may be sent, or worked on.
+    copies: Vec<Option<DeviceBuffer<T>>>,
+    /// For what passes through.
+    passing: Vec<DeviceBuffer<T>>,
 }
 
 impl<T: Item> Areas<'_, T> {
-    fn source(&self, rank: usize) -> &DeviceBuffer<T> {
-        match (&self.sources, self.inputs) {
-            (Some(copies), _) => &copies[rank],
+    fn source(&self, Transfer { from, takes, .. }: &Transfer) -> &DeviceBuffer<T> {
+        let rank = *from;
+        match (&self.copies[rank], self.inputs) {
+            _ if *takes == Place::Passing => &self.passing[rank],
+            (Some(copy), _) => copy,
             (None, Some(inputs)) if self.is_moved => &inputs[rank],
-            _ => self.scratch.get(rank).and_then(Option::as_ref).unwrap_or(&self.outputs[rank]),
+            (None, _) => &self.outputs[rank],
         }
     }
 
-    fn work(&mut self, rank: usize) -> &mut DeviceBuffer<T> {
-        let scratch = self.scratch.get_mut(rank).and_then(Option::as_mut);
-        scratch.unwrap_or(&mut self.outputs[rank])
+    fn work(&mut self, Transfer { to, puts, .. }: &Transfer) -> &mut DeviceBuffer<T> {
+        let rank = *to;
+        match &mut self.copies[rank] {
+            _ if *puts == Place::Passing => &mut self.passing[rank],
+            Some(copy) if !self.is_moved => copy,
+            _ => &mut self.outputs[rank],
+        }
     }
 
     /// Copies a rank's whole input to where it belongs in its output.
-    fn place(&mut self, packets: &Packets<'_, T>, rank: usize, at: &Range<usize>) -> Result<()> {
+    fn place(&mut self, stream: &Stream, rank: usize, at: &Range<usize>) -> Result<()> {
         let Some(inputs) = self.inputs else { return Ok(()) };
         let place = self.outputs[rank].part_mut(at.clone())?;
-        Ok(packets.streams[rank].copy(inputs[rank].part(0..at.len())?, place)?)
+        Ok(stream.copy(inputs[rank].part(0..at.len())?, place)?)
     }
 
     /// Copies what a rank has for itself.
-    fn keep(&mut self, packets: &Packets<'_, T>, rank: usize, piece: &Piece) -> Result<()> {
+    fn keep(&mut self, stream: &Stream, rank: usize, piece: &Piece) -> Result<()> {
         let Piece { items, at } = piece.clone();
-        let inputs = self.inputs.or(self.sources.as_deref());
-        let Some(inputs) = inputs else { return Ok(()) };
+        // In place it is there.
+        let Some(inputs) = self.inputs else { return Ok(()) };
         let place = self.outputs[rank].part_mut(at..at + items.len())?;
-        Ok(packets.streams[rank].copy(inputs[rank].part(items)?, place)?)
+        Ok(stream.copy(inputs[rank].part(items)?, place)?)
     }
 }
 
-/// The packet buffers between ranks, while one collective is submitted.
-pub(super) struct Packets<'a, T: Item> {
-    context: &'a Context,
-    streams: &'a [Stream],
-    ways: &'a RankWays,
+/// The packets of one collective.
+pub(super) struct Packets<'a> {
+    pub(super) context: &'a Context,
+    pub(super) streams: &'a [Stream],
+    pub(super) links: &'a mut RankLinks,
     /// Items of a packet at most.
-    items: usize,
-    /// Of each pair of ranks, in the host's memory and in the receiver's.
-    free: HashMap<(usize, usize, bool), VecDeque<Packet<T>>>,
+    pub(super) items: usize,
+    /// How many packets follow each other.
+    pub(super) slices: usize,
 }
 
-impl<'a, T: Item> Packets<'a, T> {
-    pub(super) fn new(
-        context: &'a Context,
-        streams: &'a [Stream],
-        ways: &'a RankWays,
-        items: usize,
-    ) -> Packets<'a, T> {
-        Packets { context, streams, ways, items, free: HashMap::new() }
-    }
-
+impl Packets<'_> {
     /// The areas that a pattern works on: results' buffers, or copies where those must
     /// keep what they have.
-    pub(super) fn areas<'b>(
-        &self,
+    pub(super) fn areas<'b, T: Item>(
+        &mut self,
         pattern: &Pattern,
         operands: Operands<'b, T>,
     ) -> Result<Areas<'b, T>> {
         let Operands { inputs, outputs } = operands;
         let is_moved = matches!(pattern, Pattern::AllToAll { .. });
-        let mut areas = Areas { sources: None, inputs, outputs, is_moved, scratch: Vec::new() };
-        let ranks = 0..areas.outputs.len();
-        match pattern {
-            Pattern::Broadcast { root, items } => areas.place(self, *root, items)?,
-            Pattern::AllReduce { items } => {
-                ranks.clone().try_for_each(|rank| areas.place(self, rank, items))?;
-            }
-            Pattern::AllGather { parts } => {
-                let mut each = ranks.clone().zip(parts);
-                each.try_for_each(|(rank, part)| areas.place(self, rank, part))?;
-            }
-            Pattern::Reduce { root, items } => {
-                areas.place(self, *root, items)?;
-                for rank in ranks {
-                    let copy = if rank == *root { None } else { Some(self.copy(&areas, rank)?) };
-                    areas.scratch.push(copy);
+        let copies = outputs.iter().map(|_| None).collect();
+        let mut areas = Areas { inputs, outputs, is_moved, copies, passing: Vec::new() };
+        let streams = self.streams;
+        for (rank, stream) in streams.iter().enumerate() {
+            match pattern {
+                Pattern::Broadcast { root, items } | Pattern::Reduce { root, items }
+                    if rank == *root =>
+                {
+                    areas.place(stream, rank, items)?;
                 }
-            }
-            Pattern::ReduceScatter { .. } => {
-                for rank in ranks {
-                    let copy = self.copy(&areas, rank)?;
-                    areas.scratch.push(Some(copy));
+                Pattern::Broadcast { .. } => {}
+                Pattern::AllReduce { items } => areas.place(stream, rank, items)?,
+                Pattern::AllGather { parts } => areas.place(stream, rank, &parts[rank])?,
+                Pattern::Reduce { .. } | Pattern::ReduceScatter { .. } => {
+                    self.copy(&mut areas, rank)?;
                 }
-            }
-            Pattern::AllToAll { pieces } => {
-                if areas.inputs.is_none() {
-                    let copies = ranks.clone().map(|rank| self.copy(&areas, rank));
-                    areas.sources = Some(copies.collect::<Result<_>>()?);
-                }
-                for rank in ranks {
-                    areas.keep(self, rank, &pieces[rank][rank])?;
+                Pattern::AllToAll { pieces } => {
+                    if inputs.is_none() {
+                        self.copy(&mut areas, rank)?;
+                    }
+                    areas.keep(stream, rank, &pieces[rank][rank])?;
                 }
             }
         }
         Ok(areas)
     }
 
-    /// A copy of a rank's input.
-    fn copy(&self, areas: &Areas<'_, T>, rank: usize) -> Result<DeviceBuffer<T>> {
-        let input = &areas.inputs.unwrap_or(areas.outputs)[rank];
-        let mut copy = self.streams[rank].device().buffer(input.len())?;
-        self.streams[rank].copy(input, &mut copy)?;
-        Ok(copy.with_label(format!("copy of the input of rank {rank}")))
+    /// Copies a rank's input.
+    fn copy<T: Item>(&mut self, areas: &mut Areas<'_, T>, rank: usize) -> Result<()> {
+        let (stream, input) = (&self.streams[rank], &areas.inputs.unwrap_or(areas.outputs)[rank]);
+        let owner = stream.device();
+        let mut copy = self.links.take(rank, Purpose::Copy, input.len(), owner)?;
+        stream.copy(input, copy.part_mut(0..input.len())?)?;
+        areas.copies[rank] = Some(copy);
+        Ok(())
     }
 
     /// Puts the results where they belong.
-    pub(super) fn finish(&self, pattern: &Pattern, areas: Areas<'_, T>) -> Result<()> {
-        let Pattern::ReduceScatter { parts } = pattern else { return Ok(()) };
-        for (rank, (copy, part)) in areas.scratch.iter().zip(parts).enumerate() {
+    pub(super) fn finish<T: Item>(&mut self, pattern: &Pattern, areas: Areas<'_, T>) -> Result<()> {
+        let Areas { inputs, outputs, copies, passing, .. } = areas;
+        for (rank, copy) in copies.into_iter().enumerate() {
             let Some(copy) = copy else { continue };
-            let at = if areas.inputs.is_none() { part.start } else { 0 };
-            let place = areas.outputs[rank].part_mut(at..at + part.len())?;
-            self.streams[rank].copy(copy.part(part.clone())?, place)?;
+            if let Pattern::ReduceScatter { parts } = pattern {
+                let part = parts[rank].clone();
+                let at = if inputs.is_none() { part.start } else { 0 };
+                let place = outputs[rank].part_mut(at..at + part.len())?;
+                self.streams[rank].copy(copy.part(part)?, place)?;
+            }
+            self.links.keep(rank, Purpose::Copy, copy);
+        }
+        for (rank, passing) in passing.into_iter().enumerate() {
+            self.links.keep(rank, Purpose::Passing, passing);
         }
         Ok(())
     }
 
     /// Submits a plan, whose transfers are not larger than a packet.
-    pub(super) fn run(
+    pub(super) fn run<T: Item>(
         &mut self,
         plan: Plan,
         areas: &mut Areas<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
+        self.make_room(&plan, areas)?;
         for round in plan {
             let transfers = round.into_iter().filter(|transfer| !transfer.items.is_empty());
             let mut sent = Vec::new();
             for transfer in transfers {
-                let source = areas.source(transfer.from);
+                let source = areas.source(&transfer);
                 sent.push(self.send(transfer, source)?);
             }
             for sent in sent {
-                let here = areas.work(sent.transfer.to);
+                let here = areas.work(&sent.transfer);
                 self.receive(sent, here, operator)?;
             }
         }
         Ok(())
     }
 
-    fn send(&mut self, transfer: Transfer, source: &DeviceBuffer<T>) -> Result<Sent<T>> {
+    /// Memory for what passes through ranks: as much as the first plan needs, whose slice is the
+    /// largest.
+    fn make_room<T: Item>(&mut self, plan: &Plan, areas: &mut Areas<'_, T>) -> Result<()> {
+        let passing = plan.iter().flatten().filter(|transfer| transfer.puts == Place::Passing);
+        let wanted = passing.map(|transfer| transfer.at + transfer.items.len()).max();
+        let Some(wanted) = wanted.filter(|_| areas.passing.is_empty()) else { return Ok(()) };
+        for (rank, stream) in self.streams.iter().enumerate() {
+            let owner = stream.device();
+            areas.passing.push(self.links.take(rank, Purpose::Passing, wanted, owner)?);
+        }
+        Ok(())
+    }
+
+    fn send<T: Item>(&mut self, transfer: Transfer, source: &DeviceBuffer<T>) -> Result<Sent<T>> {
         let (from, to, count) = (transfer.from, transfer.to, transfer.items.len());
-        let (ways, bytes) = (&self.ways.0[from][to], count * size_of::<T>());
-        let way = ways.of(bytes, bytes);
-        let through_host = ways.through_host(way);
+        let bytes = count * size_of::<T>();
         let stream = &self.streams[from];
-        let Packet { mut buffer, free_after } = self.packet((from, to, through_host))?;
+        let link = self.links.link(from, to);
+        let way = link.ways.of(bytes, bytes.saturating_mul(self.slices));
+        let through_host = link.ways.through_host(way);
+        let owner = if through_host { self.context.host() } else { self.streams[to].device() };
+        let Packet { mut buffer, free_after } = link.packet(through_host, self.items, owner)?;
         if let Some(event) = &free_after {
             stream.wait(event)?;
         }
         let items = source.part(transfer.items.clone())?;
         let event = ways::copy(way, items, buffer.part_mut(0..count)?, stream)?;
+        link.statistics.count(bytes as u64, way, through_host);
         Ok(Sent { transfer, packet: buffer, way: (way, through_host), event })
     }
 
-    fn packet(&mut self, pair: (usize, usize, bool)) -> Result<Packet<T>> {
-        let free = self.free.entry(pair).or_default();
-        // The one that has been free for longest, once there are enough.
-        if free.len() >= PACKETS
-            && let Some(packet) = free.pop_front()
-        {
-            return Ok(packet);
-        }
-        let (from, to, through_host) = pair;
-        let owner = if through_host { self.context.host() } else { self.streams[to].device() };
-        let label = format!("packet buffer from rank {from} to rank {to}");
-        Ok(Packet { buffer: owner.buffer(self.items)?.with_label(label), free_after: None })
-    }
-
-    fn receive(
+    fn receive<T: Item>(
         &mut self,
         sent: Sent<T>,
         here: &mut DeviceBuffer<T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let Sent { transfer, packet, way: (way, through_host), event } = sent;
-        let Transfer { from, to, items, at, combines } = transfer;
+        let Sent { transfer, packet: buffer, way: (way, through_host), event } = sent;
+        let Transfer { from, to, items, at, combines, .. } = transfer;
         let stream = &self.streams[to];
         stream.wait(&event)?;
-        let arrived = packet.part(0..items.len())?;
+        let arrived = buffer.part(0..items.len())?;
         let place = here.part_mut(at..at + items.len())?;
         let free_after = match operator {
             Some(operator) if combines => {
@@ -247,8 +225,26 @@ impl<'a, T: Item> Packets<'a, T> {
             _ if through_host => ways::copy(way, arrived, place, stream)?,
             _ => ways::copy(TransferWay::Copy, arrived, place, stream)?,
         };
-        let packet = Packet { buffer: packet, free_after: Some(free_after) };
-        self.free.entry((from, to, through_host)).or_default().push_back(packet);
+        let packet = Packet { buffer, free_after: Some(free_after) };
+        self.links.link(from, to).give_back(through_host, packet);
         Ok(())
     }
+}
+
+/// Submits a round of which only its order counts: who is sent to goes on after what the sender was
+/// given before.
+pub(super) fn signal(streams: &[Stream], round: &Round) -> Result<()> {
+    let mut events = vec![None; streams.len()];
+    for &Transfer { from, .. } in round {
+        if events[from].is_none() {
+            events[from] = Some(streams[from].record()?);
+        }
+    }
+    let pairs: BTreeSet<_> = round.iter().map(|transfer| (transfer.from, transfer.to)).collect();
+    for (from, to) in pairs {
+        if let Some(event) = &events[from] {
+            streams[to].wait(event)?;
+        }
+    }
+    Ok(())
 }

@@ -92,9 +92,11 @@ impl Peers {
 
     pub(super) fn new(context: &Context, options: &CommunicatorOptions) -> Result<Peers> {
         let ranks = context.devices().len();
-        let capacity = (2 * options.line_bytes / (ranks - 1)).div_ceil(LINE_BYTES).max(2);
-        // Lines of two collectives, a number with each word.
-        let words = RANK_WORDS + 2 * ranks * capacity * 2;
+        let most = options.line_bytes.saturating_mul(2) / (ranks - 1).max(1);
+        let capacity = most.div_ceil(LINE_BYTES).max(2);
+        // Lines of two collectives, a number with each word. There is no memory for more than can
+        // be counted.
+        let words = capacity.saturating_mul(4 * ranks).saturating_add(RANK_WORDS);
         let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
         let channels = Channels::new(words, BLOCKS_OF_A_CHAIN * blocks);
         Ok(Peers {
@@ -108,11 +110,12 @@ impl Peers {
         })
     }
 
-    /// Whether items of this type are something to move, and fit in what they go through.
+    /// Whether items of this type are something to move, and not too large for threads to hold
+    /// where they are combined.
     pub(super) fn carry<T: Item>(pattern: &Pattern) -> bool {
-        match pattern {
-            Pattern::Reduce { .. } => chain_settings::fits(size_of::<T>()),
-            _ => size_of::<T>() > 0,
+        match pattern.combines() {
+            true => chain_settings::fits(size_of::<T>()),
+            false => size_of::<T>() > 0,
         }
     }
 
@@ -308,5 +311,25 @@ fn launch<S: Parameter + 'static>(
 fn most_sharers(context: &Context) -> usize {
     let devices = context.devices();
     let sharers = |one: &Device| devices.iter().filter(|other| one.shares_gpu_with(other)).count();
-    devices.iter().map(sharers).max().unwrap_or(1)
+    devices.iter().map(sharers).max().unwrap_or(0).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Devices;
+
+    /// Wherever the memory is to be: also where no kernel would use it.
+    #[test]
+    fn lines_that_cannot_be_counted_are_refused() {
+        let context = Context::builder().devices(Devices::host(3)).build().unwrap();
+        for line_bytes in [usize::MAX, usize::MAX / 2 + 1, usize::MAX / 4, usize::MAX / 32] {
+            let options = CommunicatorOptions { line_bytes, ..CommunicatorOptions::default() };
+            let error = Peers::new(&context, &options).err().map(|error| error.to_string());
+            let error = error.expect("no memory");
+            assert!(error.contains("memory"), "{line_bytes}: {error}");
+        }
+        let options = CommunicatorOptions { line_bytes: 0, ..CommunicatorOptions::default() };
+        assert!(Peers::new(&context, &options).is_ok());
+    }
 }

@@ -4,6 +4,15 @@ use std::ops::Range;
 
 use crate::segmenter;
 
+/// Memory of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Its work area: what it has to give, and where results belong.
+    Own,
+    /// For what passes through on the way to another.
+    Passing,
+}
+
 /// Items that go from one rank to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transfer {
@@ -13,6 +22,10 @@ pub(super) struct Transfer {
     pub(super) items: Range<usize>,
     /// Where they begin at the destination.
     pub(super) at: usize,
+    /// Where the source has them.
+    pub(super) takes: Place,
+    /// Where the destination wants them.
+    pub(super) puts: Place,
     /// Whether they are combined with what is there, or replace it.
     pub(super) combines: bool,
 }
@@ -20,7 +33,13 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Items that keep their place.
     pub(super) fn new(from: usize, to: usize, items: &Range<usize>, combines: bool) -> Transfer {
-        Transfer { from, to, items: items.clone(), at: items.start, combines }
+        let (items, at, place) = (items.clone(), items.start, Place::Own);
+        Transfer { from, to, items, at, takes: place, puts: place, combines }
+    }
+
+    /// A piece, straight to where it belongs.
+    pub(super) fn of_piece(from: usize, to: usize, piece: &Piece) -> Transfer {
+        Transfer { at: piece.at, ..Transfer::new(from, to, &piece.items, false) }
     }
 }
 
@@ -125,18 +144,11 @@ impl Pattern {
             }
         }
     }
+}
 
-    /// The name in errors.
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Pattern::Broadcast { .. } => "broadcast",
-            Pattern::Reduce { .. } => "reduce",
-            Pattern::AllReduce { .. } => "all-reduce",
-            Pattern::AllGather { .. } => "all-gather",
-            Pattern::ReduceScatter { .. } => "reduce-scatter",
-            Pattern::AllToAll { .. } => "all-to-all",
-        }
-    }
+/// What a barrier sends: nothing, to everyone from everyone.
+pub(super) fn signals(ranks: usize) -> Pattern {
+    Pattern::AllGather { parts: vec![0..0; ranks] }
 }
 
 /// Nearly equal parts of some items, for each rank to combine one.

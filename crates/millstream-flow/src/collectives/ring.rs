@@ -33,9 +33,7 @@ pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
             .map(|distance| {
                 let pairs = order.iter().zip(order.iter().cycle().skip(distance));
                 let send = |(&from, &to): (&usize, &usize)| {
-                    let piece = &pieces[from][to];
-                    let (items, at) = (piece.items.clone(), piece.at);
-                    Transfer { from, to, items, at, combines: false }
+                    Transfer::of_piece(from, to, &pieces[from][to])
                 };
                 pairs.map(send).collect()
             })

@@ -211,11 +211,10 @@ impl<'a> Collectives<'a> {
     /// length, a multiple of the number of ranks.
     ///
     /// # Errors
-    /// See [`Collectives`]; with [`Algorithm::Tree`](crate::Algorithm::Tree).
+    /// See [`Collectives`].
     pub fn all_to_all<'b, T: Item>(&mut self, operands: impl Into<Operands<'b, T>>) -> Result<()> {
         let operands = operands.into();
         let checks = self.checks("all-to-all", &operands)?;
-        self.communicator.check_algorithm("all-to-all")?;
         let parts = operands.sources().iter().map(|input| self.parts(input.len()));
         let parts: Vec<Vec<Range<usize>>> = parts.collect();
         let ranks = parts.len();
@@ -242,12 +241,8 @@ impl<'a> Collectives<'a> {
     /// What the communicator has failed with.
     pub fn barrier(&mut self) -> Result<()> {
         self.communicator.check()?;
-        let is_done = self.communicator.barrier_of_peers();
-        if self.noted(is_done)? {
-            return Ok(());
-        }
-        let events = self.record()?;
-        events.iter().try_for_each(|event| self.wait(event))
+        let submitted = self.communicator.barrier();
+        self.noted(submitted)
     }
 
     /// Waits for everything submitted. On return the results are there, on every

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use super::bruck;
 use super::plan::{Pattern, Plan, Round, Transfer};
 
-/// The plan; `None` for all-to-all, which has no root.
-pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Option<Plan> {
+/// The plan; an all-to-all has no root, but as few rounds.
+pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
     let first = Tree { ranks, root: 0 };
-    Some(match pattern {
+    match pattern {
         Pattern::Broadcast { root, items } => {
             Tree { ranks, root: *root }.down(|_| vec![items.clone()])
         }
@@ -30,8 +31,8 @@ pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Option<Plan> {
             plan.extend(first.down(|subtree| of(parts, subtree)));
             plan
         }
-        Pattern::AllToAll { .. } => return None,
-    })
+        Pattern::AllToAll { pieces } => bruck::plan(pieces),
+    }
 }
 
 fn of(parts: &[Range<usize>], ranks: Range<usize>) -> Vec<Range<usize>> {

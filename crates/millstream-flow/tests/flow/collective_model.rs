@@ -101,7 +101,7 @@ impl<T: Item + PartialEq + Debug> Case<'_, T> {
     }
 
     /// Every operation.
-    pub async fn all(&self, communicator: &mut Communicator, algorithm: Algorithm) -> Result<()> {
+    pub async fn all(&self, communicator: &mut Communicator) -> Result<()> {
         let Case { inputs, root, operator, empty, .. } = self;
         let (ranks, len, root) = (inputs.len(), inputs[0].len(), *root);
         let combined = self.combined();
@@ -165,9 +165,6 @@ impl<T: Item + PartialEq + Debug> Case<'_, T> {
         })
         .await?;
 
-        if algorithm == Algorithm::Tree {
-            return Ok(());
-        }
         let received = |to: usize| -> Vec<T> {
             inputs.iter().flat_map(|input| input[parts[to].clone()].to_vec()).collect()
         };
@@ -195,7 +192,7 @@ pub async fn all_types(context: &Context, len: usize, packet_bytes: usize) -> Re
                 let (operator, combine) = ($operator, $combine as fn($number, $number) -> $number);
                 let root = len % ranks;
                 let case = Case { context, inputs, empty, operator, combine, root };
-                case.all(&mut communicator, algorithm).await?;
+                case.all(&mut communicator).await?;
             }};
         }
         case!(u32, Operator::sum(), u32::wrapping_add);
@@ -206,6 +203,78 @@ pub async fn all_types(context: &Context, len: usize, packet_bytes: usize) -> Re
         case!(u64, bits(), |one, other| one ^ other);
     }
     Ok(())
+}
+
+/// Items of a program's own, none of which fill 8 or 16 bytes: three bytes, nine words, and more than
+/// a slot of a chain. By kernels of peers, in lines and without, and in packets.
+pub async fn odd_types(context: &Context, len: usize) -> Result<()> {
+    let ranks = context.devices().len();
+    let mut without_lines = options(Algorithm::Automatic, 1000);
+    without_lines.line_bytes = 0;
+    let in_packets = options(Algorithm::Ring, 1000);
+    for options in [options(Algorithm::Automatic, 1000), without_lines, in_packets] {
+        let mut communicator = Communicator::with_options(context, options)?;
+        macro_rules! case {
+            ($len:expr, $empty:expr, $item:expr, $operator:expr, $combine:expr) => {{
+                let (len, root) = ($len, $len % ranks);
+                let inputs = (0..ranks).map(|rank| (0..len).map(|at| $item(rank, at)).collect());
+                let (inputs, operator, combine) = (inputs.collect(), $operator, $combine);
+                let case = Case { context, inputs, empty: $empty, operator, combine, root };
+                case.all(&mut communicator).await?;
+            }};
+        }
+        let bytes = |rank: usize, at: usize| [at as u8, (at * 7) as u8, (at + rank * 13) as u8];
+        case!(len, [99; 3], bytes, sums(), add_bytes as Combine<[u8; 3]>);
+        let words =
+            |rank: usize, at: usize| [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|word| (word * at) ^ rank);
+        let words = |rank, at| words(rank, at).map(|word| word as u64);
+        let differ = differ_words as Combine<[u64; 9]>;
+        case!(len, [99; 9], words, differences(9, differ), differ);
+        let page = |rank: usize, at: usize| [[(at * 31 + rank) as u64; 256]; 9];
+        let differ = differ_pages as Combine<Page>;
+        case!(len % 9, [[99; 256]; 9], page, differences(9 * 256, differ), differ);
+    }
+    Ok(())
+}
+
+type Combine<T> = fn(T, T) -> T;
+type Page = [[u64; 256]; 9];
+
+fn add_bytes(one: [u8; 3], other: [u8; 3]) -> [u8; 3] {
+    [0, 1, 2].map(|at| one[at].wrapping_add(other[at]))
+}
+
+fn differ_words<const N: usize>(mut one: [u64; N], other: [u64; N]) -> [u64; N] {
+    one.iter_mut().zip(other).for_each(|(to, from)| *to ^= from);
+    one
+}
+
+fn differ_pages(mut one: Page, other: Page) -> Page {
+    one.iter_mut().zip(other).for_each(|(to, from)| *to = differ_words(*to, from));
+    one
+}
+
+fn sums() -> Operator<[u8; 3]> {
+    let cuda = "struct Element { unsigned char bytes[3]; };
+                __device__ Element combine(Element one, Element other) {
+                    for (int at = 0; at < 3; ++at) one.bytes[at] += other.bytes[at];
+                    return one;
+                }";
+    // SAFETY: it touches its arguments only.
+    Operator::new("sums of bytes", unsafe { Trusted::new(cuda) }, add_bytes)
+}
+
+/// Of items of so many words.
+fn differences<T: Item>(words: usize, combine: Combine<T>) -> Operator<T> {
+    let cuda = format!(
+        "struct Element {{ millstream::u64 words[{words}]; }};
+         __device__ Element combine(Element one, Element other) {{
+             for (int at = 0; at < {words}; ++at) one.words[at] ^= other.words[at];
+             return one;
+         }}"
+    );
+    // SAFETY: it touches its arguments only.
+    Operator::new("differences of words", unsafe { Trusted::new(cuda) }, combine)
 }
 
 /// One of a program's own.

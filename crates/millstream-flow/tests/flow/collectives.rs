@@ -4,7 +4,7 @@ use millstream_device::{Device, DeviceBuffer, InjectedFault, Injection};
 use millstream_flow::{Algorithm, Communicator, Context, Devices, Error, Operator, Result};
 use proptest::prelude::*;
 
-use super::collective_model::{ALGORITHMS, all_types, download, options};
+use super::collective_model::{ALGORITHMS, all_types, download, odd_types, options};
 use super::common::{assert_nothing_leaked, everywhere};
 
 #[test]
@@ -16,6 +16,18 @@ fn everything_on_threads() {
         }
         assert_nothing_leaked(&context);
     }
+}
+
+#[test]
+fn items_of_odd_sizes() {
+    for devices in [1, 2, 3, 5] {
+        let context = host(devices);
+        for len in [0, 1, devices * 7, 1003] {
+            context.block_on(odd_types(&context, len)).unwrap().unwrap();
+        }
+        assert_nothing_leaked(&context);
+    }
+    everywhere(3, |context| async move { odd_types(&context, 13).await.unwrap() });
 }
 
 #[test]
@@ -104,16 +116,6 @@ fn operands_that_do_not_fit() {
         collectives.broadcast(1, &mut good).unwrap();
         collectives.completed().await.unwrap();
         assert_eq!(download(&good).await.unwrap(), vec![vec![7; 4]; 3]);
-        let mut tree = Communicator::with_options(&context, options(Algorithm::Tree, 1)).unwrap();
-        let mut collectives = tree.begin().await.unwrap();
-        let mut six = buffers(devices, 6);
-        assert!(matches!(
-            collectives.all_to_all(&mut six),
-            Err(Error::NoAlgorithm { operation: "all-to-all", algorithm: Algorithm::Tree })
-        ));
-        // What was refused has changed nothing.
-        collectives.all_gather(&mut six).unwrap();
-        collectives.completed().await.unwrap();
     };
     context.block_on(run).unwrap();
 }
@@ -163,17 +165,28 @@ fn a_chain_without_the_host() {
 /// After a barrier on any rank comes everything before it on every rank.
 #[test]
 fn a_barrier_orders_all_ranks() {
-    everywhere(3, |context| async move {
-        let mut communicator = Communicator::new(&context).unwrap();
-        let mut collectives = communicator.begin().await.unwrap();
-        let mut buffer = context.devices()[0].buffer::<u32>(4).unwrap();
-        collectives.streams()[0].fill(&mut buffer, 3).unwrap();
-        let reads = collectives.streams()[2].download(&buffer);
-        assert!(reads.is_err(), "nothing orders it yet");
-        collectives.barrier().unwrap();
-        let items = collectives.streams()[2].download(&buffer).unwrap();
-        collectives.completed().await.unwrap();
-        assert_eq!(items.await.unwrap(), [3; 4]);
+    everywhere(5, |context| async move {
+        for algorithm in ALGORITHMS {
+            let mut communicator =
+                Communicator::with_options(&context, options(algorithm, 16)).unwrap();
+            let mut collectives = communicator.begin().await.unwrap();
+            let mut written = buffers(context.devices(), 4);
+            for (rank, buffer) in written.iter_mut().enumerate() {
+                collectives.streams()[rank].fill(&mut *buffer, rank as u32).unwrap();
+                let reads = collectives.streams()[(rank + 1) % 5].download(&*buffer);
+                assert!(reads.is_err(), "nothing orders it yet");
+            }
+            collectives.barrier().unwrap();
+            let mut read = Vec::new();
+            for (rank, buffer) in written.iter().enumerate() {
+                let streams = collectives.streams().iter();
+                read.extend(streams.map(|stream| (rank, stream.download(buffer).unwrap())));
+            }
+            collectives.completed().await.unwrap();
+            for (rank, items) in read {
+                assert_eq!(items.await.unwrap(), [rank as u32; 4]);
+            }
+        }
     });
 }
 

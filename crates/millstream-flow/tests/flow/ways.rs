@@ -1,9 +1,9 @@
 //! The same messages on every way: contents, order, and what statistics say.
 
-use millstream_device::{Topology, TransferWay};
+use millstream_device::{DeviceBuffer, Topology, Transfer, TransferTable, TransferWay};
 use millstream_flow::{
-    Buffers, Communicator, Context, ContextBuilder, Devices, Error, Graph, LinkStatistics,
-    Operator, Result, broadcast,
+    Algorithm, Buffers, Collectives, Communicator, Context, ContextBuilder, Devices, Error, Graph,
+    LinkStatistics, Operator, Result, broadcast,
 };
 use proptest::prelude::*;
 
@@ -188,5 +188,101 @@ fn packets_of_collectives_through_the_host() {
             assert_eq!(through_host(peers(way), algorithm), way == TransferWay::Host, "{way}");
         }
         assert!(through_host(four(None), algorithm), "{algorithm:?}");
+    }
+}
+
+/// Buffers of all devices, used by nothing.
+fn buffers(context: &Context, len: usize) -> Vec<DeviceBuffer<u32>> {
+    context.devices().iter().map(|device| device.buffer(len).unwrap()).collect()
+}
+
+/// Of a collective that has been done before nothing is allocated: on a GPU that makes the host
+/// wait.
+#[test]
+fn collectives_keep_their_memory() {
+    let sum = Operator::<u32>::sum();
+    type Step = fn(&mut Collectives<'_>, &mut Vec<DeviceBuffer<u32>>, &Operator<u32>) -> Result<()>;
+    let steps: [Step; 6] = [
+        |collectives, buffers, _| collectives.broadcast(1, buffers),
+        |collectives, buffers, sum| collectives.reduce(2, buffers, sum),
+        |collectives, buffers, sum| collectives.all_reduce(buffers, sum),
+        |collectives, buffers, sum| collectives.reduce_scatter(buffers, sum),
+        |collectives, buffers, _| collectives.all_gather(buffers),
+        |collectives, buffers, _| collectives.all_to_all(buffers),
+    ];
+    for algorithm in ALGORITHMS {
+        // Nothing is over before somebody waits.
+        let context = four(None).simulated(1).build().unwrap();
+        let in_use = || {
+            let all = context.devices().iter().chain([context.host()]);
+            all.map(|device| device.memory().in_use).collect::<Vec<_>>()
+        };
+        let mut vectors = buffers(&context, 120);
+        let before = in_use();
+        let mut communicator =
+            Communicator::with_options(&context, options(algorithm, 64)).unwrap();
+        for step in steps {
+            let run = async {
+                let mut collectives = communicator.begin().await?;
+                step(&mut collectives, &mut vectors, &sum)?;
+                collectives.completed().await?;
+                let kept = in_use();
+                let mut collectives = communicator.begin().await?;
+                step(&mut collectives, &mut vectors, &sum)?;
+                assert_eq!(in_use(), kept, "{algorithm:?}");
+                collectives.completed().await
+            };
+            context.block_on(run).unwrap().unwrap();
+        }
+        assert_ne!(in_use(), before, "{algorithm:?}");
+        drop((vectors, communicator));
+        assert_nothing_leaked(&context);
+    }
+}
+
+/// A chain of four: what went over it, and how.
+fn chain(table: TransferTable, len: usize) -> Vec<LinkStatistics> {
+    let shape = Topology::uniform(["0", "1", "2", "3"]).with_transfer_table(table);
+    let context = Context::builder().devices(Devices::host(4)).topology(shape).build().unwrap();
+    let mut vectors = buffers(&context, len);
+    let options = options(Algorithm::Ring, 1 << 10);
+    let mut communicator = Communicator::with_options(&context, options).unwrap();
+    assert!(communicator.statistics().is_empty());
+    context
+        .block_on(async {
+            let mut collectives = communicator.begin().await?;
+            collectives.broadcast(0, &mut vectors)?;
+            collectives.completed().await
+        })
+        .unwrap()
+        .unwrap();
+    communicator.statistics()
+}
+
+/// A slice of a long vector goes as packets of bulk do, not as a message of its size; and all
+/// are counted.
+#[test]
+fn slices_go_by_the_time_of_many() {
+    let transfer = |way, bytes, time_us, latency_us| {
+        let (from, to) = ("host".to_string(), "host".to_string());
+        Transfer { from, to, way, bytes, time_us, latency_us }
+    };
+    use TransferWay::{Copy, Push};
+    let table = || {
+        TransferTable::new([
+            transfer(Copy, 1 << 10, 2.0, 10.0),
+            transfer(Push, 1 << 10, 4.0, 5.0),
+            transfer(Copy, 1 << 20, 20.0, 100.0),
+            transfer(Push, 1 << 20, 40.0, 50.0),
+        ])
+    };
+    for (len, packets, way) in [(256, 1, Push), (2_000, 8, Copy)] {
+        let links = chain(table(), len);
+        let pairs: Vec<_> = links.iter().map(|link| (&link.from[..], &link.to[..])).collect();
+        assert_eq!(pairs, [("host:0", "host:1"), ("host:1", "host:2"), ("host:2", "host:3")]);
+        for link in links {
+            assert_eq!((link.packets, link.bytes), (packets, 4 * len as u64), "{link:?}");
+            assert_eq!(link.packets_by(way), packets, "{link:?}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use millstream::flow::{
 };
 
 use super::{Needs, by, context, list, scaled, skip};
-use crate::collective_model::{Case, all_types, download, upload};
+use crate::collective_model::{Case, all_types, download, odd_types, upload};
 
 mod reductions;
 mod resident;
@@ -24,6 +24,17 @@ fn every_collective() {
     let usual = &[(0, 64), (1, 64), (7, 8), (1003, 400), (100_003, 1 << 16)][..];
     for &(len, packet_bytes) in scaled(usual, &[(0, 64), (7, 8), (1003, 2000)]) {
         context.block_on(all_types(&context, len, packet_bytes)).unwrap().unwrap();
+    }
+    context.device_set().quiesce().unwrap();
+}
+
+/// Items of 3 and 72 bytes, and of more than a slot of a chain, in lines, in one pass, along a
+/// chain and in packets.
+#[test]
+fn items_of_odd_sizes() {
+    let context = context();
+    for &len in scaled(&[1, 40, 1003, 100_002][..], &[5, 203]) {
+        context.block_on(odd_types(&context, len)).unwrap().unwrap();
     }
     context.device_set().quiesce().unwrap();
 }
@@ -41,7 +52,7 @@ fn short_vectors_in_one_pass() {
         let mut options = CommunicatorOptions::default();
         options.line_bytes = 0;
         let mut communicator = Communicator::with_options(&context, options).unwrap();
-        context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
+        context.block_on(case.all(&mut communicator)).unwrap().unwrap();
     }
     context.device_set().quiesce().unwrap();
 }
@@ -60,7 +71,7 @@ fn long_vectors() {
     let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
     let case = Case { context: &context, inputs, empty: 0, operator, combine, root: ranks - 1 };
     let mut communicator = Communicator::new(&context).unwrap();
-    context.block_on(case.all(&mut communicator, Algorithm::Automatic)).unwrap().unwrap();
+    context.block_on(case.all(&mut communicator)).unwrap().unwrap();
     context.device_set().quiesce().unwrap();
 }
 
@@ -395,7 +406,7 @@ extern "C" __global__ void forgetful(const __grid_constant__ SpanSet<u64> memory
     BlockCollectives collectives(memory, host, settings);
     const bool goes_on = collectives.barrier();
     if (leaves) collectives.leave();
-    if (threadIdx.x == 0) store_relaxed_sys(&report[settings.rank], goes_on ? 1u : 2u);
+    if (threadIdx.x == 0) store_relaxed_sys(&report[settings.rank * gridDim.x + blockIdx.x], goes_on ? 1u : 2u);
 }
 "#;
 
@@ -426,5 +437,36 @@ fn resident_kernels_that_did_not_leave() {
         context.block_on(run).unwrap().unwrap();
         let found: Vec<_> = (0..ranks).map(|rank| report.load(rank).unwrap()).collect();
         assert_eq!(found, vec![expected; ranks], "{leaves}");
+    }
+}
+
+/// Blocks that there is no memory for are refused, and touch none.
+#[test]
+fn resident_kernels_of_too_many_blocks() {
+    type Signature = (SharedSet<u64>, Shared<u32>, Shared<u32>, Value<BlockSettings>, Value<u32>);
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
+    }
+    let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
+    // SAFETY: it calls collectives only.
+    let source = unsafe { Trusted::new(source.blocks(2).threads(64)) };
+    let kernel = Gang::kernel::<Signature>("forgetful", source);
+    let ranks = context.devices().len();
+    let collectives =
+        ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();
+    for _ in 0..2 {
+        let gang = Gang::new(&context).unwrap();
+        gang.prepare(&kernel).unwrap();
+        let host = gang.words().clone();
+        let report = context.host().shared::<u32>(2 * ranks).unwrap();
+        let run = gang.run(|member| {
+            let settings = collectives.settings(member.place);
+            let arguments = (&collectives.memory()[..], &host, &report, settings, 1);
+            Ok(kernel.launch(member.stream, 2, arguments)?)
+        });
+        context.block_on(run).unwrap().unwrap();
+        let found: Vec<_> = (0..2 * ranks).map(|at| report.load(at).unwrap()).collect();
+        assert_eq!(found, [1, 2].repeat(ranks));
     }
 }
