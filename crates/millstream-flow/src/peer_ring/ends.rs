@@ -48,14 +48,20 @@ impl Settings {
     }
 }
 
+/// Since when a twin waits for a slot, or for a packet, that it has missed.
+#[derive(Debug, Default)]
+struct Waits {
+    slot: Mutex<Option<Instant>>,
+    packet: Mutex<Option<Instant>>,
+}
+
 /// A link that a launch holds.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct HeldLink<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     patience: Option<Duration>,
-    /// When the twin sent or received last.
-    progress: Mutex<Instant>,
+    waits: Waits,
     context: Context,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -73,8 +79,8 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
         // SAFETY: the caller's promise covers every part.
         let (sender, slots, taken, payloads, settings) = unsafe { Parts::<T>::view(&bound.parts) };
         bound.attention.get_or_init(|| bound.context.watcher().attend());
-        let (patience, progress) = (bound.patience, &bound.progress);
-        DeviceLinkView { sender, slots, taken, payloads, settings, patience, progress }
+        let (patience, waits) = (bound.patience, &bound.waits);
+        DeviceLinkView { sender, slots, taken, payloads, settings, patience, waits }
     }
 }
 
@@ -85,7 +91,7 @@ impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
         Ok(HeldLink {
             parts,
             patience: self.patience(),
-            progress: Mutex::new(Instant::now()),
+            waits: Waits::default(),
             context: self.context.clone(),
             attention: OnceLock::new(),
         })
@@ -104,7 +110,7 @@ pub struct DeviceLinkView<'a, T> {
     payloads: GuardedItems<'a, T>,
     settings: Settings,
     patience: Option<Duration>,
-    progress: &'a Mutex<Instant>,
+    waits: &'a Waits,
 }
 
 impl<T: Item> DeviceLinkView<'_, T> {
@@ -138,7 +144,7 @@ impl<T: Item> DeviceLinkView<'_, T> {
             ring.publish(claim, items.len() as u32);
             Some(())
         });
-        self.done(sent.flatten()).map(|sent| sent.is_some())
+        self.met_or_missed(&self.waits.slot, sent.flatten()).map(|sent| sent.is_some())
     }
 
     /// Takes the next packet, if it is there and nobody is at one.
@@ -157,18 +163,26 @@ impl<T: Item> DeviceLinkView<'_, T> {
             self.taken.first()?.store(receiver.taken(), Ordering::Relaxed);
             Some(items)
         });
-        self.done(received.flatten())
+        self.met_or_missed(&self.waits.packet, received.flatten())
     }
 
-    /// Something has changed, or it was too late for that.
-    fn done<R>(&self, result: Option<R>) -> Result<Option<R>, KernelFault> {
+    /// Patience begins anew with each wait, as on GPUs: when a slot or a packet is missed first.
+    fn met_or_missed<R>(
+        &self,
+        wait: &Mutex<Option<Instant>>,
+        result: Option<R>,
+    ) -> Result<Option<R>, KernelFault> {
+        let mut start = wait.lock();
         if result.is_some() {
-            *self.progress.lock() = Instant::now();
+            *start = None;
             self.slots.ring();
-        } else if self.patience.is_some_and(|most| self.progress.lock().elapsed() >= most) {
-            return Err(KernelFault::new("the other end of its link did not come in time"));
+            return Ok(result);
         }
-        Ok(result)
+        let waited = start.get_or_insert_with(Instant::now).elapsed();
+        match self.patience.is_some_and(|most| waited >= most) {
+            true => Err(KernelFault::new("the other end of its link did not come in time")),
+            false => Ok(None),
+        }
     }
 
     fn ring(&self) -> Option<PeerRing<'_>> {

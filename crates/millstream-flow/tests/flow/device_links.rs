@@ -74,6 +74,38 @@ fn a_sender_without_a_receiver_ends() {
     assert!(error.to_string().contains("did not come in time"), "{error}");
 }
 
+/// What comes before a twin on its stream is no wait, nor is what it does itself.
+#[test]
+fn patience_begins_with_each_wait() {
+    let patience = Duration::from_millis(150);
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let [one, other] = context.devices() else { panic!("two devices") };
+    let link = DeviceLink::<u32>::new(&context, one, other, (2, 4), patience).unwrap();
+    let right = context.host().shared(1).unwrap();
+    let slow = Kernel::<(Value<u32>,)>::from_closure("slow", move |_, _| {
+        std::thread::sleep(2 * patience);
+        Ok(())
+    });
+    let gang = Gang::new(&context).unwrap();
+    let run = gang.run(|member| {
+        slow.launch(member.stream, 1, (0,))?;
+        match member.place {
+            0 => {
+                // The receiver comes first, and misses a packet.
+                Kernel::<(Value<u32>,)>::from_closure("later", move |_, _| {
+                    std::thread::sleep(patience / 4);
+                    Ok(())
+                })
+                .launch(member.stream, 1, (0,))?;
+                Ok(sending().launch(member.stream, 1, (&link,))?)
+            }
+            _ => Ok(receiving().launch(member.stream, 1, (&link, &right))?),
+        }
+    });
+    context.block_on(run).unwrap().unwrap();
+    assert_eq!(right.load(0).unwrap(), PACKETS);
+}
+
 /// An end of a link that takes the gang's words, and how many packets it lives for.
 type MortalEnd = (DeviceLinkEnd<u32>, Shared<u32>, Value<u32>);
 
