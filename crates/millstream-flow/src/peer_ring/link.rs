@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use millstream_device::{Device, GuardedBuffer, SharedBuffer};
 
-use super::core::{SENDER_WORDS, SLOT_WORDS};
-use super::ends::Settings;
+use super::room::{LinkRoom, Settings};
 use crate::{Context, Error, Item, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
@@ -13,13 +12,15 @@ use crate::{Context, Error, Item, Result};
 /// no part.
 ///
 /// Both kernels take the link as an argument ([`DeviceLinkEnd`](crate::DeviceLinkEnd)).
-/// On GPUs they use `device_link.cuh`: any blocks of the one send, a block of the other
-/// receives. They wait for each other, so they must be a [`Gang`](crate::Gang), or
-/// otherwise sure to run side by side. Twins
+/// On GPUs they use `device_link.cuh`: a block claims a slot in the receiver's memory, fills
+/// it and publishes it; a block of the other takes the packet, reads it where it is and gives
+/// it back. Any blocks send on a channel, one block receives from it; a link has as many
+/// channels as its [room](LinkRoom) says. Its ends wait for each other, so they must be a
+/// [`Gang`](crate::Gang), or otherwise sure to run side by side. Twins
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
-/// Packets arrive in the order of their claims, each once; what is on its way when the
-/// kernels end is there for the next ones.
+/// Packets of a channel arrive in the order of their claims, each once; what is on its way
+/// when the kernels end is there for the next ones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -90,16 +91,14 @@ pub struct DeviceLink<T: Item> {
     patience: Duration,
     pub(super) sender: SharedBuffer<u32>,
     pub(super) slots: SharedBuffer<u32>,
-    /// Packets that the receiver has taken: its own.
+    /// Packets that the receiver has taken, of each channel: its own.
     pub(super) taken: SharedBuffer<u32>,
     pub(super) payloads: GuardedBuffer<T>,
     pub(super) settings: Settings,
 }
 
 impl<T: Item> DeviceLink<T> {
-    /// An empty link with so many packets of so many items at most, each at least one;
-    /// the packets are rounded up to a power of two. Nobody waits longer than `patience`
-    /// for the other side.
+    /// An empty link with that room. Nobody waits longer than `patience` for the other side.
     ///
     /// # Errors
     /// [`OutOfReach`](millstream_device::Error::OutOfReach) unless each device reaches
@@ -109,7 +108,7 @@ impl<T: Item> DeviceLink<T> {
         context: &Context,
         from: &Device,
         to: &Device,
-        (packets, packet_items): (usize, usize),
+        room: impl Into<LinkRoom>,
         patience: Duration,
     ) -> Result<DeviceLink<T>> {
         for (device, owner) in [(from, to), (to, from)] {
@@ -123,26 +122,26 @@ impl<T: Item> DeviceLink<T> {
             }
         }
         context.watcher().prepare(context.device_set())?;
-        // So many that there is no memory, if there is no such power.
-        let packets = packets.max(1).checked_next_power_of_two().unwrap_or(usize::MAX);
-        let packet_items = packet_items.max(1);
+        let settings = Settings::new(patience, room.into(), size_of::<T>());
         let label = format!("link from kernels of {from} to {to}");
         Ok(DeviceLink {
             context: context.clone(),
             patience,
-            sender: from.shared(SENDER_WORDS)?.with_label(format!("credit of {label}")),
-            slots: to
-                .shared(packets.saturating_mul(SLOT_WORDS))?
-                .with_label(format!("slots of {label}")),
-            taken: to.shared(1)?.with_label(format!("position of {label}")),
-            payloads: to.guarded(packets.saturating_mul(packet_items))?.with_label(label),
-            settings: Settings::new(patience, packet_items),
+            sender: from
+                .shared(settings.all_line_words())?
+                .with_label(format!("credit of {label}")),
+            slots: to.shared(settings.all_slot_words())?.with_label(format!("slots of {label}")),
+            taken: to
+                .shared(settings.all_line_words())?
+                .with_label(format!("positions of {label}")),
+            payloads: to.guarded(settings.all_items())?.with_label(label),
+            settings,
         })
     }
 
-    /// Items of a packet, at most.
-    pub fn packet_items(&self) -> usize {
-        self.settings.packet_items()
+    /// How much it holds.
+    pub fn room(&self) -> LinkRoom {
+        self.settings.room()
     }
 
     /// How long a twin waits; for ever on simulated devices, whose deadlocks are found.
