@@ -38,6 +38,9 @@ struct DeviceLinkSettings {
 };
 static_assert(sizeof(DeviceLinkSettings) == 24, "as Rust writes it");
 
+// Words of what was sent on a channel: the sender's own, which the host reads.
+enum TrafficWord { packets_sent, items_sent, items_of_largest, traffic_words = 16 };
+
 // Both kernels take this by value.
 template <class T>
 struct DeviceLink {
@@ -45,6 +48,7 @@ struct DeviceLink {
     Span<u32> slots;    // `SlotWords`, of each channel's slots.
     Span<u32> taken;    // The receiver's own, of each channel: packets taken.
     Span<T> payloads;   // Of all slots.
+    Span<u64> traffic;  // `TrafficWord`s of each channel.
     DeviceLinkSettings settings;
 
     // Words of a line of the cache: what blocks poll lies in lines of its own.
@@ -65,6 +69,16 @@ struct DeviceLink {
 
     __device__ __forceinline__ u32* taken_of(u32 channel) const {
         return taken.items + u64(channel) * line_words;
+    }
+
+    // The whole block that has published a packet.
+    __device__ __forceinline__ void count(u32 channel, u32 items) const {
+        if (threadIdx.x != 0) return;
+        u64* const words = traffic.items + u64(channel) * traffic_words;
+        // Relaxed: the kernel's end publishes them.
+        fetch_add_relaxed_gpu(&words[packets_sent], u64(1));
+        fetch_add_relaxed_gpu(&words[items_sent], u64(items));
+        fetch_max_relaxed_gpu(&words[items_of_largest], u64(items));
     }
 };
 
@@ -156,6 +170,7 @@ struct DeviceSender {
     __device__ bool publish(const LinkSlot<T>& slot, u32 count) const {
         if (count > slot.len) return false;
         link.ring(channel).publish_slot(slot.position, count);
+        link.count(channel, count);
         return true;
     }
 

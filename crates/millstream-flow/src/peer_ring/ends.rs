@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_device::{
@@ -14,6 +14,7 @@ use millstream_device::{
 use super::core::{PeerRing, RingReceiver};
 use super::link::DeviceLink;
 use super::room::{LinkRoom, Settings};
+use super::traffic;
 use crate::full_empty::Attention;
 use crate::sync::Mutex;
 use crate::{Context, Item};
@@ -23,7 +24,7 @@ use crate::{Context, Item};
 #[derive(Debug)]
 pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
-type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Value<Settings>);
+type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Value<Settings>);
 
 /// Since when a twin waits for what it has missed on a channel: a slot or a packet.
 type Waits = Mutex<HashMap<(u32, Missed), Instant>>;
@@ -56,16 +57,28 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
 
     unsafe fn view(bound: &HeldLink<T>) -> DeviceLinkView<'_, T> {
         // SAFETY: the caller's promise covers every part.
-        let (sender, slots, taken, payloads, settings) = unsafe { Parts::<T>::view(&bound.parts) };
+        let (sender, slots, taken, payloads, traffic, settings) =
+            unsafe { Parts::<T>::view(&bound.parts) };
         bound.attention.get_or_init(|| bound.context.watcher().attend());
         let (patience, waits) = (bound.patience, &bound.waits);
-        DeviceLinkView { sender, slots, taken, payloads, settings, patience, waits, channel: 0 }
+        DeviceLinkView {
+            sender,
+            slots,
+            taken,
+            payloads,
+            traffic,
+            settings,
+            patience,
+            waits,
+            channel: 0,
+        }
     }
 }
 
 impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
-        let parts = (&self.sender, &self.slots, &self.taken, &self.payloads, self.settings);
+        let parts =
+            (&self.sender, &self.slots, &self.taken, &self.payloads, &self.traffic, self.settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
         Ok(HeldLink {
             parts,
@@ -87,6 +100,7 @@ pub struct DeviceLinkView<'a, T> {
     slots: WordsView<'a>,
     taken: &'a [AtomicU32],
     payloads: GuardedItems<'a, T>,
+    traffic: &'a [AtomicU64],
     settings: Settings,
     patience: Option<Duration>,
     waits: &'a Waits,
@@ -138,6 +152,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
                 return Some(Err(fault));
             }
             ring.publish(claim, count as u32);
+            traffic::count(self.traffic.get(self.settings.traffic(self.channel))?, count);
             Some(Ok(()))
         });
         Ok(self.met_or_missed(Missed::Slot, sent.flatten())?.transpose()?.is_some())

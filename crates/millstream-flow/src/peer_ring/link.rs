@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use millstream_device::{Device, GuardedBuffer, SharedBuffer};
+use millstream_device::{Device, GuardedBuffer, SharedBuffer, TransferWay};
 
 use super::room::{LinkRoom, Settings};
-use crate::{Context, Error, Item, Result};
+use super::traffic::{TRAFFIC_WORDS, Traffic};
+use crate::{Context, Error, Item, LinkStatistics, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
 /// same time: packets go through a peer ring in the receiver's memory, and the host takes
@@ -88,12 +89,18 @@ use crate::{Context, Error, Item, Result};
 #[derive(Debug)]
 pub struct DeviceLink<T: Item> {
     pub(super) context: Context,
+    from: Device,
+    to: Device,
+    way: TransferWay,
     patience: Duration,
+    /// Where both see it.
     pub(super) sender: SharedBuffer<u32>,
     pub(super) slots: SharedBuffer<u32>,
     /// Packets that the receiver has taken, of each channel: its own.
     pub(super) taken: SharedBuffer<u32>,
     pub(super) payloads: GuardedBuffer<T>,
+    /// What was sent on each channel: the sender's own.
+    pub(super) traffic: SharedBuffer<u64>,
     pub(super) settings: Settings,
 }
 
@@ -134,7 +141,13 @@ impl<T: Item> DeviceLink<T> {
             taken: to
                 .shared(settings.all_line_words())?
                 .with_label(format!("positions of {label}")),
+            traffic: from
+                .shared(settings.all_traffic_words())?
+                .with_label(format!("traffic of {label}")),
             payloads: to.guarded(settings.all_items())?.with_label(label),
+            from: from.clone(),
+            to: to.clone(),
+            way: TransferWay::Push,
             settings,
         })
     }
@@ -142,6 +155,56 @@ impl<T: Item> DeviceLink<T> {
     /// How much it holds.
     pub fn room(&self) -> LinkRoom {
         self.settings.room()
+    }
+
+    /// What kernels have sent since the link was made.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use millstream_device::{Kernel, Step};
+    /// # use millstream_flow::{Context, DeviceLink, DeviceLinkEnd, Devices};
+    /// # let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// # let [one, other] = context.devices() else { unreachable!() };
+    /// let link = DeviceLink::<u32>::new(&context, one, other, (8, 4), Duration::from_secs(5))?;
+    /// # let send = Kernel::<(DeviceLinkEnd<u32>,)>::of_step_closure("send", |_, (link,)| {
+    /// #     Ok(if link.try_send(&[1, 2, 3])? { Step::Done } else { Step::Waits })
+    /// # });
+    /// # let stream = one.stream()?;
+    /// send.launch(&stream, 1, (&link,))?; // a packet of three items
+    /// stream.record()?.synchronize()?;
+    /// let sent = context.block_on(link.statistics())??;
+    /// assert_eq!((sent.packets, sent.packets_pushed, sent.bytes), (1, 1, 12));
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A kernel of the sender that may still run; no memory, or a failed device.
+    ///
+    /// # Cancel safety
+    /// Nothing has changed if it is dropped.
+    ///
+    /// # Device ordering
+    /// It counts what kernels have sent that the host has waited for.
+    pub async fn statistics(&self) -> Result<LinkStatistics> {
+        let stream = self.from.stream()?;
+        let words = stream.download_shared(&self.traffic, 0..self.traffic.len())?.await?;
+        let item_bytes = size_of::<T>() as u64;
+        let mut statistics = LinkStatistics::new(self.from.name(), self.to.name());
+        for channel in words.chunks(TRAFFIC_WORDS) {
+            let traffic = Traffic::of(channel);
+            statistics.packets += traffic.packets;
+            statistics.bytes += traffic.items * item_bytes;
+            let largest = traffic.largest * item_bytes;
+            statistics.largest_packet_bytes = statistics.largest_packet_bytes.max(largest);
+        }
+        match self.way {
+            TransferWay::Host => {
+                statistics.packets_mapped = statistics.packets;
+                statistics.packets_through_host = statistics.packets;
+            }
+            _ => statistics.packets_pushed = statistics.packets,
+        }
+        Ok(statistics)
     }
 
     /// How long a twin waits; for ever on simulated devices, whose deadlocks are found.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytemuck::{Pod, Zeroable};
 
 use super::core::{SENDER_WORDS, SLOT_WORDS};
+use super::traffic::TRAFFIC_WORDS;
 
 /// Room of a [`DeviceLink`](crate::DeviceLink): packets of so many items, on so many channels.
 /// A pair `(packets, items)` is the room of one channel.
@@ -137,6 +138,16 @@ impl Settings {
 
     pub(super) fn all_items(&self) -> usize {
         self.of_all_channels((self.packets as usize).saturating_mul(self.slot_items as usize))
+    }
+
+    pub(super) fn all_traffic_words(&self) -> usize {
+        self.of_all_channels(TRAFFIC_WORDS)
+    }
+
+    /// Where the words of what was sent on a channel are.
+    pub(super) fn traffic(&self, channel: u32) -> Range<usize> {
+        let first = channel as usize * TRAFFIC_WORDS;
+        first..first + TRAFFIC_WORDS
     }
 
     /// Where a channel's words of the sender's side are.
