@@ -9,8 +9,8 @@ use super::traffic::{TRAFFIC_WORDS, Traffic};
 use crate::{Context, Error, Item, LinkStatistics, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
-/// same time: packets go through a peer ring in the receiver's memory, and the host takes
-/// no part.
+/// same time: packets go through a peer ring in the receiver's memory, or in the host's
+/// between devices that do not reach each other's, and the host takes no part.
 ///
 /// Both kernels take the link as an argument ([`DeviceLinkEnd`](crate::DeviceLinkEnd)).
 /// On GPUs they use `device_link.cuh`: a block claims a slot in the receiver's memory, fills
@@ -93,7 +93,6 @@ pub struct DeviceLink<T: Item> {
     to: Device,
     way: TransferWay,
     patience: Duration,
-    /// Where both see it.
     pub(super) sender: SharedBuffer<u32>,
     pub(super) slots: SharedBuffer<u32>,
     /// Packets that the receiver has taken, of each channel: its own.
@@ -108,9 +107,7 @@ impl<T: Item> DeviceLink<T> {
     /// An empty link with that room. Nobody waits longer than `patience` for the other side.
     ///
     /// # Errors
-    /// [`OutOfReach`](millstream_device::Error::OutOfReach) unless each device reaches
-    /// the other's memory; no memory; a device of another context; no thread for those
-    /// who wait.
+    /// No memory; a device of another context; no thread for those who wait.
     pub fn new(
         context: &Context,
         from: &Device,
@@ -118,38 +115,48 @@ impl<T: Item> DeviceLink<T> {
         room: impl Into<LinkRoom>,
         patience: Duration,
     ) -> Result<DeviceLink<T>> {
-        for (device, owner) in [(from, to), (to, from)] {
+        for device in [from, to] {
             if !context.manages(device) {
                 return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
-            }
-            if !device.reaches(owner) {
-                let (buffer, owner) = ("a link between kernels".to_string(), owner.name());
-                let device = device.name();
-                return Err(millstream_device::Error::OutOfReach { buffer, owner, device }.into());
             }
         }
         context.watcher().prepare(context.device_set())?;
         let settings = Settings::new(patience, room.into(), size_of::<T>());
         let label = format!("link from kernels of {from} to {to}");
+        let way = way_between(context, from, to);
+        // Either side's words and slots.
+        let [sender, receiver] = match way {
+            TransferWay::Host => [context.host(); 2],
+            _ => [from, to],
+        };
         Ok(DeviceLink {
             context: context.clone(),
-            patience,
-            sender: from
+            sender: sender
                 .shared(settings.all_line_words())?
                 .with_label(format!("credit of {label}")),
-            slots: to.shared(settings.all_slot_words())?.with_label(format!("slots of {label}")),
-            taken: to
+            slots: receiver
+                .shared(settings.all_slot_words())?
+                .with_label(format!("slots of {label}")),
+            taken: receiver
                 .shared(settings.all_line_words())?
                 .with_label(format!("positions of {label}")),
-            traffic: from
+            traffic: sender
                 .shared(settings.all_traffic_words())?
                 .with_label(format!("traffic of {label}")),
-            payloads: to.guarded(settings.all_items())?.with_label(label),
+            payloads: receiver.guarded(settings.all_items())?.with_label(label),
             from: from.clone(),
             to: to.clone(),
-            way: TransferWay::Push,
+            way,
+            patience,
             settings,
         })
+    }
+
+    /// Where its packets lie: in the receiver's memory ([`TransferWay::Push`]), or in the host's
+    /// ([`TransferWay::Host`]) between devices that do not reach each other's, or if the context
+    /// [asks for that way](crate::ContextBuilder::transfer).
+    pub fn way(&self) -> TransferWay {
+        self.way
     }
 
     /// How much it holds.
@@ -186,7 +193,8 @@ impl<T: Item> DeviceLink<T> {
     /// # Device ordering
     /// It counts what kernels have sent that the host has waited for.
     pub async fn statistics(&self) -> Result<LinkStatistics> {
-        let stream = self.from.stream()?;
+        let sender = if self.way == TransferWay::Host { self.context.host() } else { &self.from };
+        let stream = sender.stream()?;
         let words = stream.download_shared(&self.traffic, 0..self.traffic.len())?.await?;
         let item_bytes = size_of::<T>() as u64;
         let mut statistics = LinkStatistics::new(self.from.name(), self.to.name());
@@ -211,5 +219,15 @@ impl<T: Item> DeviceLink<T> {
     pub(super) fn patience(&self) -> Option<Duration> {
         let is_simulated = self.context.device_set().simulation().is_some();
         (!is_simulated).then_some(self.patience)
+    }
+}
+
+/// Kernels copy by themselves, whatever else is asked for.
+fn way_between(context: &Context, from: &Device, to: &Device) -> TransferWay {
+    let are_peers = from.reaches(to) && to.reaches(from);
+    match context.transfer() {
+        Some(TransferWay::Host) => TransferWay::Host,
+        _ if !are_peers => TransferWay::Host,
+        _ => TransferWay::Push,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_device::{
-    InjectedFault, Injection, Kernel, KernelFault, Shared, Step, Topology, Value,
+    InjectedFault, Injection, Kernel, KernelFault, Shared, Step, Topology, TransferWay, Value,
 };
 use millstream_flow::{
     Context, DeviceLink, DeviceLinkEnd, DeviceLinkView, Devices, Error, Gang, LinkRoom, Result,
@@ -304,14 +304,59 @@ fn links_larger_than_memory_are_refused() {
     }
 }
 
+/// Those that do not reach each other's memory meet in the host's.
 #[test]
-fn both_ends_must_reach_each_other() {
-    let apart: Topology =
-        r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#.parse().unwrap();
-    let builder = Context::builder().devices(Devices::host(2)).topology(apart);
-    let context = builder.build().unwrap();
+fn packets_go_through_the_host_between_devices_apart() {
+    let shape = |one, other| -> Topology {
+        format!(r#"{{ "links": [["memory", "{one}"], ["{other}", "memory"]] }}"#).parse().unwrap()
+    };
+    let builder = || Context::builder().devices(Devices::host(2));
+    let cases = [
+        (builder().topology(shape("host", "host")), TransferWay::Host),
+        (builder().topology(shape("pcie", "host")), TransferWay::Host),
+        (builder().topology(shape("pcie", "pcie")), TransferWay::Push),
+        (builder().transfer(TransferWay::Host), TransferWay::Host),
+        (builder().transfer(TransferWay::Copy), TransferWay::Push),
+    ];
+    for (builder, way) in cases {
+        let context = builder.build().unwrap();
+        let [one, other] = context.devices() else { panic!("two devices") };
+        let link = DeviceLink::new(&context, one, other, (2, 4), FOR_EVER).unwrap();
+        let right = context.host().shared(1).unwrap();
+        let used = context.host().memory().in_use;
+        assert_eq!((link.way(), used > 100), (way, way == TransferWay::Host));
+        let gang = Gang::new(&context).unwrap();
+        let run = gang.run(|member| match member.place {
+            0 => Ok(sending().launch(member.stream, 1, (&link,))?),
+            _ => Ok(receiving().launch(member.stream, 1, (&link, &right))?),
+        });
+        context.block_on(run).unwrap().unwrap();
+        assert_eq!(right.load(0).unwrap(), PACKETS);
+        let sent = context.block_on(link.statistics()).unwrap().unwrap();
+        assert_eq!(sent.packets_by(way), u64::from(PACKETS));
+        assert_eq!(sent.packets_through_host > 0, way == TransferWay::Host);
+    }
+}
+
+#[test]
+fn what_is_sent_is_counted() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
     let [one, other] = context.devices() else { panic!("two devices") };
-    let link = DeviceLink::<u32>::new(&context, one, other, (1, 1), Duration::from_secs(1));
-    let refused = matches!(link, Err(Error::Device(millstream_device::Error::OutOfReach { .. })));
-    assert!(refused, "{link:?}");
+    let room = LinkRoom::new(2, 5).channels(CHANNELS);
+    let link = DeviceLink::new(&context, one, other, room, FOR_EVER).unwrap();
+    let right = context.host().shared(CHANNELS).unwrap();
+    let statistics = || context.block_on(link.statistics()).unwrap().unwrap();
+    assert_eq!((statistics().packets, statistics().bytes), (0, 0));
+    let gang = Gang::new(&context).unwrap();
+    let run = gang.run(|member| match member.place {
+        0 => Ok(filling().launch(member.stream, CHANNELS, (&link,))?),
+        _ => Ok(taking().launch(member.stream, CHANNELS, (&link, &right))?),
+    });
+    context.block_on(run).unwrap().unwrap();
+    let sent = statistics();
+    let items: usize = (0..PACKETS).map(|packet| items(packet).len()).sum();
+    let [packets, bytes] = [PACKETS as usize, 4 * items].map(|one| (CHANNELS * one) as u64);
+    assert_eq!((sent.from.as_str(), sent.to.as_str()), ("host:0", "host:1"));
+    assert_eq!((sent.packets, sent.packets_pushed, sent.bytes), (packets, packets, bytes));
+    assert_eq!(sent.largest_packet_bytes, 16);
 }
