@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream::device::{Shared, Step, Trusted, Value};
-use millstream::flow::{DeviceLink, DeviceLinkEnd, Gang};
+use millstream::flow::{DeviceLink, DeviceLinkEnd, Gang, LinkRoom};
 use millstream::prelude::*;
 
 const SOURCE: &str = r#"
@@ -19,51 +19,62 @@ __device__ bool is_prime(u32 number) {
     return number > 1;
 }
 
-// Each packet holds the primes of as many numbers as the block has threads.
+// Each packet holds the primes of as many numbers as the block has threads. They are written
+// where the other kernel reads them: nothing is copied.
 extern "C" __global__ void primes(DeviceLink<u32> link, u32 packets) {
-    __shared__ u32 found[256];
     __shared__ u32 count;
-    const DeviceSender<u32> out(link);
+    const DeviceSender<u32> out(link, {}, blockIdx.x);
     for (u32 packet = 0; packet < packets; ++packet) {
         if (threadIdx.x == 0) count = 0;
+        const LinkSlot<u32> slot = out.claim();
+        if (!slot) return;  // the other one did not give one back in time
+        const u32 number = (blockIdx.x * packets + packet) * blockDim.x + threadIdx.x;
+        if (is_prime(number)) slot[atomicAdd(&count, 1u)] = number;
         __syncthreads();
-        const u32 number = packet * blockDim.x + threadIdx.x;
-        if (is_prime(number)) found[atomicAdd(&count, 1u)] = number;
-        __syncthreads();
-        if (!out.send(found, count)) return;  // the other one did not take it in time
+        out.publish(slot, count);
+        __syncthreads();  // before the count is that of the next packet
     }
 }
 
 extern "C" __global__ void sum(DeviceLink<u32> link, u32 packets, Span<u64> total) {
-    __shared__ u32 items[256];
-    DeviceReceiver<u32> in(link);
-    u32 count;
-    for (u32 packet = 0; packet < packets; ++packet) {
-        if (!in.receive(items, &count)) return;
-        if (threadIdx.x < count) fetch_add_relaxed_sys(&total[0], u64(items[threadIdx.x]));
-        __syncthreads();  // before the next packet takes the room
+    DeviceReceiver<u32> in(link, {}, blockIdx.x);
+    for (u32 taken = 0; taken < packets; ++taken) {
+        const LinkPacket<u32> packet = in.take();
+        if (!packet) return;
+        if (threadIdx.x < packet.len)
+            fetch_add_relaxed_sys(&total[0], u64(packet[threadIdx.x]));
+        in.give_back();
     }
 }
 "#;
 
+/// Of a packet.
 const NUMBERS: u32 = 256;
-const PACKETS: u32 = 100;
+/// Of a channel.
+const PACKETS: u32 = 25;
+/// Blocks at either end, each with a channel of its own.
+const CHANNELS: usize = 4;
 
 fn is_prime(number: u32) -> bool {
     number > 1 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
 }
 
-/// What GPUs run, and a twin that is called again where it had to wait.
+/// What GPUs run, and a twin that is called again, block by block, where it had to wait.
 static PRIMES: Kernel<(DeviceLinkEnd<u32>, Value<u32>)> = Kernel::of_steps(
     "primes",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     unsafe {
-        Trusted::new(CudaSource::new("primes.cu", "primes", SOURCE).blocks(1).threads(NUMBERS))
+        Trusted::new(CudaSource::new("primes.cu", "primes", SOURCE).block_each().threads(NUMBERS))
     },
-    |_, (link, packets)| {
+    |block, (link, packets)| {
+        let link = link.channel(block)?;
         while link.sent() < *packets {
-            let numbers = link.sent() * NUMBERS..(link.sent() + 1) * NUMBERS;
-            if !link.try_send(&numbers.filter(|number| is_prime(*number)).collect::<Vec<_>>())? {
+            let first = (block as u32 * packets + link.sent()) * NUMBERS;
+            let claimed = link.try_claim(|slot| {
+                let primes = (first..first + NUMBERS).filter(|number| is_prime(*number));
+                slot.iter_mut().zip(primes).map(|(to, prime)| *to = prime).count()
+            })?;
+            if !claimed {
                 return Ok(Step::Waits);
             }
         }
@@ -74,11 +85,14 @@ static PRIMES: Kernel<(DeviceLinkEnd<u32>, Value<u32>)> = Kernel::of_steps(
 static SUM: Kernel<(DeviceLinkEnd<u32>, Value<u32>, Shared<u64>)> = Kernel::of_steps(
     "sum",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(CudaSource::new("primes.cu", "sum", SOURCE).blocks(1).threads(NUMBERS)) },
-    |_, (link, packets, total)| {
+    unsafe {
+        Trusted::new(CudaSource::new("primes.cu", "sum", SOURCE).block_each().threads(NUMBERS))
+    },
+    |block, (link, packets, total)| {
+        let link = link.channel(block)?;
         while link.received() < *packets {
-            let Some(items) = link.try_receive()? else { return Ok(Step::Waits) };
-            let sum = items.into_iter().map(u64::from).sum();
+            let sum = link.try_take(|primes| primes.iter().copied().map(u64::from).sum())?;
+            let Some(sum) = sum else { return Ok(Step::Waits) };
             total[0].fetch_add(sum, Ordering::Relaxed);
         }
         Ok(Step::Done)
@@ -92,24 +106,22 @@ fn main() -> Result<(), millstream::flow::Error> {
         println!("two devices are needed");
         return Ok(());
     };
-    if !one.reaches(other) || !other.reaches(one) {
-        println!("kernels of {one} and {other} do not reach each other's memory");
-        return Ok(());
-    }
-    // Room for a few packets, in the receiver's memory; nobody waits longer than 5 s.
-    let room = (8, NUMBERS as usize);
+    // Room for a few packets on each channel, in the receiver's memory; nobody waits longer
+    // than 5 s.
+    let room = LinkRoom::new(8, NUMBERS as usize).channels(CHANNELS);
     let link = DeviceLink::new(&context, one, other, room, Duration::from_secs(5))?;
     let total = context.host().shared::<u64>(1)?;
     let gang = Gang::new(&context)?;
     gang.prepare(&PRIMES)?;
     gang.prepare(&SUM)?;
     context.block_on(gang.run(|member| match member.place {
-        0 => Ok(PRIMES.launch(member.stream, 1, (&link, PACKETS))?),
-        1 => Ok(SUM.launch(member.stream, 1, (&link, PACKETS, &total))?),
+        0 => Ok(PRIMES.launch(member.stream, CHANNELS, (&link, PACKETS))?),
+        1 => Ok(SUM.launch(member.stream, CHANNELS, (&link, PACKETS, &total))?),
         _ => Ok(()),
     }))??;
-    let expected: u64 = (0..NUMBERS * PACKETS).filter(|n| is_prime(*n)).map(u64::from).sum();
-    println!("the primes below {} add up to {}", NUMBERS * PACKETS, total.load(0)?);
+    let numbers = NUMBERS * PACKETS * CHANNELS as u32;
+    let expected: u64 = (0..numbers).filter(|number| is_prime(*number)).map(u64::from).sum();
+    println!("the primes below {numbers} add up to {}", total.load(0)?);
     assert_eq!(total.load(0)?, expected);
     Ok(())
 }

@@ -17,7 +17,7 @@ struct Tell {
 // Of a thread, to have that many loads under way before the first store.
 constexpr u32 copies_in_flight = 4;
 
-// Who copies: one of so many threads, at least 16.
+// Who copies: one of so many threads.
 struct Copier {
     u64 thread, threads;
 };
@@ -39,8 +39,14 @@ __device__ __forceinline__ void copy_words(Copier by, const unsigned char* from,
     }
     for (; at < words; at += step) target[at] = source[at];
     // What is less than a word, at the end.
-    const u64 place = words * sizeof(Word) + by.thread;
-    if (place < bytes) to[place] = from[place];
+    u64 place = words * sizeof(Word);
+    if (sizeof(Word) > sizeof(u32)) {
+        const u32* const small = reinterpret_cast<const u32*>(from);
+        for (at = place / 4 + by.thread; at < bytes / 4; at += step)
+            reinterpret_cast<u32*>(to)[at] = small[at];
+        place = bytes / 4 * 4;
+    }
+    for (place += by.thread; place < bytes; place += step) to[place] = from[place];
 }
 
 // In the widest words that both addresses allow.

@@ -1,11 +1,21 @@
-// Links between kernels that stay on their devices: a peer ring, and what its ends do
+// Links between kernels that stay on their devices: peer rings, and what their ends do
 // where they must wait. What the host makes of it is `DeviceLink` of millstream-flow.
 //
 //     const DeviceSender<u32> out(link);         // any blocks of the sender's kernel
-//     if (!out.send(items, count)) return;
+//     const LinkSlot<u32> slot = out.claim();    // in the receiver's memory
+//     if (!slot) return;
+//     slot[threadIdx.x] = ...;                   // its threads fill it
+//     out.publish(slot, count);
 //
 //     DeviceReceiver<u32> in(link);              // one block of the receiver's
-//     while (in.receive(items, &count)) ...
+//     const LinkPacket<u32> packet = in.take();  // in its own memory
+//     if (!packet) return;
+//     ... = packet[threadIdx.x];                 // its threads read it
+//     in.give_back();
+//
+// `out.send(items, count)` and `in.receive(items, &count)` copy from and to where the items
+// are. A link has one channel or several, each a ring of its own: so many blocks receive at
+// once, each from its channel, as in `in(link, host, blockIdx.x)`.
 //
 // With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
 // gang is stopped; else until their patience ends.
@@ -13,6 +23,7 @@
 // Every call is the whole block's, with the same answer for all its threads.
 #pragma once
 
+#include "copy_bytes.cuh"
 #include "gang.cuh"
 #include "peer_ring.cuh"
 
@@ -20,26 +31,55 @@ namespace millstream {
 
 struct DeviceLinkSettings {
     u64 patience_ns;
-    u32 packet_items;
-    u32 unused;
+    u32 packet_items;  // Of a packet, at most.
+    u32 slot_items;    // From a slot to the next: each begins at a multiple of 16 bytes.
+    u32 packets;       // Slots of a channel, a power of two.
+    u32 channels;
 };
-static_assert(sizeof(DeviceLinkSettings) == 16, "as Rust writes it");
+static_assert(sizeof(DeviceLinkSettings) == 24, "as Rust writes it");
+
+// Words of what was sent on a channel: the sender's own, which the host reads.
+enum TrafficWord { packets_sent, items_sent, items_of_largest, traffic_words = 16 };
 
 // Both kernels take this by value.
 template <class T>
 struct DeviceLink {
-    Span<u32> sender;   // `SenderWords`, in the sender's memory.
-    Span<u32> slots;    // `SlotWords`, in the receiver's memory.
-    Span<u32> taken;    // There, too, and the receiver's own: packets taken.
-    Span<T> payloads;   // There, too.
+    Span<u32> sender;   // `SenderWords` of each channel.
+    Span<u32> slots;    // `SlotWords`, of each channel's slots.
+    Span<u32> taken;    // The receiver's own, of each channel: packets taken.
+    Span<T> payloads;   // Of all slots.
+    Span<u64> traffic;  // `TrafficWord`s of each channel.
     DeviceLinkSettings settings;
 
-    __device__ __forceinline__ PeerRing<T> ring() const {
-        return PeerRing<T>{reinterpret_cast<SenderWords*>(sender.items),
-                           reinterpret_cast<SlotWords*>(slots.items), payloads.items,
-                           u32(slots.len / 2), settings.packet_items};
+    // Words of a line of the cache: what blocks poll lies in lines of its own.
+    static constexpr u32 line_words = 32;
+
+    __device__ __forceinline__ u32 slot_words() const {
+        return (2 * settings.packets + line_words - 1) / line_words * line_words;
     }
 
+    __device__ __forceinline__ PeerRing<T> ring(u32 channel) const {
+        u32* const credit = sender.items + u64(channel) * line_words;
+        u32* const words = slots.items + u64(channel) * slot_words();
+        T* const first = payloads.items + u64(channel) * settings.packets * settings.slot_items;
+        return PeerRing<T>{reinterpret_cast<SenderWords*>(credit),
+                           reinterpret_cast<SlotWords*>(words), first, settings.packets,
+                           settings.slot_items};
+    }
+
+    __device__ __forceinline__ u32* taken_of(u32 channel) const {
+        return taken.items + u64(channel) * line_words;
+    }
+
+    // The whole block that has published a packet.
+    __device__ __forceinline__ void count(u32 channel, u32 items) const {
+        if (threadIdx.x != 0) return;
+        u64* const words = traffic.items + u64(channel) * traffic_words;
+        // Relaxed: the kernel's end publishes them.
+        fetch_add_relaxed_gpu(&words[packets_sent], u64(1));
+        fetch_add_relaxed_gpu(&words[items_sent], u64(items));
+        fetch_max_relaxed_gpu(&words[items_of_largest], u64(items));
+    }
 };
 
 // How long a block has waited, which ends when the gang is stopped.
@@ -67,25 +107,88 @@ struct DeviceLinkWait {
     }
 };
 
+// A slot that the block has claimed, of `len` items. False is none.
+template <class T>
+struct LinkSlot {
+    T* items;
+    u32 len;
+    u32 position;
+
+    __device__ __forceinline__ explicit operator bool() const { return items != nullptr; }
+    __device__ __forceinline__ T& operator[](u32 item) const { return items[item]; }
+};
+
+// A packet that has arrived, of `len` items, which may be none. False is no packet.
+template <class T>
+struct LinkPacket {
+    const T* items;
+    u32 len;
+
+    __device__ __forceinline__ explicit operator bool() const { return items != nullptr; }
+    __device__ __forceinline__ const T& operator[](u32 item) const { return items[item]; }
+};
+
+// The block copies items in the widest words that their places allow.
+template <class T>
+__device__ __forceinline__ void copy_items(const T* from, T* to, u32 count) {
+    copy_bytes({threadIdx.x, blockDim.x}, reinterpret_cast<const unsigned char*>(from),
+               reinterpret_cast<unsigned char*>(to), u64(count) * sizeof(T));
+}
+
 template <class T>
 struct DeviceSender {
     DeviceLink<T> link;
     Span<u32> host;
+    u32 channel;
 
-    __device__ explicit DeviceSender(const DeviceLink<T>& link, Span<u32> host = {})
-        : link(link), host(host) {}
+    __device__ explicit DeviceSender(const DeviceLink<T>& link, Span<u32> host = {},
+                                     u32 channel = 0)
+        : link(link), host(host), channel(channel) {}
 
-    // At most a packet of items. False, and nothing sent, without a free slot.
-    __device__ bool try_send(const T* items, u32 count) const {
-        return link.ring().try_send(items, count);
+    // A free slot, if there is one. Until it is published it holds up the channel's later
+    // packets, so the block waits for nobody meanwhile.
+    __device__ LinkSlot<T> try_claim() const {
+        PeerRing<T> ring = link.ring(channel);
+        u32 position;
+        if (!ring.claim_slot(&position)) return {nullptr, 0, 0};
+        return {ring.payload(position), link.settings.packet_items, position};
     }
 
-    // Waits for a slot. False, and nothing sent, if none came free in time.
-    __device__ bool send(const T* items, u32 count) const {
+    // Waits for a slot. None if none came free in time, or there is no such channel.
+    __device__ LinkSlot<T> claim() const {
+        if (channel >= link.settings.channels) return {nullptr, 0, 0};
         DeviceLinkWait wait;
-        while (!try_send(items, count))
-            if (!wait.goes_on(link.settings.patience_ns, host)) return false;
+        for (;;) {
+            const LinkSlot<T> slot = try_claim();
+            if (slot) return slot;
+            if (!wait.goes_on(link.settings.patience_ns, host)) return slot;
+        }
+    }
+
+    // The first `count` items of the slot are the next packet. False if it has not so many:
+    // the slot is still claimed.
+    __device__ bool publish(const LinkSlot<T>& slot, u32 count) const {
+        if (count > slot.len) return false;
+        link.ring(channel).publish_slot(slot.position, count);
+        link.count(channel, count);
         return true;
+    }
+
+    // At most a packet of items. False, and nothing sent, without a free slot, or with more.
+    __device__ bool try_send(const T* items, u32 count) const {
+        return count <= link.settings.packet_items && fill(try_claim(), items, count);
+    }
+
+    // Waits for a slot. False, and nothing sent, if none came free in time, or with more
+    // items than a packet has.
+    __device__ bool send(const T* items, u32 count) const {
+        return count <= link.settings.packet_items && fill(claim(), items, count);
+    }
+
+    __device__ bool fill(const LinkSlot<T>& slot, const T* items, u32 count) const {
+        if (!slot) return false;
+        copy_items(items, slot.items, count);
+        return publish(slot, count);
     }
 };
 
@@ -93,25 +196,52 @@ template <class T>
 struct DeviceReceiver {
     DeviceLink<T> link;
     Span<u32> host;
-    u32 next;
+    u32 channel;
+    u32 next;  // Position of the next packet.
 
-    // Goes on where the last receiver of the link was.
-    __device__ explicit DeviceReceiver(const DeviceLink<T>& link, Span<u32> host = {})
-        : link(link), host(host), next(link.taken[0]) {}
+    // Goes on where the last receiver of the channel was.
+    __device__ explicit DeviceReceiver(const DeviceLink<T>& link, Span<u32> host = {},
+                                       u32 channel = 0)
+        : link(link), host(host), channel(channel),
+          next(channel < link.settings.channels ? *link.taken_of(channel) : 0) {}
 
-    // Takes the next packet, if it is there, into room for `packet_items`.
-    __device__ bool try_receive(T* items, u32* count) {
-        if (!link.ring().try_receive(&next, items, count)) return false;
-        // For the next receiver, whose kernel begins after this one.
-        if (threadIdx.x == 0) link.taken[0] = next;
-        return true;
+    // The next packet, if it is there: the block's until it gives it back.
+    __device__ LinkPacket<T> try_take() {
+        PeerRing<T> ring = link.ring(channel);
+        u32 count;
+        if (!ring.take_packet(next, &count)) return {nullptr, 0};
+        return {ring.payload(next++), count};
     }
 
-    // Waits for the next packet. False if none came in time.
-    __device__ bool receive(T* items, u32* count) {
+    // Waits for the next packet. None if none came in time, or there is no such channel.
+    __device__ LinkPacket<T> take() {
+        if (channel >= link.settings.channels) return {nullptr, 0};
         DeviceLinkWait wait;
-        while (!try_receive(items, count))
-            if (!wait.goes_on(link.settings.patience_ns, host)) return false;
+        for (;;) {
+            const LinkPacket<T> packet = try_take();
+            if (packet) return packet;
+            if (!wait.goes_on(link.settings.patience_ns, host)) return packet;
+        }
+    }
+
+    // All packets taken so far are read.
+    __device__ void give_back() {
+        link.ring(channel).give_back_packets(next);
+        // For the next receiver, whose kernel begins after this one.
+        if (threadIdx.x == 0) *link.taken_of(channel) = next;
+    }
+
+    // Takes the next packet, if it is there, into room for `packet_items`.
+    __device__ bool try_receive(T* items, u32* count) { return empty(try_take(), items, count); }
+
+    // Waits for the next packet. False if none came in time.
+    __device__ bool receive(T* items, u32* count) { return empty(take(), items, count); }
+
+    __device__ bool empty(const LinkPacket<T>& packet, T* items, u32* count) {
+        if (!packet) return false;
+        copy_items(packet.items, items, packet.len);
+        *count = packet.len;
+        give_back();
         return true;
     }
 };

@@ -53,25 +53,41 @@ struct PeerRing {
         }
     }
 
+    __device__ __forceinline__ Item* payload(u32 position) const {
+        return payloads + u64(slot_of(position)) * slot_items;
+    }
+
+    // The whole block. True if the slot of `*position` is claimed, which its threads may
+    // fill. A claimed slot holds up all later ones: until it is published the block waits
+    // for nobody.
+    __device__ __forceinline__ bool claim_slot(u32* position) {
+        __shared__ u32 at;
+        __shared__ bool claimed;
+        if (threadIdx.x == 0) claimed = try_claim(&at);
+        __syncthreads();
+        const bool answer = claimed;
+        *position = at;
+        // The shared words are free again.
+        __syncthreads();
+        return answer;
+    }
+
+    // The whole block that has filled the slot.
+    __device__ __forceinline__ void publish_slot(u32 position, u32 count) {
+        // The block's stores come before the leader's release.
+        __syncthreads();
+        if (threadIdx.x == 0) publish(position, count);
+    }
+
     // The whole block, with `count` <= slot_items items. False, and nothing sent,
     // without credit: the caller keeps the items and goes on receiving.
     __device__ bool try_send(const Item* items, u32 count) {
-        __shared__ u32 position;
-        __shared__ bool claimed;
-        if (threadIdx.x == 0) claimed = try_claim(&position);
-        __syncthreads();
-        const bool sends = claimed;
-        const u32 at = position;
-        if (sends) {
-            Item* payload = payloads + u64(slot_of(at)) * slot_items;
-            for (u32 item = threadIdx.x; item < count; item += blockDim.x)
-                payload[item] = items[item];
-        }
-        // The block's stores come before the leader's release; also, the shared
-        // words are free again.
-        __syncthreads();
-        if (sends && threadIdx.x == 0) publish(at, count);
-        return sends;
+        u32 position;
+        if (!claim_slot(&position)) return false;
+        Item* const slot = payload(position);
+        for (u32 item = threadIdx.x; item < count; item += blockDim.x) slot[item] = items[item];
+        publish_slot(position, count);
+        return true;
     }
 
     // One thread, after a barrier of those that filled the slot.
@@ -99,26 +115,36 @@ struct PeerRing {
         store_release_sys(&sender->head, next);
     }
 
-    // The whole block of the only receiver. Takes the packet at `*next` into
-    // `items` if it is there, and gives its slot back. `*next` is the block's own:
-    // a register that all its threads hold equal.
-    __device__ bool try_receive(u32* next, Item* items, u32* count) {
+    // The whole block of the only receiver: whether the packet at `next` is there, whose
+    // `*count` items its threads may read.
+    __device__ __forceinline__ bool take_packet(u32 next, u32* count) {
         __shared__ u32 arrived;
         __shared__ bool ready;
-        if (threadIdx.x == 0) ready = is_ready(*next, &arrived);
+        if (threadIdx.x == 0) ready = is_ready(next, &arrived);
         __syncthreads();
-        const bool takes = ready;
-        const u32 length = arrived;
-        if (takes) {
-            const Item* payload = payloads + u64(slot_of(*next)) * slot_items;
-            for (u32 item = threadIdx.x; item < length; item += blockDim.x)
-                items[item] = payload[item];
-            *next += 1;
-            *count = length;
-        }
+        const bool answer = ready;
+        *count = arrived;
+        // The shared words are free again.
         __syncthreads();
-        if (takes && threadIdx.x == 0) give_back(*next);
-        return takes;
+        return answer;
+    }
+
+    // The whole block that has read all packets before position `next`.
+    __device__ __forceinline__ void give_back_packets(u32 next) {
+        // The block's loads come before the leader's release.
+        __syncthreads();
+        if (threadIdx.x == 0) give_back(next);
+    }
+
+    // The same block. Takes the packet at `*next` into `items` if it is there, and gives
+    // its slot back. `*next` is the block's own: a register that all its threads hold equal.
+    __device__ bool try_receive(u32* next, Item* items, u32* count) {
+        if (!take_packet(*next, count)) return false;
+        const Item* const slot = payload(*next);
+        for (u32 item = threadIdx.x; item < *count; item += blockDim.x) items[item] = slot[item];
+        *next += 1;
+        give_back_packets(*next);
+        return true;
     }
 };
 

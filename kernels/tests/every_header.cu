@@ -109,6 +109,23 @@ extern "C" __global__ void link_receive(DeviceLink<u64> link, u64* items, u32* c
     while (in.receive(items, count)) items += *count;
 }
 
+extern "C" __global__ void link_fill(DeviceLink<uint4> link, uint4 item) {
+    const DeviceSender<uint4> out(link, {}, blockIdx.x);
+    const LinkSlot<uint4> slot = out.claim();
+    if (!slot) return;
+    for (u32 at = threadIdx.x; at < slot.len; at += blockDim.x) slot[at] = item;
+    out.publish(slot, slot.len);
+}
+
+extern "C" __global__ void link_read(DeviceLink<uint4> link, Span<u32> total) {
+    DeviceReceiver<uint4> in(link, {}, blockIdx.x);
+    while (const LinkPacket<uint4> packet = in.take()) {
+        for (u32 at = threadIdx.x; at < packet.len; at += blockDim.x)
+            fetch_add_relaxed_gpu(&total[0], packet[at].x);
+        in.give_back();
+    }
+}
+
 extern "C" __global__ void ring_send(PeerRing<u64> ring, const u64* items, u32 count,
                                      u32* sent) {
     if (ring.try_send(items, count) && threadIdx.x == 0) fetch_add_relaxed_gpu(sent, 1u);

@@ -161,6 +161,14 @@ pub struct GuardedItems<'a, T> {
     len: usize,
 }
 
+impl<T> Clone for GuardedItems<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for GuardedItems<'_, T> {}
+
 // SAFETY: the pointer is only followed with the lock.
 unsafe impl<T: Send + Sync> Send for GuardedItems<'_, T> {}
 // SAFETY: as above.
@@ -238,7 +246,7 @@ impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
 pub struct Words;
 
 /// What a twin sees of [`Words`].
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct WordsView<'a> {
     words: &'a [AtomicU32],
     bell: &'a Bell,

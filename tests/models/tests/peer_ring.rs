@@ -1,5 +1,5 @@
-//! Claim and credit, publishing and taking, positions that wrap around: the
-//! production peer ring under every interleaving.
+//! Claim and credit, publishing and taking, several slots at a time, positions that wrap
+//! around: the production peer ring under every interleaving.
 
 #![allow(clippy::unwrap_used)]
 
@@ -74,12 +74,31 @@ impl Inbox {
         sent
     }
 
+    /// Claims what there is credit for before it fills any, and publishes the last first.
+    fn send_backwards(&self, values: &[u32]) -> Vec<u32> {
+        let claims = values.iter().map_while(|value| Some((self.ring().try_claim()?, *value)));
+        let mut claims: Vec<_> = claims.collect();
+        let sent = claims.iter().map(|(_, value)| *value).collect();
+        while let Some((claim, value)) = claims.pop() {
+            // SAFETY: the slot is ours until it is published.
+            self.payloads[claim.slot].with_mut(|payload| unsafe { *payload = value });
+            self.ring().publish(claim, value);
+        }
+        sent
+    }
+
     fn receive(&self, receiver: &mut RingReceiver) -> Option<u32> {
+        let value = self.take(receiver)?;
+        receiver.give_back(self.ring());
+        Some(value)
+    }
+
+    /// Takes a packet, which is read and not given back.
+    fn take(&self, receiver: &mut RingReceiver) -> Option<u32> {
         let packet = receiver.take(self.ring())?;
         // SAFETY: the slot is ours until it is given back.
         let value = self.payloads[packet.slot].with(|payload| unsafe { *payload });
         assert_eq!(packet.count, value);
-        receiver.give_back(self.ring());
         Some(value)
     }
 }
@@ -123,6 +142,37 @@ fn reuse() -> impl Fn() + Sync + Send + 'static {
 /// Two blocks of the sender, one slot.
 fn two_senders() -> impl Fn() + Sync + Send + 'static {
     scenario(1, 0, [&[1], &[2]])
+}
+
+/// The sender fills two slots at a time, and the receiver gives two back at once.
+fn two_at_a_time(first: u32) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let inbox = Arc::new(Inbox::new(2, first));
+        let sender = {
+            let inbox = Arc::clone(&inbox);
+            thread::spawn(move || {
+                let mut sent = inbox.send_backwards(&[1, 2]);
+                sent.extend(inbox.send_backwards(&[3, 4]));
+                sent
+            })
+        };
+        let mut receiver = RingReceiver::new(first);
+        let mut received = Vec::new();
+        for _ in 0..2 {
+            received.extend((0..2).map_while(|_| inbox.take(&mut receiver)));
+            receiver.give_back(inbox.ring());
+        }
+        let sent = sender.join().unwrap();
+        received.extend(std::iter::from_fn(|| inbox.receive(&mut receiver)));
+        assert_eq!(received, sent);
+        assert_eq!(inbox.send(&[0; 3]).len(), 2);
+    }
+}
+
+#[test]
+fn several_slots_are_filled_and_given_back_at_once() {
+    holds(two_at_a_time(0));
+    holds(two_at_a_time(u32::MAX));
 }
 
 #[test]

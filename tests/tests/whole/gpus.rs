@@ -25,6 +25,7 @@ mod collectives;
 mod combinations;
 mod command;
 mod device;
+mod device_links;
 mod faults;
 mod foreign;
 mod full_empty;

@@ -1,11 +1,11 @@
 //! What kernels take for a link: `DeviceLink` of `device_link.cuh`.
 
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
     Value, Words, WordsView,
@@ -13,6 +13,8 @@ use millstream_device::{
 
 use super::core::{PeerRing, RingReceiver};
 use super::link::DeviceLink;
+use super::room::{LinkRoom, Settings};
+use super::traffic;
 use crate::full_empty::Attention;
 use crate::sync::Mutex;
 use crate::{Context, Item};
@@ -22,30 +24,15 @@ use crate::{Context, Item};
 #[derive(Debug)]
 pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
-type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Value<Settings>);
+type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Value<Settings>);
 
-/// `DeviceLinkSettings` of the header.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-#[doc(hidden)]
-pub struct Settings {
-    patience_ns: u64,
-    packet_items: u32,
-    unused: u32,
-}
+/// Since when a twin waits for what it has missed on a channel: a slot or a packet.
+type Waits = Mutex<HashMap<(u32, Missed), Instant>>;
 
-impl Settings {
-    pub(super) fn new(patience: Duration, packet_items: usize) -> Settings {
-        Settings {
-            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
-            packet_items: u32::try_from(packet_items).unwrap_or(u32::MAX),
-            unused: 0,
-        }
-    }
-
-    pub(super) fn packet_items(&self) -> usize {
-        self.packet_items as usize
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Missed {
+    Slot,
+    Packet,
 }
 
 /// A link that a launch holds.
@@ -54,8 +41,7 @@ impl Settings {
 pub struct HeldLink<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     patience: Option<Duration>,
-    /// When the twin sent or received last.
-    progress: Mutex<Instant>,
+    waits: Waits,
     context: Context,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -71,52 +57,124 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
 
     unsafe fn view(bound: &HeldLink<T>) -> DeviceLinkView<'_, T> {
         // SAFETY: the caller's promise covers every part.
-        let (sender, slots, taken, payloads, settings) = unsafe { Parts::<T>::view(&bound.parts) };
+        let (sender, slots, taken, payloads, traffic, settings) =
+            unsafe { Parts::<T>::view(&bound.parts) };
         bound.attention.get_or_init(|| bound.context.watcher().attend());
-        let (patience, progress) = (bound.patience, &bound.progress);
-        DeviceLinkView { sender, slots, taken, payloads, settings, patience, progress }
+        let (patience, waits) = (bound.patience, &bound.waits);
+        DeviceLinkView {
+            sender,
+            slots,
+            taken,
+            payloads,
+            traffic,
+            settings,
+            patience,
+            waits,
+            channel: 0,
+        }
     }
 }
 
 impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
-        let parts = (&self.sender, &self.slots, &self.taken, &self.payloads, self.settings);
+        let parts =
+            (&self.sender, &self.slots, &self.taken, &self.payloads, &self.traffic, self.settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
         Ok(HeldLink {
             parts,
             patience: self.patience(),
-            progress: Mutex::new(Instant::now()),
+            waits: Waits::default(),
             context: self.context.clone(),
             attention: OnceLock::new(),
         })
     }
 }
 
-/// What the host twin of a kernel sees of a link. It never waits: a block that cannot go
-/// on returns [`Step::Waits`](millstream_device::Step::Waits), and is called again from
-/// its beginning, where [`sent`](Self::sent) and [`received`](Self::received) say how far
-/// it has come.
-#[derive(Debug)]
+/// What the host twin of a kernel sees of a link, at its first [channel](Self::channel). It
+/// never waits: a block that cannot go on returns
+/// [`Step::Waits`](millstream_device::Step::Waits), and is called again from its beginning,
+/// where [`sent`](Self::sent) and [`received`](Self::received) say how far it has come.
+#[derive(Clone, Copy, Debug)]
 pub struct DeviceLinkView<'a, T> {
     sender: WordsView<'a>,
     slots: WordsView<'a>,
     taken: &'a [AtomicU32],
     payloads: GuardedItems<'a, T>,
+    traffic: &'a [AtomicU64],
     settings: Settings,
     patience: Option<Duration>,
-    progress: &'a Mutex<Instant>,
+    waits: &'a Waits,
+    channel: u32,
 }
 
-impl<T: Item> DeviceLinkView<'_, T> {
-    /// Packets sent since the link was made; wraps around.
+impl<'a, T: Item> DeviceLinkView<'a, T> {
+    /// The same link at another of its channels, counted from 0.
+    ///
+    /// # Errors
+    /// It has not so many.
+    pub fn channel(&self, channel: usize) -> Result<DeviceLinkView<'a, T>, KernelFault> {
+        let channels = self.settings.channels();
+        match u32::try_from(channel).ok().filter(|channel| *channel < channels) {
+            Some(channel) => Ok(DeviceLinkView { channel, ..*self }),
+            None => Err(KernelFault::new(format!("channel {channel} of a link of {channels}"))),
+        }
+    }
+
+    /// How much the link holds.
+    pub fn room(&self) -> LinkRoom {
+        self.settings.room()
+    }
+
+    /// Packets sent on the channel since the link was made; wraps around.
     pub fn sent(&self) -> u32 {
         self.ring().map_or(0, |ring| ring.claimed())
     }
 
-    /// Packets received since the link was made; wraps around.
+    /// Packets received from it since the link was made; wraps around.
     pub fn received(&self) -> u32 {
         // Relaxed: the receiver's own.
-        self.taken.first().map_or(0, |taken| taken.load(Ordering::Relaxed))
+        self.taken().map_or(0, |taken| taken.load(Ordering::Relaxed))
+    }
+
+    /// Claims a slot, lets `fill` write its items where they are, and publishes the first of
+    /// them, as many as it says. False, and nothing is sent, if there is no free slot, or
+    /// somebody is at one.
+    ///
+    /// # Errors
+    /// More items than a packet has, after which nothing more is sent; no slot came free in
+    /// time.
+    pub fn try_claim(&self, fill: impl FnOnce(&mut [T]) -> usize) -> Result<bool, KernelFault> {
+        // The turn first: a claimed slot holds up all later ones.
+        let sent = self.payloads.try_write(0..self.payloads.len(), |payloads| {
+            let (ring, claim) = self.ring().and_then(|ring| Some((ring, ring.try_claim()?)))?;
+            let count = fill(payloads.get_mut(self.settings.items(self.channel, claim.slot))?);
+            if let Err(fault) = self.fits(count) {
+                return Some(Err(fault));
+            }
+            ring.publish(claim, count as u32);
+            traffic::count(self.traffic.get(self.settings.traffic(self.channel))?, count);
+            Some(Ok(()))
+        });
+        Ok(self.met_or_missed(Missed::Slot, sent.flatten())?.transpose()?.is_some())
+    }
+
+    /// Takes the next packet, if it is there and nobody is at one, lets `read` see its items
+    /// where they are, and gives it back.
+    ///
+    /// # Errors
+    /// No packet came in time.
+    pub fn try_take<R>(&self, read: impl FnOnce(&[T]) -> R) -> Result<Option<R>, KernelFault> {
+        let read = self.payloads.try_read(0..self.payloads.len(), |payloads| {
+            let (ring, mut receiver) = (self.ring()?, RingReceiver::new(self.received()));
+            let packet = receiver.take(ring)?;
+            let items = payloads.get(self.settings.items(self.channel, packet.slot))?;
+            let result = read(items.get(..packet.count as usize)?);
+            receiver.give_back(ring);
+            // Relaxed: the receiver's own.
+            self.taken()?.store(receiver.taken(), Ordering::Relaxed);
+            Some(result)
+        });
+        self.met_or_missed(Missed::Packet, read.flatten())
     }
 
     /// Sends a packet of these items; false, and nothing is sent, if there is no free
@@ -125,20 +183,11 @@ impl<T: Item> DeviceLinkView<'_, T> {
     /// # Errors
     /// More items than a packet has; no slot came free in time.
     pub fn try_send(&self, items: &[T]) -> Result<bool, KernelFault> {
-        let most = self.settings.packet_items();
-        if items.len() > most {
-            let fault = format!("it sends {} items in a packet of at most {most}", items.len());
-            return Err(KernelFault::new(fault));
-        }
-        // The turn first: a claimed slot holds up all later ones.
-        let sent = self.payloads.try_write(0..self.payloads.len(), |payloads| {
-            let (ring, claim) = self.ring().and_then(|ring| Some((ring, ring.try_claim()?)))?;
-            let first = claim.slot * most;
-            payloads[first..first + items.len()].copy_from_slice(items);
-            ring.publish(claim, items.len() as u32);
-            Some(())
-        });
-        self.done(sent.flatten()).map(|sent| sent.is_some())
+        self.fits(items.len())?;
+        self.try_claim(|slot| {
+            slot[..items.len()].copy_from_slice(items);
+            items.len()
+        })
     }
 
     /// Takes the next packet, if it is there and nobody is at one.
@@ -146,32 +195,45 @@ impl<T: Item> DeviceLinkView<'_, T> {
     /// # Errors
     /// No packet came in time.
     pub fn try_receive(&self) -> Result<Option<Vec<T>>, KernelFault> {
+        self.try_take(<[T]>::to_vec)
+    }
+
+    fn fits(&self, items: usize) -> Result<(), KernelFault> {
         let most = self.settings.packet_items();
-        let received = self.payloads.try_read(0..self.payloads.len(), |payloads| {
-            let (ring, mut receiver) = (self.ring()?, RingReceiver::new(self.received()));
-            let packet = receiver.take(ring)?;
-            let first = packet.slot * most;
-            let items = payloads[first..first + packet.count as usize].to_vec();
-            receiver.give_back(ring);
-            // Relaxed: the receiver's own.
-            self.taken.first()?.store(receiver.taken(), Ordering::Relaxed);
-            Some(items)
-        });
-        self.done(received.flatten())
-    }
-
-    /// Something has changed, or it was too late for that.
-    fn done<R>(&self, result: Option<R>) -> Result<Option<R>, KernelFault> {
-        if result.is_some() {
-            *self.progress.lock() = Instant::now();
-            self.slots.ring();
-        } else if self.patience.is_some_and(|most| self.progress.lock().elapsed() >= most) {
-            return Err(KernelFault::new("the other end of its link did not come in time"));
+        match items <= most {
+            true => Ok(()),
+            false => Err(KernelFault::new(format!(
+                "it sends {items} items in a packet of at most {most}"
+            ))),
         }
-        Ok(result)
     }
 
-    fn ring(&self) -> Option<PeerRing<'_>> {
-        PeerRing::new(self.sender.words(), self.slots.words())
+    /// Patience begins anew with each wait, as on GPUs: when a slot or a packet is missed first.
+    fn met_or_missed<R>(
+        &self,
+        missed: Missed,
+        result: Option<R>,
+    ) -> Result<Option<R>, KernelFault> {
+        let (mut waits, wait) = (self.waits.lock(), (self.channel, missed));
+        if result.is_some() {
+            waits.remove(&wait);
+            drop(waits);
+            self.slots.ring();
+            return Ok(result);
+        }
+        let waited = waits.entry(wait).or_insert_with(Instant::now).elapsed();
+        match self.patience.is_some_and(|most| waited >= most) {
+            true => Err(KernelFault::new("the other end of its link did not come in time")),
+            false => Ok(None),
+        }
+    }
+
+    fn taken(&self) -> Option<&'a AtomicU32> {
+        self.taken.get(self.settings.taken(self.channel))
+    }
+
+    fn ring(&self) -> Option<PeerRing<'a>> {
+        let sender = self.sender.words().get(self.settings.sender_words(self.channel))?;
+        PeerRing::new(sender, self.slots.words().get(self.settings.words_of_slots(self.channel))?)
     }
 }

@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
-use millstream_device::{Device, GuardedBuffer, SharedBuffer};
+use millstream_device::{Device, GuardedBuffer, SharedBuffer, TransferWay};
 
-use super::core::{SENDER_WORDS, SLOT_WORDS};
-use super::ends::Settings;
-use crate::{Context, Error, Item, Result};
+use super::room::{LinkRoom, Settings};
+use super::traffic::{TRAFFIC_WORDS, Traffic};
+use crate::{Context, Error, Item, LinkStatistics, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
-/// same time: packets go through a peer ring in the receiver's memory, and the host takes
-/// no part.
+/// same time: packets go through a peer ring in the receiver's memory, or in the host's
+/// between devices that do not reach each other's, and the host takes no part.
 ///
 /// Both kernels take the link as an argument ([`DeviceLinkEnd`](crate::DeviceLinkEnd)).
-/// On GPUs they use `device_link.cuh`: any blocks of the one send, a block of the other
-/// receives. They wait for each other, so they must be a [`Gang`](crate::Gang), or
-/// otherwise sure to run side by side. Twins
+/// On GPUs they use `device_link.cuh`: a block claims a slot in the receiver's memory, fills
+/// it and publishes it; a block of the other takes the packet, reads it where it is and gives
+/// it back. Any blocks send on a channel, one block receives from it; a link has as many
+/// channels as its [room](LinkRoom) says. Its ends wait for each other, so they must be a
+/// [`Gang`](crate::Gang), or otherwise sure to run side by side. Twins
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
-/// Packets arrive in the order of their claims, each once; what is on its way when the
-/// kernels end is there for the next ones.
+/// Packets of a channel arrive in the order of their claims, each once; what is on its way
+/// when the kernels end is there for the next ones.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,67 +89,145 @@ use crate::{Context, Error, Item, Result};
 #[derive(Debug)]
 pub struct DeviceLink<T: Item> {
     pub(super) context: Context,
+    from: Device,
+    to: Device,
+    way: TransferWay,
     patience: Duration,
     pub(super) sender: SharedBuffer<u32>,
     pub(super) slots: SharedBuffer<u32>,
-    /// Packets that the receiver has taken: its own.
+    /// Packets that the receiver has taken, of each channel: its own.
     pub(super) taken: SharedBuffer<u32>,
     pub(super) payloads: GuardedBuffer<T>,
+    /// What was sent on each channel: the sender's own.
+    pub(super) traffic: SharedBuffer<u64>,
     pub(super) settings: Settings,
 }
 
 impl<T: Item> DeviceLink<T> {
-    /// An empty link with so many packets of so many items at most, each at least one;
-    /// the packets are rounded up to a power of two. Nobody waits longer than `patience`
-    /// for the other side.
+    /// An empty link with that room. Nobody waits longer than `patience` for the other side.
     ///
     /// # Errors
-    /// [`OutOfReach`](millstream_device::Error::OutOfReach) unless each device reaches
-    /// the other's memory; no memory; a device of another context; no thread for those
-    /// who wait.
+    /// No memory; a device of another context; no thread for those who wait.
     pub fn new(
         context: &Context,
         from: &Device,
         to: &Device,
-        (packets, packet_items): (usize, usize),
+        room: impl Into<LinkRoom>,
         patience: Duration,
     ) -> Result<DeviceLink<T>> {
-        for (device, owner) in [(from, to), (to, from)] {
+        for device in [from, to] {
             if !context.manages(device) {
                 return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
             }
-            if !device.reaches(owner) {
-                let (buffer, owner) = ("a link between kernels".to_string(), owner.name());
-                let device = device.name();
-                return Err(millstream_device::Error::OutOfReach { buffer, owner, device }.into());
-            }
         }
         context.watcher().prepare(context.device_set())?;
-        // So many that there is no memory, if there is no such power.
-        let packets = packets.max(1).checked_next_power_of_two().unwrap_or(usize::MAX);
-        let packet_items = packet_items.max(1);
+        let settings = Settings::new(patience, room.into(), size_of::<T>());
         let label = format!("link from kernels of {from} to {to}");
+        let way = way_between(context, from, to);
+        // Either side's words and slots.
+        let [sender, receiver] = match way {
+            TransferWay::Host => [context.host(); 2],
+            _ => [from, to],
+        };
         Ok(DeviceLink {
             context: context.clone(),
-            patience,
-            sender: from.shared(SENDER_WORDS)?.with_label(format!("credit of {label}")),
-            slots: to
-                .shared(packets.saturating_mul(SLOT_WORDS))?
+            sender: sender
+                .shared(settings.all_line_words())?
+                .with_label(format!("credit of {label}")),
+            slots: receiver
+                .shared(settings.all_slot_words())?
                 .with_label(format!("slots of {label}")),
-            taken: to.shared(1)?.with_label(format!("position of {label}")),
-            payloads: to.guarded(packets.saturating_mul(packet_items))?.with_label(label),
-            settings: Settings::new(patience, packet_items),
+            taken: receiver
+                .shared(settings.all_line_words())?
+                .with_label(format!("positions of {label}")),
+            traffic: sender
+                .shared(settings.all_traffic_words())?
+                .with_label(format!("traffic of {label}")),
+            payloads: receiver.guarded(settings.all_items())?.with_label(label),
+            from: from.clone(),
+            to: to.clone(),
+            way,
+            patience,
+            settings,
         })
     }
 
-    /// Items of a packet, at most.
-    pub fn packet_items(&self) -> usize {
-        self.settings.packet_items()
+    /// Where its packets lie: in the receiver's memory ([`TransferWay::Push`]), or in the host's
+    /// ([`TransferWay::Host`]) between devices that do not reach each other's, or if the context
+    /// [asks for that way](crate::ContextBuilder::transfer).
+    pub fn way(&self) -> TransferWay {
+        self.way
+    }
+
+    /// How much it holds.
+    pub fn room(&self) -> LinkRoom {
+        self.settings.room()
+    }
+
+    /// What kernels have sent since the link was made.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use millstream_device::{Kernel, Step};
+    /// # use millstream_flow::{Context, DeviceLink, DeviceLinkEnd, Devices};
+    /// # let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// # let [one, other] = context.devices() else { unreachable!() };
+    /// let link = DeviceLink::<u32>::new(&context, one, other, (8, 4), Duration::from_secs(5))?;
+    /// # let send = Kernel::<(DeviceLinkEnd<u32>,)>::of_step_closure("send", |_, (link,)| {
+    /// #     Ok(if link.try_send(&[1, 2, 3])? { Step::Done } else { Step::Waits })
+    /// # });
+    /// # let stream = one.stream()?;
+    /// send.launch(&stream, 1, (&link,))?; // a packet of three items
+    /// stream.record()?.synchronize()?;
+    /// let sent = context.block_on(link.statistics())??;
+    /// assert_eq!((sent.packets, sent.packets_pushed, sent.bytes), (1, 1, 12));
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A kernel of the sender that may still run; no memory, or a failed device.
+    ///
+    /// # Cancel safety
+    /// Nothing has changed if it is dropped.
+    ///
+    /// # Device ordering
+    /// It counts what kernels have sent that the host has waited for.
+    pub async fn statistics(&self) -> Result<LinkStatistics> {
+        let sender = if self.way == TransferWay::Host { self.context.host() } else { &self.from };
+        let stream = sender.stream()?;
+        let words = stream.download_shared(&self.traffic, 0..self.traffic.len())?.await?;
+        let item_bytes = size_of::<T>() as u64;
+        let mut statistics = LinkStatistics::new(self.from.name(), self.to.name());
+        for channel in words.chunks(TRAFFIC_WORDS) {
+            let traffic = Traffic::of(channel);
+            statistics.packets += traffic.packets;
+            statistics.bytes += traffic.items * item_bytes;
+            let largest = traffic.largest * item_bytes;
+            statistics.largest_packet_bytes = statistics.largest_packet_bytes.max(largest);
+        }
+        match self.way {
+            TransferWay::Host => {
+                statistics.packets_mapped = statistics.packets;
+                statistics.packets_through_host = statistics.packets;
+            }
+            _ => statistics.packets_pushed = statistics.packets,
+        }
+        Ok(statistics)
     }
 
     /// How long a twin waits; for ever on simulated devices, whose deadlocks are found.
     pub(super) fn patience(&self) -> Option<Duration> {
         let is_simulated = self.context.device_set().simulation().is_some();
         (!is_simulated).then_some(self.patience)
+    }
+}
+
+/// Kernels copy by themselves, whatever else is asked for.
+fn way_between(context: &Context, from: &Device, to: &Device) -> TransferWay {
+    let are_peers = from.reaches(to) && to.reaches(from);
+    match context.transfer() {
+        Some(TransferWay::Host) => TransferWay::Host,
+        _ if !are_peers => TransferWay::Host,
+        _ => TransferWay::Push,
     }
 }

@@ -4,12 +4,17 @@
 //! | file | what |
 //! |---|---|
 //! | `core` | the protocol without devices; `README.md` |
+//! | `room` | how much a ring holds, and where |
+//! | `traffic` | what is counted of it |
 //! | `link` | the ring of two devices of a program |
 //! | `ends` | what kernels and their host twins take |
 
 mod core;
 mod ends;
 mod link;
+mod room;
+mod traffic;
 
 pub use ends::{DeviceLinkEnd, DeviceLinkView};
 pub use link::DeviceLink;
+pub use room::LinkRoom;

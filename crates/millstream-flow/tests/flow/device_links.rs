@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_device::{
-    InjectedFault, Injection, Kernel, KernelFault, Shared, Step, Topology, Value,
+    InjectedFault, Injection, Kernel, KernelFault, Shared, Step, Topology, TransferWay, Value,
 };
-use millstream_flow::{Context, DeviceLink, DeviceLinkEnd, Devices, Error, Gang, Result};
+use millstream_flow::{
+    Context, DeviceLink, DeviceLinkEnd, DeviceLinkView, Devices, Error, Gang, LinkRoom, Result,
+};
 
 use crate::common::{assert_nothing_leaked, everywhere};
 
@@ -72,6 +74,98 @@ fn a_sender_without_a_receiver_ends() {
     let run = packets(&context, 2, Duration::from_millis(20), false);
     let error = context.block_on(run).unwrap().unwrap_err();
     assert!(error.to_string().contains("did not come in time"), "{error}");
+}
+
+const CHANNELS: usize = 3;
+
+/// Each block fills packets of its channel where they are.
+fn filling() -> Kernel<(DeviceLinkEnd<u32>,)> {
+    Kernel::<(DeviceLinkEnd<u32>,)>::of_step_closure("fill", |block, (link,)| {
+        let link = link.channel(block)?;
+        while link.sent() < PACKETS {
+            let packet = items(link.sent());
+            let claimed = link.try_claim(|slot| {
+                assert_eq!(slot.len(), 5);
+                slot.fill(u32::MAX);
+                slot[..packet.len()].copy_from_slice(&packet);
+                packet.len()
+            })?;
+            if !claimed {
+                return Ok(Step::Waits);
+            }
+        }
+        Ok(Step::Done)
+    })
+}
+
+/// Counts those that are as they should be where they are.
+fn taking() -> Kernel<(DeviceLinkEnd<u32>, Shared<u32>)> {
+    Kernel::<(DeviceLinkEnd<u32>, Shared<u32>)>::of_step_closure("take", |block, (link, right)| {
+        let link = link.channel(block)?;
+        while link.received() < PACKETS {
+            let expected = items(link.received());
+            let Some(is_right) = link.try_take(|packet| packet == expected)? else {
+                return Ok(Step::Waits);
+            };
+            right[block].fetch_add(u32::from(is_right), Ordering::Relaxed);
+        }
+        Ok(Step::Done)
+    })
+}
+
+/// Slots of five items do not begin where they would without gaps.
+#[test]
+fn blocks_fill_and_read_slots_of_their_channels() {
+    for room in [1, 2] {
+        let run = move |context: Context| async move {
+            let [one, other] = context.devices() else { panic!("two devices") };
+            let room = LinkRoom::new(room, 5).channels(CHANNELS);
+            let link = DeviceLink::new(&context, one, other, room, Duration::from_secs(20))?;
+            let right = context.host().shared(CHANNELS)?;
+            let gang = Gang::new(&context)?;
+            gang.run(|member| match member.place {
+                0 => Ok(filling().launch(member.stream, CHANNELS, (&link,))?),
+                _ => Ok(taking().launch(member.stream, CHANNELS, (&link, &right))?),
+            })
+            .await?;
+            (0..CHANNELS).map(|channel| Ok(right.load(channel)?)).collect::<Result<Vec<_>>>()
+        };
+        for right in everywhere(2, run) {
+            assert_eq!(right.unwrap(), [PACKETS; CHANNELS]);
+        }
+    }
+}
+
+/// What comes before a twin on its stream is no wait, nor is what it does itself.
+#[test]
+fn patience_begins_with_each_wait() {
+    let patience = Duration::from_millis(150);
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let [one, other] = context.devices() else { panic!("two devices") };
+    let link = DeviceLink::<u32>::new(&context, one, other, (2, 4), patience).unwrap();
+    let right = context.host().shared(1).unwrap();
+    let slow = Kernel::<(Value<u32>,)>::from_closure("slow", move |_, _| {
+        std::thread::sleep(2 * patience);
+        Ok(())
+    });
+    let gang = Gang::new(&context).unwrap();
+    let run = gang.run(|member| {
+        slow.launch(member.stream, 1, (0,))?;
+        match member.place {
+            0 => {
+                // The receiver comes first, and misses a packet.
+                Kernel::<(Value<u32>,)>::from_closure("later", move |_, _| {
+                    std::thread::sleep(patience / 4);
+                    Ok(())
+                })
+                .launch(member.stream, 1, (0,))?;
+                Ok(sending().launch(member.stream, 1, (&link,))?)
+            }
+            _ => Ok(receiving().launch(member.stream, 1, (&link, &right))?),
+        }
+    });
+    context.block_on(run).unwrap().unwrap();
+    assert_eq!(right.load(0).unwrap(), PACKETS);
 }
 
 /// An end of a link that takes the gang's words, and how many packets it lives for.
@@ -177,17 +271,25 @@ fn the_first_cause_is_not_the_end_of_patience() {
 }
 
 #[test]
-fn more_items_than_a_packet_has_are_refused() {
+fn what_a_link_has_not_is_refused() {
     let context = Context::builder().devices(Devices::host(1)).build().unwrap();
     let device = &context.devices()[0];
-    let link = DeviceLink::new(&context, device, device, (1, 4), Duration::from_secs(5)).unwrap();
-    let kernel = Kernel::<(DeviceLinkEnd<u32>,)>::of_step_closure("send", |_, (link,)| {
-        link.try_send(&[0; 5]).map(|_| Step::Done)
-    });
-    let stream = device.stream().unwrap();
-    kernel.launch(&stream, 1, (&link,)).unwrap();
-    let error = stream.record().and_then(|event| event.synchronize()).unwrap_err();
-    assert!(error.to_string().contains("5 items in a packet of at most 4"), "{error}");
+    let ends_with = |twin: fn(&DeviceLinkView<'_, u32>) -> std::result::Result<(), KernelFault>| {
+        let link = DeviceLink::new(&context, device, device, (1, 4), FOR_EVER).unwrap();
+        let kernel = Kernel::<(DeviceLinkEnd<u32>,)>::of_step_closure("send", move |_, (link,)| {
+            twin(link).map(|()| Step::Done)
+        });
+        let stream = device.stream().unwrap();
+        kernel.launch(&stream, 1, (&link,)).unwrap();
+        stream.record().and_then(|event| event.synchronize()).unwrap_err().to_string()
+    };
+    let too_many = "5 items in a packet of at most 4";
+    let sent = ends_with(|link| link.try_send(&[0; 5]).map(drop));
+    assert!(sent.contains(too_many), "{sent}");
+    let filled = ends_with(|link| link.try_claim(|slot| slot.len() + 1).map(drop));
+    assert!(filled.contains(too_many), "{filled}");
+    let channel = ends_with(|link| link.channel(1).map(drop));
+    assert!(channel.contains("channel 1 of a link of 1"), "{channel}");
 }
 
 #[test]
@@ -202,14 +304,59 @@ fn links_larger_than_memory_are_refused() {
     }
 }
 
+/// Those that do not reach each other's memory meet in the host's.
 #[test]
-fn both_ends_must_reach_each_other() {
-    let apart: Topology =
-        r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#.parse().unwrap();
-    let builder = Context::builder().devices(Devices::host(2)).topology(apart);
-    let context = builder.build().unwrap();
+fn packets_go_through_the_host_between_devices_apart() {
+    let shape = |one, other| -> Topology {
+        format!(r#"{{ "links": [["memory", "{one}"], ["{other}", "memory"]] }}"#).parse().unwrap()
+    };
+    let builder = || Context::builder().devices(Devices::host(2));
+    let cases = [
+        (builder().topology(shape("host", "host")), TransferWay::Host),
+        (builder().topology(shape("pcie", "host")), TransferWay::Host),
+        (builder().topology(shape("pcie", "pcie")), TransferWay::Push),
+        (builder().transfer(TransferWay::Host), TransferWay::Host),
+        (builder().transfer(TransferWay::Copy), TransferWay::Push),
+    ];
+    for (builder, way) in cases {
+        let context = builder.build().unwrap();
+        let [one, other] = context.devices() else { panic!("two devices") };
+        let link = DeviceLink::new(&context, one, other, (2, 4), FOR_EVER).unwrap();
+        let right = context.host().shared(1).unwrap();
+        let used = context.host().memory().in_use;
+        assert_eq!((link.way(), used > 100), (way, way == TransferWay::Host));
+        let gang = Gang::new(&context).unwrap();
+        let run = gang.run(|member| match member.place {
+            0 => Ok(sending().launch(member.stream, 1, (&link,))?),
+            _ => Ok(receiving().launch(member.stream, 1, (&link, &right))?),
+        });
+        context.block_on(run).unwrap().unwrap();
+        assert_eq!(right.load(0).unwrap(), PACKETS);
+        let sent = context.block_on(link.statistics()).unwrap().unwrap();
+        assert_eq!(sent.packets_by(way), u64::from(PACKETS));
+        assert_eq!(sent.packets_through_host > 0, way == TransferWay::Host);
+    }
+}
+
+#[test]
+fn what_is_sent_is_counted() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
     let [one, other] = context.devices() else { panic!("two devices") };
-    let link = DeviceLink::<u32>::new(&context, one, other, (1, 1), Duration::from_secs(1));
-    let refused = matches!(link, Err(Error::Device(millstream_device::Error::OutOfReach { .. })));
-    assert!(refused, "{link:?}");
+    let room = LinkRoom::new(2, 5).channels(CHANNELS);
+    let link = DeviceLink::new(&context, one, other, room, FOR_EVER).unwrap();
+    let right = context.host().shared(CHANNELS).unwrap();
+    let statistics = || context.block_on(link.statistics()).unwrap().unwrap();
+    assert_eq!((statistics().packets, statistics().bytes), (0, 0));
+    let gang = Gang::new(&context).unwrap();
+    let run = gang.run(|member| match member.place {
+        0 => Ok(filling().launch(member.stream, CHANNELS, (&link,))?),
+        _ => Ok(taking().launch(member.stream, CHANNELS, (&link, &right))?),
+    });
+    context.block_on(run).unwrap().unwrap();
+    let sent = statistics();
+    let items: usize = (0..PACKETS).map(|packet| items(packet).len()).sum();
+    let [packets, bytes] = [PACKETS as usize, 4 * items].map(|one| (CHANNELS * one) as u64);
+    assert_eq!((sent.from.as_str(), sent.to.as_str()), ("host:0", "host:1"));
+    assert_eq!((sent.packets, sent.packets_pushed, sent.bytes), (packets, packets, bytes));
+    assert_eq!(sent.largest_packet_bytes, 16);
 }
