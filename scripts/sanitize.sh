@@ -38,6 +38,7 @@ CASES=${CASES:-"
     gpus::collectives::every_collective
     gpus::full_empty::packets_go_through_kernels_of_all_devices
     gpus::near_far::near_and_far_of_long_rows_and_one_way_streets
+    gpus::near_far::piles_of_a_few_places
 "}
 export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 # initcheck remembers every byte of every copy.

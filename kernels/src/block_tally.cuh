@@ -25,6 +25,7 @@ class BlockTally {
     // What a block shares, zero at first.
     struct Shared {
         u64 before[2];  // What the words were after the last round.
+        u64 looked;     // When the first block looked for a stop.
         u32 round;
         Sums sums;
     };
@@ -36,8 +37,9 @@ class BlockTally {
         asm volatile("bar.sync 1, %0;" : : "n"(threads) : "memory");
     }
 
-    // The threads that take part. The first calls `count(found, surplus)` when all of the
-    // block have come: `found` must be computed from the results of all their claims.
+    // The threads that take part. The first calls `count(sums)` when all of the block have come:
+    // what it found must be computed from the results of all their claims. A block that says that
+    // it is stopped does not come to the others.
     // No claim sees one of a later round; if there is a surplus, or all blocks ask for
     // `order`, what all did before is visible to all after. The gang's barrier says when to
     // give up.
@@ -46,15 +48,8 @@ class BlockTally {
         meet_in_block();
         if (threadIdx.x == 0) {
             Sums its{0, 0, false};
-            count(its.found, its.surplus);
-            // Pairs with the fence in `hear`.
-            if (its.surplus > 0 || order) fence_acq_rel_gpu();
-            const u32 turn = shared.round++ % 2;
-            // Relaxed, as the polls: the order of claims follows from what depends on what.
-            fetch_add_relaxed_gpu(&places[turn * apart],
-                                  u64(its.found) << found_shift |
-                                      u64(its.surplus) << surplus_shift | 1);
-            shared.sums = hear(barrier, places[turn * apart], shared.before[turn], order);
+            count(its);
+            shared.sums = its.is_stopped ? its : add(barrier, its, order);
         }
         meet_in_block();
     }
@@ -69,6 +64,22 @@ class BlockTally {
 
     u64* const places;
     Shared& shared;
+
+    // One thread: adds what its block has counted, and waits for the others.
+    __device__ Sums add(const GangBarrier& barrier, const Sums& its, bool order) const {
+        // Pairs with the fence in `hear`.
+        if (its.surplus > 0 || order) fence_acq_rel_gpu();
+        const u32 turn = shared.round++ % 2;
+        // Relaxed, as the polls: the order of claims follows from what depends on what.
+        fetch_add_relaxed_gpu(
+            &places[turn * apart],
+            u64(its.found) << found_shift | u64(its.surplus) << surplus_shift | 1);
+        // Rounds may be too short for a wait to look, and a lone block never waits. The others
+        // miss this block in the next one.
+        if (blockIdx.x == 0 && barrier.is_told_to_stop(shared.looked, nanoseconds()))
+            return Sums{0, 0, true};
+        return hear(barrier, places[turn * apart], shared.before[turn], order);
+    }
 
     // One thread: waits for the other blocks.
     __device__ static Sums hear(const GangBarrier& barrier, const u64& place, u64& before,

@@ -76,13 +76,18 @@ class GangBarrier {
         most_word = count_word + 2,   // Two, in turns.
         leader_word = most_word + 2,  // `leader_words`.
         sent_word = leader_word + leader_words,
-        received_word = sent_word + most,
+        looked_word = sent_word + most_devices,
+        received_word,
         letters = (received_word + most + letter_words - 1) / letter_words * letter_words,
         words_of_device = letters + 2 * most * letter_words
     };
     static_assert(verdict_word == 1 && arrived == 16 && count_word == 32 && leader_word == 36 &&
                       sent_word == 41,
                   "as `gang_memory.rs` reads them");
+
+    // Nanoseconds after which the host's stop word is read again by who may never wait for long:
+    // that takes a microsecond or two.
+    static constexpr u64 looks_apart = 1000000;
 
     __device__ GangBarrier(const SpanSet<u64>& words, const u32& here, const u32& devices,
                            const Span<u32>& host, const u64& patience)
@@ -203,6 +208,20 @@ class GangBarrier {
         return true;
     }
 
+    // One thread of each device, as often as its blocks meet: whether the gang is stopped, if it
+    // did not look since a while. `looked` is 0 at first.
+    __device__ bool is_told_to_stop(u64& looked, u64 now) const {
+        if (looked != 0 && now - looked < looks_apart) return false;
+        const bool is_first = looked == 0;
+        looked = now;
+        // Nothing has lasted for so long.
+        if (is_first) return false;
+        if (load_relaxed_sys(&word(stop)) != 0) return true;
+        if (load_relaxed_sys(&host[host_stop]) == 0) return false;
+        stop_all();
+        return true;
+    }
+
    private:
     // A word of arrival: blocks above, places below.
     static constexpr u64 one_block = 1ull << 40;
@@ -215,8 +234,15 @@ class GangBarrier {
     // sent.
     enum Line { most_line = 2, places_line };
     // A lane for each of the words that a leader reads at once, as `Totals` begins.
-    enum Own { own_most = most_word - count_word, own_kept, own_sent = own_kept + leader_words };
-    static_assert(own_sent + most_devices <= 32, "as lanes read");
+    enum Own {
+        own_most = most_word - count_word,
+        own_kept,
+        own_sent = own_kept + leader_words,
+        own_looked = own_sent + most_devices,
+        own_stop,
+        own_words
+    };
+    static_assert(own_words <= 32, "as lanes read");
     static_assert(Totals::first_kept == own_kept && Totals::places_of == own_sent, "likewise");
 
     const SpanSet<u64>& words;
@@ -231,6 +257,7 @@ class GangBarrier {
 
     // The word of a leader's lane: of the two largest, this round's.
     __device__ u64& own_word(u32 own) const {
+        if (own == own_stop) return word(stop);
         return word(count_word + own + (own == own_most ? round % 2 : own > own_most));
     }
 
@@ -254,8 +281,11 @@ class GangBarrier {
         fence_acq_rel_gpu();
         __syncwarp();
         const u32 own = lane();
-        const bool is_read = own < own_sent + most_devices;
-        const u64 mine = is_read ? load_relaxed_gpu(&own_word(own)) : 0;
+        // Of system scope: other devices stop this one, too.
+        const u64 mine = own < own_words ? load_relaxed_sys(&own_word(own)) : 0;
+        // While that is on its way.
+        const u64 now = nanoseconds();
+        if (is_stopped(own, mine, now)) return u64(stopped) << phase_shift;
         if (own < own_sent) totals.words[own] = mine;
         // For the round after the next one, which this block's next arrival comes before.
         if (own == own_most && mine != 0) store_relaxed_gpu(&own_word(own), u64(0));
@@ -279,6 +309,18 @@ class GangBarrier {
         // With the first fence, or this one, a release: pairs with the acquire in `wait`.
         if (devices > 1 || totals.tells) fence_acq_rel_gpu();
         return conclude(verdict_word, tag_of(round + 1), phase, places);
+    }
+
+    // One warp, a lane for each of a leader's words: whether the gang is stopped. Then this
+    // device's blocks hear of no verdict, and other devices of no letter: they find `stop`.
+    __device__ bool is_stopped(u32 own, u64 mine, u64 now) const {
+        bool is_told = own == own_stop && mine != 0;
+        if (own == own_looked) {
+            u64 looked = mine;
+            is_told = is_told_to_stop(looked, now);
+            if (looked != mine) store_relaxed_gpu(&word(looked_word), looked);
+        }
+        return __any_sync(~0u, is_told);
     }
 
     // One thread, after a fence: tells the device's blocks.

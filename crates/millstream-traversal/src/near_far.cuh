@@ -41,6 +41,7 @@ class NearFarSearch : public NearFarDevice {
         if (threadIdx.x < 2) block.tally.before[threadIdx.x] = 0;
         if (threadIdx.x == 0) {
             block.surplus = block.mark = block.read = block.far = block.sent = block.visited = block.tally.round = 0;
+            block.gives_up = block.tally.looked = 0;
             block.nearest = unreached;
             block.threshold = settings.first_end;
             block.pile = 0;
@@ -61,9 +62,8 @@ class NearFarSearch : public NearFarDevice {
     // stopped, as below.
     __device__ bool settle() {
         for (;;) {
-            tally.meet(barrier, false, [&](u32& found, u32& surplus) {
-                found = listed(0);
-                surplus = block.surplus;
+            tally.meet(barrier, false, [&](Tally::Sums& its) {
+                its = {listed(0), block.surplus, block.gives_up != 0};
                 block.surplus = 0;
             });
             const typename Tally::Sums& sums = tally.sums();
@@ -163,7 +163,7 @@ class NearFarSearch : public NearFarDevice {
     // halos that are settled.
     __device__ void tell() {
         // Values that other blocks have lowered are seen after this.
-        tally.meet(barrier, true, [](u32&, u32&) {});
+        tally.meet(barrier, true, [](Tally::Sums&) {});
         for (u32 base = u32(thread_in_grid()) - lane(); base < exchange.exports.len;
              base += u32(threads_in_grid())) {
             const u32 vertex = exchange.exports[base + lane()];

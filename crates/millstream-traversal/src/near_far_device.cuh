@@ -78,6 +78,7 @@ class NearFarDevice : public GangDevice<const u32&> {
         u32 nearest;    // and the smallest of their keys.
         u32 sent;       // Items since the devices last met.
         u32 visited;    // Likewise.
+        u32 gives_up;   // Whether there was no room for an item.
         u32 seen[SpanSet<u64>::most];  // Items taken from others.
         Tally::Shared tally;
     };
@@ -139,8 +140,10 @@ class NearFarDevice : public GangDevice<const u32&> {
         return lists.far.items + u64(blockIdx.x * 2 + which) * block.room;
     }
 
-    // There are too many vertices for lists like these: the host goes on in another way.
+    // There are too many vertices for lists like these: the host goes on in another way. The
+    // block leaves when its threads meet, before it reads a list of which an item is missing.
     __device__ void give_up() const {
+        block.gives_up = 1;
         store_relaxed_gpu(&word(is_too_wide), u64(1));
         // Whoever reports sees why the gang is stopped.
         fence_acq_rel_gpu();

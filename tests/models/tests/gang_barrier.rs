@@ -1,6 +1,7 @@
 //! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
 //! interleaving: two blocks of one device meet twice, also after they have met by themselves
-//! twice each time, and two devices of one block three times.
+//! twice each time, and two devices of one block three times. Where the host stops the gang, all
+//! blocks leave, also those that did not look.
 //!
 //! | here | there |
 //! |---|---|
@@ -8,8 +9,10 @@
 //! | `Block::meet_here` | `GangBarrier::meet_here` |
 //! | `Block::exchange` | `GangBarrier::exchange` |
 //! | `Block::wait` | `GangBarrier::wait` |
+//! | `Block::is_told_to_stop`, `Block::gives_up` | the same |
 //!
-//! A block is one thread. What blocks do between rounds are plain writes, of which loom
+//! A block is one thread. A leader looks for a stop in each round, as if a millisecond had passed,
+//! and a wait in each turn. What blocks do between rounds are plain writes, of which loom
 //! knows whether they come before the reads of others.
 
 #![allow(clippy::unwrap_used)]
@@ -32,6 +35,8 @@ enum Fault {
     HereStaysArrived,
     HereResetLate,
     HereOnceInARound,
+    StopUntold,
+    ExchangeWithoutLook,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -59,6 +64,7 @@ struct Device {
     most: [AtomicU64; 2],
     /// From the other device, in turns.
     letters: [Letter; 2],
+    stop: AtomicU64,
 }
 
 struct Gang {
@@ -67,6 +73,8 @@ struct Gang {
     blocks: [u64; 2],
     /// Whether blocks meet by themselves before each round.
     meets_here: bool,
+    /// The host's stop word, where there is a host.
+    host: Option<AtomicU64>,
     /// What each block has written in each step: each round, or twice by themselves in each.
     cells: Vec<[UnsafeCell<u64>; MOST_STEPS]>,
 }
@@ -84,8 +92,8 @@ struct Block {
 
 impl Block {
     /// Meets the others with `count` places taken by this block, and an offer; the total
-    /// of both devices, and the largest offer.
-    fn meet(&mut self, count: u64, offer: u64) -> (u64, u64) {
+    /// of both devices, and the largest offer. `None` if the gang is stopped, as below.
+    fn meet(&mut self, count: u64, offer: u64) -> Option<(u64, u64)> {
         let device = &self.gang.devices[self.here];
         self.most().fetch_max(offer, Ordering::Relaxed);
         device.arrived.fetch_add(count, Ordering::Relaxed);
@@ -100,6 +108,29 @@ impl Block {
         };
         self.round += 1;
         verdict
+    }
+
+    /// A leader's look, at its own word and the host's.
+    fn is_told_to_stop(&self) -> bool {
+        let Some(host) = &self.gang.host else { return false };
+        if self.gang.devices[self.here].stop.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        if host.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        for (place, device) in self.gang.devices.iter().enumerate() {
+            if place == self.here || !seeded(Fault::StopUntold) {
+                device.stop.store(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    /// In each turn of a wait.
+    fn gives_up(&self) -> bool {
+        let stop = &self.gang.devices[self.here].stop;
+        self.gang.host.is_some() && stop.load(Ordering::Relaxed) != 0
     }
 
     /// Meets the blocks of the same device; its places.
@@ -117,7 +148,7 @@ impl Block {
         let is_late = seeded(Fault::HereStaysArrived) || seeded(Fault::HereResetLate);
         fence(Ordering::AcqRel);
         if !leads {
-            return self.wait(&device.here, tag).0;
+            return self.wait(&device.here, tag).unwrap().0;
         }
         if !is_late {
             device.arrived_here.store(0, Ordering::Relaxed);
@@ -137,16 +168,20 @@ impl Block {
         &self.gang.devices[self.here].most[turn]
     }
 
-    fn lead(&self, places: u64) -> (u64, u64) {
+    fn lead(&self, places: u64) -> Option<(u64, u64)> {
         if !seeded(Fault::LeadWithoutFence) {
             fence(Ordering::AcqRel);
+        }
+        // Then nobody gets a letter or a verdict of this round.
+        if self.is_told_to_stop() {
+            return None;
         }
         let device = &self.gang.devices[self.here];
         let mut most = self.most().load(Ordering::Relaxed);
         let is_alone = self.gang.blocks[1] == 0;
         let mut total = places;
         if !is_alone {
-            let (places, offered) = self.exchange(places, most);
+            let (places, offered) = self.exchange(places, most)?;
             total += places;
             most = most.max(offered);
             if !seeded(Fault::HearWithoutFence) {
@@ -157,10 +192,10 @@ impl Block {
         device.verdict.store(word, Ordering::Relaxed);
         // There it stands before the verdict, but nothing orders the two.
         self.most().store(0, Ordering::Relaxed);
-        (total, most)
+        Some((total, most))
     }
 
-    fn exchange(&self, places: u64, most: u64) -> (u64, u64) {
+    fn exchange(&self, places: u64, most: u64) -> Option<(u64, u64)> {
         let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
         let out = &self.gang.devices[1 - self.here].letters[turn];
         // Loom knows no scopes: the leader's fence was one for all devices.
@@ -171,22 +206,29 @@ impl Block {
         let hear = |line: &AtomicU64, is_enough: bool| loop {
             let word = line.load(Ordering::Relaxed);
             if word >> 32 == self.round + 1 || is_enough {
-                break word & 0xffff_ffff;
+                break Some(word & 0xffff_ffff);
+            }
+            if !seeded(Fault::ExchangeWithoutLook) && self.gives_up() {
+                break None;
             }
             thread::yield_now();
         };
-        let heard = (hear(&letter.count, false), hear(&letter.most, seeded(Fault::OneLineAlone)));
+        let count = hear(&letter.count, false)?;
+        let most = hear(&letter.most, seeded(Fault::OneLineAlone))?;
         if !seeded(Fault::HearWithoutFence) {
             fence(Ordering::AcqRel);
         }
-        heard
+        Some((count, most))
     }
 
-    fn wait(&self, verdict: &AtomicU64, tag: u64) -> (u64, u64) {
+    fn wait(&self, verdict: &AtomicU64, tag: u64) -> Option<(u64, u64)> {
         loop {
             let word = verdict.load(Ordering::Acquire);
             if word >> 32 == tag {
-                return (word & 0xffff, word >> 16 & 0xffff);
+                return Some((word & 0xffff, word >> 16 & 0xffff));
+            }
+            if self.gives_up() {
+                return None;
             }
             thread::yield_now();
         }
@@ -208,7 +250,8 @@ impl Block {
             }
             // Each round offers less than the one before.
             let count = u64::from(!self.gang.meets_here);
-            let (total, most) = self.meet(count, 10 - 3 * round + place as u64);
+            let verdict = self.meet(count, 10 - 3 * round + place as u64);
+            let Some((total, most)) = verdict else { return };
             // Every block's places, of all rounds so far.
             assert_eq!(total, (round + 1) * blocks as u64, "a count is missing");
             assert_eq!(most, 9 - 3 * round + blocks as u64, "a maximum of another round");
@@ -234,9 +277,15 @@ impl Block {
 }
 
 fn meet(blocks: [u64; 2], rounds: u64, meets_here: bool) {
+    meet_until(blocks, rounds, meets_here, false);
+}
+
+/// The same; the host may stop it.
+fn meet_until(blocks: [u64; 2], rounds: u64, meets_here: bool, may_stop: bool) {
     let all = blocks[0] + blocks[1];
     let cells = (0..all).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect();
-    let gang = Arc::new(Gang { devices: Default::default(), blocks, meets_here, cells });
+    let host = may_stop.then(AtomicU64::default);
+    let gang = Arc::new(Gang { devices: Default::default(), blocks, meets_here, host, cells });
     let run = move |place: u64, gang: Arc<Gang>| {
         let here = usize::from(place >= blocks[0]);
         Block { gang, here, round: 0 }.run(place as usize, rounds);
@@ -246,7 +295,12 @@ fn meet(blocks: [u64; 2], rounds: u64, meets_here: bool) {
         thread::spawn(move || run(place, gang))
     });
     let others: Vec<_> = others.collect();
+    let host = gang.host.is_some().then(|| {
+        let gang = Arc::clone(&gang);
+        thread::spawn(move || gang.host.iter().for_each(|stop| stop.store(1, Ordering::Relaxed)))
+    });
     run(0, gang);
+    host.into_iter().for_each(|thread| thread.join().unwrap());
     others.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
@@ -260,6 +314,34 @@ fn two_blocks_by_themselves() {
 
 fn two_devices_three_times() {
     meet([1, 1], 3, false);
+}
+
+fn two_blocks_until_they_are_stopped() {
+    meet_until([2, 0], 2, false, true);
+}
+
+fn two_devices_until_they_are_stopped() {
+    meet_until([1, 1], 2, false, true);
+}
+
+#[test]
+fn blocks_that_are_stopped_leave() {
+    holds(two_blocks_until_they_are_stopped);
+}
+
+#[test]
+fn devices_that_are_stopped_leave() {
+    holds(two_devices_until_they_are_stopped);
+}
+
+#[test]
+fn a_stop_that_others_are_not_told_is_caught() {
+    fails_with(Fault::StopUntold as usize, two_devices_until_they_are_stopped);
+}
+
+#[test]
+fn waiting_for_letters_without_a_look_is_caught() {
+    fails_with(Fault::ExchangeWithoutLook as usize, two_devices_until_they_are_stopped);
 }
 
 #[test]

@@ -124,6 +124,29 @@ fn lists_that_are_too_short_are_not_needed() {
     }
 }
 
+/// The piles of a block have room for a few items, for one to begin with, and overflow at any
+/// point: where a threshold is raised, too.
+#[test]
+fn piles_of_a_few_places() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let side = scaled(100, 30);
+    let graph = road(side, side, 100);
+    let center = source::center(&graph).unwrap();
+    // From half a place for each of six blocks to eight for each of 132.
+    for waiting in [2, 3, 6, 9, 12, 24, 66, 132, 264, 528] {
+        for delta in deltas() {
+            let mut options = SsspOptions::default();
+            (options.waiting, options.delta) = (waiting, delta);
+            let parts = partition::contiguous_blocks(&graph, context.devices().len());
+            let result = run(&context, &graph, parts, options, &[center]).unwrap();
+            sssp::check(&format!("{waiting} wait, {delta:?}"), &graph, &[center], &result);
+        }
+    }
+}
+
 /// An attempt that is given up has taken time, and is not made again.
 #[test]
 fn attempts_that_are_given_up() {
