@@ -77,6 +77,12 @@ fn runs(usual: u32) -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(usual, |runs| runs.parse().unwrap())
 }
 
+/// Whether GPUs have to be as fast as is promised of H200s that nobody else uses
+/// (`MILLSTREAM_STRICT=1`), not just of that order.
+fn is_strict() -> bool {
+    scaled(std::env::var("MILLSTREAM_STRICT").is_ok_and(|value| value == "1"), false)
+}
+
 /// What a case needs that these devices are not.
 enum Needs {
     /// GPUs alone, all of them peers.
