@@ -3,7 +3,8 @@
 #
 #   ./run-tests.sh [LIST...]   device lists, such as cuda:0x4 cuda:0-3 cuda:0,host:1
 #
-# Without lists: those of DEFAULT_LISTS below that the GPUs here allow.
+# Without lists: what `run-at-once.sh` does without: all that the GPUs here allow, beside each
+# other, in under six minutes.
 #
 # One process a list, which keeps the GPUs' contexts from case to case. A case that says
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
@@ -15,21 +16,12 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-# Virtual devices first, then one GPU, several, and mixed with host devices.
-DEFAULT_LISTS="cuda:0x4 cuda:0 cuda:0,host:1 cuda:0x2,host:2 cuda:0-1 cuda:0-3 cuda:0-7"
+[ $# -gt 0 ] || exec ./run-at-once.sh
 
 [ -d real ] && export MILLSTREAM_DATASETS=$PWD/real
 export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 export MILLSTREAM_COMMAND=${MILLSTREAM_COMMAND:-$PWD/millstream}
 whole=${WHOLE:-./whole}
-if [ $# -eq 0 ]; then
-    gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
-    for list in $DEFAULT_LISTS; do
-        last=$(sed -n 's/^cuda:[0-9]*-\([0-9]*\)$/\1/p' <<< "$list")
-        [ "$gpus" -gt "${last:-0}" ] && set -- "$@" "$list"
-    done
-    [ $# -gt 0 ] || { echo "no GPU here; usage: $0 LIST..." >&2; exit 2; }
-fi
 
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 

@@ -9,9 +9,11 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, Weights, partition, source};
 use millstream::pagerank::{Algorithm, PageRank, PageRankOptions};
 use millstream::sssp::{Delta, SsspOptions};
+use millstream::traversal::WorklistOptions;
 use millstream::worklist::{Routing, Worker};
 
 use super::{context, fused, levels as by_levels, scaled, steps as in_steps};
+use crate::datasets::our_graph;
 use crate::{awkward, bfs, cc, levels, pagerank, sssp, steps};
 
 type Partitioner = (&'static str, fn(&CsrGraph, usize) -> Partition);
@@ -23,14 +25,19 @@ const PARTITIONERS: [Partitioner; 4] = [
     ("metis", |graph, parts| partition::metis(graph, parts).unwrap()),
 ];
 
-/// The awkward graphs, a road map and a Kronecker graph. No shortest path has as many arcs
-/// as `awkward::weights` allows.
+/// The awkward graphs, one of each that is generated, and two of `datasets/`. No shortest path
+/// has as many arcs as `awkward::weights` allows.
 fn graphs() -> Vec<(&'static str, CsrGraph)> {
     let options = GenerateOptions::default();
     let side = scaled(19, 12);
-    let road = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
-    let kron = generate::kron(scaled(11, 6), 16, &options).unwrap();
-    awkward::graphs().into_iter().chain([("road", road), ("kron", kron)]).collect()
+    let more = [
+        ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
+        ("kron", generate::kron(scaled(11, 6), 16, &options).unwrap()),
+        ("social", generate::social(scaled(10, 6), 9, &options).unwrap()),
+        ("karate", our_graph("karate.mtx", false)),
+        ("florentine", our_graph("florentine.mtx", false)),
+    ];
+    awkward::graphs().into_iter().chain(more).collect()
 }
 
 /// A graph with one of the awkward kinds of weights, by turns.
@@ -41,14 +48,13 @@ fn weighted(graph: &CsrGraph, turn: usize) -> (&'static str, CsrGraph) {
 }
 
 /// How a worklist runs, and on what.
-struct Combination {
+pub(super) struct Combination {
     /// Of the graph and the choices, so that other choices take turns too.
     number: usize,
-    graph: CsrGraph,
-    parts: Partition,
-    routing: Routing,
-    worker: Worker,
-    what: String,
+    pub(super) graph: CsrGraph,
+    pub(super) parts: Partition,
+    pub(super) worklist: WorklistOptions,
+    pub(super) what: String,
 }
 
 /// Of partitioners, routings and workers. Those whose numbers have an even sum are half of
@@ -73,24 +79,38 @@ fn choices(context: &Context) -> Vec<(Partitioner, Routing, Worker)> {
 /// Runs the combinations: all with each graph, or, emulated, one with each, in turns that
 /// begin with `first`.
 fn on_the_worklist(first: usize, run: impl Fn(&Context, Combination)) {
+    for (turn, (name, graph)) in graphs().iter().enumerate() {
+        let every = scaled(1, usize::MAX);
+        combine(name, graph, (turn, first), every, &run);
+    }
+}
+
+/// Runs one of so many combinations, at least one, with a graph; which ones, the numbers of the
+/// graph and the algorithm tell.
+pub(super) fn combine(
+    name: &str,
+    graph: &CsrGraph,
+    (turn, first): (usize, usize),
+    every: usize,
+    run: impl Fn(&Context, Combination),
+) {
     let context = context();
-    let (choices, graphs) = (choices(&context), graphs());
-    let some = scaled(choices.len(), 1);
-    for (turn, (name, graph)) in graphs.iter().enumerate() {
-        let numbered = choices.iter().enumerate().cycle().skip(first + turn * some).take(some);
-        for (choice, &((partitioner, divide), routing, worker)) in numbered {
-            run(
-                &context,
-                Combination {
-                    number: turn + choice,
-                    graph: graph.clone(),
-                    parts: divide(graph, context.devices().len()),
-                    routing,
-                    worker,
-                    what: format!("{name} by {partitioner}, {routing:?}, {worker:?}"),
-                },
-            );
-        }
+    let choices = choices(&context);
+    let some = choices.len().div_ceil(every);
+    let numbered = choices.iter().enumerate().cycle().skip(first + turn * some).take(some);
+    for (choice, &((partitioner, divide), routing, worker)) in numbered {
+        let mut worklist = WorklistOptions::default();
+        (worklist.routing, worklist.worker) = (routing, worker);
+        run(
+            &context,
+            Combination {
+                number: turn + choice,
+                graph: graph.clone(),
+                parts: divide(graph, context.devices().len()),
+                worklist,
+                what: format!("{name} by {partitioner}, {routing:?}, {worker:?}"),
+            },
+        );
     }
 }
 
@@ -98,7 +118,7 @@ fn on_the_worklist(first: usize, run: impl Fn(&Context, Combination)) {
 fn bfs_on_the_worklist() {
     on_the_worklist(0, |context, it| {
         let mut options = bfs::asynchronous();
-        (options.worklist.routing, options.worklist.worker) = (it.routing, it.worker);
+        options.worklist = it.worklist;
         options.predecessors = it.number.is_multiple_of(3);
         let source = source::max_degree(&it.graph).unwrap();
         let result = bfs::run(context, &it.graph, it.parts, options, &[0, source]);
@@ -111,7 +131,7 @@ fn sssp_on_the_worklist() {
     on_the_worklist(3, |context, it| {
         let (kind, graph) = weighted(&it.graph, it.number);
         let mut options = SsspOptions::default();
-        (options.worklist.routing, options.worklist.worker) = (it.routing, it.worker);
+        options.worklist = it.worklist;
         options.predecessors = it.number.is_multiple_of(3);
         options.delta = [Delta::Auto, Delta::Off][it.number / 2 % 2];
         let source = source::max_degree(&graph).unwrap();
@@ -145,7 +165,7 @@ fn rank(
 fn pagerank_on_the_worklist() {
     on_the_worklist(6, |context, it| {
         let mut options = exact(Algorithm::Push);
-        (options.worklist.routing, options.worklist.worker) = (it.routing, it.worker);
+        options.worklist = it.worklist;
         rank(context, &it.graph, it.parts, options, &it.what);
     });
 }

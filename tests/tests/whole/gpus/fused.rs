@@ -10,45 +10,100 @@ use millstream::bfs::{Bfs, BfsOptions};
 use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::{partition, reference, source};
-use millstream::pagerank::Algorithm;
-use millstream::sssp::{Delta, SsspOptions};
+use millstream::graph::{CsrGraph, partition, reference, source};
+use millstream::pagerank::{Algorithm, PageRank};
+use millstream::sssp::{self as paths, Delta, Sssp, SsspOptions};
 use millstream::traversal::WorklistOptions;
 use millstream::worklist::{Routing, Worker};
 
-use super::{context, fused, list, scaled};
+use super::{context, fused, list, runs, scaled};
 use crate::{pagerank, sssp};
-
-/// A graph small enough to race hard; `MILLSTREAM_RUNS` searches (100 on GPUs, unless set)
-/// with each routing and step of the threshold.
-#[test]
-fn many_fused_runs() {
-    let runs = scaled(100, 12);
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
-    let context = context();
-    let graph = generate::kron(scaled(8, 6), 8, &GenerateOptions::default()).unwrap();
-    let busiest = source::max_degree(&graph).unwrap();
-    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
-    for routing in [Routing::Ring, Routing::Direct] {
-        for delta in [None, Some(1), Some(2)] {
-            let mut options = crate::bfs::asynchronous();
-            (options.worklist.routing, options.delta) = (routing, delta);
-            options.worklist.worker = fused(&context);
-            let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-            let bfs = bfs.with_options(options);
-            for run in 0..runs / 6 {
-                let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
-                assert!(result.levels == expected, "{routing:?} {delta:?} run {run}");
-            }
-        }
-    }
-}
 
 /// The devices, with packets that stay in inboxes for a while.
 fn delayed(seed: u64) -> Context {
     let delay = Some(Duration::ZERO..=Duration::from_micros(20));
     let injection = Injection { seed, delay, ..Injection::default() };
     Context::builder().devices(Devices::List(list())).injection(injection).build().unwrap()
+}
+
+/// Each routing, with inboxes as they are and slow ones.
+fn settings() -> Vec<(Context, WorklistOptions, String)> {
+    let mut settings = Vec::new();
+    for (context, inboxes) in [(context(), "inboxes as they are"), (delayed(1), "slow inboxes")] {
+        for routing in [Routing::Ring, Routing::Direct] {
+            let mut worklist = WorklistOptions::default();
+            (worklist.routing, worklist.worker) = (routing, fused(&context));
+            settings.push((context.clone(), worklist, format!("{routing:?}, {inboxes}")));
+        }
+    }
+    settings
+}
+
+/// A graph small enough to race hard, and its busiest vertex.
+fn racing() -> (CsrGraph, u32) {
+    let options = GenerateOptions { seed: 3, max_weight: Some(20) };
+    let graph = generate::kron(scaled(8, 6), 8, &options).unwrap();
+    let busiest = source::max_degree(&graph).unwrap();
+    (graph, busiest)
+}
+
+/// `MILLSTREAM_RUNS` searches (100 unless set, or 12), as many with each setting and step of
+/// the threshold.
+#[test]
+fn many_fused_runs() {
+    let (graph, busiest) = racing();
+    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    for (context, worklist, what) in settings() {
+        for delta in [None, Some(1), Some(2)] {
+            let mut options = crate::bfs::asynchronous();
+            (options.worklist, options.delta) = (worklist, delta);
+            let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+            let bfs = bfs.with_options(options);
+            for run in 0..runs(scaled(100, 12)).div_ceil(12) {
+                let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
+                assert!(result.levels == expected, "{what}, {delta:?}, run {run}");
+            }
+        }
+    }
+}
+
+/// The same of shortest paths.
+#[test]
+fn many_fused_shortest_paths() {
+    let (graph, busiest) = racing();
+    let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
+    for (context, worklist, what) in settings() {
+        for delta in [Delta::Auto, Delta::Off, Delta::Step(3.0)] {
+            let mut options = SsspOptions::default();
+            (options.worklist, options.delta) = (worklist, delta);
+            let parts = partition::automatic(&graph, context.devices().len());
+            let algorithm = paths::Algorithm::Asynchronous;
+            let sssp = Sssp::with_algorithm(&context, &graph, parts, algorithm);
+            let sssp = context.block_on(sssp).unwrap().unwrap().with_options(options);
+            for run in 0..runs(scaled(100, 12)).div_ceil(12) {
+                let result = context.block_on(sssp.run(&[busiest])).unwrap().unwrap();
+                assert!(result.distances == expected, "{what}, {delta:?}, run {run}");
+            }
+        }
+    }
+}
+
+/// And of ranks: `MILLSTREAM_RUNS` pushes (20 unless set, or 4), as many with each setting.
+#[test]
+fn many_fused_pushes() {
+    let (graph, _) = racing();
+    for (context, worklist, what) in settings() {
+        let mut options = pagerank::exact(Algorithm::Push);
+        options.worklist = worklist;
+        (options.damping, options.tolerance) = scaled((0.85, 1e-7), (0.1, 1e-2));
+        let ranks = context.block_on(PageRank::new(&context, &graph, options.clone()));
+        let ranks = ranks.unwrap().unwrap();
+        for run in 0..runs(scaled(20, 4)).div_ceil(4) {
+            let result = context.block_on(ranks.run()).unwrap().unwrap();
+            let distance = pagerank::distance(&graph, &options, &result.ranks);
+            assert!(distance < 10.0 * options.tolerance, "{what}, run {run}: {distance}");
+        }
+    }
 }
 
 /// Sizes that fill up: bytes of packets, packets of rings, entries of queues.

@@ -9,7 +9,7 @@ use millstream::device::{
     Value,
 };
 
-use super::{is_gpu, scaled, set};
+use super::{is_gpu, is_strict, scaled, set};
 
 const EMPTY_SOURCE: &str = "extern \"C\" __global__ void empty(unsigned int) {}";
 
@@ -47,6 +47,16 @@ const OTHERS: [(usize, usize); 3] = [(1, 63), (3, 21), (7, 9)];
 fn most(device: &Device) -> Duration {
     let of_gpu = scaled(Duration::from_micros(45), Duration::from_secs(1));
     if is_gpu(device) { of_gpu } else { Duration::from_secs(1) }
+}
+
+/// What is promised where that is asked for, of one kernel alone or beside kernels on so many
+/// other streams. The driver alone takes longer with several (decision 28).
+fn most_beside(device: &Device, streams: usize) -> Duration {
+    match streams {
+        0 | 1 if is_strict() && is_gpu(device) => Duration::from_micros(15),
+        0 => most(device),
+        _ => 2 * most(device),
+    }
 }
 
 /// Until the task runs again, one kernel after the other; the median.
@@ -95,7 +105,7 @@ fn latency_of_an_empty_kernel() {
     let device = &set.devices()[0];
     let alone = set.block_on(async { median_latency(&device.stream()?).await }).unwrap().unwrap();
     println!("1 in flight: {alone:?}");
-    assert!(alone < most(device), "{alone:?}");
+    assert!(alone < most_beside(device, 0), "{alone:?}");
     if !is_gpu(device) {
         // Such a twin would have to wait.
         return;
@@ -108,8 +118,7 @@ fn latency_of_an_empty_kernel() {
             1 + others.0 * others.1,
             others.0
         );
-        // The driver takes longer, too, with kernels on several streams.
-        assert!(beside < 2 * most(device), "{beside:?}");
+        assert!(beside < most_beside(device, others.0), "{beside:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, reference, source};
 
-use super::{Needs, context, scaled, search, skip};
+use super::{Needs, context, runs, scaled, search, skip};
 use crate::{awkward, bfs, levels};
 
 /// Whether the devices can; says so if not.
@@ -244,8 +244,7 @@ fn thin_levels_of_parts_of_all_shapes() {
 /// Many searches in which devices meet a few times only.
 #[test]
 fn many_runs_through_thin_levels() {
-    let runs = scaled(200, 10);
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
+    let runs = runs(scaled(200, 10));
     let context = context();
     if !can(&context) {
         return;
@@ -293,8 +292,7 @@ fn roads_in_compact_parts_are_searched_by_near_and_far_piles() {
 /// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.
 #[test]
 fn many_runs_by_levels() {
-    let runs = scaled(100, 20);
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
+    let runs = runs(scaled(100, 20));
     let context = context();
     if !can(&context) {
         return;
@@ -306,7 +304,7 @@ fn many_runs_by_levels() {
         let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
         let bfs = bfs.with_options(options);
         assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
-        for run in 0..runs / 4 {
+        for run in 0..runs.div_ceil(5) {
             let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
             assert!(result.levels == expected, "{options:?}, run {run}");
         }

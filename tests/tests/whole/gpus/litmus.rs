@@ -1,6 +1,6 @@
 //! What kernels publish, other kernels and the host see: each publish/consume pair
-//! of the project's kernels, a million rounds between two devices. The faulty
-//! variants are only reported: hardware may not show what the model allows.
+//! of the project's kernels, a million rounds, as many in each direction between each two
+//! devices. The faulty variants are only reported: hardware may not show what the model allows.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,6 +15,7 @@ use super::{Needs, is_gpu, scaled, set, skip};
 
 mod collectives;
 mod packets;
+mod service;
 
 const TEXT: &str = concat!(include_str!("litmus.cuh"), include_str!("litmus/packets.cuh"));
 
@@ -146,48 +147,85 @@ impl Litmus {
         for stream in &streams {
             stream.record()?.synchronize()?;
         }
-        self.found(&control)
-    }
-
-    fn found(&self, control: &SharedBuffer<u32>) -> Result<Found, Error> {
-        let mut found = Found::default();
-        for block in 0..2 * self.blocks {
-            let word = |place: usize| control.load(1 + block * WORDS + place);
-            let failures = word(1)?;
-            found.failures += failures;
-            if failures > 0 {
-                found.first = Some(found.first.unwrap_or(u32::MAX).min(word(2)?));
-            }
-            found.gave_up += word(3)?;
-        }
-        Ok(found)
+        found(&control, self.blocks)
     }
 
     fn check(&self) {
         let set = set();
-        let gpus: Vec<&Device> = set.devices().iter().filter(|device| is_gpu(device)).collect();
-        let Some(first) = gpus.first() else {
-            return skip(Needs::Peers, "kernels that wait for each other run on GPUs only");
-        };
-        let places = [(*first).clone(), (*gpus.get(1).unwrap_or(first)).clone()];
-        let rounds = (rounds() / self.blocks) as u32;
-        let start = Instant::now();
-        let found = self.run(&set, &places, [rounds, 1, 0, 40_000]).unwrap();
-        println!(
-            "{}, {} rounds, {} to {}: {found:?} in {:?}",
-            self.name,
-            rounds as usize * self.blocks,
-            places[0],
-            places[1],
-            start.elapsed()
-        );
-        assert_eq!((found.failures, found.gave_up), (0, 0), "{}: {found:?}", self.name);
+        let mut places = places(&set);
+        if self.on_one_device {
+            places.dedup_by(|other, place| other[0] == place[0]);
+        }
+        let rounds = share_of_rounds(self.blocks * places.len());
+        each_place(self.name, &places, |seed, place| {
+            self.run(&set, place, [rounds, seed, 0, 40_000])
+        });
+        let Some(place) = places.first() else { return };
         for (variant, fault) in (1..).zip(self.faults) {
             // Emulated GPUs' clocks are slow.
-            let found = self.run(&set, &places, [rounds, 2, variant, scaled(2000, 20)]).unwrap();
+            let found = self.run(&set, place, [rounds, 2, variant, scaled(2000, 20)]).unwrap();
             println!("{}, {fault}: {found:?}", self.name);
         }
     }
+}
+
+fn found(control: &SharedBuffer<u32>, blocks: usize) -> Result<Found, Error> {
+    let mut found = Found::default();
+    for block in 0..2 * blocks {
+        let word = |place: usize| control.load(1 + block * WORDS + place);
+        let failures = word(1)?;
+        found.failures += failures;
+        if failures > 0 {
+            found.first = Some(found.first.unwrap_or(u32::MAX).min(word(2)?));
+        }
+        found.gave_up += word(3)?;
+    }
+    Ok(found)
+}
+
+/// Each GPU with each other one that it reaches, in both directions, those with the same first
+/// one behind each other; one that reaches none with itself.
+fn places(set: &DeviceSet) -> Vec<[Device; 2]> {
+    let gpus: Vec<&Device> = set.devices().iter().filter(|device| is_gpu(device)).collect();
+    let mut places = Vec::new();
+    for &one in &gpus {
+        let others = gpus.iter().filter(|&&other| other != one);
+        let peers = others.filter(|other| one.reaches(other) && other.reaches(one));
+        let mut pairs: Vec<_> = peers.map(|&other| [one.clone(), other.clone()]).collect();
+        if pairs.is_empty() {
+            pairs.push([one.clone(), one.clone()]);
+        }
+        places.append(&mut pairs);
+    }
+    places
+}
+
+/// Runs a case in all places, and says so; it must find nothing wrong anywhere.
+fn each_place(
+    name: &str,
+    places: &[[Device; 2]],
+    run: impl Fn(u32, &[Device; 2]) -> Result<Found, Error>,
+) {
+    if places.is_empty() {
+        return skip(Needs::Peers, "kernels that wait for each other run on GPUs only");
+    }
+    let start = Instant::now();
+    for (seed, place) in (1..).zip(places) {
+        let found = run(seed, place).unwrap();
+        let what = format!("{name}, {} to {}: {found:?}", place[0], place[1]);
+        assert_eq!((found.failures, found.gave_up), (0, 0), "{what}");
+    }
+    println!(
+        "{name}, {} rounds in {} places: nothing wrong in {:?}",
+        rounds(),
+        places.len(),
+        start.elapsed()
+    );
+}
+
+/// Rounds of each of so many parts: all of them together are at least [`rounds`].
+fn share_of_rounds(parts: usize) -> u32 {
+    rounds().div_ceil(parts.max(1)) as u32
 }
 
 fn rounds() -> usize {
@@ -318,7 +356,7 @@ fn stale_reports(
 fn litmus_kernels_compile() {
     // What the compiler has in a cache of its own has no log: so the code is a new one.
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
-    for (text, entries) in [(TEXT, 13), (collectives::TEXT, 2)] {
+    for (text, entries) in [(TEXT, 14), (collectives::TEXT, 2), (service::TEXT, 2)] {
         let text = format!("{text}\n__device__ unsigned new_at_{now};\n");
         for architecture in [80, 90, 100] {
             match CudaSource::generated("litmus.cu", "report", text.as_str()).compile(architecture)

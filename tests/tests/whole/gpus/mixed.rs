@@ -14,7 +14,7 @@ use millstream::graph::partition;
 use millstream::sssp::Delta;
 use millstream::worklist::{Routing, Worker};
 
-use super::{context, list, scaled, set};
+use super::{context, list, runs, scaled, set};
 use crate::sssp;
 
 /// Long enough for a kernel to be compiled.
@@ -230,11 +230,10 @@ fn sweeps_beside_producers_lose_no_count() {
     let options = GenerateOptions { seed: 1, max_weight: Some(1000) };
     let graph = generate::kron(scaled(10, 6), 16, &options).unwrap();
     let parts = partition::contiguous_blocks(&graph, context.devices().len());
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(2, |runs| runs.parse().unwrap());
-    for round in 0..runs {
+    for round in 0..runs(2) {
         let mut options = sssp::tiny();
         options.worklist.worker = Worker::HostDriven;
-        options.worklist.routing = [Routing::Ring, Routing::Direct][round % 2];
+        options.worklist.routing = [Routing::Ring, Routing::Direct][round as usize % 2];
         options.delta = Delta::Off;
         let result = sssp::run(&context, &graph, parts.clone(), options, &[0]).unwrap();
         sssp::check(&format!("round {round}"), &graph, &[0], &result);

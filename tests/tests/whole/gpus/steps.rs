@@ -10,7 +10,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Weights, partition, reference, source};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp};
 
-use super::{Needs, context, scaled, skip};
+use super::{Needs, context, runs, scaled, skip};
 use crate::{awkward, sssp, steps};
 
 /// Whether the devices can; says so if not.
@@ -92,8 +92,7 @@ fn steps_on_generated_graphs() {
 /// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.
 #[test]
 fn many_runs_in_steps() {
-    let runs = scaled(100, 20);
-    let runs = std::env::var("MILLSTREAM_RUNS").map_or(runs, |runs| runs.parse().unwrap());
+    let runs = runs(scaled(100, 20));
     let context = context();
     if !can(&context) {
         return;
@@ -106,7 +105,7 @@ fn many_runs_in_steps() {
         let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
         let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::Stepping);
         let sssp = context.block_on(upload).unwrap().unwrap().with_options(options);
-        for run in 0..runs / 5 {
+        for run in 0..runs.div_ceil(5) {
             let result = context.block_on(sssp.run(&[busiest])).unwrap().unwrap();
             assert!(result.distances == expected, "{options:?}, run {run}");
         }

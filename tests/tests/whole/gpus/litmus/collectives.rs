@@ -7,50 +7,66 @@ use millstream::device::{CudaSource, Kernel, Shared, SharedSet, Trusted, Value};
 use millstream::flow::Gang;
 
 use super::super::{Needs, context, skip};
-use super::rounds;
+use super::share_of_rounds;
 
 pub(super) const TEXT: &str = include_str!("collectives.cuh");
 
 /// Of each kernel: all run at once.
-const BLOCKS: usize = 4;
+pub(super) const BLOCKS: usize = 4;
 
 /// Of each rank: `rank_words`, and channels that begin at a line of memory, with their slots.
 const MEMORY: usize = 32 + BLOCKS * (32 + 4 * 16);
 
 type Signature = (SharedSet<u64>, Shared<u32>, SharedSet<u32>, Shared<u32>, Value<[u32; 4]>);
 
-/// Runs a kernel on all devices with vectors of `items`; each block consumes so often what
-/// others publish in a round.
-fn check(entry: &'static str, items: usize, often: usize) {
-    let context = context();
-    if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
+/// A kernel that runs on all devices with vectors of `items`; each of its blocks consumes so
+/// often what others publish in a round.
+pub(super) struct Case {
+    pub(super) text: &'static str,
+    pub(super) entry: &'static str,
+    pub(super) blocks: usize,
+    pub(super) items: usize,
+    pub(super) often: usize,
+}
+
+impl Case {
+    pub(super) fn check(&self) {
+        let context = context();
+        if !Gang::is_possible(&context) {
+            return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
+        }
+        let &Case { text, entry, blocks, items, often } = self;
+        let source = CudaSource::new("gang.cu", entry, text);
+        // SAFETY: it uses its spans.
+        let source = unsafe { Trusted::new(source.blocks(blocks as u32).threads(64)) };
+        let kernel: Kernel<Signature> = Gang::kernel(entry, source);
+        let devices = context.devices();
+        let memory = devices.iter().map(|device| device.shared::<u64>(MEMORY).unwrap());
+        let memory: Vec<_> = memory.collect();
+        let vectors = devices.iter().map(|device| device.shared::<u32>(items).unwrap());
+        let vectors: Vec<_> = vectors.collect();
+        let memory: Vec<_> = memory.iter().collect();
+        let vectors: Vec<_> = vectors.iter().collect();
+        let ranks = devices.len();
+        let report = context.host().shared::<u32>(2 * ranks * blocks).unwrap();
+        let rounds = share_of_rounds(blocks * often);
+        let start = Instant::now();
+        let run = Gang::run_kernel(&context, &kernel, |host, member| {
+            let run = [member.place as u32, ranks as u32, rounds, 7];
+            let arguments = (&memory[..], host, &vectors[..], &report, run);
+            Ok(kernel.bind(member.stream, member.sharers, arguments)?)
+        });
+        context.block_on(run).unwrap().unwrap();
+        let word = |place: usize| report.load(place).unwrap();
+        let found = (0..ranks * blocks).map(|at| (word(2 * at), word(2 * at + 1)));
+        let found: Vec<_> = found.collect();
+        println!("{entry}, {ranks} devices, {rounds} rounds in {:?}", start.elapsed());
+        assert_eq!(found, vec![(0, rounds); ranks * blocks]);
     }
-    let source = CudaSource::new("collectives.cu", entry, TEXT);
-    // SAFETY: it uses its spans.
-    let source = unsafe { Trusted::new(source.blocks(BLOCKS as u32).threads(64)) };
-    let kernel: Kernel<Signature> = Gang::kernel(entry, source);
-    let devices = context.devices();
-    let memory = devices.iter().map(|device| device.shared::<u64>(MEMORY).unwrap());
-    let memory: Vec<_> = memory.collect();
-    let vectors = devices.iter().map(|device| device.shared::<u32>(items).unwrap());
-    let vectors: Vec<_> = vectors.collect();
-    let memory: Vec<_> = memory.iter().collect();
-    let vectors: Vec<_> = vectors.iter().collect();
-    let ranks = devices.len();
-    let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
-    let rounds = (rounds() / BLOCKS / often) as u32;
-    let start = Instant::now();
-    let run = Gang::run_kernel(&context, &kernel, |host, member| {
-        let run = [member.place as u32, ranks as u32, rounds, 7];
-        let arguments = (&memory[..], host, &vectors[..], &report, run);
-        Ok(kernel.bind(member.stream, member.sharers, arguments)?)
-    });
-    context.block_on(run).unwrap().unwrap();
-    let word = |place: usize| report.load(place).unwrap();
-    let found: Vec<_> = (0..ranks * BLOCKS).map(|at| (word(2 * at), word(2 * at + 1))).collect();
-    println!("{entry}, {ranks} ranks, {rounds} rounds of {BLOCKS} blocks in {:?}", start.elapsed());
-    assert_eq!(found, vec![(0, rounds); ranks * BLOCKS]);
+}
+
+fn check(entry: &'static str, items: usize, often: usize) {
+    Case { text: TEXT, entry, blocks: BLOCKS, items, often }.check();
 }
 
 /// A begin and an end in each round.

@@ -153,6 +153,40 @@ __device__ void take_pushed(Span<u32> control, Span<u32> target, Span<u32> words
     if (threadIdx.x == 0) judge.report(round);
 }
 
+// A stream's copy, and the word that it writes behind it: each block waits for its packet as
+// kernels do, looks at it, and tells the host, which has the next one copied. The word, one that
+// ends waiting and those of the segment lie in a line of the block's device.
+
+constexpr u32 copies = 64;
+
+__device__ void take_copied(Span<u32> control, Span<u32> items, Span<u32> words, Span<u32> taken,
+                            Run run) {
+    Judge judge(control, 1, run);
+    u32* const line = words.items + blockIdx.x * line_words;
+    FullEmptySegment<u32> segment;
+    segment.items = {items.items + blockIdx.x * slot_items, slot_items};
+    segment.words = {line, 1};
+    segment.mirror = {nullptr, 0};
+    segment.arrivals = {nullptr, 0};
+    segment.control = {reinterpret_cast<u64*>(line + 2), 1};
+    segment.local = {line + 4, local_words};
+    segment.settings = {u64(run.milliseconds) * 1000000, slot_items, 1, 0, 1, 0};
+    u32 round = 0;
+    for (; round < run.rounds; ++round) {
+        judge.pause(round);
+        segment.settings.epoch = round + 1;
+        if (!segment.wait_full(0)) break;
+        bool wrong = false;
+        for (u32 item = threadIdx.x; item < slot_items; item += blockDim.x)
+            wrong |= segment.items[item] != content(round % copies, item);
+        if (__syncthreads_or(wrong) && threadIdx.x == 0) judge.fault(round);
+        if (threadIdx.x == 0) store_release_sys(&taken[blockIdx.x], round + 1);
+    }
+    if (round < run.rounds && threadIdx.x == 0) store_relaxed_sys(judge.stop, 1u);
+    judge.late |= round < run.rounds;
+    if (threadIdx.x == 0) judge.report(round);
+}
+
 }  // namespace litmus
 
 LITMUS(packet_fill, packet_fill(control, first, third, run))
@@ -160,3 +194,4 @@ LITMUS(packet_take, packet_take(control, second, third, false, run))
 LITMUS(packet_take_near, packet_take(control, second, third, true, run))
 LITMUS(push, push(control, first, second, third, run))
 LITMUS(take_pushed, take_pushed(control, second, third, run))
+LITMUS(take_copied, take_copied(control, first, second, third, run))

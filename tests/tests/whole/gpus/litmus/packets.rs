@@ -2,10 +2,16 @@
 
 use std::time::Instant;
 
-use millstream::device::{Device, DeviceSet, Error, SharedBuffer};
+use millstream::device::{
+    CudaSource, Device, DeviceSet, Error, Guarded, Kernel, KernelFault, Shared, SharedBuffer,
+    StreamKind, Trusted, Value,
+};
 
 use super::super::{Needs, is_gpu, set, skip};
-use super::{HOST, Litmus, PAIRS, SLOT_ITEMS, WORDS, rounds, side, side_of};
+use super::{
+    Found, HOST, Litmus, PAIRS, Run, SLOT_ITEMS, TEXT, WORDS, each_place, found, places,
+    share_of_rounds, side, side_of,
+};
 
 /// Of two blocks that share a packet: `line_words` of the kernels.
 const LINE: usize = 32;
@@ -63,14 +69,16 @@ fn hash(seed: u32) -> u32 {
 #[test]
 fn a_push_to_the_host() {
     let set = set();
-    let Some(device) = set.devices().iter().find(|device| is_gpu(device)) else {
+    let gpus: Vec<&Device> = set.devices().iter().filter(|device| is_gpu(device)).collect();
+    if gpus.is_empty() {
         return skip(Needs::Peers, "kernels that wait for the host run on GPUs only");
-    };
-    let rounds = rounds() as u32;
+    }
+    let rounds = share_of_rounds(gpus.len());
     let start = Instant::now();
-    let wrong = pushed(&set, device, rounds).unwrap();
-    println!("push to the host, {device}, {rounds} rounds: {wrong} wrong in {:?}", start.elapsed());
-    assert_eq!(wrong, 0, "{device}");
+    for device in &gpus {
+        assert_eq!(pushed(&set, device, rounds).unwrap(), 0, "{device}");
+    }
+    println!("push to the host, {rounds} rounds of each GPU in {:?}", start.elapsed());
 }
 
 fn pushed(set: &DeviceSet, device: &Device, rounds: u32) -> Result<u32, Error> {
@@ -106,4 +114,56 @@ fn differs(target: &SharedBuffer<u32>, round: u32) -> Result<bool, Error> {
         }
     }
     Ok(false)
+}
+
+/// Contents that come one after the other: an old one is a wrong one.
+const COPIES: usize = 64;
+
+type TakeCopied = Kernel<(Shared<u32>, Guarded<u32>, Shared<u32>, Shared<u32>, Value<Run>)>;
+
+/// A stream's copies, and the words that it writes behind each, one for each block.
+#[test]
+fn a_copy_and_the_streams_words() {
+    let set = set();
+    let places = places(&set);
+    let rounds = share_of_rounds(PAIRS * places.len());
+    each_place("stream's words", &places, |_, place| copied(&set, place, rounds));
+}
+
+fn copied(set: &DeviceSet, [from, to]: &[Device; 2], rounds: u32) -> Result<Found, Error> {
+    let source = CudaSource::new("litmus.cu", "take_copied", TEXT);
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    let source = unsafe { Trusted::new(source.blocks(PAIRS as u32).threads(64)) };
+    let kernel: TakeCopied = Kernel::with_source("take_copied", source, |_, _| {
+        Err(KernelFault::new("runs on GPUs only"))
+    });
+    let host = set.host();
+    let (control, taken) = (host.shared(1 + 2 * PAIRS * WORDS)?, host.shared(PAIRS)?);
+    let (items, words) = (to.guarded(PAIRS * SLOT_ITEMS)?, to.shared(PAIRS * LINE)?);
+    let copies = from.stream_of(StreamKind::Copy)?;
+    let contents = (0..COPIES * PAIRS * SLOT_ITEMS).map(|at| {
+        let (slot, block) = (at / PAIRS / SLOT_ITEMS, at / SLOT_ITEMS % PAIRS);
+        hash((slot * SLOT_ITEMS + at % SLOT_ITEMS) as u32) ^ block as u32
+    });
+    let source = copies.uploaded(contents.collect::<Vec<u32>>())?;
+    let stream = to.stream_of(StreamKind::HighPriority)?;
+    let launch = |run| kernel.launch(&stream, PAIRS, (&control, &items, &words, &taken, run));
+    launch([0, 0, 0, 1000])?;
+    stream.record()?.synchronize()?;
+    launch([rounds, 1, 0, 40_000])?;
+    let len = PAIRS * SLOT_ITEMS;
+    for round in 0..rounds {
+        let slot = round as usize % COPIES * len;
+        copies.copy(source.part(slot..slot + len)?, items.part_mut(0..len)?)?;
+        let written: Vec<_> = (0..PAIRS).map(|block| (&words, block * LINE, round + 1)).collect();
+        copies.signal(&written)?;
+        for block in 0..PAIRS {
+            // A kernel that has given up says no more.
+            while taken.load(block)? != round + 1 && control.load(0)? == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+    stream.record()?.synchronize()?;
+    found(&control, PAIRS)
 }
