@@ -170,7 +170,7 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     let devices = pull.context.devices();
     let mut links = Vec::new();
     for (from, part) in pull.parts.iter().enumerate() {
-        for (to, &rows) in part.asked.iter().enumerate().filter(|(to, _)| *to != from) {
+        for (to, &rows) in part.told.iter().enumerate().filter(|(to, _)| *to != from) {
             let link = LinkStatistics::new(devices[from].name(), devices[to].name());
             let packets = if rows == 0 { 0 } else { iterations.into() };
             links.push(link.pushed(packets, rows * size_of::<R>() as u64));

@@ -7,6 +7,7 @@
 mod askers;
 mod error;
 mod gang_sweeps;
+mod halo;
 mod linked_sweeps;
 mod options;
 mod pagerank;

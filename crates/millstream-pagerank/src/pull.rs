@@ -11,12 +11,13 @@ use millstream_traversal::{Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::askers::Askers;
+use crate::halo::{Halo, asked};
 use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
 use crate::sliced_rows::{SlicedRows, rows_of, sorted};
 use crate::sweep::{Settings, share};
-use crate::{PageRankOptions, Result, gang_sweeps, linked_sweeps, sweep};
+use crate::{PageRankOptions, Result, gang_sweeps, halo, linked_sweeps, sweep};
 
 /// The graph on the devices, every row with the arcs that come in.
 #[derive(Debug)]
@@ -43,8 +44,12 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) even: Arc<DeviceBuffer<R::Bits>>,
     /// See [`Askers::of_items`]; empty unless several devices form a gang.
     pub(crate) askers: Arc<DeviceBuffer<u32>>,
-    /// Rows that each device asks for.
-    pub(crate) asked: Vec<u64>,
+    /// Shares that each device is told after a sweep.
+    pub(crate) told: Vec<u64>,
+    /// What goes over the link to each device; empty if the devices form a gang.
+    pub(crate) tells: Vec<Halo>,
+    /// What comes over the link from each device; empty if the devices form a gang.
+    pub(crate) hears: Vec<Halo>,
     block_rows: u32,
     long_rows: u32,
     wide_slices: u32,
@@ -70,7 +75,7 @@ impl<R: Real> PullGraph<R> {
             false => Arc::default(),
         };
         let askers = is_exchanged.then(|| Askers::new(transposed, &partition));
-        let mut parts = Vec::new();
+        let (mut parts, mut asked_for) = (Vec::new(), Vec::new());
         for (place, device) in context.devices().iter().enumerate() {
             let rows = SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
             let own = partition.range(place);
@@ -79,12 +84,15 @@ impl<R: Real> PullGraph<R> {
             let askers = askers.as_ref().map(|askers| askers.of_items(&rows, &partition, place));
             let askers = askers.unwrap_or_default();
             let rows_of = |item| rows_of(item, rows.long_rows as usize, own.len()).len() as u64;
-            let asked = (0..context.devices().len()).map(|device| {
+            let told = (0..context.devices().len()).map(|device| {
                 let items = askers.iter().enumerate();
                 let asks = |&(_, askers): &(usize, &u32)| askers >> device & 1 != 0;
                 items.filter(asks).map(|(item, _)| rows_of(item)).sum()
             });
-            let asked = asked.collect();
+            let told = told.collect();
+            if !is_gang {
+                asked_for.push(asked(&rows.sources, &partition, place));
+            }
             let stream = device.stream()?;
             let SlicedRows { block_rows, long_rows, wide_slices, .. } = rows;
             parts.push(PullPart {
@@ -94,12 +102,17 @@ impl<R: Real> PullGraph<R> {
                 row_weights: uploaded(&stream, weights)?,
                 even: Arc::new(stream.uploaded(Arc::clone(&even))?),
                 askers: uploaded(&stream, askers)?,
-                asked,
+                told,
+                tells: Vec::new(),
+                hears: Vec::new(),
                 block_rows,
                 long_rows,
                 wide_slices,
             });
             stream.record()?.completed().await?;
+        }
+        if !is_gang {
+            upload_halos(context, &partition, &asked_for, &mut parts).await?;
         }
         let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
         let dangling = dangling as f64 / row_weights.len() as f64;
@@ -112,7 +125,8 @@ impl<R: Real> PullGraph<R> {
         let bytes = |part: &PullPart<R>| {
             let words = part.sources.len() + part.askers.len();
             let weights = part.weights.len() * size_of::<R>();
-            part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights
+            let halos: usize = part.tells.iter().chain(&part.hears).map(Halo::bytes).sum();
+            part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights + halos
         };
         let bytes = self.parts.iter().map(bytes).sum::<usize>() as u64;
         Layout { kind: LayoutKind::SlicedRows, bytes, time: self.time }
@@ -127,14 +141,10 @@ impl<R: Real> PullGraph<R> {
         }
     }
 
-    /// What each device has done in so many sweeps, and told others of: the shares that they
-    /// ask for, or all of its own where these go over links.
+    /// What each device has done in so many sweeps, and told others of.
     pub(crate) fn swept(&self, sweeps: u32, links: Vec<LinkStatistics>) -> WorklistStatistics {
-        let (is_gang, sweeps) = (sweep_together(&self.context), u64::from(sweeps));
-        let told = |from: usize, to: usize| match is_gang {
-            true => self.parts[from].asked[to],
-            false => self.own(from).len() as u64,
-        };
+        let sweeps = u64::from(sweeps);
+        let told = |from: usize, to: usize| self.parts[from].told[to];
         let of = |place| {
             let others = || (0..self.parts.len()).filter(move |&other| other != place);
             let mut device = DeviceStatistics::default();
@@ -186,6 +196,31 @@ impl<R: Real> PullGraph<R> {
     }
 }
 
+/// What goes over links, given whom of each part the rows of each device ask for.
+async fn upload_halos<R: Real>(
+    context: &Context,
+    partition: &Partition,
+    asked_for: &[Vec<Arc<[u32]>>],
+    parts: &mut [PullPart<R>],
+) -> Result<()> {
+    let own = |place| {
+        let own = partition.range(place);
+        own.start as usize..own.end as usize
+    };
+    for (place, (device, part)) in context.devices().iter().zip(parts).enumerate() {
+        let stream = device.stream()?;
+        let others = 0..asked_for.len();
+        let tells =
+            others.clone().map(|to| Halo::uploaded(&stream, own(place), &asked_for[to][place]));
+        part.tells = tells.collect::<Result<_, _>>()?;
+        let hears = others.map(|from| Halo::uploaded(&stream, own(from), &asked_for[place][from]));
+        part.hears = hears.collect::<Result<_, _>>()?;
+        part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
+        stream.record()?.completed().await?;
+    }
+    Ok(())
+}
+
 /// Whether the sweeps of a context's devices are those of a gang, which pushes; else shares go over
 /// links.
 fn sweep_together(context: &Context) -> bool {
@@ -204,8 +239,8 @@ fn uploaded<T: millstream_device::Pod + Send + Sync>(
     stream.uploaded(items).map(Arc::new)
 }
 
-/// The CUDA C++ of single sweeps and of a gang's, each with the kernels of both types,
-/// to be compiled without running it.
+/// The CUDA C++ of single sweeps, of a gang's and of halos, each with the kernels of both
+/// types, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
-    vec![sweep::source(false), gang_sweeps::source(false, false)]
+    vec![sweep::source(false), gang_sweeps::source(false, false), halo::source("pack_f32")]
 }
