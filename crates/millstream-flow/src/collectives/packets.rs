@@ -159,7 +159,7 @@ impl<'a, T: Item> Packets<'a, T> {
     /// A copy of a rank's input.
     fn copy(&self, areas: &Areas<'_, T>, rank: usize) -> Result<DeviceBuffer<T>> {
         let input = &areas.inputs.unwrap_or(areas.outputs)[rank];
-        let mut copy = self.streams[rank].device().buffer(input.len())?;
+        let mut copy = self.streams[rank].device().buffer_to_overwrite(input.len())?;
         self.streams[rank].copy(input, &mut copy)?;
         Ok(copy.with_label(format!("copy of the input of rank {rank}")))
     }
@@ -224,7 +224,10 @@ impl<'a, T: Item> Packets<'a, T> {
         let (from, to, through_host) = pair;
         let owner = if through_host { self.context.host() } else { self.streams[to].device() };
         let label = format!("packet buffer from rank {from} to rank {to}");
-        Ok(Packet { buffer: owner.buffer(self.items)?.with_label(label), free_after: None })
+        Ok(Packet {
+            buffer: owner.buffer_to_overwrite(self.items)?.with_label(label),
+            free_after: None,
+        })
     }
 
     fn receive(
