@@ -11,6 +11,14 @@ use crate::Result;
 /// A cache line, so that no two buffers share one.
 const ALIGNMENT: usize = 64;
 
+/// What new memory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Zeros,
+    /// Whatever was there before: for whoever writes it first.
+    Any,
+}
+
 /// Where an allocation's bytes are.
 pub(crate) enum Block {
     /// Memory of the program: all of it, and where the block begins in it.

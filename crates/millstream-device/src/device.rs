@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 
-use crate::block::HostMemory;
+use crate::block::{Contents, HostMemory};
 use crate::gpus::Gpus;
 use crate::guarded::GuardedBuffer;
 use crate::host::{Faults, Runner};
@@ -321,7 +321,17 @@ impl Device {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
-        DeviceBuffer::new(self, len)
+        DeviceBuffer::new(self, len, Contents::Zeros)
+    }
+
+    /// As [`Device::buffer`], for items that are written before they are read: those of a GPU's
+    /// are at first what the memory held before, so that checkers of memory see who reads what
+    /// nobody has written.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn buffer_to_overwrite<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
+        DeviceBuffer::new(self, len, Contents::Any)
     }
 
     /// A buffer of memory that the program already has on the device, and with what is in it: on a

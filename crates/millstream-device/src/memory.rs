@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::block::Block;
+use crate::block::{Block, Contents};
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
@@ -19,7 +19,7 @@ use crate::stream::Stream;
 use crate::turns::Turns;
 use crate::{Error, Result};
 
-/// Zeroed memory of a device, freed when neither a buffer nor an operation
+/// Memory of a device, freed when neither a buffer nor an operation
 /// holds it any more.
 pub(crate) struct Allocation {
     id: u64,
@@ -61,14 +61,21 @@ impl fmt::Display for Allocation {
 }
 
 impl Allocation {
-    fn new(device: &Device, bytes: usize) -> Result<Allocation> {
+    /// Memory of the host is zeroed whatever the contents: code of the host looks at it safely.
+    fn new(
+        device: &Device,
+        bytes: usize,
+        #[cfg_attr(not(feature = "cuda"), expect(unused_variables))] contents: Contents,
+    ) -> Result<Allocation> {
         let core = &device.core;
         core.faults.check("allocate", core.name())?;
         let counted = core.reserve(bytes as u64)?;
         let block = match &core.place {
             DevicePlace::Host => core.host_memory.allocate(bytes),
             #[cfg(feature = "cuda")]
-            DevicePlace::Gpu(gpu) => gpu.allocate(bytes).map(|memory| memory.map(Block::Gpu)),
+            DevicePlace::Gpu(gpu) => {
+                gpu.allocate(bytes, contents).map(|memory| memory.map(Block::Gpu))
+            }
         };
         match block {
             Ok(Some(block)) => Ok(Allocation::of(core, block, counted)),
@@ -232,8 +239,9 @@ impl<T: Pod> fmt::Display for DeviceBuffer<T> {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    pub(crate) fn new(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let allocation = Arc::new(Allocation::new(device, bytes_of::<T>(device, len)?)?);
+    pub(crate) fn new(device: &Device, len: usize, contents: Contents) -> Result<DeviceBuffer<T>> {
+        let bytes = bytes_of::<T>(device, len)?;
+        let allocation = Arc::new(Allocation::new(device, bytes, contents)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
     }
 
@@ -251,7 +259,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Memory that words guard.
     pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?)?;
+        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?, Contents::Zeros)?;
         allocation.turns = Some(Turns::default());
         Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }

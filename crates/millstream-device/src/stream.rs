@@ -234,7 +234,7 @@ impl Stream {
         data: impl Into<HostData<T>>,
     ) -> Result<DeviceBuffer<T>> {
         let data = data.into();
-        let mut buffer = self.core.device.buffer(data.len())?;
+        let mut buffer = self.core.device.buffer_to_overwrite(data.len())?;
         self.upload(data, &mut buffer)?;
         Ok(buffer)
     }

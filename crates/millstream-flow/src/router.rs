@@ -292,7 +292,7 @@ impl<T: Item> Router<T> {
         let port = Arc::new(Port::new(context, device.clone(), (packet_items, count), failure)?);
         for place in 0..count {
             let label = format!("packet buffer {place} of {device}");
-            let buffer = device.buffer(packet_items)?.with_label(label);
+            let buffer = device.buffer_to_overwrite(packet_items)?.with_label(label);
             port.post(PacketBuffer { buffer, free_after: None });
         }
         let watched: Weak<Port<T>> = Arc::downgrade(&port);

@@ -346,7 +346,8 @@ impl<T: Item> Sender<T> {
     }
 
     /// Waits for a free send buffer of `len` items on this endpoint: the link's
-    /// back-pressure. A buffer is free again when its message has been copied.
+    /// back-pressure. A buffer is free again when its message has been copied. What it holds at
+    /// first is not defined: an earlier message, say.
     ///
     /// # Errors
     /// The graph's first cause; no memory for the buffer.
@@ -364,7 +365,7 @@ impl<T: Item> Sender<T> {
             Some(buffer) if buffer.len() >= len => buffer,
             _ => {
                 let label = format!("send buffer of {}", self.shared.source);
-                match self.shared.source.buffer(len) {
+                match self.shared.source.buffer_to_overwrite(len) {
                     Ok(buffer) => buffer.with_label(label),
                     Err(error) => {
                         self.shared.return_buffer(None);

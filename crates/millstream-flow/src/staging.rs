@@ -102,7 +102,7 @@ impl<T: Item> StagingPool<T> {
 
     fn make(&self) -> Result<Staging<T>> {
         let label = format!("staging buffer of {}", self.device);
-        let buffer = self.host.buffer(self.packet_items)?.with_label(label);
+        let buffer = self.host.buffer_to_overwrite(self.packet_items)?.with_label(label);
         let lane = self.device.stream_of(StreamKind::Copy)?;
         Ok(Staging { buffer, lane, small: self.device.stream_of(StreamKind::SmallCopy)? })
     }

@@ -61,6 +61,7 @@ use reactor::{Reactor, ReactorHandle};
 use submitter::Submitter;
 use words::Words;
 
+use crate::block::Contents;
 use crate::cuda_source::CudaSource;
 use crate::launching::while_nobody_launches;
 use crate::location::Location;
@@ -152,9 +153,9 @@ impl Gpu {
         kinds.into_iter().flatten()
     }
 
-    /// Zeroed memory; `None` if there is not enough.
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<Option<GpuMemory>> {
-        self.pool.allocate(bytes)
+    /// Memory with these contents; `None` if there is not enough.
+    pub(crate) fn allocate(&self, bytes: usize, contents: Contents) -> Result<Option<GpuMemory>> {
+        self.pool.allocate(bytes, contents)
     }
 
     pub(crate) fn context(&self) -> &Arc<GpuContext> {

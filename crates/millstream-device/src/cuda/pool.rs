@@ -2,8 +2,8 @@
 //! are slow to get, and freeing either waits for the whole device.
 //!
 //! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it
-//! is given away again: all blocks that wait for that at once, since waiting for the GPU
-//! takes longer than zeroing most of them. Not when they are dropped: that may happen on
+//! is given away again, unless whoever wants it writes it first: all blocks that wait for that at
+//! once, since waiting for the GPU takes longer than zeroing most of them. Not when they are dropped: that may happen on
 //! the reactor's thread, which must never wait for a device that waits for the reactor.
 //! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
 //! nothing again, for memory checkers. Blocks are then freed before the next
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::context::{GpuContext, Poison};
 use crate::Result;
+use crate::block::Contents;
 use crate::launching::while_nobody_launches;
 
 const SMALLEST: usize = 512;
@@ -100,13 +101,21 @@ impl GpuPool {
         Ok(Arc::new(GpuPool { context, exact, dropped, state }))
     }
 
-    /// Zeroed memory; `None` if there is not enough.
-    pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<GpuMemory>> {
+    /// Memory with these contents; `None` if there is not enough.
+    pub(super) fn allocate(
+        self: &Arc<Self>,
+        bytes: usize,
+        contents: Contents,
+    ) -> Result<Option<GpuMemory>> {
         // Before the lock.
-        while_nobody_launches(|| self.allocate_now(bytes))
+        while_nobody_launches(|| self.allocate_now(bytes, contents))
     }
 
-    fn allocate_now(self: &Arc<Self>, bytes: usize) -> Result<Option<GpuMemory>> {
+    fn allocate_now(
+        self: &Arc<Self>,
+        bytes: usize,
+        contents: Contents,
+    ) -> Result<Option<GpuMemory>> {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
         let mut state = self.state.lock();
@@ -115,11 +124,16 @@ impl GpuPool {
         if self.exact {
             state.used.take_all().for_each(|address| self.give_to_driver(address));
         }
-        let address = match state.zeroed.take(bytes) {
+        let known = match contents {
+            Contents::Zeros => state.zeroed.take(bytes),
+            Contents::Any => state.used.take(bytes).or_else(|| state.zeroed.take(bytes)),
+        };
+        let address = match known {
             Some(address) => address,
-            None => match self.take_unzeroed(&mut state, bytes)? {
-                Some(address) => self.zero(&mut state, bytes, address)?,
-                None => return Ok(None),
+            None => match (self.take_unzeroed(&mut state, bytes)?, contents) {
+                (Some(address), Contents::Zeros) => self.zero(&mut state, bytes, address)?,
+                (Some(address), Contents::Any) => address,
+                (None, _) => return Ok(None),
             },
         };
         Ok(Some(GpuMemory { pool: Arc::clone(self), address, bytes }))

@@ -156,5 +156,5 @@ impl RankLinks {
 }
 
 fn memory(owner: &Device, bytes: usize) -> Result<Memory> {
-    Ok(owner.buffer(bytes.div_ceil(size_of::<u64>()))?)
+    Ok(owner.buffer_to_overwrite(bytes.div_ceil(size_of::<u64>()))?)
 }

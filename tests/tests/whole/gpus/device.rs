@@ -4,12 +4,14 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use millstream::device::{
-    CudaSource, Device, DeviceSet, Error, Kernel, Read, Stream, StreamKind, Trusted, Value, Write,
+    CudaSource, Device, DeviceBuffer, DeviceSet, Error, Kernel, Read, Stream, StreamKind, Trusted,
+    Value, Write,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{is_gpu, list, set};
+use super::child::in_child;
+use super::{is_gpu, list, scaled, set};
 
 fn random_bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut random = SmallRng::seed_from_u64(seed);
@@ -46,6 +48,29 @@ fn copies_between_all_endpoints() {
         }
     }
     set.quiesce().unwrap();
+}
+
+/// In a process of its own, whose memory nobody had before.
+#[test]
+fn buffers_are_zeroed_unless_they_are_written_first() {
+    let case = concat!(module_path!(), "::buffers_are_zeroed_unless_they_are_written_first");
+    in_child(case, Duration::from_secs(60), || {
+        let set = set();
+        for device in set.devices() {
+            let stream = device.stream().unwrap();
+            let contents =
+                |buffer: &DeviceBuffer<u8>| stream.download(buffer).unwrap().wait().unwrap();
+            let mut buffer = device.buffer_to_overwrite::<u8>(5000).unwrap();
+            if is_gpu(device) && scaled(false, true) {
+                assert_eq!(contents(&buffer), [0xA5; 5000], "nobody has written it");
+            }
+            stream.fill(&mut buffer, 7).unwrap();
+            assert_eq!(contents(&buffer), [7; 5000]);
+            drop(buffer);
+            set.quiesce().unwrap();
+            assert_eq!(contents(&device.buffer(5000).unwrap()), [0; 5000]);
+        }
+    });
 }
 
 fn filled<T>(set: &DeviceSet, device: &Device, value: T) -> Vec<T>
