@@ -8,7 +8,8 @@
 //     while (in.receive(items, &count)) ...
 //
 // With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
-// gang is stopped; else until their patience ends.
+// gang is stopped; else until their patience ends. That is an error of the link, and of the gang
+// whose words these are.
 //
 // Every call is the whole block's, with the same answer for all its threads.
 #pragma once
@@ -32,6 +33,7 @@ struct DeviceLink {
     Span<u32> slots;    // `SlotWords`, in the receiver's memory.
     Span<u32> taken;    // There, too, and the receiver's own: packets taken.
     Span<T> payloads;   // There, too.
+    Span<u32> late;     // In the host's memory: whether an end has waited for too long.
     DeviceLinkSettings settings;
 
     __device__ __forceinline__ PeerRing<T> ring() const {
@@ -52,18 +54,29 @@ struct DeviceLinkWait {
     __device__ DeviceLinkWait() : start(nanoseconds()), looked(start) {}
 
     // The whole block: whether it makes sense to wait on.
-    __device__ bool goes_on(u64 patience_ns, const Span<u32>& host) {
+    template <class T>
+    __device__ bool goes_on(const DeviceLink<T>& link, const Span<u32>& host) {
         bool ends = false;
         if (threadIdx.x == 0) {
             const u64 now = nanoseconds();
-            ends = now - start >= patience_ns;
-            if (host.len != 0 && now - looked >= between_looks_ns) {
+            ends = now - start >= link.settings.patience_ns;
+            if (ends) {
+                tell(link.late, host);
+            } else if (host.len != 0 && now - looked >= between_looks_ns) {
                 looked = now;
                 // Relaxed: the word is all there is to see.
-                ends = ends || load_relaxed_sys(&host[host_stop]) != 0;
+                ends = load_relaxed_sys(&host[host_stop]) != StopReason::goes_on;
             }
         }
         return !__syncthreads_or(ends);
+    }
+
+    // One thread: the other end is late.
+    __device__ static void tell(const Span<u32>& late, const Span<u32>& host) {
+        // Relaxed: the kernel's end publishes it.
+        store_relaxed_sys(&late[0], 1u);
+        if (host.len != 0 && load_relaxed_sys(&host[host_stop]) == StopReason::goes_on)
+            store_relaxed_sys(&host[host_stop], u32(peer_is_late));
     }
 };
 
@@ -84,7 +97,7 @@ struct DeviceSender {
     __device__ bool send(const T* items, u32 count) const {
         DeviceLinkWait wait;
         while (!try_send(items, count))
-            if (!wait.goes_on(link.settings.patience_ns, host)) return false;
+            if (!wait.goes_on(link, host)) return false;
         return true;
     }
 };
@@ -111,7 +124,7 @@ struct DeviceReceiver {
     __device__ bool receive(T* items, u32* count) {
         DeviceLinkWait wait;
         while (!try_receive(items, count))
-            if (!wait.goes_on(link.settings.patience_ns, host)) return false;
+            if (!wait.goes_on(link, host)) return false;
         return true;
     }
 };

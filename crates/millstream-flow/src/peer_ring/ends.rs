@@ -22,7 +22,7 @@ use crate::{Context, Item};
 #[derive(Debug)]
 pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
-type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Value<Settings>);
+type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u32>, Value<Settings>);
 
 /// `DeviceLinkSettings` of the header.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -71,16 +71,18 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
 
     unsafe fn view(bound: &HeldLink<T>) -> DeviceLinkView<'_, T> {
         // SAFETY: the caller's promise covers every part.
-        let (sender, slots, taken, payloads, settings) = unsafe { Parts::<T>::view(&bound.parts) };
+        let parts = unsafe { Parts::<T>::view(&bound.parts) };
+        let (sender, slots, taken, payloads, late, settings) = parts;
         bound.attention.get_or_init(|| bound.context.watcher().attend());
         let (patience, progress) = (bound.patience, &bound.progress);
-        DeviceLinkView { sender, slots, taken, payloads, settings, patience, progress }
+        DeviceLinkView { sender, slots, taken, payloads, late, settings, patience, progress }
     }
 }
 
 impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
-        let parts = (&self.sender, &self.slots, &self.taken, &self.payloads, self.settings);
+        let (payloads, late, settings) = (&self.payloads, &self.late, self.settings);
+        let parts = (&self.sender, &self.slots, &self.taken, payloads, late, settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
         Ok(HeldLink {
             parts,
@@ -102,6 +104,7 @@ pub struct DeviceLinkView<'a, T> {
     slots: WordsView<'a>,
     taken: &'a [AtomicU32],
     payloads: GuardedItems<'a, T>,
+    late: &'a [AtomicU32],
     settings: Settings,
     patience: Option<Duration>,
     progress: &'a Mutex<Instant>,
@@ -166,6 +169,8 @@ impl<T: Item> DeviceLinkView<'_, T> {
             *self.progress.lock() = Instant::now();
             self.slots.ring();
         } else if self.patience.is_some_and(|most| self.progress.lock().elapsed() >= most) {
+            // Relaxed: the kernel's end publishes it.
+            self.late.iter().for_each(|late| late.store(1, Ordering::Relaxed));
             return Err(KernelFault::new("the other end of its link did not come in time"));
         }
         Ok(result)

@@ -18,6 +18,9 @@ use crate::{Context, Error, Item, Result};
 /// otherwise sure to run side by side. Twins
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
+/// A kernel that waits for longer than its patience ends, on a host device with an error: see
+/// [`DeviceLink::check`].
+///
 /// Packets arrive in the order of their claims, each once; what is on its way when the
 /// kernels end is there for the next ones.
 ///
@@ -81,6 +84,7 @@ use crate::{Context, Error, Item, Result};
 ///     _ => Ok(SUM.launch(member.stream, 1, (&link, &total))?),
 /// });
 /// context.block_on(run)??;
+/// link.check()?;
 /// assert_eq!(total.load(0)?, 5050);
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
@@ -93,6 +97,9 @@ pub struct DeviceLink<T: Item> {
     /// Packets that the receiver has taken: its own.
     pub(super) taken: SharedBuffer<u32>,
     pub(super) payloads: GuardedBuffer<T>,
+    /// In the host's memory: not 0 once an end has waited for too long.
+    pub(super) late: SharedBuffer<u32>,
+    label: String,
     pub(super) settings: Settings,
 }
 
@@ -135,9 +142,23 @@ impl<T: Item> DeviceLink<T> {
                 .shared(packets.saturating_mul(SLOT_WORDS))?
                 .with_label(format!("slots of {label}")),
             taken: to.shared(1)?.with_label(format!("position of {label}")),
-            payloads: to.guarded(packets.saturating_mul(packet_items))?.with_label(label),
+            payloads: to.guarded(packets.saturating_mul(packet_items))?.with_label(label.clone()),
+            late: context.host().shared(1)?.with_label(format!("patience of {label}")),
+            label,
             settings: Settings::new(patience, packet_items),
         })
+    }
+
+    /// To be asked when its kernels are over: a kernel that has lost its patience just ends. Those
+    /// of a [`Gang`](crate::Gang) that give their ends its words fail the gang, too.
+    ///
+    /// # Errors
+    /// [`Error::LinkTimeout`] if an end has waited for too long, at any time.
+    pub fn check(&self) -> Result<()> {
+        match self.late.load(0)? {
+            0 => Ok(()),
+            _ => Err(Error::LinkTimeout { link: self.label.clone(), patience: self.patience }),
+        }
     }
 
     /// Items of a packet, at most.
