@@ -11,9 +11,6 @@ constexpr u32 most_ranks = 8;
 // Nanoseconds between looks at the host's word.
 constexpr u64 look_after = 4000000;
 
-// What the host's word `host_stop` says.
-enum StopReason : u32 { goes_on, is_stopped, peer_is_late };
-
 // Words of each device's memory. Lines come after them: `collective_lines.cuh`.
 enum RankWord {
     begun_word,                            // From each rank: its kernel has begun.

@@ -18,7 +18,8 @@
 // once, each from its channel, as in `in(link, host, blockIdx.x)`.
 //
 // With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
-// gang is stopped; else until their patience ends.
+// gang is stopped; else until their patience ends. That is an error of the link, and of the gang
+// whose words these are.
 //
 // Every call is the whole block's, with the same answer for all its threads.
 #pragma once
@@ -49,6 +50,7 @@ struct DeviceLink {
     Span<u32> taken;    // The receiver's own, of each channel: packets taken.
     Span<T> payloads;   // Of all slots.
     Span<u64> traffic;  // `TrafficWord`s of each channel.
+    Span<u32> late;     // In the host's memory: whether an end has waited for too long.
     DeviceLinkSettings settings;
 
     // Words of a line of the cache: what blocks poll lies in lines of its own.
@@ -82,28 +84,36 @@ struct DeviceLink {
     }
 };
 
-// How long a block has waited, which ends when the gang is stopped.
+// How long the first thread of a block has waited, which ends when the gang is stopped.
 struct DeviceLinkWait {
-    // The host's word is far away.
+    // The host's word is far away, and the time not near.
     static constexpr u64 between_looks_ns = 1'000'000;
+    static constexpr u32 turns_between = 32;
 
-    u64 start, looked;
+    u64 start = nanoseconds(), looked = start;
+    u32 turns = 0;
 
-    __device__ DeviceLinkWait() : start(nanoseconds()), looked(start) {}
-
-    // The whole block: whether it makes sense to wait on.
-    __device__ bool goes_on(u64 patience_ns, const Span<u32>& host) {
-        bool ends = false;
-        if (threadIdx.x == 0) {
-            const u64 now = nanoseconds();
-            ends = now - start >= patience_ns;
-            if (host.len != 0 && now - looked >= between_looks_ns) {
-                looked = now;
-                // Relaxed: the word is all there is to see.
-                ends = ends || load_relaxed_sys(&host[host_stop]) != 0;
-            }
+    // Whether it makes sense to wait on.
+    template <class T>
+    __device__ bool goes_on(const DeviceLink<T>& link, const Span<u32>& host) {
+        if (++turns % turns_between != 0) return true;
+        const u64 now = nanoseconds();
+        if (now - start >= link.settings.patience_ns) {
+            tell(link.late, host);
+            return false;
         }
-        return !__syncthreads_or(ends);
+        if (host.len == 0 || now - looked < between_looks_ns) return true;
+        looked = now;
+        // Relaxed: the word is all there is to see.
+        return load_relaxed_sys(&host[host_stop]) == StopReason::goes_on;
+    }
+
+    // One thread: the other end is late.
+    __device__ static void tell(const Span<u32>& late, const Span<u32>& host) {
+        // Relaxed: the kernel's end publishes it.
+        store_relaxed_sys(&late[0], 1u);
+        if (host.len != 0 && load_relaxed_sys(&host[host_stop]) == StopReason::goes_on)
+            store_relaxed_sys(&host[host_stop], u32(peer_is_late));
     }
 };
 
@@ -148,21 +158,17 @@ struct DeviceSender {
     // A free slot, if there is one. Until it is published it holds up the channel's later
     // packets, so the block waits for nobody meanwhile.
     __device__ LinkSlot<T> try_claim() const {
-        PeerRing<T> ring = link.ring(channel);
-        u32 position;
-        if (!ring.claim_slot(&position)) return {nullptr, 0, 0};
-        return {ring.payload(position), link.settings.packet_items, position};
+        return claim_by([&](PeerRing<T>& ring, u32* at) { return ring.try_claim(at); });
     }
 
     // Waits for a slot. None if none came free in time, or there is no such channel.
     __device__ LinkSlot<T> claim() const {
-        if (channel >= link.settings.channels) return {nullptr, 0, 0};
-        DeviceLinkWait wait;
-        for (;;) {
-            const LinkSlot<T> slot = try_claim();
-            if (slot) return slot;
-            if (!wait.goes_on(link.settings.patience_ns, host)) return slot;
-        }
+        return claim_by([&](PeerRing<T>& ring, u32* at) {
+            DeviceLinkWait wait;
+            while (!ring.try_claim(at))
+                if (!wait.goes_on(link, host)) return false;
+            return true;
+        });
     }
 
     // The first `count` items of the slot are the next packet. False if it has not so many:
@@ -190,6 +196,17 @@ struct DeviceSender {
         copy_items(items, slot.items, count);
         return publish(slot, count);
     }
+
+   private:
+    template <class Claim>
+    __device__ LinkSlot<T> claim_by(Claim claim) const {
+        if (channel >= link.settings.channels) return {nullptr, 0, 0};
+        PeerRing<T> ring = link.ring(channel);
+        u32 position;
+        if (!ring.first_says([&](u32* at) { return claim(ring, at); }, &position))
+            return {nullptr, 0, 0};
+        return {ring.payload(position), link.settings.packet_items, position};
+    }
 };
 
 template <class T>
@@ -207,21 +224,17 @@ struct DeviceReceiver {
 
     // The next packet, if it is there: the block's until it gives it back.
     __device__ LinkPacket<T> try_take() {
-        PeerRing<T> ring = link.ring(channel);
-        u32 count;
-        if (!ring.take_packet(next, &count)) return {nullptr, 0};
-        return {ring.payload(next++), count};
+        return take_by([&](PeerRing<T>& ring, u32* count) { return ring.is_ready(next, count); });
     }
 
     // Waits for the next packet. None if none came in time, or there is no such channel.
     __device__ LinkPacket<T> take() {
-        if (channel >= link.settings.channels) return {nullptr, 0};
-        DeviceLinkWait wait;
-        for (;;) {
-            const LinkPacket<T> packet = try_take();
-            if (packet) return packet;
-            if (!wait.goes_on(link.settings.patience_ns, host)) return packet;
-        }
+        return take_by([&](PeerRing<T>& ring, u32* count) {
+            DeviceLinkWait wait;
+            while (!ring.is_ready(next, count))
+                if (!wait.goes_on(link, host)) return false;
+            return true;
+        });
     }
 
     // All packets taken so far are read.
@@ -243,6 +256,17 @@ struct DeviceReceiver {
         *count = packet.len;
         give_back();
         return true;
+    }
+
+   private:
+    template <class Take>
+    __device__ LinkPacket<T> take_by(Take take) {
+        if (channel >= link.settings.channels) return {nullptr, 0};
+        PeerRing<T> ring = link.ring(channel);
+        u32 count;
+        if (!ring.first_says([&](u32* arrived) { return take(ring, arrived); }, &count))
+            return {nullptr, 0};
+        return {ring.payload(next++), count};
     }
 };
 

@@ -20,7 +20,7 @@ struct Gang : FusedService<Program> {
     using Base::common, Base::words, Base::settings, Base::undefer;
     using Base::here, Base::devices, Base::ends, Base::boxes, Base::word, Base::threshold;
     using Base::state, Base::ring, Base::destination, Base::source;
-    using Base::wait_for_start, Base::stop_all, Base::serve, Base::lead;
+    using Base::wait_for_start, Base::stop_all, Base::serve, Base::lead, Base::tell_host;
 
     static constexpr u32 block_threads = 256;
     static constexpr u32 most_slot_items = 256;
@@ -34,7 +34,7 @@ struct Gang : FusedService<Program> {
             worklist.fail(too_few_blocks, gridDim.x);
             if (threadIdx.x == 0) stop_all();
         } else if (role == 0) {
-            if (here() == 0) lead(); else serve();
+            if (threadIdx.x / 32 == 1) tell_host(); else if (here() == 0) lead(); else serve();
         } else if (role <= ends()) {
             receive(worklist, (role - 1) / settings.lanes, (role - 1) % settings.lanes);
         } else if (role <= 2 * ends()) {

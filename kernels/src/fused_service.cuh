@@ -11,7 +11,8 @@ template <class Program>
 struct FusedService : FusedDevice<Program> {
     using Base = FusedDevice<Program>;
     using Base::common, Base::statuses, Base::words, Base::host, Base::settings;
-    using Base::here, Base::devices, Base::word, Base::state, Base::undefer;
+    using Base::here, Base::devices, Base::boxes, Base::word, Base::state, Base::undefer;
+    using Base::credits;
 
     // Until the host has launched all kernels, or gives up.
     __device__ void wait_for_start() const {
@@ -60,9 +61,35 @@ struct FusedService : FusedDevice<Program> {
     __device__ void serve() const {
         if (threadIdx.x != 0) return;
         u32 epoch = 0;
+        const u64 since = nanoseconds();
+        bool is_led = false;
         for (u32 turn = 0; !must_stop(turn); ++turn) {
             epoch = follow(epoch);
+            // From then on the leader's patience is everybody's.
+            is_led = is_led || word(gang_led) != 0;
+            if (!is_led && nanoseconds() - since > settings.patience) return lose_patience();
             __nanosleep(200);
+        }
+    }
+
+    // One thread of a service block.
+    __device__ void lose_patience() const {
+        compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
+        stop_all();
+    }
+
+    // Another warp of the service block, until the end: tells the host where the device stands,
+    // for the error of a run whose kernels cannot at their end.
+    __device__ void tell_host() const {
+        for (u64 told = nanoseconds(); state() != stopped; __nanosleep(500)) {
+            const u64 now = nanoseconds();
+            if (now - told < tells_apart) continue;
+            told = now;
+            for (u32 at = lane(); at < common.status.len; at += 32) {
+                if (at == ready_entries || at == deferred_entries) continue;
+                store_relaxed_sys(&common.report[at], load_relaxed_gpu(&common.status[at]));
+            }
+            tell_queues();
         }
     }
 
@@ -90,10 +117,40 @@ struct FusedService : FusedDevice<Program> {
         return now;
     }
 
+    // Nanoseconds from one report to the next.
+    static constexpr u64 tells_apart = 1000000;
+
+    // A lane of a warp, of which each may look at the time by itself.
+    __device__ void tell_queues() const {
+        const auto entries = [&](u32 queue) {
+            return u64(Worklist<Program, true>::queue_of(common, queue).length());
+        };
+        u64* const report = &common.report[common.status.len];
+        if (lane() == 0) {
+            store_relaxed_sys(&common.report[ready_entries], entries(ready_queue));
+            store_relaxed_sys(&common.report[deferred_entries], entries(deferred_queue));
+            store_relaxed_sys(report + standing_threshold, u64(word(gang_threshold)));
+        }
+        const u32* const credit = credits[here()].items;
+        for (u32 box = lane(); box < boxes(); box += 32) {
+            u64 tail = 0;
+            u64 head = 0;
+            for (u32 end = box * settings.lanes; end < (box + 1) * settings.lanes; ++end) {
+                tail += load_relaxed_sys(credit + 2 * end);
+                head += load_relaxed_sys(credit + 2 * end + 1);
+            }
+            u64* const standing = report + standing_outboxes + box * outbox_standings;
+            store_relaxed_sys(standing + outbox_entries, entries(outbox_queues + box));
+            store_relaxed_sys(standing + outbox_tail, tail);
+            store_relaxed_sys(standing + outbox_head, head);
+        }
+    }
+
     // The service block of device 0: looks for the end, and raises the threshold.
     // One warp; lane d looks at device d.
     __device__ void lead() const {
         if (threadIdx.x >= 32) return;
+        if (lane() < devices()) store_relaxed_sys(&words[lane()][gang_led], 1u);
         u32 epoch = 0;
         u32 threshold = settings.threshold;
         u64 seen = 0;
@@ -128,10 +185,7 @@ struct FusedService : FusedDevice<Program> {
                 since = nanoseconds();
             } else if (__any_sync(~0u, nanoseconds() - since > settings.patience)) {
                 // All lanes leave or none: each has read the time for itself.
-                if (lane() == 0) {
-                    compare_exchange_relaxed_gpu(&common.status[fault], u64(0), stalled << 32);
-                    stop_all();
-                }
+                if (lane() == 0) lose_patience();
                 return;
             }
         }

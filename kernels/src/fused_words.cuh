@@ -5,8 +5,8 @@
 
 namespace millstream {
 
-// Words of a device's gang memory. The first three are written by the leader, the
-// service block of device 0, on every device.
+// Words of a device's gang memory. The first three, and the last, are written by the leader,
+// the service block of device 0, on every device.
 enum GangWord {
     gang_state,
     gang_threshold,
@@ -19,8 +19,15 @@ enum GangWord {
     undefer_entries,
     undefer_taken,
     undefer_all,
+    // Whether the leader has begun.
+    gang_led,
     gang_words
 };
+
+// Words of a report behind those of the status: the threshold; then for each outbox its entries,
+// and packets sent from it and taken.
+enum Standing { standing_threshold, standing_outboxes };
+enum OutboxStanding { outbox_entries, outbox_tail, outbox_head, outbox_standings };
 
 enum GangState : u32 { waiting_to_start, running, stopped };
 

@@ -9,6 +9,10 @@ namespace millstream {
 // they are to end.
 enum HostWord { host_open, host_stop, host_words };
 
+// What `host_stop` says. A kernel that has waited for another for too long says so, and the host
+// fails for it.
+enum StopReason : u32 { goes_on, is_stopped, peer_is_late };
+
 __device__ __forceinline__ u64 nanoseconds() {
     u64 now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

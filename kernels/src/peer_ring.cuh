@@ -61,12 +61,18 @@ struct PeerRing {
     // fill. A claimed slot holds up all later ones: until it is published the block waits
     // for nobody.
     __device__ __forceinline__ bool claim_slot(u32* position) {
-        __shared__ u32 at;
-        __shared__ bool claimed;
-        if (threadIdx.x == 0) claimed = try_claim(&at);
+        return first_says([&](u32* at) { return try_claim(at); }, position);
+    }
+
+    // The whole block: what its first thread answers, and the word that it has found.
+    template <class Ask>
+    __device__ static __forceinline__ bool first_says(Ask ask, u32* word) {
+        __shared__ u32 found;
+        __shared__ bool said;
+        if (threadIdx.x == 0) said = ask(&found);
         __syncthreads();
-        const bool answer = claimed;
-        *position = at;
+        const bool answer = said;
+        *word = found;
         // The shared words are free again.
         __syncthreads();
         return answer;
@@ -118,15 +124,7 @@ struct PeerRing {
     // The whole block of the only receiver: whether the packet at `next` is there, whose
     // `*count` items its threads may read.
     __device__ __forceinline__ bool take_packet(u32 next, u32* count) {
-        __shared__ u32 arrived;
-        __shared__ bool ready;
-        if (threadIdx.x == 0) ready = is_ready(next, &arrived);
-        __syncthreads();
-        const bool answer = ready;
-        *count = arrived;
-        // The shared words are free again.
-        __syncthreads();
-        return answer;
+        return first_says([&](u32* arrived) { return is_ready(next, arrived); }, count);
     }
 
     // The whole block that has read all packets before position `next`.

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    Argument, Device, DeviceBuffer, Event, GuardedBuffer, Kernel, Parameter, SharedBuffer, Stream,
+    Argument, Device, DeviceBuffer, GuardedBuffer, Kernel, Parameter, SharedBuffer, Stream,
     StreamKind,
 };
-use millstream::flow::{Context, FullEmpty, FullEmptySegment, PacketShape, Result};
+use millstream::flow::{Context, EarlyKernel, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::twin::{AtEnd, Coming, Leaving, Present, Pulled, Signature, kernel};
 use super::workload::Workload;
@@ -269,7 +269,8 @@ impl<'a> Bed<'a> {
         self.fill(moved)?;
         self.leaving.wait_full(0..self.leaving.shape().packets())?;
         let time = start.elapsed();
-        kernel.synchronize()?;
+        kernel.event().synchronize()?;
+        self.group.check()?;
         self.copy.record()?.synchronize()?;
         Ok(time)
     }
@@ -279,7 +280,7 @@ impl<'a> Bed<'a> {
         moved: Moved,
         kernels: &Waiting<Out>,
         output: impl Argument<Out>,
-    ) -> Result<Event> {
+    ) -> Result<EarlyKernel> {
         fn coming(of: &[FullEmptySegment<u32>]) -> impl Argument<Coming> {
             (&of[0], &of[1], &of[2])
         }

@@ -46,6 +46,10 @@ pub(crate) struct Worklist {
     /// worker.
     #[arg(long, help_heading = WORKLIST)]
     buffers: Option<NonZeroUsize>,
+    /// Entries of each queue of a device; unless given, its share of the vertices, and as many as
+    /// there are for the fused worker.
+    #[arg(long, help_heading = WORKLIST)]
+    queue_entries: Option<NonZeroUsize>,
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Auto, help_heading = WORKLIST)]
     worker: WorkerOption,
@@ -94,6 +98,7 @@ impl Worklist {
         let packets = [
             (self.packet_bytes.is_some(), "--packet-bytes"),
             (self.buffers.is_some(), "--buffers"),
+            (self.queue_entries.is_some(), "--queue-entries"),
         ];
         let packets = packets.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
         self.given_beside_packets().or(packets)
@@ -120,6 +125,7 @@ impl Worklist {
         options.halo_filter = !self.no_halo_filter;
         options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
         options.buffers = self.buffers.map(NonZeroUsize::get);
+        options.queue_entries = self.queue_entries.map(NonZeroUsize::get);
         options.patience = self.patience.patience;
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,

@@ -134,6 +134,17 @@ pub enum Error {
         /// How many they are.
         devices: usize,
     },
+    /// A kernel of a gang that has waited for another for longer than its patience.
+    #[error("a kernel of the gang has waited for another for as long as its patience allows")]
+    PeerIsLate,
+    /// An end of a link between kernels that has waited for the other for longer than its patience.
+    #[error("an end of the {link} did not come within {patience:?}")]
+    LinkTimeout {
+        /// The link.
+        link: String,
+        /// How long the other end has waited.
+        patience: Duration,
+    },
     /// A collective with buffers of too few or too many ranks.
     #[error("{operation} needs one buffer of each of {expected} ranks, not {found}")]
     BufferCount {

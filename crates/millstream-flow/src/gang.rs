@@ -15,6 +15,10 @@ use crate::{Context, Error, Result};
 const OPEN: usize = 0;
 const STOP: usize = 1;
 
+/// What the word *stop* says: `StopReason` of `gang.cuh`.
+const IS_STOPPED: u32 = 1;
+const PEER_IS_LATE: u32 = 2;
+
 /// A set of kernels, one for each device of a context, that wait for each other: all
 /// of them must have started, and nothing that may wait for a device (allocating,
 /// loading modules) may happen while they run. So whoever runs a gang makes it and all
@@ -22,7 +26,8 @@ const STOP: usize = 1;
 /// [`run`](Gang::run)s it. Gangs of one context run one after the other.
 ///
 /// They take the host's [words](Gang::words): *open*, set when all are launched, and
-/// *stop*, after which they end soon. Kernels that wait inside a launch run on GPUs alone:
+/// *stop*, after which they end soon, and by which one says that another did not come in time.
+/// Kernels that wait inside a launch run on GPUs alone:
 /// [`Gang::kernel`] makes them without a twin, and whether they can run
 /// [`Gang::is_possible`] says. On host devices a gang can be made and run all the same, of
 /// any number of them, with kernels whose twins do not wait, or go on in
@@ -71,7 +76,7 @@ struct StopOnDrop {
 impl StopOnDrop {
     fn stop(&self) {
         // Nobody can be told, and kernels have a patience of their own.
-        let _ = self.words.store(STOP, 1);
+        let _ = self.words.store(STOP, IS_STOPPED);
     }
 }
 
@@ -177,7 +182,8 @@ impl Gang {
     /// took, from the first launch to the end of the last kernel.
     ///
     /// # Errors
-    /// The first launch that fails, or the first cause of a device's failure.
+    /// The first launch that fails, or the first cause of a device's failure;
+    /// [`Error::PeerIsLate`] if a kernel says that it has waited for another for too long.
     ///
     /// # Cancel safety
     /// Dropping the future stops the kernels. The next gang waits until they have
@@ -200,7 +206,21 @@ impl Gang {
         let first_cause =
             |error| self.words.cause.get().map_or(error, |cause| cause.clone().into());
         finished.map_err(first_cause)?;
-        Ok(start.elapsed())
+        let time = start.elapsed();
+        self.check()?;
+        Ok(time)
+    }
+
+    /// Whether kernels that have ended were to: a stream may have failed meanwhile, or one of them
+    /// has waited for too long.
+    fn check(&self) -> Result<()> {
+        if let Some(cause) = self.words.cause.get() {
+            return Err(cause.clone().into());
+        }
+        match self.words.words.load(STOP)? {
+            PEER_IS_LATE => Err(Error::PeerIsLate),
+            _ => Ok(()),
+        }
     }
 
     fn members(&self) -> impl Iterator<Item = GangMember<'_>> {

@@ -41,7 +41,8 @@ pub use collectives::{
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};
 pub use full_empty::{
-    Action, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape, PacketsView, Trigger,
+    Action, EarlyKernel, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape,
+    PacketsView, Trigger,
 };
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;

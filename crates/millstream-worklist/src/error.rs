@@ -60,6 +60,15 @@ pub enum Error {
         /// Where the counters of each device stand.
         counters: String,
     },
+    /// A failure below, of devices that a fused run was on.
+    #[error("{cause}{counters}")]
+    Fused {
+        /// The first cause.
+        cause: millstream_flow::Error,
+        /// Where the counters of each device stood when it last told the host, up to a
+        /// millisecond before.
+        counters: String,
+    },
     /// Direct routing for a program without owners.
     #[error("direct routing needs a program that says who owns item {item}")]
     NoOwner {

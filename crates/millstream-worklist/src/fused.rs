@@ -11,8 +11,8 @@ use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
 use crate::program::{Program, Routing, Worker};
-use crate::statistics::{COUNTERS, Counters, WorklistStatistics};
-use crate::status::{self, FAULT, fault_text};
+use crate::statistics::{COUNTERS, Counter, Counters, WorklistStatistics};
+use crate::status::{self, DEFERRED_ENTRIES, FAULT, LOWEST_DEFERRED, READY_ENTRIES, fault_text};
 use crate::watch::counters_text;
 use crate::worklist::WorklistDevice;
 use crate::{Error, Result};
@@ -28,7 +28,7 @@ const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
 /// Words of a kernel's scratch memory: also a header of four, and three for each of
 /// the pieces that items with many arcs are cut into; `Pieces` of `pieces.cuh`.
-const GANG_SCRATCH_WORDS: usize = SCRATCH_WORDS + 4 + (3 << 18);
+const GANG_SCRATCH_WORDS: usize = SCRATCH_WORDS + 4 + 3 * status::PIECES;
 
 /// What the kernel takes beside [`Common`]: of all devices the status, the gang's
 /// words, the inboxes and the credits; the host's words; settings.
@@ -147,11 +147,13 @@ impl<P: Program> FusedRun<P> {
         let memory = self.memory(threshold, lanes).await?;
         let words = gang.words().clone();
         let settings = |place| self.settings(place, threshold, lanes);
-        gang.run(|member| {
+        let run = gang.run(|member| {
             Ok(self.bind(&kernel, &memory, &words, settings(member.place), member)?.submit()?)
-        })
-        .await?;
-        self.results(&memory)
+        });
+        match run.await {
+            Ok(_) => self.results(&memory),
+            Err(cause) => Err(self.failed(cause, &memory)),
+        }
     }
 
     /// Inboxes of a device, and outboxes.
@@ -189,7 +191,8 @@ impl<P: Program> FusedRun<P> {
             memory.inboxes.push(device.shared((rings * ring_words).max(1))?);
             memory.credits.push(device.shared((rings * 2).max(1))?);
             memory.scratches.push(device.shared(GANG_SCRATCH_WORDS)?);
-            memory.reports.push(host.shared(member.status.len())?);
+            let words = status::outbox_standing(self.boxes(), self.boxes());
+            memory.reports.push(host.shared(words)?);
         }
         Ok(memory)
     }
@@ -247,7 +250,8 @@ impl<P: Program> FusedRun<P> {
         let (worker, routing) = (Some(Worker::Fused), Some(Routing::settled(self.is_ring)));
         let mut statistics = WorklistStatistics { worker, routing, ..Default::default() };
         for (place, report) in memory.reports.iter().enumerate() {
-            if let Some(message) = fault_text(report.load(FAULT)?) {
+            let entries = self.devices[place].queue_entries();
+            if let Some(message) = fault_text(report.load(FAULT)?, entries) {
                 let patience = self.patience;
                 let message = format!("{message}{}; patience {patience:?}", self.counters(memory)?);
                 return Err(Error::from(millstream_device::Error::KernelFailed {
@@ -284,11 +288,51 @@ impl<P: Program> FusedRun<P> {
         Ok(links)
     }
 
+    /// The error of kernels that cannot report any more: with where they stood, as far as they have
+    /// told that.
+    fn failed(&self, cause: millstream_flow::Error, memory: &Memory) -> Error {
+        let has_told = |report: &SharedBuffer<u64>| report.load(Counter::Produced as usize);
+        match self.counters(memory) {
+            Ok(counters) if memory.reports.iter().any(|it| has_told(it).is_ok_and(|it| it > 0)) => {
+                Error::Fused { cause, counters }
+            }
+            _ => Error::Flow(cause),
+        }
+    }
+
     /// Where every counter stands, for an error.
     fn counters(&self, memory: &Memory) -> Result<String> {
-        let members = self.devices.iter().zip(&memory.reports);
-        members.map(|(member, report)| Ok(counters_text(&member.device, &known(report)?))).collect()
+        let mut text = String::new();
+        for (member, report) in self.devices.iter().zip(&memory.reports) {
+            text += &counters_text(&member.device, &known(report)?);
+            text += &self.standing(report)?;
+        }
+        Ok(text)
     }
+
+    /// The same of what a device does not only count up.
+    fn standing(&self, report: &SharedBuffer<u64>) -> millstream_device::Result<String> {
+        let [lowest, ready, deferred] =
+            [LOWEST_DEFERRED, READY_ENTRIES, DEFERRED_ENTRIES].map(|word| report.load(word));
+        let (lowest, ready, deferred) = (lowest?, entries_in(ready?), entries_in(deferred?));
+        let threshold = report.load(status::words(self.boxes()))?;
+        let mut text = format!(
+            ", threshold {threshold}, lowest deferred {lowest}, entries: {ready} ready, \
+             {deferred} deferred"
+        );
+        for outbox in 0..self.boxes() {
+            let at = status::outbox_standing(self.boxes(), outbox);
+            let [entries, tail, head] = [at, at + 1, at + 2].map(|word| report.load(word));
+            let (entries, tail, head) = (entries_in(entries?), tail?, head?);
+            text += &format!(", outbox {outbox}: {entries}; {tail} packets sent, {head} taken");
+        }
+        Ok(text)
+    }
+}
+
+/// Entries of a queue, by its word of a report: more tickets than entries are none.
+fn entries_in(word: u64) -> i32 {
+    (word as u32).cast_signed().max(0)
 }
 
 /// What a device has counted.

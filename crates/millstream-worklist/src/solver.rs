@@ -156,7 +156,7 @@ impl<P: Program> Solver<P> {
     async fn over(&self, task: &Task, launch: Launch<'_>) -> Result<()> {
         task.stream.record()?.completed().await?;
         let word = |place| task.report.load(place).unwrap_or(0);
-        if let Some(message) = fault_text(word(FAULT)) {
+        if let Some(message) = fault_text(word(FAULT), self.device.queue_entries()) {
             return Err(Error::Device(millstream_device::Error::KernelFailed {
                 kernel: "the worklist's".into(),
                 device: self.device.device.name(),

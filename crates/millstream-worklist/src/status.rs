@@ -48,14 +48,30 @@ pub(crate) const fn outbox_traffic(outboxes: usize, outbox: usize) -> usize {
     OUTBOX_NEWS + outboxes + 2 * outbox
 }
 
-/// The fault in its word, in words.
-pub(crate) fn fault_text(word: u64) -> Option<String> {
+/// Of a report of the fused worker, behind its status (`Standing` of `fused_words.cuh`): the
+/// threshold, then for each outbox its entries, and packets sent from it and taken.
+pub(crate) const fn outbox_standing(outboxes: usize, outbox: usize) -> usize {
+    words(outboxes) + 1 + 3 * outbox
+}
+
+/// Pieces of long rows that a GPU has room for.
+pub(crate) const PIECES: usize = 1 << 18;
+
+/// The fault in its word, in words, of a device whose queues have so many entries.
+pub(crate) fn fault_text(word: u64, entries: usize) -> Option<String> {
     let item = word as u32;
     match word >> 32 {
         0 => None,
         PASSED_ALONE => Some(format!("item {item} is passed on, but there is one device only")),
         PASSED_TO_NOBODY => Some(format!("item {item} is passed on, but no other device owns it")),
-        QUEUE_FULL => Some(format!("{} is full", queue_name(item))),
+        QUEUE_FULL if item == u32::MAX => {
+            Some(format!("the ring of pieces of long rows, of {PIECES}, is full; use fewer GPUs"))
+        }
+        QUEUE_FULL => Some(format!(
+            "{}, of {entries} entries, is full; give queues more (--queue-entries, \
+             `DistributedWorklist::queue_entries`)",
+            queue_name(item)
+        )),
         STALLED => Some("nothing has changed for as long as the patience allows".to_string()),
         TOO_FEW_BLOCKS => Some(format!(
             "{item} blocks are too few for a gang; let fewer virtual devices share a GPU"
@@ -69,8 +85,6 @@ fn queue_name(queue: u32) -> String {
     match queue as usize {
         READY => "the queue of ready items".to_string(),
         DEFERRED => "the queue of deferred items".to_string(),
-        // `Worklist::share` of the header.
-        _ if queue == u32::MAX => "the ring of pieces of long rows".to_string(),
         outbox => format!("outbox {}", outbox - OUTBOXES),
     }
 }
@@ -104,17 +118,19 @@ mod tests {
 
     #[test]
     fn faults_say_what_is_full() {
-        let text = |fault: u64, item: u32| fault_text(fault << 32 | u64::from(item)).unwrap();
-        assert_eq!(fault_text(0), None);
+        let text = |fault: u64, item: u32| fault_text(fault << 32 | u64::from(item), 64).unwrap();
+        assert_eq!(fault_text(0, 64), None);
         for (queue, name) in [
-            (0, "the queue of ready items is full"),
-            (1, "the queue of deferred items is full"),
-            (2, "outbox 0 is full"),
-            (9, "outbox 7 is full"),
-            (u32::MAX, "the ring of pieces of long rows is full"),
+            (0, "the queue of ready items"),
+            (1, "the queue of deferred items"),
+            (2, "outbox 0"),
+            (9, "outbox 7"),
         ] {
-            assert_eq!(text(QUEUE_FULL, queue), name);
+            let text = text(QUEUE_FULL, queue);
+            assert!(text.starts_with(&format!("{name}, of 64 entries, is full; ")), "{text}");
+            assert!(text.contains("--queue-entries"), "{text}");
         }
+        assert!(text(QUEUE_FULL, u32::MAX).contains("of long rows, of 262144, is full"));
         assert!(text(TOO_FEW_BLOCKS, 2).starts_with("2 blocks are too few"));
         assert_eq!(text(99, 5), "fault 99 at item 5");
     }

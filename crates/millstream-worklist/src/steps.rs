@@ -203,7 +203,8 @@ impl<P: Program> Steps<P> {
 
     async fn over(&self) -> Result<()> {
         let fault = self.stream.download_shared(&self.device.status, FAULT..FAULT + 1)?.await?;
-        match fault.first().and_then(|&fault| fault_text(fault)) {
+        let entries = self.device.queue_entries();
+        match fault.first().and_then(|&fault| fault_text(fault, entries)) {
             None => Ok(()),
             Some(message) => Err(Error::from(millstream_device::Error::KernelFailed {
                 kernel: "the worklist's".into(),

@@ -2,13 +2,14 @@
 //! are not accounted for, nobody would wake anybody any more.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use millstream_device::Device;
 
-use crate::coordinator::Coordinator;
-use crate::statistics::{Counter, Counters};
+use crate::coordinator::{Coordinator, Signals};
+use crate::statistics::{Counter, Counters, DeviceStatistics};
 use crate::{Error, Result};
 
 /// Watches a run until it is dropped.
@@ -52,25 +53,30 @@ impl Watch {
 
 /// The error of a run that stands still: where every counter stands.
 pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: Duration) -> Error {
-    let devices = devices.iter().zip(&coordinator.counters);
-    let counters = devices.map(|(device, known)| counters_text(device, known)).collect();
+    let known = coordinator.counters.iter().zip(&coordinator.signals);
+    let text = |(device, (known, signals)): (&Device, (&Counters, &Signals))| {
+        // Relaxed: nothing changes any more.
+        let [lowest, entries] =
+            [&signals.lowest_deferred, &signals.entries].map(|word| word.load(Ordering::Relaxed));
+        let text = counters_text(device, known);
+        format!("{text}, lowest deferred {lowest}, {entries} entries ready or deferred")
+    };
+    let counters = devices.iter().zip(known).map(text).collect();
     Error::Stalled { patience, threshold: coordinator.threshold(), counters }
 }
 
 /// Where the counters of a device stand, to go on in an error.
 pub(crate) fn counters_text(device: &Device, known: &Counters) -> String {
-    let [produced, consumed, deferred_in, deferred_out, sent, received] = [
-        Counter::Produced,
-        Counter::Consumed,
-        Counter::DeferredIn,
-        Counter::DeferredOut,
-        Counter::Sent,
-        Counter::Received,
-    ]
-    .map(|counter| known.get(counter));
+    let DeviceStatistics { work_items, sent, received, kept, passed, dropped, filtered, .. } =
+        known.statistics();
+    let [produced, consumed, deferred_in, deferred_out] =
+        [Counter::Produced, Counter::Consumed, Counter::DeferredIn, Counter::DeferredOut]
+            .map(|counter| known.get(counter));
     format!(
         "; {device}: {produced} produced, {consumed} consumed, {deferred_in} deferred, \
-         {deferred_out} of them brought back, {sent} sent, {received} received"
+         {deferred_out} of them brought back, {work_items} work items, {sent} sent, \
+         {filtered} filtered, {received} received, of them {kept} kept, {passed} passed on and \
+         {dropped} dropped"
     )
 }
 
@@ -112,7 +118,13 @@ mod tests {
         let context = millstream_flow::Context::builder();
         let context = context.devices(millstream_flow::Devices::host(1)).build().unwrap();
         let error = stalled(&coordinator, context.devices(), PATIENCE).to_string();
-        assert!(error.contains("host:0: 7 produced, 6 consumed, 0 deferred"), "{error}");
+        for part in [
+            "host:0: 7 produced, 6 consumed, 0 deferred, ",
+            ", 0 work items, 0 sent, 0 filtered, 0 received, of them 0 kept, 0 passed on and 0 ",
+            ", lowest deferred 0, 0 entries",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl<P: Program> WorklistDevice<P> {
             status: device.shared(status::words(outboxes))?,
         })
     }
+
+    /// Entries of each queue.
+    pub(crate) fn queue_entries(&self) -> usize {
+        self.queues.entries.len() / (self.queues.control.len() / CONTROL_WORDS)
+    }
 }
 
 impl<P: Program> std::fmt::Debug for WorklistDevice<P> {

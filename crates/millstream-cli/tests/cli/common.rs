@@ -6,8 +6,13 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 /// Options that nothing but a worklist has a use for.
-pub(crate) const WORKLIST_OPTIONS: [[&str; 2]; 4] =
-    [["--routing", "ring"], ["--worker", "host"], ["--packet-bytes", "4096"], ["--buffers", "1"]];
+pub(crate) const WORKLIST_OPTIONS: [[&str; 2]; 5] = [
+    ["--routing", "ring"],
+    ["--worker", "host"],
+    ["--packet-bytes", "4096"],
+    ["--buffers", "1"],
+    ["--queue-entries", "16"],
+];
 
 /// The command, yet to be started; on four host devices unless told otherwise,
 /// and with a cache of its own.

@@ -56,6 +56,7 @@ fn options_that_make_no_sense_are_refused() {
         ("--delta", &["0", "x", "1.5"]),
         ("--packet-bytes", &["0", "7", "x"]),
         ("--buffers", &["0", "x"]),
+        ("--queue-entries", &["0", "x"]),
         ("--depth-limit", &["x", "4294967296"]),
         ("--routing", &["around"]),
         ("--partitioner", &["halves"]),

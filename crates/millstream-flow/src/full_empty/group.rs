@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
 use millstream_device::{
-    Argument, Device, Event, FailureListener, Kernel, Parameter, SharedBuffer, Stream,
+    Argument, Device, FailureListener, Kernel, Parameter, SharedBuffer, Stream,
 };
 use parking_lot::Mutex;
 
+use super::early_kernel::EarlyKernel;
 use super::segment::FullEmptySegment;
 use super::shape::PacketShape;
 use super::watcher::Attention;
@@ -64,7 +65,7 @@ const TIMED_OUT: u64 = 1 << 63;
 ///         output.full(packet..packet + 1).await?; // the kernel still runs
 ///         assert_eq!(output.read(packet, |items| items[1])?, 2 * (250 * packet as u32 + 1));
 ///     }
-///     Ok::<_, millstream_flow::Error>(ended.completed().await?)
+///     ended.completed().await
 /// })??;
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
@@ -149,14 +150,14 @@ impl FullEmpty {
     /// Nothing is launched if the future is dropped.
     ///
     /// # Device ordering
-    /// The event is complete when the kernel has ended.
+    /// The kernel's event is complete when it has ended.
     pub async fn launch_early<S: Parameter + 'static>(
         &self,
         stream: &Stream,
         kernel: &Kernel<S>,
         blocks: usize,
         arguments: impl Argument<S>,
-    ) -> Result<Event> {
+    ) -> Result<EarlyKernel> {
         let permit = self.permit().await;
         self.check()?;
         self.listen(stream);
@@ -164,7 +165,7 @@ impl FullEmpty {
         let event = stream.record()?;
         // Ends with the last of the kernels, whoever waits for them.
         event.on_complete(move |_| drop(permit));
-        Ok(event)
+        Ok(EarlyKernel::new(self, event))
     }
 
     /// The context's permit for kernels that wait, one for all of the group.

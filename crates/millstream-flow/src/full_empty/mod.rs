@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `core` | the protocol of one packet, without devices; `README.md` |
 //! | `group` | segments that end together, early launch |
+//! | `early_kernel` | what a kernel that was launched early came to |
 //! | `shape` | how a segment is cut into packets, and who writes them |
 //! | `segment` | the segment: epochs, filling and waiting in host code |
 //! | `copies` | copies with triggers and actions |
@@ -17,6 +18,7 @@
 mod attendance;
 mod copies;
 mod core;
+mod early_kernel;
 mod group;
 mod kernel_packets;
 mod segment;
@@ -25,6 +27,7 @@ mod trigger;
 mod watcher;
 
 pub use copies::{Action, Guard, Trigger};
+pub use early_kernel::EarlyKernel;
 pub use group::FullEmpty;
 pub use kernel_packets::{FullEmptyPackets, PacketsView};
 pub use segment::FullEmptySegment;

@@ -24,7 +24,8 @@ use crate::{Context, Item};
 #[derive(Debug)]
 pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
-type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Value<Settings>);
+type Parts<T> =
+    (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Shared<u32>, Value<Settings>);
 
 /// Since when a twin waits for what it has missed on a channel: a slot or a packet.
 type Waits = Mutex<HashMap<(u32, Missed), Instant>>;
@@ -57,8 +58,8 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
 
     unsafe fn view(bound: &HeldLink<T>) -> DeviceLinkView<'_, T> {
         // SAFETY: the caller's promise covers every part.
-        let (sender, slots, taken, payloads, traffic, settings) =
-            unsafe { Parts::<T>::view(&bound.parts) };
+        let parts = unsafe { Parts::<T>::view(&bound.parts) };
+        let (sender, slots, taken, payloads, traffic, late, settings) = parts;
         bound.attention.get_or_init(|| bound.context.watcher().attend());
         let (patience, waits) = (bound.patience, &bound.waits);
         DeviceLinkView {
@@ -67,6 +68,7 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
             taken,
             payloads,
             traffic,
+            late,
             settings,
             patience,
             waits,
@@ -77,8 +79,8 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
 
 impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
-        let parts =
-            (&self.sender, &self.slots, &self.taken, &self.payloads, &self.traffic, self.settings);
+        let (payloads, traffic, late) = (&self.payloads, &self.traffic, &self.late);
+        let parts = (&self.sender, &self.slots, &self.taken, payloads, traffic, late, self.settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
         Ok(HeldLink {
             parts,
@@ -101,6 +103,7 @@ pub struct DeviceLinkView<'a, T> {
     taken: &'a [AtomicU32],
     payloads: GuardedItems<'a, T>,
     traffic: &'a [AtomicU64],
+    late: &'a [AtomicU32],
     settings: Settings,
     patience: Option<Duration>,
     waits: &'a Waits,
@@ -222,10 +225,12 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             return Ok(result);
         }
         let waited = waits.entry(wait).or_insert_with(Instant::now).elapsed();
-        match self.patience.is_some_and(|most| waited >= most) {
-            true => Err(KernelFault::new("the other end of its link did not come in time")),
-            false => Ok(None),
+        if self.patience.is_none_or(|most| waited < most) {
+            return Ok(None);
         }
+        // Relaxed: the kernel's end publishes it.
+        self.late.iter().for_each(|late| late.store(1, Ordering::Relaxed));
+        Err(KernelFault::new("the other end of its link did not come in time"))
     }
 
     fn taken(&self) -> Option<&'a AtomicU32> {

@@ -20,6 +20,9 @@ use crate::{Context, Error, Item, LinkStatistics, Result};
 /// [`Gang`](crate::Gang), or otherwise sure to run side by side. Twins
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
+/// A kernel that waits for longer than its patience ends, on a host device with an error: see
+/// [`DeviceLink::check`].
+///
 /// Packets of a channel arrive in the order of their claims, each once; what is on its way
 /// when the kernels end is there for the next ones.
 ///
@@ -83,6 +86,7 @@ use crate::{Context, Error, Item, LinkStatistics, Result};
 ///     _ => Ok(SUM.launch(member.stream, 1, (&link, &total))?),
 /// });
 /// context.block_on(run)??;
+/// link.check()?;
 /// assert_eq!(total.load(0)?, 5050);
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
@@ -100,6 +104,9 @@ pub struct DeviceLink<T: Item> {
     pub(super) payloads: GuardedBuffer<T>,
     /// What was sent on each channel: the sender's own.
     pub(super) traffic: SharedBuffer<u64>,
+    /// In the host's memory: not 0 once an end has waited for too long.
+    pub(super) late: SharedBuffer<u32>,
+    label: String,
     pub(super) settings: Settings,
 }
 
@@ -143,7 +150,9 @@ impl<T: Item> DeviceLink<T> {
             traffic: sender
                 .shared(settings.all_traffic_words())?
                 .with_label(format!("traffic of {label}")),
-            payloads: receiver.guarded(settings.all_items())?.with_label(label),
+            payloads: receiver.guarded(settings.all_items())?.with_label(label.clone()),
+            late: context.host().shared(1)?.with_label(format!("patience of {label}")),
+            label,
             from: from.clone(),
             to: to.clone(),
             way,
@@ -157,6 +166,18 @@ impl<T: Item> DeviceLink<T> {
     /// [asks for that way](crate::ContextBuilder::transfer).
     pub fn way(&self) -> TransferWay {
         self.way
+    }
+
+    /// To be asked when its kernels are over: a kernel that has lost its patience just ends. Those
+    /// of a [`Gang`](crate::Gang) that give their ends its words fail the gang, too.
+    ///
+    /// # Errors
+    /// [`Error::LinkTimeout`] if an end has waited for too long, at any time.
+    pub fn check(&self) -> Result<()> {
+        match self.late.load(0)? {
+            0 => Ok(()),
+            _ => Err(Error::LinkTimeout { link: self.label.clone(), patience: self.patience }),
+        }
     }
 
     /// How much it holds.

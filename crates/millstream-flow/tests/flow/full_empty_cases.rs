@@ -284,7 +284,7 @@ impl Rounds {
                     let arguments = (&self.input, &self.output, round);
                     let launched =
                         self.group.launch_early(&self.compute, &SCALE, packets, arguments);
-                    events.push(launched.await?);
+                    events.push(launched.await?.event().clone());
                 }
                 Part::Fill => self.fill(numbers)?,
                 Part::Return => events.extend(self.give_back(numbers)?),
@@ -340,7 +340,7 @@ pub async fn withheld(context: &Context, device: &Device) -> Result<()> {
         state.input.fill_from(&state.copies[0], packet, source)?;
     }
     state.output.full(1..packets).await?;
-    assert!(!state.output.is_full(0)? && !ended.is_complete());
+    assert!(!state.output.is_full(0)? && !ended.event().is_complete());
     assert!(state.input.next_epoch().is_err(), "the kernel is under way");
     let source = state.data.part(state.input.shape().range(0))?;
     state.input.fill_from(&state.copies[0], 0, source)?;
@@ -500,7 +500,7 @@ pub async fn chain(context: &Context, rounds: u32) -> Result<()> {
         for (place, stream) in streams.iter().enumerate().rev() {
             let arguments = (&segments[place], &segments[place + 1], 3);
             let launched = group.launch_early(stream, &SCALE, shape.packets(), arguments);
-            events.push(launched.await?);
+            events.push(launched.await?.event().clone());
         }
         for packet in 0..shape.packets() {
             segments[0].fill_from(&copy, packet, data.part(shape.range(packet))?)?;

@@ -155,7 +155,7 @@ pub async fn between(
         let [source, input, output] = &segments;
         let arguments = (input, output, round);
         let launched = group.launch_early(&compute, &SCALE, shape.packets(), arguments);
-        let mut events = vec![launched.await?];
+        let mut events = vec![launched.await?.event().clone()];
         for packet in numbers.shuffled((0..shape.packets()).collect()) {
             let part = data.part(shape.range(packet))?;
             if packet % 2 == 0 {

@@ -11,10 +11,10 @@ struct Run {
 // In the report: nanoseconds of the side that begins, numbers that were wrong, sides
 // that gave up.
 extern "C" __global__ void echo(DeviceLink<u32> there, DeviceLink<u32> back, Span<u64> report,
-                                Run run) {
+                                Span<u32> host, Run run) {
     __shared__ u32 number;
-    const DeviceSender<u32> out(there);
-    DeviceReceiver<u32> in(back);
+    const DeviceSender<u32> out(there, host);
+    DeviceReceiver<u32> in(back, host);
     const u64 start = nanoseconds();
     u32 count, wrong = 0;
     bool is_late = false;

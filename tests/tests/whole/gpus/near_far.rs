@@ -132,12 +132,12 @@ fn piles_of_a_few_places() {
     if !can(&context) {
         return;
     }
-    let side = scaled(100, 30);
+    let side = scaled(100, 20);
     let graph = road(side, side, 100);
     let center = source::center(&graph).unwrap();
-    // From half a place for each of six blocks to eight for each of 132.
-    for waiting in [2, 3, 6, 9, 12, 24, 66, 132, 264, 528] {
-        for delta in deltas() {
+    // Of two piles, from one place for each block to eight.
+    for &waiting in scaled(&[66, 132, 264, 528][..], &[3, 6, 24]) {
+        for delta in [Delta::Auto, Delta::Step(3.0)] {
             let mut options = SsspOptions::default();
             (options.waiting, options.delta) = (waiting, delta);
             let parts = partition::contiguous_blocks(&graph, context.devices().len());

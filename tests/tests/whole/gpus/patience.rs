@@ -140,7 +140,8 @@ fn a_run_out_of_patience() {
     // Not before, and once the item is done: kernels do not end in the middle of one.
     assert!(start.elapsed() >= patience, "{error}");
     let name = context().devices()[0].name();
-    for part in ["nothing has changed", &format!("; {name}: "), "produced", "patience"] {
+    let named = format!("; {name}: ");
+    for part in ["nothing has changed", &named, "produced", "work items", "threshold", "patience"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     println!("{error}");
@@ -181,9 +182,12 @@ async fn search(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let parts = partition::edge_balanced_blocks(road, context.devices().len());
     match gang {
-        "level" => {
+        "level" | "fused" => {
             let mut options = BfsOptions::default();
-            options.algorithm = bfs::Algorithm::LevelSynchronous;
+            options.algorithm = match gang {
+                "level" => bfs::Algorithm::LevelSynchronous,
+                _ => bfs::Algorithm::Asynchronous,
+            };
             options.worklist.patience = patience;
             let bfs = Bfs::new(context, road).await?.with_options(options);
             silence();
@@ -240,19 +244,24 @@ fn a_device_that_is_silent() {
         context.block_on(search).unwrap().unwrap()
     };
     let (patience, usual) = (Duration::from_millis(20), Duration::from_secs(10));
-    for (gang, place) in [
-        ("level", "level 0"),
-        ("step", "step 1"),
-        ("threshold", "threshold 1"),
-        ("components", "met 0 times"),
-        ("sweeps", "met 0 times"),
-    ] {
+    let not_met = format!("not met for {patience:?}");
+    let gangs = [
+        ("level", "level 0", &*not_met),
+        ("step", "step 1", &not_met),
+        ("threshold", "threshold 1", &not_met),
+        ("components", "met 0 times", &not_met),
+        ("sweeps", "met 0 times", &not_met),
+        ("fused", "patience 20ms", "nothing has changed"),
+    ];
+    // The first leads where one does.
+    for ((gang, place, late), silent) in gangs.into_iter().flat_map(|it| [(it, last), (it, first)])
+    {
         // Whatever would wait for the silent device is there after this.
         assert_eq!(run(gang, usual, &|| {}), Ok(()), "{gang}");
-        let error = run(gang, patience, &|| keep_silent(last, scaled(300, 100))).unwrap_err();
+        let error = run(gang, patience, &|| keep_silent(silent, scaled(300, 100))).unwrap_err();
         println!("{error}");
-        for part in [&format!("not met for {patience:?}"), place] {
-            assert!(error.contains(part), "{part}: {error}");
+        for part in [late, place] {
+            assert!(error.contains(part), "{part}, {silent} silent: {error}");
         }
         for device in devices {
             assert!(error.contains(&format!("; {device}: ")), "{device}: {error}");

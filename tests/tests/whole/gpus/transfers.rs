@@ -223,13 +223,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Rounds, and whether this side begins.
 type Run = [u32; 2];
 type End = DeviceLinkEnd<u32>;
-type Side = (End, End, Shared<u64>, Value<Run>);
+type Side = (End, End, Shared<u64>, Shared<u32>, Value<Run>);
 
 static ECHO_KERNEL: Kernel<Side> = Kernel::of_steps(
     "echo",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     unsafe { Trusted::new(CudaSource::new("echo.cu", "echo", ECHO).blocks(1).threads(32)) },
-    |_, (there, back, report, [rounds, begins])| {
+    |_, (there, back, report, _, [rounds, begins])| {
         // Whoever begins is one ahead.
         let ahead = u32::from(*begins == 1);
         while there.sent() < *rounds || back.received() < *rounds {
@@ -264,12 +264,13 @@ fn messages_between_resident_kernels() {
     let report = context.host().shared::<u64>(3).unwrap();
     let gang = Gang::new(&context).unwrap();
     gang.prepare(&ECHO_KERNEL).unwrap();
+    let host = gang.words().clone();
     let run = gang.run(|GangMember { place, stream, .. }| match place {
         place if place == first => {
-            Ok(ECHO_KERNEL.launch(stream, 1, (&there, &back, &report, [rounds, 1]))?)
+            Ok(ECHO_KERNEL.launch(stream, 1, (&there, &back, &report, &host, [rounds, 1]))?)
         }
         place if place == last => {
-            Ok(ECHO_KERNEL.launch(stream, 1, (&back, &there, &report, [rounds, 0]))?)
+            Ok(ECHO_KERNEL.launch(stream, 1, (&back, &there, &report, &host, [rounds, 0]))?)
         }
         _ => Ok(()),
     });
@@ -295,20 +296,23 @@ fn a_kernel_without_an_other_end_ends() {
     let report = context.host().shared::<u64>(3).unwrap();
     let gang = Gang::new(&context).unwrap();
     gang.prepare(&ECHO_KERNEL).unwrap();
+    let host = gang.words().clone();
     let run = gang.run(|GangMember { place, stream, .. }| match place {
         place if place == first => {
-            Ok(ECHO_KERNEL.launch(stream, 1, (&there, &back, &report, [10, 1]))?)
+            Ok(ECHO_KERNEL.launch(stream, 1, (&there, &back, &report, &host, [10, 1]))?)
         }
         _ => Ok(()),
     });
     let start = Instant::now();
     let ended = context.block_on(run).unwrap();
     assert!(start.elapsed() >= short && start.elapsed() < Duration::from_secs(5));
-    // A GPU's kernel ends, a twin fails.
-    assert_eq!(
-        (ended.is_ok(), report.load(2).unwrap()),
-        if is_gpu(one) { (true, 1) } else { (false, 0) }
-    );
+    let error = ended.unwrap_err();
+    assert_eq!(matches!(error, Error::PeerIsLate), is_gpu(one), "{error}");
+    // A twin fails at once, a GPU's kernel leaves.
+    assert_eq!(report.load(2).unwrap(), u64::from(is_gpu(one)));
+    there.check().unwrap();
+    let error = back.check().unwrap_err();
+    assert!(matches!(error, Error::LinkTimeout { patience, .. } if patience == short), "{error}");
 }
 
 const WAITING: &str = r#"

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millstream::device::{CudaSource, Shared, SharedSet, Trusted, Value};
-use millstream::flow::{BlockSettings, Gang, ResidentCollectives};
+use millstream::flow::{BlockSettings, Error, Gang, ResidentCollectives};
 
 use super::super::{Needs, context, scaled, skip};
 
@@ -58,6 +58,39 @@ fn items_and_operators() {
     let found: Vec<_> = (0..ranks * BLOCKS).map(|at| (word(2 * at), word(2 * at + 1))).collect();
     println!("{rounds} rounds, {ranks} ranks, after {:?}", start.elapsed());
     assert_eq!(found, vec![(0, rounds); ranks * BLOCKS], "bits of what was wrong, and rounds");
+}
+
+/// A rank whose kernel is not there ends the others, and the gang with an error: what they have is
+/// no result.
+#[test]
+fn a_rank_that_does_not_come() {
+    let context = context();
+    if !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
+    }
+    let ranks = context.devices().len();
+    if ranks == 1 {
+        return skip(Needs::Several, "nobody waits");
+    }
+    // SAFETY: each block uses its area of the spans.
+    let kernel = Gang::kernel::<Signature>("block_operators", unsafe { Trusted::new(source()) });
+    let area = context.devices()[0].shared::<u64>(BLOCKS * WORDS).unwrap();
+    let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
+    let patience = Duration::from_millis(50);
+    let collectives = ResidentCollectives::new(&context, BLOCKS, 1 << 10, patience).unwrap();
+    let gang = Gang::new(&context).unwrap();
+    gang.prepare(&kernel).unwrap();
+    let (memory, host) = (collectives.memory(), gang.words().clone());
+    let run = gang.run(|member| match member.place {
+        0 => {
+            let settings = collectives.settings(0);
+            let arguments = (&memory[..], &host, &area, &report, settings, [8, MOST as u32, 3, 0]);
+            Ok(kernel.launch(member.stream, member.sharers, arguments)?)
+        }
+        _ => Ok(()),
+    });
+    let error = context.block_on(run).unwrap().unwrap_err();
+    assert!(matches!(error, Error::PeerIsLate), "{error}");
 }
 
 /// Needs NVRTC, and no GPU. So many collectives in one kernel may spill, and take long: for one
