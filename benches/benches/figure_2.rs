@@ -5,11 +5,16 @@
 //! * a: direct access, threads that read or write consecutive or random words of their
 //!   own memory, of a peer's and of the host's;
 //! * b: what packets cost, beside one copy of all bytes;
-//! * c: packets by copy engine, pushed, and pushed and pulled through the host;
+//! * c: packets by copy engine, pushed, and pushed and pulled through the host: by a kernel for
+//!   each packet, and, *resident*, by kernels that stay at both ends of a `DeviceLink`;
 //! * d: from one device to all others.
+//!
+//! Resident kernels go on to the next trial at once, and a packet of theirs is what all their
+//! blocks move together. What has arrived at the end is compared with what was sent.
 
 #![allow(missing_docs)]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,15 +23,16 @@ use clap::{Parser, ValueEnum};
 use comfy_table::Table;
 use futures_util::try_join;
 use millstream::device::{
-    CudaSource, Event, Kernel, Read, StreamKind, TransferWay, Trusted, Value, Write,
+    CudaSource, Event, Kernel, Read, StreamKind, Topology, TransferWay, Trusted, Value, Write,
 };
 use millstream::flow::{Communicator, Error, Result};
 use millstream::prelude::*;
+use millstream_benches::device_link::{ITEM_BYTES, chain};
 
 #[derive(Parser)]
 struct Arguments {
     /// Bytes of a transfer; by default 100 MB as in the article, 4 MB on host devices.
-    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(4..))]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(16..))]
     bytes: Option<usize>,
     /// Trials of each measurement, after one that does not count.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
@@ -34,6 +40,9 @@ struct Arguments {
     /// Panels to measure, all of which but a need two devices; all that can be unless given.
     #[arg(long, value_enum, value_delimiter = ',')]
     panels: Vec<Panel>,
+    /// A file with the shape of another machine, which takes connections away.
+    #[arg(long)]
+    topology: Option<PathBuf>,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -54,6 +63,7 @@ const BUFFERS: usize = 4;
 
 struct Bench {
     context: Context,
+    topology: Option<Topology>,
     bytes: usize,
     trials: u32,
 }
@@ -216,15 +226,24 @@ impl Bench {
     /// Panel c.
     async fn ways(&self) -> Result<Table> {
         let mut table = Table::new();
-        table.set_header(["packet, GB/s", "copy", "push", "host"]);
-        let open = |way| Context::builder().devices(Devices::All).transfer(way).build();
-        let contexts = TransferWay::ALL.map(open);
+        let ways = TransferWay::ALL;
+        let names = ways.iter().map(ToString::to_string);
+        let resident = [TransferWay::Push, TransferWay::Host];
+        let resident_names = resident.iter().map(|way| format!("{way}, resident"));
+        let first = ["packet, GB/s".to_string()].into_iter();
+        table.set_header(first.chain(names).chain(resident_names));
+        let contexts = ways.map(|way| open(self.topology.as_ref(), Some(way)));
         for packet in PACKETS {
             let mut row = vec![kib(packet)];
             for context in &contexts {
-                row.push(
-                    self.rate(self.link(context.as_ref().map_err(Clone::clone)?, packet).await?),
-                );
+                let context = context.as_ref().map_err(Clone::clone)?;
+                row.push(self.rate(self.link(context, packet).await?));
+            }
+            for (context, _) in contexts.iter().zip(ways).filter(|(_, way)| resident.contains(way))
+            {
+                let context = context.as_ref().map_err(Clone::clone)?;
+                let time = chain(context, &[0, 1], (self.bytes, packet), self.trials).await?;
+                row.push(self.rate(time));
             }
             table.add_row(row);
         }
@@ -244,6 +263,11 @@ impl Bench {
             for (name, by_kernel) in [("ring, copied", false), ("ring, pushed", true)] {
                 let time = self.ring(packet, by_kernel).await?;
                 add(name, if packet == self.bytes { "all".to_string() } else { kib(packet) }, time);
+            }
+            if packet != self.bytes {
+                let order = self.context.topology().ring_order();
+                let time = chain(&self.context, &order, (self.bytes, packet), self.trials).await?;
+                add("ring, resident", kib(packet), time);
             }
         }
         add("broadcast of the collectives", "-".to_string(), self.broadcast().await?);
@@ -323,15 +347,28 @@ fn kib(bytes: usize) -> String {
     format!("{} KiB", bytes >> 10)
 }
 
+/// All devices, in that shape, with packets that all go this way, or choose.
+fn open(topology: Option<&Topology>, way: Option<TransferWay>) -> Result<Context> {
+    let mut builder = Context::builder().devices(Devices::All);
+    if let Some(topology) = topology {
+        builder = builder.topology(topology.clone());
+    }
+    if let Some(way) = way {
+        builder = builder.transfer(way);
+    }
+    builder.build()
+}
+
 /// Measures the panels and prints a table for each.
 fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let context = Context::builder().devices(Devices::All).build()?;
+    let topology = arguments.topology.map(|file| Topology::read(&file)).transpose()?;
+    let context = open(topology.as_ref(), None)?;
     let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
     let usual = if context.devices()[0].is_gpu() { 100_000_000 } else { 4_000_000 };
-    let bytes = arguments.bytes.unwrap_or(usual) / 4 * 4;
+    let bytes = arguments.bytes.unwrap_or(usual) / ITEM_BYTES * ITEM_BYTES;
     let panels = panels(arguments.panels, names.len())?;
     println!("figure 2 on {}, {bytes} bytes, {} trials", names.join(", "), arguments.trials);
-    let bench = Bench { context, bytes, trials: arguments.trials };
+    let bench = Bench { context, topology, bytes, trials: arguments.trials };
     for panel in panels {
         let (name, table) = bench.context.block_on(async {
             Ok::<_, Error>(match panel {

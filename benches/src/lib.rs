@@ -7,6 +7,7 @@ use millstream::device::DeviceList;
 use millstream::flow::{Context, Devices};
 
 pub mod collective;
+pub mod device_link;
 pub mod full_empty;
 #[cfg_attr(not(feature = "cuda"), path = "nccl/absent.rs")]
 pub mod nccl;

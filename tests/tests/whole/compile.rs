@@ -125,6 +125,11 @@ fn programs_without_spills() {
     compile(&CudaSource::new("filter.cu", "filter", filter), &["filter"]);
     let access = include_str!("../../../benches/benches/figure_2/access.cu");
     compile(&CudaSource::new("access.cu", "access", access), &["access"]);
+    let links = include_str!("../../../benches/src/device_link/kernels.cu");
+    let source = CudaSource::new("device_link.cu", "fill", links).threads(1024);
+    compile(&source, &["fill", "check", "echo", "relay"]);
+    let ends = CudaSource::new("device_links.cu", "fills", include_str!("gpus/device_links.cu"));
+    compile(&ends, &["fills", "reads"]);
     let resident = include_str!("../../../benches/benches/collectives/resident.cu");
     let source = CudaSource::new("resident.cu", "resident_sums", resident).blocks(1);
     compile(&source, &["resident_sums"]);
