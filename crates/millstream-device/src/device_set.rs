@@ -67,8 +67,9 @@ impl DeviceSetBuilder {
     }
 
     /// Connects the devices as this topology says, at most as well as they are:
-    /// devices that it does not connect do not reach each other's memory. Its
-    /// names do not matter. See [`Topology::read`] for files.
+    /// devices that it does not connect do not reach each other's memory. Its transfer table, if
+    /// it has one, is that of the devices at the places of those that it names. See
+    /// [`Topology::read`] for files.
     #[must_use]
     pub fn topology(self, topology: Topology) -> DeviceSetBuilder {
         DeviceSetBuilder { topology: Some(topology), ..self }

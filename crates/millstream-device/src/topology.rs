@@ -84,7 +84,8 @@ impl Topology {
 
     /// These devices connected as a shape says, but never better than they are:
     /// a shape takes connections away. Transfers are those of the shape, since
-    /// copies may now take other ways.
+    /// copies may now take other ways; what they call the shape's devices are those at
+    /// their places.
     ///
     /// # Errors
     /// [`Error::Topology`] for a shape of another number of devices.
@@ -96,7 +97,12 @@ impl Topology {
         }
         let worse = |from, to| self.link(from, to).min(shape.link(from, to));
         let links = Topology::from_links(self.names.clone(), worse).links;
-        Ok(Topology { links, transfers: shape.transfers.clone(), ..self })
+        let name = |name: &str| {
+            let place = shape.names.iter().position(|device| device == name);
+            place.map_or(name, |place| &self.names[place]).to_string()
+        };
+        let transfers = shape.transfers.as_ref().map(|table| table.renamed(name));
+        Ok(Topology { links, transfers, ..self })
     }
 
     /// Names of the devices.

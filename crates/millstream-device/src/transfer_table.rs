@@ -40,7 +40,8 @@ impl Transfer {
 /// a few sizes ([`DeviceSet::calibrate`](crate::DeviceSet::calibrate)).
 ///
 /// Memories are named by any device that has them: virtual devices have their
-/// GPU's memory, and host devices the host's.
+/// GPU's memory, and host devices the host's. What was measured for a device's own name counts
+/// first: in the shape of another machine, devices have memories that they do not have here.
 ///
 /// ```
 /// use millstream_device::{Transfer, TransferTable, TransferWay};
@@ -85,6 +86,15 @@ impl TransferTable {
         self.transfers.binary_search_by(|known| key(known).cmp(&key(transfer)))
     }
 
+    /// The same between memories of other names.
+    pub(crate) fn renamed(&self, name: impl Fn(&str) -> String) -> TransferTable {
+        let renamed = |transfer: &Transfer| {
+            let (from, to) = (name(&transfer.from), name(&transfer.to));
+            Transfer { from, to, ..transfer.clone() }
+        };
+        TransferTable::new(self.transfers.iter().map(renamed))
+    }
+
     /// The measurements, ordered by source, destination, way and size.
     pub fn transfers(&self) -> &[Transfer] {
         &self.transfers
@@ -114,6 +124,15 @@ impl TransferTable {
         self.latency_us(TransferWay::Copy, from, to, 0)
     }
 
+    /// In the order of their sizes.
+    fn of_pair(&self, way: TransferWay, (from, to): (&str, &str)) -> &[Transfer] {
+        let key = (from, to, way);
+        let before = |transfer: &Transfer| (&*transfer.from, &*transfer.to, transfer.way) < key;
+        let until = |transfer: &Transfer| (&*transfer.from, &*transfer.to, transfer.way) <= key;
+        let start = self.transfers.partition_point(before);
+        &self.transfers[start..self.transfers.partition_point(until)]
+    }
+
     fn interpolate(
         &self,
         way: TransferWay,
@@ -121,12 +140,13 @@ impl TransferTable {
         bytes: usize,
         time: impl Fn(&Transfer) -> f64,
     ) -> Option<f64> {
-        let (from, to) = (memory_of(from), memory_of(to));
-        let of_pair = |transfer: &&Transfer| {
-            transfer.from == from && transfer.to == to && transfer.way == way
+        let named = self.of_pair(way, (from, to));
+        let transfers = match named.is_empty() {
+            true => self.of_pair(way, (memory_of(from), memory_of(to))),
+            false => named,
         };
-        let larger = self.transfers.iter().filter(of_pair).find(|this| this.bytes >= bytes);
-        let smaller = self.transfers.iter().filter(of_pair).rfind(|this| this.bytes <= bytes);
+        let larger = transfers.iter().find(|this| this.bytes >= bytes);
+        let smaller = transfers.iter().rfind(|this| this.bytes <= bytes);
         match (smaller, larger) {
             (None, None) => None,
             (None, Some(smallest)) => Some(time(smallest)),
@@ -140,11 +160,14 @@ impl TransferTable {
     }
 }
 
+/// The name of the host's memory.
+pub(crate) const HOST: &str = "host";
+
 /// The memory of a device: its GPU without the number of the virtual device, or
 /// the host's.
 pub(crate) fn memory_of(device: &str) -> &str {
     let physical = device.split_once('.').map_or(device, |(physical, _)| physical);
-    if physical.starts_with("host") { "host" } else { physical }
+    if physical.starts_with(HOST) { HOST } else { physical }
 }
 
 #[cfg(test)]
@@ -204,6 +227,20 @@ mod tests {
         ] {
             assert_eq!(table.time_us(COPY, from, to, 8), Some(time), "{from} to {to}");
         }
+    }
+
+    #[test]
+    fn a_name_of_its_own_counts_first() {
+        let all = [("host", "host", 1.0), ("host:1", "host:2", 2.0), ("host:1", "host", 3.0)];
+        let table = TransferTable::new(all.map(|(from, to, time)| transfer(from, to, 8, time)));
+        for (from, to, time) in
+            [("host:1", "host:2", 2.0), ("host:2", "host:1", 1.0), ("host:1", "host", 3.0)]
+        {
+            assert_eq!(table.time_us(COPY, from, to, 8), Some(time), "{from} to {to}");
+        }
+        let renamed = table.renamed(|name| name.replace("host:", "cuda:"));
+        assert_eq!(renamed.time_us(COPY, "cuda:1", "cuda:2", 8), Some(2.0));
+        assert_eq!(renamed.time_us(COPY, "host:1", "host:2", 8), Some(1.0));
     }
 
     #[test]

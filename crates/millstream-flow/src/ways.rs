@@ -235,6 +235,53 @@ mod tests {
         }
     }
 
+    /// Devices of one memory here that are not in the file.
+    #[test]
+    fn the_table_of_a_file_chooses_by_pair_and_size() {
+        let transfer = |from: usize, to: usize, way: TransferWay, bytes: usize, time_us: f64| {
+            format!(
+                r#"{{ "from": "cuda:{from}", "to": "cuda:{to}", "way": "{way}",
+                     "bytes": {bytes}, "time_us": {time_us}, "latency_us": {time_us} }}"#
+            )
+        };
+        let (small, large) = (1 << 10, 1 << 20);
+        let transfers = [
+            // Engines begin late.
+            transfer(0, 1, Copy, small, 9.0),
+            transfer(0, 1, Push, small, 2.0),
+            transfer(0, 1, Copy, large, 20.0),
+            transfer(0, 1, Push, large, 40.0),
+            // The other way, kernels are always slow.
+            transfer(1, 0, Copy, small, 3.0),
+            transfer(1, 0, Push, small, 5.0),
+            // Out of reach of each other.
+            transfer(0, 2, Copy, small, 9.0),
+            transfer(0, 2, Host, small, 3.0),
+            transfer(0, 2, Copy, large, 50.0),
+            transfer(0, 2, Host, large, 90.0),
+        ];
+        let shape = format!(
+            r#"{{ "devices": ["cuda:0", "cuda:1", "cuda:2"], "transfers": [{}],
+                 "links": [["memory", "pcie", "host"],
+                           ["pcie", "memory", "host"],
+                           ["host", "host", "memory"]] }}"#,
+            transfers.join(",")
+        );
+        let set =
+            DeviceSet::builder().devices(DeviceList::host(3)).topology(shape.parse().unwrap());
+        let set = set.open().unwrap();
+        let ways = |from: usize, to: usize| {
+            let (devices, table) = (set.devices(), set.topology().transfer_table());
+            let ways = Ways::new(None, table, &devices[from], &devices[to]);
+            [small, large].map(|bytes| ways.of(bytes, bytes))
+        };
+        assert_eq!(ways(0, 1), [Push, Copy]);
+        assert_eq!(ways(1, 0), [Copy, Copy]);
+        assert_eq!(ways(0, 2), [Host, Copy]);
+        // Not measured.
+        assert_eq!([ways(1, 2), ways(2, 0)], [[Host, Host]; 2]);
+    }
+
     #[test]
     fn pairs_out_of_reach_go_the_faster_way_through_the_host() {
         let shape = include_str!("../../millstream-device/tests/shapes/two-quadruplets.json");

@@ -92,6 +92,30 @@ fn what_is_measured_is_kept() {
     assert!(!remarks.contains("transfer table"), "{remarks}");
 }
 
+/// What was measured goes with the shape, to other devices too.
+#[test]
+fn shapes_bring_what_was_measured() {
+    let folder = Folder::new();
+    let (measured, _) = with_cache(&folder.path("cache"), &["--calibrate"]);
+    let shape = folder.file("measured.json", measured.to_string());
+    let (shaped, _) = with_cache("", &["--topology", &shape]);
+    let transfers = |report: &Value, from: &str, to: &str| {
+        let all = report["transfers"].as_array().unwrap().iter();
+        let of_pair = all.filter(|transfer| transfer["from"] == from && transfer["to"] == to);
+        let times =
+            of_pair.map(|transfer| (transfer["bytes"].clone(), transfer["time_us"].clone()));
+        times.collect::<Vec<_>>()
+    };
+    let expected = transfers(&measured, "host", "host");
+    assert_eq!(expected.len(), 16);
+    for (from, to) in [("host:0", "host:1"), ("host:1", "host:0"), ("host", "host:1")] {
+        assert_eq!(transfers(&shaped, from, to), expected, "{from} to {to}");
+    }
+    // The same again.
+    let again = folder.file("again.json", shaped.to_string());
+    assert_eq!(with_cache("", &["--topology", &again]).0, shaped);
+}
+
 #[test]
 fn what_cannot_be_kept_is_shown_all_the_same() {
     let (measured, remarks) = with_cache("/dev/null", &["--calibrate"]);
