@@ -52,6 +52,14 @@ struct Arguments {
     bench: bool,
 }
 
+/// Bytes of results that are not compared in every run.
+const LARGE_RESULT: usize = 1 << 20;
+
+/// What the modes are to be: none of those chosen slower than so many times the baseline, and
+/// full overlap better by so many per cent in the mean, at the paper's sizes.
+const MOST_RATIO: f64 = 1.02;
+const LEAST_SAVED: f64 = 26.0;
+
 /// The modes, as the table names them.
 const NAMES: [&str; 6] = [
     "baseline",
@@ -72,6 +80,9 @@ fn modes(work: &Workload) -> [Mode; 6] {
         Mode::FullOverlap(work.in_place()),
     ]
 }
+
+/// What [`chosen`] chooses for.
+const CHOICES: [&str; 3] = ["early", "return", "full"];
 
 /// Which of the modes early launch, proactive return and full overlap are, before
 /// anything is measured.
@@ -96,6 +107,8 @@ fn measure(
         Bed::new(context, device, work, packets[1])?,
     ];
     let (expected, mut is_right) = (work.expected(), true);
+    // Of large results now and then: that is slow.
+    let checked_every = if work.output_len() * 4 <= LARGE_RESULT { 1 } else { 20 };
     let mut times = [const { Vec::new() }; 6];
     for run in 0..arguments.runs + 5 {
         for (mode, times) in modes(work).iter().zip(&mut times) {
@@ -104,8 +117,7 @@ fn measure(
             if run >= 5 {
                 times.push(time);
             }
-            // Contents are looked at now and then: that is slow.
-            if run % 20 == 0 {
+            if run % checked_every == 0 {
                 is_right &= work.is_right(&expected, &bed.answer(*mode)?);
             }
         }
@@ -114,16 +126,23 @@ fn measure(
     Ok((times, beds[0].parts()?, is_right))
 }
 
+/// Copies in, the kernel and the copy out all at once, and nothing else.
+fn ideal(parts: &[Duration; 3]) -> Duration {
+    parts.iter().copied().max().unwrap_or_default()
+}
+
 fn microseconds(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() * 1e6)
 }
 
 /// The seven, with what each mode saves against the baseline and what it could.
-fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Table, bool)> {
+fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(String, bool)> {
     let mut table = Table::new();
     let heads = ["KiB in", "out", "copy in us", "kernel us", "copy out us", "ideal"];
-    let last = ["early, chosen", "return, chosen", "full, chosen", "right"];
-    table.set_header(["benchmark"].iter().chain(&heads).chain(&NAMES).chain(&last));
+    let last = CHOICES.map(|choice| format!("{choice}, chosen"));
+    let names = ["benchmark"].iter().chain(&heads).chain(&NAMES).map(ToString::to_string);
+    table.set_header(names.chain(last).chain(["right".to_string()]));
+    let mut worst = (0.0, String::new());
     let (mut sums, mut all_right) = ([0.0; 9], true);
     let mut works = workloads(sizes);
     if !arguments.workload.is_empty() {
@@ -132,8 +151,7 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Tabl
     for work in &works {
         let (times, parts, is_right) = measure(context, work, arguments)?;
         all_right &= is_right;
-        // All three at once, and nothing else.
-        let ideal = parts.iter().max().map_or(0.0, |time| time.as_secs_f64() * 1e6);
+        let ideal = ideal(&parts).as_secs_f64() * 1e6;
         let mut row = vec![
             work.name.to_string(),
             (work.input_bytes() / 1024).to_string(),
@@ -144,6 +162,12 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Tabl
         row.push(format!("{:.1} us", times[0]));
         let saved = times.map(|time| 100.0 * (1.0 - time / times[0]));
         row.extend((1..6).map(|mode| format!("{:.1} us, {:.0} %", times[mode], saved[mode])));
+        for (mode, choice) in chosen(work).into_iter().zip(CHOICES) {
+            let ratio = times[mode] / times[0];
+            if ratio > worst.0 {
+                worst = (ratio, format!("{}, {choice}", work.name));
+            }
+        }
         let chosen = chosen(work).map(|mode| saved[mode]);
         row.extend(chosen.map(|saved| format!("{saved:.0} %")));
         for (sum, saved) in sums.iter_mut().zip(saved.into_iter().chain(chosen)) {
@@ -156,7 +180,24 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Tabl
     mean.extend(std::iter::repeat_n(String::new(), 7));
     mean.extend(sums[1..].iter().map(|sum| format!("{sum:.1} %")));
     table.add_row(mean);
-    Ok((table, all_right))
+    let text = format!("{table}\n{}", verdict(sizes, &worst, sums[8]));
+    Ok((text, all_right))
+}
+
+/// Whether the worst of the chosen modes and the mean of full overlap are as they should be.
+fn verdict(sizes: Sizes, (ratio, which): &(f64, String), saved: f64) -> String {
+    let met = |is_met: bool| if is_met { "met" } else { "MISSED" };
+    let worst = format!(
+        "worst chosen mode: {which}, {ratio:.3} of the baseline, at most {MOST_RATIO}: {}",
+        met(*ratio <= MOST_RATIO)
+    );
+    match sizes {
+        Sizes::Paper => format!(
+            "{worst}\nfull overlap, chosen: {saved:.1} % less in the mean, at least {LEAST_SAVED}: {}",
+            met(saved >= LEAST_SAVED)
+        ),
+        _ => worst,
+    }
 }
 
 /// Microseconds of vectorAdd on one thread.
@@ -174,20 +215,22 @@ fn on_the_host(work: &Workload) -> f64 {
     median(times.collect()).as_secs_f64() * 1e6
 }
 
-fn sweep(context: &Context, arguments: &Arguments) -> Result<(Table, bool)> {
+fn sweep(context: &Context, arguments: &Arguments) -> Result<(String, bool)> {
     let mut table = Table::new();
     let names = NAMES.map(|name| format!("{name} us"));
-    table.set_header(["items".to_string(), "host us".to_string()].iter().chain(&names));
+    let heads = ["items", "host us", "ideal us"].map(str::to_string);
+    table.set_header(heads.iter().chain(&names));
     let mut all_right = true;
     for power in 10..=20 {
         let work = vector_add(1 << power);
-        let (times, _, is_right) = measure(context, &work, arguments)?;
+        let (times, parts, is_right) = measure(context, &work, arguments)?;
         all_right &= is_right;
         let mut row = vec![(1 << power).to_string(), format!("{:.1}", on_the_host(&work))];
+        row.push(microseconds(ideal(&parts)));
         row.extend(times.map(|time| format!("{time:.1}")));
         table.add_row(row);
     }
-    Ok((table, all_right))
+    Ok((table.to_string(), all_right))
 }
 
 fn run() -> Result<bool> {

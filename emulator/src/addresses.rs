@@ -22,7 +22,7 @@ fn granules() -> Option<&'static MmapRaw> {
     TABLE.get_or_init(map).as_ref()
 }
 
-/// The granules' table, as emulated.hpp reads it.
+/// The granules' table, as threads.hpp reads it.
 pub(crate) extern "C" fn table() -> *const AtomicU16 {
     granules().map_or(std::ptr::null(), |table| table.as_ptr().cast())
 }

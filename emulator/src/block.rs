@@ -29,7 +29,7 @@ const SLOWNESS: u128 = 50;
 /// Barriers of a block.
 const BARRIERS: usize = 16;
 
-/// Where a thread stands, as emulated.hpp reads it.
+/// Where a thread stands, as threads.hpp reads it.
 #[repr(C)]
 pub(crate) struct Thread {
     thread: [u32; 3],
@@ -38,7 +38,7 @@ pub(crate) struct Thread {
     grid: [u32; 3],
 }
 
-/// What emulated.hpp calls.
+/// What threads.hpp calls.
 #[repr(C)]
 pub(crate) struct Hooks {
     step: extern "C" fn() -> u32,

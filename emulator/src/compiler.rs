@@ -11,8 +11,14 @@ use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 use crate::image::pack;
 use crate::ptx::translate;
 
-const HEADER: &str = include_str!("emulated.hpp");
-const HEADER_NAME: &str = "emulated.hpp";
+/// What kernels are compiled with: the last includes the others.
+const HEADERS: [(&str, &str); 4] = [
+    ("threads.hpp", include_str!("threads.hpp")),
+    ("words.hpp", include_str!("words.hpp")),
+    ("module.hpp", include_str!("module.hpp")),
+    (EMULATED, include_str!("emulated.hpp")),
+];
+const EMULATED: &str = "emulated.hpp";
 
 /// A source with its headers, and what became of it.
 struct Program {
@@ -31,7 +37,7 @@ struct Program {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> nvrtcResult {
     let mut hasher = DefaultHasher::new();
-    (HEADER, include_str!("ptx.rs"), include_str!("compiler.rs")).hash(&mut hasher);
+    (HEADERS, include_str!("ptx.rs"), include_str!("compiler.rs")).hash(&mut hasher);
     // SAFETY: the caller's numbers.
     unsafe { (*major, *minor) = (13, (hasher.finish() >> 40) as c_int) };
     nvrtcResult::NVRTC_SUCCESS
@@ -186,16 +192,15 @@ impl Program {
     fn compile(&self) -> Result<(Vec<u8>, String), String> {
         let text = |error: std::io::Error| error.to_string();
         let folder = tempfile::tempdir().map_err(text)?;
-        for (name, content) in &self.headers {
+        let given = self.headers.iter().map(|(name, content)| (&**name, &**content));
+        for (name, content) in given.chain(HEADERS) {
             write(folder.path(), name, content).map_err(text)?;
         }
-        write(folder.path(), HEADER_NAME, HEADER).map_err(text)?;
         write(folder.path(), &self.name, &self.text).map_err(text)?;
         let language = ["-std=c++17", "-x", "c++"];
-        let preprocessed =
-            run(folder.path(), &["-E", "-I.", "-include", HEADER_NAME], |command| {
-                command.args(language).arg(&self.name)
-            })?;
+        let preprocessed = run(folder.path(), &["-E", "-I.", "-include", EMULATED], |command| {
+            command.args(language).arg(&self.name)
+        })?;
         let preprocessed = String::from_utf8_lossy(&preprocessed.stdout).into_owned();
         let (translated, kernels) = translate(&preprocessed);
         write(folder.path(), "translated.ii", &translated).map_err(text)?;

@@ -15,14 +15,14 @@ pub(crate) fn pack(library: Vec<u8>) -> Vec<u8> {
     [&MAGIC[..], &(library.len() as u64).to_le_bytes(), &library].concat()
 }
 
-/// A parameter, as emulated.hpp writes it.
+/// A parameter, as module.hpp writes it.
 #[repr(C)]
 struct RawParameter {
     offset: u64,
     size: u64,
 }
 
-/// A kernel, as emulated.hpp writes it.
+/// A kernel, as module.hpp writes it.
 #[repr(C)]
 pub(crate) struct RawKernel {
     name: *const c_char,
@@ -78,7 +78,7 @@ impl Image {
         let library = unsafe { Library::open(Some(file.path()), RTLD_NOW | RTLD_LOCAL) };
         let library = std::mem::ManuallyDrop::new(library.map_err(|error| format!("{error:?}"))?);
         let missing = |error: libloading::Error| error.to_string();
-        // SAFETY: the types are those of emulated.hpp, here and below.
+        // SAFETY: the types are those of module.hpp, here and below.
         let list = *unsafe { library.get::<Kernels>(b"emulated_kernels\0") }.map_err(missing)?;
         // SAFETY: as above.
         let begin = *unsafe { library.get::<Begin>(b"emulated_begin\0") }.map_err(missing)?;

@@ -14,15 +14,23 @@ use std::time::{Duration, Instant};
 use millstream::graph::CsrGraph;
 use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
 
-/// A graph of few levels and one of many, with their names; weights are integers.
-///
-/// # Errors
-/// A graph is too large for memory.
-pub fn graphs() -> Result<[(&'static str, CsrGraph); 2], GenerateError> {
-    let options = GenerateOptions { max_weight: Some(64), seed: 0 };
-    let kron = generate::kron(16, 16, &options)?;
-    let options = GenerateOptions { max_weight: Some(10_000), ..options };
-    Ok([("kron 16 16", kron), ("road 500", generate::road(500, 500, KEEP_PERMILLE, &options)?)])
+/// Makes a graph with the weights that options say.
+type Generate = fn(&GenerateOptions) -> Result<CsrGraph, GenerateError>;
+
+/// Graphs of few levels and of many, with their names: some that caches hold, and some that they
+/// do not. Weights are integers.
+pub const GRAPHS: [(&str, Generate); 6] = [
+    ("kron 16 16", |options| generate::kron(16, 16, options)),
+    ("social 16 16", |options| generate::social(16, 16, options)),
+    ("road 500", |options| road(500, options)),
+    ("kron 18 16", |options| generate::kron(18, 16, options)),
+    ("social 18 16", |options| generate::social(18, 16, options)),
+    ("road 1500", |options| road(1500, options)),
+];
+
+fn road(width: u32, options: &GenerateOptions) -> Result<CsrGraph, GenerateError> {
+    let options = GenerateOptions { max_weight: Some(10_000), ..options.clone() };
+    generate::road(width, width, KEEP_PERMILLE, &options)
 }
 
 /// How long `run` takes.

@@ -109,7 +109,7 @@ impl Error {
             | Error::Cc(CcError::Traversal(error)) => traversal_code(error),
             Error::Bfs(BfsError::Graph(_))
             | Error::Sssp(SsspError::Graph(_))
-            | Error::Rank(RankError::Graph(_)) => 1,
+            | Error::Rank(RankError::Graph(_) | RankError::NotFinite { .. }) => 1,
             Error::Bfs(_) | Error::Sssp(_) | Error::Rank(_) | Error::Cc(_) => 2,
             Error::Flow(error) => flow_code(error),
             Error::Destination(WriteError::Io { .. }) => 1,
@@ -180,6 +180,8 @@ mod tests {
             (SsspError::NotStepping.into(), 2),
             (SsspError::Graph(OUT_OF_MEMORY).into(), 1),
             (RankError::Graph(OUT_OF_MEMORY).into(), 1),
+            (RankError::NotFinite { iterations: 3 }.into(), 1),
+            (RankError::Tolerance { tolerance: -1.0 }.into(), 2),
             (Error::Overflow { vertex: 3 }, 1),
             (Error::Weight { path: file(), from: 0, to: 1, weight: -1.0 }, 2),
             (Error::Usage("no such option".into()), 2),

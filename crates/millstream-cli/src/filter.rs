@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::interrupt::run_interruptibly;
 use crate::output::{Link, answer, facts, link_table, links};
 use crate::progress::phase;
-use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers};
+use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers, packet_bytes};
 use slow::{Slow, filterers};
 
 /// Filters numbers: keeps the multiples of a divisor. Says what each device took
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// most. May be given for several devices.
     #[arg(long, value_name = "DEVICE=FACTOR")]
     slow: Vec<Slow>,
-    /// Bytes of a packet at most.
+    /// Bytes of a packet at most; first-available gives slower devices smaller ones.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
     /// Packet buffers of each link; chosen by the link unless given.
@@ -70,6 +70,14 @@ impl Schedule {
             Schedule::Static => scatter(),
         }
     }
+
+    /// Bytes of each device's packets: equal parts stay in packets of one size.
+    fn packet_bytes(self, most: usize, rates: &[f64]) -> Vec<usize> {
+        match self {
+            Schedule::FirstAvailable => packet_bytes(most, rates),
+            Schedule::Static => vec![most; rates.len()],
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -94,6 +102,8 @@ struct DeviceReport {
     device: String,
     /// How many times over it did each packet.
     slow: u32,
+    /// Of a packet at most.
+    packet_bytes: usize,
     packets: u64,
     items: u64,
     /// Until it had done its last packet.
@@ -109,20 +119,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         return Err(Error::Usage("0 has no multiples to keep".into()));
     }
     let context = arguments.devices.open()?;
-    let filterers = filterers(&context, &arguments.slow)?;
-    let buffers = Buffers::bytes(arguments.packet_bytes);
-    let buffers = arguments.buffers.map_or(buffers, |count| buffers.count(count));
-    let filter = Filter { divisor: arguments.divisor, cost: arguments.cost, buffers };
+    let buffers = |bytes| {
+        let buffers = Buffers::bytes(bytes);
+        arguments.buffers.map_or(buffers, |count| buffers.count(count))
+    };
+    let most = buffers(arguments.packet_bytes);
+    let mut filterers = filterers(&context, &arguments.slow, most)?;
+    let filter = Filter { divisor: arguments.divisor, cost: arguments.cost, buffers: most };
     let (warm_up, sample) = sample(arguments, filterers.len());
     let measuring = filter.rates_alone(&context, &filterers, warm_up, sample);
     let rates = phase("measuring each device alone", || run_interruptibly(&context, measuring))??;
+    let packets = arguments.schedule.packet_bytes(arguments.packet_bytes, &rates);
+    for (filterer, &bytes) in filterers.iter_mut().zip(&packets) {
+        filterer.buffers = buffers(bytes);
+    }
     let numbers = numbers(context.host(), arguments.items)?;
     let filtering = filter.run(&context, &filterers, arguments.schedule.policy(), &numbers);
     let mut filtered = phase("filtering", || run_interruptibly(&context, filtering))??;
     filtered.kept.sort_unstable();
     let expected = (0..arguments.items).step_by(arguments.divisor as usize);
     let verified = arguments.verify.then(|| filtered.kept.iter().copied().eq(expected));
-    answer(&report(arguments, &filterers, &rates, &filtered, verified), arguments.json, table)?;
+    let report = report(arguments, &filterers, (&rates, &packets), &filtered, verified);
+    answer(&report, arguments.json, table)?;
     match verified {
         Some(false) => Err(Error::NotVerified("a sequential filter keeps others".into())),
         _ => Ok(()),
@@ -144,16 +162,18 @@ fn sample(arguments: &Arguments, devices: usize) -> (u32, u32) {
 fn report(
     arguments: &Arguments,
     filterers: &[Filterer],
-    rates: &[f64],
+    (rates, packets): (&[f64], &[usize]),
     filtered: &Filtered,
     verified: Option<bool>,
 ) -> Report {
     let (ideal_items, ideal_time) = ideal_split(arguments.items.into(), rates);
     let per_device = |place: usize| {
-        let (Filterer { device, repeats }, share) = (&filterers[place], &filtered.shares[place]);
+        let (Filterer { device, repeats, .. }, share) =
+            (&filterers[place], &filtered.shares[place]);
         DeviceReport {
             device: device.name(),
             slow: *repeats,
+            packet_bytes: packets[place],
             packets: share.packets,
             items: share.items,
             time_ms: share.time.as_secs_f64() * 1e3,

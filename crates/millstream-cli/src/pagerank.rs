@@ -67,7 +67,7 @@ enum AlgorithmOption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PrecisionOption {
-    /// 32 bits; pushing has them for weights only.
+    /// 32 bits; pushing has them for weights only, and ranks in 64.
     F32,
     /// 64 bits.
     F64,
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         phase("ranking", || run_interruptibly(&context, search))??;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &options, &result)).err(),
+        true => phase("verifying", || verify(&graph, &options, &result.ranks)).err(),
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
@@ -207,15 +207,21 @@ fn options(
 }
 
 /// What one sweep in f64 changes bounds the error, which must be small enough for the tolerance,
-/// whatever the search says that it has come to. Ranks in f32 are not closer than their rounding.
+/// whatever the search says that it has come to. Ranks in f32 are not closer than their rounding;
+/// pushed ones are f64.
 fn verify(
     graph: &CsrGraph,
     options: &PageRankOptions,
-    result: &PageRankResult,
+    ranks: &[f64],
 ) -> Result<f64, validate::PageRankFault> {
     let scale = if options.unnormalized { 1.0 / f64::from(graph.vertices()) } else { 1.0 };
-    let ranks: Vec<f64> = result.ranks.iter().map(|rank| rank * scale).collect();
-    let rounding = if options.is_double() { 1e-12 } else { 1e-5 };
+    let ranks: Vec<f64> = ranks.iter().map(|rank| rank * scale).collect();
+    let rounding = match (options.is_double(), options.has_double_weights()) {
+        (false, _) => 1e-5,
+        // Each weight to half a unit of f32.
+        (true, false) if options.weighted => 1e-7,
+        (true, _) => 1e-12,
+    };
     let allowed = (2.0 * options.tolerance + rounding) / (1.0 - options.damping);
     validate::pagerank(graph, &options.question(), &ranks, allowed)
 }
@@ -229,4 +235,22 @@ fn table(report: &Report) -> String {
         ("ranks", found),
         ("iterations", report.iterations.to_string()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_as_close_as_what_they_were_computed_in() {
+        let graph = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3), (3, 0)]).unwrap();
+        // A change of 1e-5 in the next sweep: more than the tolerance allows, but not f32.
+        let mut ranks = [0.25; 4];
+        (ranks[0], ranks[1]) = (0.25 + 2.7e-6, 0.25 - 2.7e-6);
+        let mut options = PageRankOptions::default();
+        assert!(verify(&graph, &options, &ranks).is_ok());
+        options.algorithm = Algorithm::Push;
+        assert!(verify(&graph, &options, &ranks).is_err());
+        assert!(verify(&graph, &options, &[0.25; 4]).is_ok());
+    }
 }

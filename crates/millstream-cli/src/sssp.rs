@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::device::Device;
 use millstream::graph::{BadWeight, CsrGraph, Weights, generate, validate};
 use millstream::sssp::{
     Algorithm, Delta, Distances, Error as SsspError, Sssp, SsspOptions, SsspResult,
@@ -139,10 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
     common.ran(prepare, result.run_time, result.gather_time, arcs);
     common.count(&result.statistics);
-    // GPUs that search in steps do not count all.
-    let on_gpus = context.devices().iter().any(Device::is_gpu);
-    let counts_all = !on_gpus || result.algorithm != Algorithm::Stepping;
-    common.useful_work_items = counts_all.then(|| result.reached());
+    common.useful_work_items = Some(result.reached());
     let report = Report {
         common,
         method: result.algorithm.to_string(),

@@ -81,8 +81,13 @@ impl PageRankOptions {
         question
     }
 
-    /// Whether ranks are computed in f64.
+    /// Whether ranks are computed in f64: pushing, they always are.
     pub fn is_double(&self) -> bool {
+        self.algorithm == Algorithm::Push || self.has_double_weights()
+    }
+
+    /// Whether weights are f64, and what sweeps compute.
+    pub fn has_double_weights(&self) -> bool {
         match self.precision {
             Precision::Auto => self.tolerance < 1e-6,
             Precision::F32 => false,

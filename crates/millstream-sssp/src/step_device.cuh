@@ -77,6 +77,7 @@ class StepDevice : public GangDevice<u32> {
         u64 received;  // Vertices that other devices have told.
         u64 sent;      // Vertices told to each of them.
         u64 listed;    // Vertices of this device's lists.
+        u32 unlisted;  // Vertices with keys that come into no list, since the blocks last met.
         u32 steps;
     };
     static constexpr u32 most_longs = sizeof(Block::rows) / sizeof(LongRow);
@@ -86,7 +87,7 @@ class StepDevice : public GangDevice<u32> {
                           const SpanSet<u64>& words, const GangReports& reports,
                           const StepSettings& settings, Block& block)
         : GangDevice<u32>(settings, words, reports), out(out), in(in), values(values), lists(lists),
-          exchange(exchange), settings(settings), block(block) {}
+          exchange(exchange), words(words), settings(settings), block(block) {}
 
    protected:
     static constexpr GangBarrier::Counter settled_count = GangBarrier::first_count;
@@ -98,6 +99,7 @@ class StepDevice : public GangDevice<u32> {
     const Span<StepValue>& values;
     const StepLists& lists;
     const StepExchange& exchange;
+    const SpanSet<u64>& words;
     const StepSettings& settings;
     Block& block;
 
@@ -126,17 +128,22 @@ class StepDevice : public GangDevice<u32> {
                StepRule::extended(key, StepRule::weight(settings.lightest)) < block.end;
     }
 
+    // What all blocks of the device have counted as `Block::unlisted`, since the start.
+    __device__ u64& unlisted() const { return words[settings.device][barrier_words]; }
+
     __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
 
     // A warp: vertices of its lanes to the list, 32 at a time. `arcs` enter a vertex whose
-    // key has come into the step just now; else they are 0.
-    __device__ void append(bool is_news, u32 vertex, u32 arcs) {
+    // key has come into the step just now; else they are 0. If it leads nowhere in the step, it
+    // comes into no list.
+    __device__ void append(bool is_news, u32 vertex, u32 arcs, bool leads = true) {
         const u32 all = __ballot_sync(~0u, is_news);
         if (__any_sync(~0u, arcs > 0)) {
             // In halves, which cannot overflow.
             const u64 low = __reduce_add_sync(~0u, arcs & 0xffff);
             const u64 high = __reduce_add_sync(~0u, arcs >> 16);
             if (lane() == 0) atomicAdd(&block.settled, (high << 16) + low);
+            count_unlisted(arcs > 0 && !leads);
         }
         if (all == 0) return;
         u32* const stage = block.stage[threadIdx.x / 32];
@@ -153,6 +160,12 @@ class StepDevice : public GangDevice<u32> {
         }
         if (lane() == 0) block.pending[threadIdx.x / 32] = pending;
         __syncwarp();
+    }
+
+    // A warp: vertices of its lanes that are done with, though in no list.
+    __device__ void count_unlisted(bool is) {
+        const u32 all = __popc(__ballot_sync(~0u, is));
+        if (all > 0 && lane() == 0) atomicAdd(&block.unlisted, all);
     }
 
     // All blocks: calls `use(is_one, vertex)` for the vertices from `low` to `high` of which
@@ -206,6 +219,9 @@ class StepDevice : public GangDevice<u32> {
         if (threadIdx.x != 0) return;
         if (block.settled != 0) barrier.count(settled_count, block.settled);
         if (block.nearest != unreached) barrier.offer(u64(~block.nearest));
+        // Relaxed: the barrier publishes it.
+        if (block.unlisted != 0) fetch_add_relaxed_gpu(&unlisted(), u64(block.unlisted));
+        block.unlisted = 0;
         block.settled = 0;
         block.nearest = unreached;
     }

@@ -33,7 +33,9 @@ class StepPull : public StepPush {
             // at `begin` or above.
             const Best best = improve_by_looking<false>(is, vertex, from);
             if (block.end != unreached) return sort_in(is, vertex, best.key);
-            append(is && best.rival < best.key, vertex, 0);
+            const bool is_rivalled = is && best.rival < best.key;
+            append(is_rivalled, vertex, 0);
+            count_unlisted(is && !is_rivalled && best.key != unreached);
         });
     }
 

@@ -267,13 +267,15 @@ class StepPush : public StepDevice {
             if (is_better[each] && before >= block.end) arcs[each] = enter;
         }
         if (is_near) {
+            bool leads[at_once];
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                leads[each] = !is_alone() || leads_on(keys[each]);
+                is_better[each] = is_better[each] && leads[each] && set_mark(targets[each]);
+            }
 #pragma unroll
             for (u32 each = 0; each < at_once; ++each)
-                is_better[each] = is_better[each] && (!is_alone() || leads_on(keys[each])) &&
-                                  set_mark(targets[each]);
-#pragma unroll
-            for (u32 each = 0; each < at_once; ++each)
-                append(is_better[each], targets[each], arcs[each]);
+                append(is_better[each], targets[each], arcs[each], leads[each]);
         }
     }
 };

@@ -143,7 +143,9 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let incoming = &self.graph.incoming;
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
         let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
-        let gangs = GangMemory::of_all(context, self.manner.patience, 0, GangWork::REPORT_WORDS)?;
+        let (patience, reported) = (self.manner.patience, GangWork::REPORT_WORDS);
+        // Behind the barrier's, `StepDevice::unlisted`.
+        let gangs = GangMemory::of_all(context, patience, 1, reported)?;
         let lights = self.lights(self.settings(0).delta).await?;
         let mut memory = Vec::new();
         let places = gangs.into_iter().zip(values).zip(lights);

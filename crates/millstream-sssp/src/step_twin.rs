@@ -133,7 +133,7 @@ fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64>
 }
 
 /// What the devices have done. Vertices that were settled by pulling alone are among those
-/// visited: GPUs do not count these.
+/// visited.
 pub(crate) fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
     let work = |(place, its): (usize, &Memory<V>)| {
         let word = |word: Word| load(&its.gang.words, word);

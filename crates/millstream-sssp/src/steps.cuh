@@ -10,7 +10,7 @@ class StepSearch : public StepPull {
     __device__ void run() {
         if (threadIdx.x == 0) {
             block.longs = block.filled = block.mark = block.here = 0;
-            block.settled = block.received = block.sent = block.listed = 0;
+            block.settled = block.received = block.sent = block.listed = block.unlisted = 0;
             block.steps = 1;
             block.nearest = unreached;
             block.begin = 0;
@@ -153,7 +153,8 @@ class StepSearch : public StepPull {
     // The whole grid, at the end.
     __device__ void report(const Verdict& verdict) const {
         if (thread_in_grid() != 0) return;
-        tell_end(verdict.phase == GangBarrier::stopped, block.listed, block.steps);
+        const u64 visited = block.listed + load_relaxed_gpu(&unlisted());
+        tell_end(verdict.phase == GangBarrier::stopped, visited, block.steps);
         // All that is told is news.
         tell_host(report_received, block.received);
         tell_host(report_kept, block.received);

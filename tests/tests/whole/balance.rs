@@ -10,7 +10,7 @@ use millstream::prelude::*;
 #[path = "../../../crates/millstream-cli/src/filter/pipeline.rs"]
 mod pipeline;
 
-use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers};
+use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers, packet_bytes};
 
 const DIVISOR: u32 = 7;
 const PACKET_ITEMS: u32 = 64;
@@ -21,15 +21,23 @@ fn filter() -> Filter {
 }
 
 fn filterers(context: &Context, repeats: &[u32]) -> Vec<Filterer> {
-    let devices = context.devices().iter().cloned().zip(repeats);
-    devices.map(|(device, &repeats)| Filterer { device, repeats }).collect()
+    let (devices, buffers) = (context.devices().iter().cloned().zip(repeats), filter().buffers);
+    devices.map(|(device, &repeats)| Filterer { device, repeats, buffers }).collect()
 }
 
 /// Filters so many items; none is lost and none comes twice.
 fn run(context: &Context, repeats: &[u32], policy: RoutingPolicy, items: u32) -> Filtered {
-    let filterers = filterers(context, repeats);
+    run_on(context, &filterers(context, repeats), policy, items)
+}
+
+fn run_on(
+    context: &Context,
+    filterers: &[Filterer],
+    policy: RoutingPolicy,
+    items: u32,
+) -> Filtered {
     let numbers = numbers(context.host(), items).unwrap();
-    let filtering = filter().run(context, &filterers, policy, &numbers);
+    let filtering = filter().run(context, filterers, policy, &numbers);
     let mut filtered = context.block_on(filtering).unwrap().unwrap();
     filtered.kept.sort_unstable();
     assert!(filtered.kept.iter().copied().eq((0..items).step_by(DIVISOR as usize)));
@@ -66,6 +74,48 @@ fn first_available_is_near_the_ideal_split() {
         let fixed = run(&context, &repeats, scatter(), items);
         assert!(fixed.shares.iter().all(|share| share.items == u64::from(items) / 2));
     }
+}
+
+/// As above, with a device 32 times slower: three packets as large as the others' that wait for
+/// it are a quarter more than its part. Its packets are small instead. What is done for each is
+/// in proportion: so it is the same for both.
+#[test]
+fn a_much_slower_device_gets_small_packets() {
+    const SLOW: u32 = 32;
+    let (items, most) = (400 * PACKET_ITEMS, 4 * PACKET_ITEMS as usize);
+    let rates = [SLOW.into(), 1.0];
+    let (ideal, _) = ideal_split(items.into(), &rates);
+    let slowest = |repeats: [u32; 2], packets: &[usize], seed| {
+        let context = simulated(2, Injection { seed, ..Injection::default() });
+        let mut filterers = filterers(&context, &repeats);
+        for (filterer, &bytes) in filterers.iter_mut().zip(packets) {
+            filterer.buffers = Buffers::bytes(bytes).count(3);
+        }
+        let dynamic = run_on(&context, &filterers, first_available(), items);
+        dynamic.shares[1].items as f64 / ideal[1]
+    };
+    // Ten launches for as many items as the fast one's packets have, and so for each of the
+    // small packets.
+    let packets: Vec<_> =
+        packet_bytes(most << 10, &rates).iter().map(|bytes| bytes >> 10).collect();
+    assert_eq!(packets, [most, most / 32]);
+    for seed in 0..5 {
+        let large = slowest([10, 10 * SLOW], &[most; 2], seed);
+        let small = slowest([10, 10], &packets, seed);
+        println!("seed {seed}: of the ideal {large:.3} in large packets, {small:.3} in small ones");
+        assert!(large > 1.1 && (0.9..1.1).contains(&small), "seed {seed}: {large}, {small}");
+    }
+}
+
+#[test]
+fn packets_are_halved_as_devices_are_slower() {
+    let bytes = |rates: &[f64]| packet_bytes(1 << 20, rates);
+    assert_eq!(bytes(&[5.1, 10.0, 9.0]), [1 << 20; 3]);
+    assert_eq!(bytes(&[1.0, 4.0, 30.0]), [1 << 16, 1 << 18, 1 << 20]);
+    assert_eq!(bytes(&[0.0, 1e-9, 1.0]), [4 << 10, 4 << 10, 1 << 20]);
+    assert_eq!(bytes(&[0.0, 0.0]).len(), 2);
+    assert_eq!(packet_bytes(3, &[1.0, 10.0]), [3, 3]);
+    assert_eq!(packet_bytes(1 << 10, &[1.0, 10.0]), [1 << 10; 2]);
 }
 
 /// In real time, where each operation sleeps and the work itself is nothing: few cores

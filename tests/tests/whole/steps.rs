@@ -20,7 +20,10 @@ pub(crate) fn run(
     options: SsspOptions,
     sources: &[u32],
 ) -> Result<SsspResult, Error> {
-    run_as(Algorithm::Stepping, context, graph, parts, options, sources)
+    let result = run_as(Algorithm::Stepping, context, graph, parts, options, sources)?;
+    let work: u64 = result.statistics.devices.iter().map(|device| device.work_items).sum();
+    assert!(work >= result.reached(), "{work} work items, {} vertices", result.reached());
+    Ok(result)
 }
 
 /// Options that pull and never stop stepping, that only push, as usual, and that have no

@@ -13,12 +13,17 @@ use millstream::prelude::*;
 
 /// In which rates are measured.
 const ROUNDS: usize = 3;
+/// Smaller packets are not made of what is given, however slow a device is.
+const LEAST_PACKET_BYTES: usize = 4 << 10;
 
-/// A device, and how often it does each packet: more than once to be slower.
+/// A device that filters.
 #[derive(Clone, Debug)]
 pub(crate) struct Filterer {
     pub(crate) device: Device,
+    /// How often it does each packet: more than once to be slower.
     pub(crate) repeats: u32,
+    /// Packets of the link to it.
+    pub(crate) buffers: Buffers,
 }
 
 /// What is kept, and how it travels.
@@ -28,7 +33,7 @@ pub(crate) struct Filter {
     pub(crate) divisor: u32,
     /// How many times over each number is tested.
     pub(crate) cost: u32,
-    /// Packets of each link.
+    /// Packets of the links back to the host.
     pub(crate) buffers: Buffers,
 }
 
@@ -101,8 +106,8 @@ impl Filter {
         let mut feed = scatter.sender(context.host())?;
         let results = gather.receiver(context.host(), self.buffers)?;
         let mut ends = Vec::new();
-        for Filterer { device, repeats } in filterers {
-            let input = scatter.receiver(device, self.buffers)?;
+        for Filterer { device, repeats, buffers } in filterers {
+            let input = scatter.receiver(device, *buffers)?;
             ends.push((input, gather.sender(device)?, *repeats));
         }
         let statistics = graph.statistics();
@@ -207,4 +212,15 @@ pub(crate) fn ideal_split(items: u64, rates: &[f64]) -> (Vec<f64>, Duration) {
     let seconds = if items == 0 { 0.0 } else { items as f64 / together };
     let shares = rates.iter().map(|rate| rate * seconds).collect();
     (shares, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// Bytes of packets for devices of such rates, `most` for the fastest: halved as often as a
+/// device is twice as slow, so that none is busy with its last ones for long after the others.
+pub(crate) fn packet_bytes(most: usize, rates: &[f64]) -> Vec<usize> {
+    let fastest = rates.iter().copied().fold(0.0, f64::max);
+    let bytes = |rate: &f64| {
+        let halved = (fastest / rate).log2().clamp(0.0, 63.0) as u32;
+        (most >> halved).max(LEAST_PACKET_BYTES).min(most)
+    };
+    rates.iter().map(bytes).collect()
 }

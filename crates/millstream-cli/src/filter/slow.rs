@@ -33,9 +33,13 @@ impl FromStr for Slow {
     }
 }
 
-/// The devices, each as slow as asked.
-pub(super) fn filterers(context: &Context, slow: &[Slow]) -> Result<Vec<Filterer>, Error> {
-    let filterer = |device: &Device| Filterer { device: device.clone(), repeats: 1 };
+/// The devices, each as slow as asked, with such packets.
+pub(super) fn filterers(
+    context: &Context,
+    slow: &[Slow],
+    buffers: Buffers,
+) -> Result<Vec<Filterer>, Error> {
+    let filterer = |device: &Device| Filterer { device: device.clone(), repeats: 1, buffers };
     let mut filterers: Vec<Filterer> = context.devices().iter().map(filterer).collect();
     for (place, Slow { device, factor }) in slow.iter().enumerate() {
         if slow[..place].iter().any(|earlier| earlier.device == *device) {
@@ -78,7 +82,8 @@ mod tests {
         let context = Context::builder().devices(Devices::host(3)).build().unwrap();
         let repeats = |slow: &[&str]| {
             let slow: Vec<Slow> = slow.iter().map(|text| text.parse().unwrap()).collect();
-            let filterers = filterers(&context, &slow).map_err(|error| error.to_string())?;
+            let filterers = filterers(&context, &slow, Buffers::bytes(64))
+                .map_err(|error| error.to_string())?;
             Ok::<_, String>(filterers.iter().map(|filterer| filterer.repeats).collect::<Vec<_>>())
         };
         assert_eq!(repeats(&[]).unwrap(), [1, 1, 1]);

@@ -7,7 +7,7 @@ use crate::common::{Folder, dataset, json, refused, run, succeed};
 #[test]
 fn json_has_the_keys_of_the_contract() {
     let karate = dataset("karate.mtx");
-    for algorithm in ["pull", "push"] {
+    for (algorithm, precision) in [("pull", "f32"), ("push", "f64")] {
         let fixed = ["pagerank", &karate, "--devices", "host:2", "--verify"];
         let report = json(&[&fixed[..], &["--algorithm", algorithm]].concat());
         for (key, value) in [
@@ -20,7 +20,7 @@ fn json_has_the_keys_of_the_contract() {
             ("verified", json!(true)),
             ("converged", json!(true)),
             ("method", json!(algorithm)),
-            ("precision", json!("f32")),
+            ("precision", json!(precision)),
         ] {
             assert_eq!(report.get(key), Some(&value), "{key}");
         }

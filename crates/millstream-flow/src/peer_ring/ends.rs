@@ -24,8 +24,7 @@ use crate::{Context, Item};
 #[derive(Debug)]
 pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
-type Parts<T> =
-    (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Shared<u32>, Value<Settings>);
+type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Shared<u32>, Value<Settings>);
 
 /// Since when a twin waits for what it has missed on a channel: a slot or a packet.
 type Waits = Mutex<HashMap<(u32, Missed), Instant>>;
@@ -80,7 +79,8 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
 impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
         let (payloads, traffic, late) = (&self.payloads, &self.traffic, &self.late);
-        let parts = (&self.sender, &self.slots, &self.taken, payloads, traffic, late, self.settings);
+        let parts =
+            (&self.sender, &self.slots, &self.taken, payloads, traffic, late, self.settings);
         let parts = Argument::<Parts<T>>::bind(parts, accesses)?;
         Ok(HeldLink {
             parts,

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use millstream::device::Device;
-
 use super::child::{command, run};
 use super::{Needs, context, list, scaled, skip, steps};
 
@@ -98,26 +96,22 @@ fn verified_answers() {
     }
 }
 
-/// GPUs that search in steps do not count all work: then nobody says how much was useful.
+/// No more work is useful than was done, whichever way it is.
 #[test]
-fn useful_work_where_all_is_counted() {
-    let context = context();
-    if !steps::can(&context) {
+fn useful_work() {
+    if !steps::can(&context()) {
         return;
     }
-    let on_gpus = context.devices().iter().any(Device::is_gpu);
     let dense = Edges::dense("steps", 40);
     let sssp = ["sssp", dense.path(), "--weights", "random:64"];
-    for (algorithm, is_known) in [("stepping", !on_gpus), ("asynchronous", true)] {
+    for algorithm in ["stepping", "asynchronous"] {
         let Some(mut command) = millstream(&sssp) else { return };
         command.args(["--algorithm", algorithm]);
         let (table, _) = run(&mut command, LIMIT, |_| {});
-        assert_eq!(String::from_utf8_lossy(&table.stdout).contains("% useful"), is_known);
+        assert!(String::from_utf8_lossy(&table.stdout).contains("% useful"), "{algorithm}");
         let (output, _) = run(command.arg("--json"), LIMIT, |_| {});
         let answer = String::from_utf8_lossy(&output.stdout);
-        let expected = if is_known { "40" } else { "null" };
-        let expected = format!("\"useful_work_items\":{expected},");
-        assert!(answer.contains(&expected), "{algorithm}: {answer}");
+        assert!(answer.contains("\"useful_work_items\":40,"), "{algorithm}: {answer}");
     }
 }
 
