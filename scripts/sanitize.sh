@@ -41,10 +41,16 @@ CASES=${CASES:-"
     gpus::full_empty::packets_go_through_kernels_of_all_devices
     gpus::near_far::near_and_far_of_long_rows_and_one_way_streets
     gpus::near_far::piles_of_a_few_places
+    gpus::fused::fused_runs_of_a_small_graph
+    gpus::transfers::a_link_within_a_kernel
+    gpus::collectives::resident_kernels
+    gpus::twins::filters::the_commands_filter
 "}
 export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 # initcheck remembers every byte of every copy.
 export MILLSTREAM_LARGEST_COPY=${MILLSTREAM_LARGEST_COPY:-20003}
+# Of resident kernels: every collective in some rounds of each of eight blocks.
+export MILLSTREAM_LITMUS_ROUNDS=${MILLSTREAM_LITMUS_ROUNDS:-64}
 gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 [ "$gpus" -gt 0 ] || { echo "no GPU here" >&2; exit 2; }
 
@@ -52,6 +58,7 @@ gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 list_of() {
     case $1 in
         gpus::transfers::every_way_by_size | gpus::collectives::every_collective) echo cuda:0x2 ;;
+        gpus::collectives::resident_kernels) echo cuda:0x2 ;;
         *) echo cuda:0 ;;
     esac
 }

@@ -247,7 +247,7 @@ impl<'a> Bed<'a> {
 
     fn early_launch(&mut self, moved: Moved) -> Result<Duration> {
         self.begin_epoch(moved)?;
-        self.launch_early(moved, &self.early, &self.output)?;
+        let kernel = self.launch_early(moved, &self.early, &self.output)?;
         self.copy_out()?;
         self.say_when_ended()?;
         self.await_data();
@@ -255,6 +255,8 @@ impl<'a> Bed<'a> {
         self.fill(moved)?;
         self.wait_until_ended()?;
         let time = start.elapsed();
+        kernel.event().synchronize()?;
+        self.group.check()?;
         self.compute.record()?.synchronize()?;
         self.copy.record()?.synchronize()?;
         Ok(time)

@@ -29,7 +29,7 @@ pub const GRAPHS: [(&str, Generate); 6] = [
 ];
 
 fn road(width: u32, options: &GenerateOptions) -> Result<CsrGraph, GenerateError> {
-    let options = GenerateOptions { max_weight: Some(10_000), ..options.clone() };
+    let options = GenerateOptions { max_weight: Some(10_000), ..*options };
     generate::road(width, width, KEEP_PERMILLE, &options)
 }
 

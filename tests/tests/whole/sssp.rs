@@ -1,5 +1,6 @@
 //! Shortest paths against Dijkstra's algorithm.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use millstream::device::Injection;
@@ -209,12 +210,17 @@ pub(crate) fn delaying(random: &mut SmallRng, seed: u64, devices: usize) -> Cont
     builder.simulated(seed).build().unwrap()
 }
 
-/// Runs a case for the seed that `MILLSTREAM_SEED` names, or for so many.
-pub(crate) fn for_seeds(count: u64, case: fn(u64)) {
+/// The seed that `MILLSTREAM_SEED` names, or so many.
+pub(crate) fn seeds(count: u64) -> Range<u64> {
     match std::env::var("MILLSTREAM_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => case(seed),
-        None => (0..count).for_each(case),
+        Some(seed) => seed..seed + 1,
+        None => 0..count,
     }
+}
+
+/// Runs a case for each of [`seeds`].
+pub(crate) fn for_seeds(count: u64, case: fn(u64)) {
+    seeds(count).for_each(case);
 }
 
 fn delayed(seed: u64) {

@@ -11,7 +11,7 @@ use millstream::device::Injection;
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, partition, reference, source};
-use millstream::pagerank::{Algorithm, PageRank};
+use millstream::pagerank::{Algorithm, PageRank, Precision};
 use millstream::sssp::{self as paths, Delta, Sssp, SsspOptions};
 use millstream::traversal::WorklistOptions;
 use millstream::worklist::{Routing, Worker};
@@ -102,6 +102,34 @@ fn many_fused_pushes() {
             let result = context.block_on(ranks.run()).unwrap().unwrap();
             let distance = pagerank::distance(&graph, &options, &result.ranks);
             assert!(distance < 10.0 * options.tolerance, "{what}, run {run}: {distance}");
+        }
+    }
+}
+
+/// Every kernel of the fused worker but breadth-first search's, in few and small runs: what
+/// memory checkers run.
+#[test]
+fn fused_runs_of_a_small_graph() {
+    let context = context();
+    let options = GenerateOptions { seed: 3, max_weight: Some(20) };
+    let graph = generate::kron(5, 4, &options).unwrap();
+    let parts = partition::automatic(&graph, context.devices().len());
+    for routing in [Routing::Ring, Routing::Direct] {
+        let mut worklist = WorklistOptions::default();
+        (worklist.routing, worklist.worker) = (routing, fused(&context));
+        for predecessors in [false, true] {
+            let mut options = SsspOptions::default();
+            (options.worklist, options.predecessors) = (worklist, predecessors);
+            let result = sssp::run(&context, &graph, parts.clone(), options, &[0]).unwrap();
+            sssp::check(&format!("{routing:?}"), &graph, &[0], &result);
+        }
+        for precision in [Precision::F32, Precision::F64] {
+            let mut options = pagerank::exact(Algorithm::Push);
+            (options.worklist, options.precision) = (worklist, precision);
+            (options.damping, options.tolerance) = (0.1, 1e-2);
+            let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+            let distance = pagerank::distance(&graph, &options, &result.ranks);
+            assert!(distance < 10.0 * options.tolerance, "{routing:?}: {distance}");
         }
     }
 }

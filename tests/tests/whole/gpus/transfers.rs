@@ -7,8 +7,8 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, DeviceBuffer, Kernel, Shared, SharedBuffer, Step, TransferWay, Trusted,
-    Value,
+    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Shared, SharedBuffer, Step, TransferWay,
+    Trusted, Value,
 };
 use millstream::flow::{
     Buffers, Context, DeviceLink, DeviceLinkEnd, Error, Gang, GangMember, Graph, Receiver, Result,
@@ -313,6 +313,68 @@ fn a_kernel_without_an_other_end_ends() {
     there.check().unwrap();
     let error = back.check().unwrap_err();
     assert!(matches!(error, Error::LinkTimeout { patience, .. } if patience == short), "{error}");
+}
+
+const WITHIN: &str = r#"
+#include "device_link.cuh"
+using namespace millstream;
+
+// Packet n has n % 4 + 1 items.
+extern "C" __global__ void to_itself(DeviceLink<u32> link, Span<u32> host, Span<u32> report,
+                                     u32 packets) {
+    __shared__ u32 items[4];
+    u32 done = 0, wrong = 0;
+    if (blockIdx.x == 0) {
+        const DeviceSender<u32> out(link, host);
+        for (bool goes_on = true; goes_on && done < packets; done += goes_on) {
+            __syncthreads();
+            if (threadIdx.x < 4) items[threadIdx.x] = done * 4 + threadIdx.x;
+            __syncthreads();
+            goes_on = out.send(items, done % 4 + 1);
+        }
+    } else {
+        DeviceReceiver<u32> in(link, host);
+        u32 count = 0;
+        for (; done < packets && in.receive(items, &count); ++done) {
+            __syncthreads();
+            wrong += count != done % 4 + 1;
+            if (threadIdx.x < count) wrong += items[threadIdx.x] != done * 4 + threadIdx.x;
+            __syncthreads();
+        }
+    }
+    const bool is_wrong = __syncthreads_or(wrong != 0);
+    if (threadIdx.x == 0) {
+        store_relaxed_sys(&report[2 * blockIdx.x], done);
+        store_relaxed_sys(&report[2 * blockIdx.x + 1], u32(is_wrong));
+    }
+}
+"#;
+
+/// Both ends in one kernel: what memory checkers run, under which two kernels may have to take
+/// turns. A ring of two slots is full and empty most of the time.
+#[test]
+fn a_link_within_a_kernel() {
+    let context = context();
+    let Some(device) = context.devices().iter().find(|device| is_gpu(device)) else {
+        return skip(Needs::Peers, "blocks that wait for each other run on GPUs only");
+    };
+    let source = CudaSource::new("within.cu", "to_itself", WITHIN).blocks(2).threads(64);
+    let kernel: Kernel<(End, Shared<u32>, Shared<u32>, Value<u32>)> = Kernel::with_source(
+        "to_itself",
+        // SAFETY: it uses its link's functions and its words.
+        unsafe { Trusted::new(source) },
+        |_, _| Err(KernelFault::new("runs on GPUs only")),
+    );
+    let link = DeviceLink::<u32>::new(&context, device, device, (2, 4), PATIENCE).unwrap();
+    let (host, report) = (context.host().shared(8).unwrap(), context.host().shared(4).unwrap());
+    let stream = device.stream().unwrap();
+    // The second goes on where the first one was.
+    for _ in 0..2 {
+        kernel.launch(&stream, 2, (&link, &host, &report, 300)).unwrap();
+        context.block_on(stream.record().unwrap().completed()).unwrap().unwrap();
+        let found = [0, 1, 2, 3].map(|word| report.load(word).unwrap());
+        assert_eq!(found, [300, 0, 300, 0], "packets and whether one was wrong, of each end");
+    }
 }
 
 const WAITING: &str = r#"

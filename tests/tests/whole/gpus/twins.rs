@@ -1,9 +1,10 @@
 //! CUDA C++ beside its host twins on random items, kernel by kernel: the callbacks of
 //! breadth-first search, shortest paths and PageRank with split-send, split-receive,
-//! queues, the halo filter and priorities; and a program whose items go everywhere. The
-//! first of the devices that `MILLSTREAM_TEST_DEVICES` names, and a host device, stand in
-//! for one of four.
+//! queues, the halo filter and priorities; a program whose items go everywhere; and filters. The
+//! first of the devices that `MILLSTREAM_TEST_DEVICES` names, and a host device, stand in for one of
+//! four. `MILLSTREAM_SEED=n` runs the case of that seed alone.
 
+mod filters;
 mod push;
 mod relaxations;
 mod routes;
@@ -23,8 +24,9 @@ use super::{context, scaled};
 
 const DEVICES: usize = 4;
 
+/// The seeds of random cases.
 fn cases() -> Range<u64> {
-    0..scaled(40, 10)
+    crate::sssp::seeds(scaled(40, 10))
 }
 
 /// The device to be tested, and a host device.

@@ -120,16 +120,16 @@ fn compare<R: Real>() {
         let case = Pushes::new(seed);
         let seen = context.block_on(case.run::<R>(&context)).unwrap();
         let expected = twin.block_on(case.run::<R>(&twin)).unwrap();
-        assert!(seen == expected, "case {seed}: {case:?}\n{seen:?}\n{expected:?}");
+        assert!(seen == expected, "MILLSTREAM_SEED={seed}: {case:?}\n{seen:?}\n{expected:?}");
         let (expected, memory) = expected;
         deferred += expected.deferred();
         passed += expected.passed();
         leaks += memory.leaked.iter().filter(|&&leaked| leaked != 0).count();
         limited += memory.pushes.iter().filter(|&&pushes| pushes > 2).count();
     }
-    // The cases are about something.
+    // All cases together are about something.
     let counts = [deferred, passed, leaks, limited];
-    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+    assert!(cases().count() == 1 || counts.iter().all(|&count| count > 0), "{counts:?}");
 }
 
 #[test]

@@ -77,14 +77,15 @@ fn compare<R: Rule, V: Value + Debug>(key: fn(u32) -> u32, weight: fn(u32) -> R:
         let case = Relaxations::<V>::new(seed, key);
         let seen = context.block_on(case.run::<R>(&context, weight)).unwrap();
         let expected = twin.block_on(case.run::<R>(&twin, weight)).unwrap();
-        assert!(seen == expected, "case {seed}: {case:?}\n{seen:?}\n{expected:?}");
+        assert!(seen == expected, "MILLSTREAM_SEED={seed}: {case:?}\n{seen:?}\n{expected:?}");
         let (expected, _) = expected;
         deferred += expected.deferred();
         passed += expected.passed();
         filtered += expected.statistics.iter().map(|counts| counts.filtered).sum::<u64>();
     }
-    // The cases are about something.
-    assert!(deferred > 0 && passed > 0 && filtered > 0, "{deferred} {passed} {filtered}");
+    // All cases together are about something.
+    let counts = [deferred as u64, passed as u64, filtered];
+    assert!(cases().count() == 1 || counts.iter().all(|&count| count > 0), "{counts:?}");
 }
 
 #[test]

@@ -169,6 +169,6 @@ fn items_that_go_everywhere() {
     for seed in cases() {
         let seen = context.block_on(run_routes(&context, seed)).unwrap();
         let expected = twin.block_on(run_routes(&twin, seed)).unwrap();
-        assert!(seen == expected, "case {seed}:\n{seen:?}\n{expected:?}");
+        assert!(seen == expected, "MILLSTREAM_SEED={seed}:\n{seen:?}\n{expected:?}");
     }
 }
