@@ -50,7 +50,7 @@ pub async fn unready(context: &Context, device: &Device, unready: usize) -> Resu
             for receiver in &mut receivers {
                 assert!(receiver.recv().await?.is_none());
             }
-            Ok::<_, Error>(ended.completed().await?)
+            ended.completed().await
         })
         .await
 }
