@@ -32,7 +32,7 @@ for bench in $(cd benches/benches && ls *.rs); do
     name=${bench%.rs}
     cp "$(executable bench --no-run -p millstream-benches --bench "$name")" "$stage/bench-$name"
 done
-for example in $(cd examples/examples && ls *.rs); do
+for example in $(ls examples/examples); do
     name=${example%.rs}
     cp "$(executable build --release -p millstream-examples --example "$name")" "$stage/examples/$name"
 done

@@ -55,6 +55,8 @@ pub const SPLIT: Source = source!("split.cuh");
 pub const WORKLIST: Source = source!("worklist.cuh");
 /// The host-driven worklist's kernels.
 pub const HOST_DRIVEN: Source = source!("host_driven.cuh");
+/// What programs share whose items are vertices.
+pub const VERTEX_PROGRAM: Source = source!("vertex_program.cuh");
 /// Who owns which vertices.
 pub const OWNERS: Source = source!("owners.cuh");
 /// What a vertex holds while keys become smaller along arcs.
@@ -129,6 +131,7 @@ pub const HEADERS: &[Source] = &[
     HOST_DRIVEN,
     OWNERS,
     VERTEX_PACKET,
+    VERTEX_PROGRAM,
     KEYED_VALUES,
     DISTANCES,
     RELAXATION,

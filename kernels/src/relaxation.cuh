@@ -10,8 +10,7 @@
 #pragma once
 
 #include "keyed_values.cuh"
-#include "owners.cuh"
-#include "vertex_packet.cuh"
+#include "vertex_program.cuh"
 
 namespace millstream {
 
@@ -22,10 +21,9 @@ struct RelaxationSettings {
 };
 
 template <class Rule, class Value>
-struct Relaxation {
+struct Relaxation : VertexProgram<Relaxation<Rule, Value>, Value> {
     // What goes to the targets of a vertex, without the weight of the arc.
     using State = Value;
-    using Packet = VertexPacket<Value>;
 
     struct Arc {
         u32 target;
@@ -42,37 +40,19 @@ struct Relaxation {
         RelaxationSettings settings;
     };
 
-    __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
-        return packet.vertex;
+    __device__ static Value value(const Problem& problem, u32 vertex) {
+        return load_relaxed_gpu(&problem.values[vertex]);
     }
 
-    __device__ static Packet pack(const Problem& problem, const Here&, u32 vertex) {
-        Packet packet{};
-        packet.value = load_relaxed_gpu(&problem.values[vertex]);
-        packet.vertex = vertex;
-        return packet;
-    }
-
-    __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
-        return problem.owners.owns(here, vertex) ? Flags::keep : Flags::pass;
-    }
-
-    __device__ static Flags on_receive(const Problem& problem, const Here& here,
-                                       const Packet& packet) {
-        const Value before = lower_value(&problem.values[packet.vertex], packet.value);
-        const bool improved = key_of(packet.value) < key_of(before);
-        if (problem.owners.owns(here, packet.vertex)) return improved ? Flags::keep : Flags::drop;
+    __device__ static bool receive(const Problem& problem, u32 vertex, Value value, bool is_own) {
+        const Value before = lower_value(&problem.values[vertex], value);
         // The halo copy says that a better value has gone this way.
-        return improved || !problem.settings.halo_filter ? Flags::pass : Flags::drop;
+        return key_of(value) < key_of(before) || (!is_own && !problem.settings.halo_filter);
     }
 
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
         return Rule::priority(key_of(load_relaxed_gpu(&problem.values[vertex])),
                               problem.settings);
-    }
-
-    __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        return problem.owners.owner(vertex);
     }
 
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,

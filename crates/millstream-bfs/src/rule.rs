@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::{hubs, level_search};
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
-use millstream_traversal::{CudaRule, Part, Relaxation, Rule, Settings, Value, near_far_sources};
+use millstream_traversal::{
+    CudaRule, Part, Relaxation, Rule, Settings, Value, Vertices, near_far_sources,
+};
 use millstream_worklist::{CudaProgram, Program};
 
 /// Every arc is one level more. With [`Relaxation`] this is the program that an
@@ -56,9 +58,12 @@ impl CudaRule for Levels {
 /// The CUDA C++ of every kind of search, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
     fn sources<V: Value>() -> impl Iterator<Item = CudaSource> {
-        let cuda = Relaxation::<Levels, V>::cuda().into_iter();
+        let cuda = Vertices::<Relaxation<Levels, V>>::cuda().into_iter();
         cuda.flat_map(|cuda| {
-            [cuda.kernel::<Relaxation<Levels, V>>("process"), cuda.fused::<Relaxation<Levels, V>>()]
+            [
+                cuda.kernel::<Vertices<Relaxation<Levels, V>>>("process"),
+                cuda.fused::<Vertices<Relaxation<Levels, V>>>(),
+            ]
         })
     }
     sources::<u32>()

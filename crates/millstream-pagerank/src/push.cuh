@@ -2,8 +2,7 @@
 // 7(3), art. 18, 2020, section 4.6.3); the twin of `push.rs`.
 #pragma once
 
-#include "owners.cuh"
-#include "vertex_packet.cuh"
+#include "vertex_program.cuh"
 
 namespace millstream {
 
@@ -18,10 +17,9 @@ struct PushSettings {
 
 // Ranks and residuals are doubles: many small ones come together.
 template <class Weight>
-struct PushPageRank {
+struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
     // What goes along each arc, without its weight.
     using State = double;
-    using Packet = VertexPacket<double>;
 
     struct Arc {
         u32 target;
@@ -61,28 +59,15 @@ struct PushPageRank {
             fetch_exchange_relaxed_gpu(&problem.residuals[vertex], u64(0)));
     }
 
-    __device__ static u32 unpack(const Problem&, const Here&, const Packet& packet) {
-        return packet.vertex;
-    }
-
     // Whatever has come together for a vertex goes out at once.
-    __device__ static Packet pack(const Problem& problem, const Here&, u32 vertex) {
-        Packet packet{};
-        packet.value = take(problem, vertex);
-        packet.vertex = vertex;
-        return packet;
+    __device__ static double value(const Problem& problem, u32 vertex) {
+        return take(problem, vertex);
     }
 
-    __device__ static Flags on_send(const Problem& problem, const Here& here, u32 vertex) {
-        return problem.owners.owns(here, vertex) ? Flags::keep : Flags::pass;
-    }
-
-    __device__ static Flags on_receive(const Problem& problem, const Here& here,
-                                       const Packet& packet) {
-        const double before = add(problem.residuals[packet.vertex], packet.value);
-        if (!problem.owners.owns(here, packet.vertex)) return Flags::pass;
-        const bool is_worth = crosses(problem, packet.vertex, before, packet.value);
-        return is_worth ? Flags::keep : Flags::drop;
+    __device__ static bool receive(const Problem& problem, u32 vertex, double value,
+                                   bool is_own) {
+        const double before = add(problem.residuals[vertex], value);
+        return !is_own || crosses(problem, vertex, before, value);
     }
 
     // Of an owned vertex: whether its residual has become worth a push.
@@ -110,10 +95,6 @@ struct PushPageRank {
         // A conversion stays in the range of the type.
         const float top = float(problem.settings.top) * problem.costs[vertex];
         return __float2uint_rz(steps_of_halving * __log2f(top / now));
-    }
-
-    __device__ static u32 owner(const Problem& problem, u32 vertex) {
-        return problem.owners.owner(vertex);
     }
 
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,

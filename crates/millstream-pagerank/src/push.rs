@@ -6,31 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_device::{CudaSource, Pod, Read, Shared, Trusted, Value, Zeroable};
-use millstream_traversal::Owners;
-use millstream_worklist::{CudaProgram, Flags, Here, Program, View, problem};
+use millstream_traversal::{Place, VertexProgram, VertexView, Vertices};
+use millstream_worklist::{CudaProgram, Program, problem};
 
 use crate::real::Real;
-
-/// A vertex and a residual on the way to another device.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Packet {
-    value: f64,
-    vertex: u32,
-    padding: u32,
-}
-
-impl Packet {
-    /// `value`, for `vertex`.
-    pub fn new(value: f64, vertex: u32) -> Packet {
-        Packet { value, vertex, padding: 0 }
-    }
-}
-
-// SAFETY: plain numbers.
-unsafe impl Zeroable for Packet {}
-// SAFETY: plain numbers, and `padding` leaves no hidden bytes.
-unsafe impl Pod for Packet {}
 
 problem! {
     /// One device's part of the graph, its ranks, and residuals for all vertices: for
@@ -84,16 +63,11 @@ unsafe impl Pod for Settings {}
 /// vertex's rank must still change by before its successors have heard of it. Ranks and
 /// residuals are f64: many small ones come together.
 #[derive(Debug)]
-pub struct Push<R> {
-    owners: Owners,
-    real: PhantomData<R>,
-}
+pub struct Push<R>(PhantomData<R>);
 
 impl<R> Push<R> {
-    /// Of vertices that belong to `owners`.
-    pub fn new(owners: Owners) -> Push<R> {
-        Push { owners, real: PhantomData }
-    }
+    /// How a push goes is in its [`Problem`].
+    pub const PROGRAM: Push<R> = Push(PhantomData);
 }
 
 /// Steps of priority in which residuals halve; as in `push.cuh`.
@@ -130,45 +104,29 @@ fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: f64, value: 
     before.abs() <= threshold && (before + value).abs() > threshold
 }
 
-impl<R: Real> Program for Push<R> {
-    type Packet = Packet;
+impl<R: Real> VertexProgram for Push<R> {
+    type Value = f64;
     type Problem = Problem<R>;
 
     /// Whatever has come together for a vertex goes out at once. Takes it: every
     /// packet must be sent.
-    fn pack(&self, view: &View<'_, Self>, _: &Here, vertex: u32) -> Packet {
-        Packet::new(take(&view.residuals[vertex as usize]), vertex)
+    fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> f64 {
+        take(&view.residuals[vertex as usize])
     }
 
-    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &Packet) -> u32 {
-        packet.vertex
-    }
-
-    fn on_send(&self, _: &View<'_, Self>, here: &Here, vertex: u32) -> Flags {
-        if self.owners.owns(here, vertex) { Flags::Keep } else { Flags::Pass }
-    }
-
-    fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Packet) -> Flags {
-        let before = add_to(&view.residuals[packet.vertex as usize], packet.value);
-        match self.owners.owns(here, packet.vertex) {
-            false => Flags::Pass,
-            true if crosses(view, packet.vertex, before, packet.value) => Flags::Keep,
-            true => Flags::Drop,
-        }
+    fn receive(&self, view: &VertexView<'_, Self>, vertex: u32, value: f64, is_own: bool) -> bool {
+        let before = add_to(&view.residuals[vertex as usize], value);
+        !is_own || crosses(view, vertex, before, value)
     }
 
     /// What brings much for its cost goes first: small residuals come together
     /// meanwhile, and are pushed once.
-    fn priority(&self, view: &View<'_, Self>, vertex: u32) -> u32 {
+    fn priority(&self, view: &VertexView<'_, Self>, vertex: u32) -> u32 {
         let residual = get(&view.residuals[vertex as usize]).abs();
         // A cast stays in the range of the type: nothing left is the first.
         let top = view.settings.top * f64::from(view.costs[vertex as usize]);
         let steps = STEPS_OF_HALVING * (top / residual).log2();
         if residual > 0.0 { steps as u32 } else { 0 }
-    }
-
-    fn owner(&self, vertex: u32) -> Option<usize> {
-        Some(self.owners.owner(vertex))
     }
 
     fn cuda() -> Option<Trusted<CudaProgram>> {
@@ -183,13 +141,13 @@ impl<R: Real> Program for Push<R> {
 
     fn process(
         &self,
-        view: &View<'_, Self>,
-        here: &Here,
+        view: &VertexView<'_, Self>,
+        place: &Place<'_>,
         vertex: u32,
         emit: &mut impl FnMut(u32),
         _: &mut u64,
     ) {
-        let row = self.owners.row(here, vertex);
+        let row = place.row(vertex);
         // Relaxed: only how many there were counts.
         if u64::from(view.pushes[row].fetch_add(1, Relaxed)) >= view.settings.most_pushes {
             return;
@@ -203,7 +161,7 @@ impl<R: Real> Program for Push<R> {
             return;
         }
         let share = share * inverse;
-        for arc in self.owners.arcs(here, view.offsets, vertex) {
+        for arc in place.arcs(view.offsets, vertex) {
             let target = view.targets[arc];
             let value = match view.weights.get(arc) {
                 None => share,
@@ -215,7 +173,7 @@ impl<R: Real> Program for Push<R> {
             let before = add_to(&view.residuals[target as usize], value);
             // Small residuals of one device may be large together: all are sent.
             // One that is not sent yet takes this one along.
-            let emits = match self.owners.owns(here, target) {
+            let emits = match place.owns(target) {
                 true => crosses(view, target, before, value),
                 false => before == 0.0,
             };
@@ -229,8 +187,10 @@ impl<R: Real> Program for Push<R> {
 /// The CUDA C++ of both types, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
     fn sources<R: Real>() -> impl Iterator<Item = CudaSource> {
-        let cuda = Push::<R>::cuda().into_iter();
-        cuda.flat_map(|cuda| [cuda.kernel::<Push<R>>("process"), cuda.fused::<Push<R>>()])
+        let cuda = Vertices::<Push<R>>::cuda().into_iter();
+        cuda.flat_map(|cuda| {
+            [cuda.kernel::<Vertices<Push<R>>>("process"), cuda.fused::<Vertices<Push<R>>>()]
+        })
     }
     sources::<f32>().chain(sources::<f64>()).collect()
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition};
-use millstream_traversal::{Columns, DistributedGraph, PartWeights};
+use millstream_traversal::{Columns, DistributedGraph, PartWeights, Vertices};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::pagerank::Ranks;
@@ -111,7 +111,7 @@ impl<R: Real> PushGraph<R> {
         let settings = Settings { damping: options.damping, threshold, top, most_pushes };
         let mut residuals = residuals;
         let problems = self.problems(settings, ranks).await?;
-        let program = Arc::new(Push::<R>::new(self.graph.owners()));
+        let program = Arc::new(Vertices::new(self.graph.owners(), Push::<R>::PROGRAM));
         let worklist = || {
             let (context, program) = (self.graph.context(), Arc::clone(&program));
             let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_graph::reference::Distances;
 use millstream_traversal::{
-    CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, near_far_sources,
+    CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, Vertices, near_far_sources,
 };
 use millstream_worklist::{CudaProgram, Program};
 
@@ -192,9 +192,12 @@ impl Rule for RealDistances {
 /// The CUDA C++ of every kind of search, to be compiled without running it.
 pub fn cuda_sources() -> Vec<CudaSource> {
     fn sources<R: DistanceRule, V: Value>() -> impl Iterator<Item = CudaSource> {
-        let cuda = Relaxation::<R, V>::cuda().into_iter();
+        let cuda = Vertices::<Relaxation<R, V>>::cuda().into_iter();
         let worklist = cuda.flat_map(|cuda| {
-            [cuda.kernel::<Relaxation<R, V>>("process"), cuda.fused::<Relaxation<R, V>>()]
+            [
+                cuda.kernel::<Vertices<Relaxation<R, V>>>("process"),
+                cuda.fused::<Vertices<Relaxation<R, V>>>(),
+            ]
         });
         let steps = [cuda_source::<R, V>(), step_lights::source::<R>()];
         worklist.chain(steps).chain(near_far_sources::<R, V>())

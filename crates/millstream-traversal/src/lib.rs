@@ -21,6 +21,7 @@ mod owners;
 mod relaxation;
 mod run;
 mod value;
+mod vertex_program;
 
 pub use answer::Answer;
 pub use depth_probe::DepthProbe;
@@ -38,4 +39,5 @@ pub use options::WorklistOptions;
 pub use owners::Owners;
 pub use relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
 pub use run::{Outcome, run};
-pub use value::{Packet, UNREACHED, Value};
+pub use value::{Packet, PacketValue, UNREACHED, Value};
+pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use millstream_device::{DeviceBuffer, Pod, Read, Shared, Trusted, Zeroable};
-use millstream_worklist::{CudaProgram, Flags, Here, Program, View, problem};
+use millstream_worklist::{CudaProgram, problem};
 
 use crate::graph::Part;
-use crate::owners::Owners;
-use crate::value::{Packet, Value};
+use crate::value::Value;
+use crate::vertex_program::{Place, VertexProgram, VertexView};
 
 /// How a key grows along arcs.
 pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
@@ -84,52 +84,33 @@ problem! {
 /// no arc makes a key smaller.
 #[derive(Debug)]
 pub struct Relaxation<R, V> {
-    owners: Owners,
     settings: Settings,
     kind: PhantomData<(R, V)>,
 }
 
 impl<R, V> Relaxation<R, V> {
-    /// The program of a graph whose vertices have these owners.
-    pub fn new(owners: Owners, settings: Settings) -> Relaxation<R, V> {
-        Relaxation { owners, settings, kind: PhantomData }
+    /// A relaxation that goes like this.
+    pub fn new(settings: Settings) -> Relaxation<R, V> {
+        Relaxation { settings, kind: PhantomData }
     }
 }
 
-impl<R: Rule, V: Value> Program for Relaxation<R, V> {
-    type Packet = Packet<V>;
+impl<R: Rule, V: Value> VertexProgram for Relaxation<R, V> {
+    type Value = V;
     type Problem = Problem<R, V>;
 
-    fn pack(&self, view: &View<'_, Self>, _: &Here, vertex: u32) -> Packet<V> {
-        Packet::new(V::get(&view.values[vertex as usize]), vertex)
+    fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> V {
+        V::get(&view.values[vertex as usize])
     }
 
-    fn unpack(&self, _: &View<'_, Self>, _: &Here, packet: &Packet<V>) -> u32 {
-        packet.vertex
+    fn receive(&self, view: &VertexView<'_, Self>, vertex: u32, value: V, is_own: bool) -> bool {
+        let before = V::lower(&view.values[vertex as usize], value);
+        // The halo copy says that a better value has gone this way.
+        value.key() < before.key() || !is_own && self.settings.halo_filter == 0
     }
 
-    fn on_send(&self, _: &View<'_, Self>, here: &Here, vertex: u32) -> Flags {
-        if self.owners.owns(here, vertex) { Flags::Keep } else { Flags::Pass }
-    }
-
-    fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Packet<V>) -> Flags {
-        let before = V::lower(&view.values[packet.vertex as usize], packet.value);
-        let improved = packet.value.key() < before.key();
-        match self.owners.owns(here, packet.vertex) {
-            true if improved => Flags::Keep,
-            true => Flags::Drop,
-            // The halo copy says that a better value has gone this way.
-            false if improved || self.settings.halo_filter == 0 => Flags::Pass,
-            false => Flags::Drop,
-        }
-    }
-
-    fn priority(&self, view: &View<'_, Self>, vertex: u32) -> u32 {
+    fn priority(&self, view: &VertexView<'_, Self>, vertex: u32) -> u32 {
         R::priority(V::get(&view.values[vertex as usize]).key(), &self.settings)
-    }
-
-    fn owner(&self, vertex: u32) -> Option<usize> {
-        Some(self.owners.owner(vertex))
     }
 
     fn cuda() -> Option<Trusted<CudaProgram>> {
@@ -138,13 +119,13 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
 
     fn process(
         &self,
-        view: &View<'_, Self>,
-        here: &Here,
+        view: &VertexView<'_, Self>,
+        place: &Place<'_>,
         vertex: u32,
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
     ) {
-        self.process_block(view, here, &[vertex], emit, filtered);
+        self.process_block(view, place, &[vertex], emit, filtered);
     }
 
     /// Reads first, one kind after the other, and lowers values last: the processor
@@ -152,8 +133,8 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
     /// that it guesses wrong.
     fn process_block(
         &self,
-        view: &View<'_, Self>,
-        here: &Here,
+        view: &VertexView<'_, Self>,
+        place: &Place<'_>,
         vertices: &[u32],
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
@@ -162,7 +143,7 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
         let mut count = 0;
         for vertices in vertices.chunks(ROWS) {
             for (row, &vertex) in rows.iter_mut().zip(vertices) {
-                let arcs = self.owners.arcs(here, view.offsets, vertex);
+                let arcs = place.arcs(view.offsets, vertex);
                 *row = (V::get(&view.values[vertex as usize]).key(), arcs.start, arcs.end);
             }
             for (&(key, start, end), &vertex) in rows.iter().zip(vertices) {
@@ -173,13 +154,13 @@ impl<R: Rule, V: Value> Program for Relaxation<R, V> {
                     offers[count] = (target, V::new(R::extended(key, view.weights, arc), vertex));
                     count += 1;
                     if count == OFFERS {
-                        self.make(&mut offers, view, here, emit, filtered);
+                        self.make(&mut offers, view, place, emit, filtered);
                         count = 0;
                     }
                 }
             }
         }
-        self.make(&mut offers[..count], view, here, emit, filtered);
+        self.make(&mut offers[..count], view, place, emit, filtered);
     }
 }
 
@@ -194,12 +175,12 @@ impl<R: Rule, V: Value> Relaxation<R, V> {
     fn make(
         &self,
         offers: &mut [(u32, V)],
-        view: &View<'_, Self>,
-        here: &Here,
+        view: &VertexView<'_, Self>,
+        place: &Place<'_>,
         emit: &mut impl FnMut(u32),
         filtered: &mut u64,
     ) {
-        let owned = self.owners.owned(here);
+        let owned = place.owned();
         // Most arcs lead to settled vertices. Their offers go without a branch, which would
         // wait for the value.
         let mut count = 0;

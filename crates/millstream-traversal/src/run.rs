@@ -7,6 +7,7 @@ use millstream_worklist::WorklistStatistics;
 
 use crate::relaxation::{Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
+use crate::vertex_program::Vertices;
 use crate::{Answer, DistributedGraph, Result, WorklistOptions};
 
 /// What a relaxation came to.
@@ -47,7 +48,7 @@ pub async fn run<R: Rule, V: Value>(
 ) -> Result<Outcome> {
     let sources = graph.sources(sources)?;
     let partition = graph.partition();
-    let program = Arc::new(Relaxation::<R, V>::new(graph.owners(), settings));
+    let program = Arc::new(Vertices::new(graph.owners(), Relaxation::<R, V>::new(settings)));
     let problems = problems::<R, V>(graph, settings, &sources).await?;
     let initial: Vec<(usize, u32)> =
         sources.iter().map(|&source| (partition.owner(source), source)).collect();

@@ -8,16 +8,39 @@ use millstream_device::{AtomicPod, Pod, Zeroable};
 /// has none.
 pub const UNREACHED: u32 = u32::MAX;
 
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What goes to the owner of a vertex, in a [`Packet`]: a number of 32 or of 64 bits.
+pub trait PacketValue: sealed::Sealed + Pod + Send + Sync + std::fmt::Debug {
+    /// Fills a packet up to a multiple of its alignment.
+    type Padding: Pod + Send + Sync + std::fmt::Debug;
+}
+
+macro_rules! packet_value {
+    ($($value:ty: $padding:literal),+) => {
+        $(
+            impl sealed::Sealed for $value {}
+
+            impl PacketValue for $value {
+                type Padding = [u32; $padding];
+            }
+
+            const _: () = assert!(size_of::<Packet<$value>>() == size_of::<$value>() + 4 + 4 * $padding);
+        )+
+    };
+}
+
+packet_value!(u32: 0, f32: 0, u64: 1, f64: 1);
+
 /// What a vertex holds: a key that only becomes smaller, such as a distance,
 /// perhaps with the predecessor that gave it.
 ///
 /// With a predecessor, a key is replaced by smaller ones only. So where a path of
 /// weight 0 leads back, the predecessor stays the one that came first, and
 /// predecessors never form a cycle: each had its last key before it gave it on.
-pub trait Value: AtomicPod + Ord {
-    /// Fills a [`Packet`] up to a multiple of its alignment.
-    type Padding: Pod + Send + Sync + std::fmt::Debug;
-
+pub trait Value: AtomicPod + PacketValue + Ord {
     /// A vertex nobody has reached.
     const UNREACHED: Self;
     /// Whether predecessors are kept.
@@ -36,8 +59,6 @@ pub trait Value: AtomicPod + Ord {
 }
 
 impl Value for u32 {
-    type Padding = [u32; 0];
-
     const UNREACHED: u32 = UNREACHED;
     const KEEPS_PREDECESSOR: bool = false;
 
@@ -70,8 +91,6 @@ impl Value for u32 {
 }
 
 impl Value for u64 {
-    type Padding = [u32; 1];
-
     const UNREACHED: u64 = u64::MAX;
     const KEEPS_PREDECESSOR: bool = true;
 
@@ -112,7 +131,7 @@ impl Value for u64 {
 /// A vertex and its value on the way to another device.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Packet<V: Value> {
+pub struct Packet<V: PacketValue> {
     /// The value.
     pub value: V,
     /// New id of the vertex.
@@ -120,7 +139,7 @@ pub struct Packet<V: Value> {
     padding: V::Padding,
 }
 
-impl<V: Value> Packet<V> {
+impl<V: PacketValue> Packet<V> {
     /// A packet for `vertex`.
     pub fn new(value: V, vertex: u32) -> Packet<V> {
         Packet { value, vertex, padding: Zeroable::zeroed() }
@@ -128,11 +147,10 @@ impl<V: Value> Packet<V> {
 }
 
 // SAFETY: plain numbers.
-unsafe impl<V: Value> Zeroable for Packet<V> {}
+unsafe impl<V: PacketValue> Zeroable for Packet<V> {}
 // SAFETY: plain numbers, and `padding` leaves no hidden bytes: 4 + 4 + 0 for a
 // 32-bit value, 8 + 4 + 4 for a 64-bit one; there are no other values.
-unsafe impl<V: Value> Pod for Packet<V> {}
-const _: () = assert!(size_of::<Packet<u32>>() == 8 && size_of::<Packet<u64>>() == 16);
+unsafe impl<V: PacketValue> Pod for Packet<V> {}
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,8 @@
 
 use millstream::flow::Context;
 use millstream::pagerank::Real;
-use millstream::pagerank::push::{Packet, Problem, Push, Settings};
-use millstream::traversal::Owners;
+use millstream::pagerank::push::{Problem, Push, Settings};
+use millstream::traversal::{Owners, Packet, Vertices};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -90,7 +90,7 @@ impl Pushes {
             owners: on(device, &case.boundaries),
             settings: self.settings,
         };
-        let program = Push::<R>::new(Owners::new(&case.boundaries));
+        let program = Vertices::new(Owners::new(&case.boundaries), Push::<R>::PROGRAM);
         let packets = self.arriving.iter().zip(&case.receivers);
         let packets = packets.map(|(&value, &vertex)| Packet::new(value, vertex));
         let seen = case.run(context, (program, problem), packets.collect()).await;

@@ -6,7 +6,7 @@ use millstream::bfs::Levels;
 use millstream::flow::Context;
 use millstream::sssp::{IntegerDistances, RealDistances};
 use millstream::traversal::{
-    Owners, Packet, Problem, Relaxation, Rule, Settings, UNREACHED, Value,
+    Owners, Packet, Problem, Relaxation, Rule, Settings, UNREACHED, Value, Vertices,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -62,7 +62,8 @@ impl<V: Value + Debug> Relaxations<V> {
             owners: on(device, &case.boundaries),
             settings: self.settings,
         };
-        let program = Relaxation::<R, V>::new(Owners::new(&case.boundaries), self.settings);
+        let program = Relaxation::<R, V>::new(self.settings);
+        let program = Vertices::new(Owners::new(&case.boundaries), program);
         let packets = self.arriving.iter().zip(&case.receivers);
         let packets = packets.map(|(&value, &vertex)| Packet::new(value, vertex)).collect();
         let seen = case.run(context, (program, problem), packets).await;

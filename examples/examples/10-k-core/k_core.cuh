@@ -1,0 +1,47 @@
+// The k-core on the worklist: the callbacks of `k_core.rs` in CUDA C++.
+#pragma once
+
+#include "vertex_program.cuh"
+
+using namespace millstream;
+
+struct KCore : VertexProgram<KCore, u32> {
+    struct Problem {
+        Span<const u64> offsets;
+        Span<const u32> targets;
+        Span<u32> left;
+        Span<u32> gone;
+        Owners owners;
+        u32 k;
+    };
+
+    // Takes neighbours from an owned vertex; whether this makes them too few.
+    __device__ static bool take(const Problem& problem, u32 vertex, u32 count) {
+        const u32 before = fetch_add_relaxed_gpu(&problem.left[vertex], 0 - count);
+        return before >= problem.k && before - count < problem.k;
+    }
+
+    // Takes the count: it is sent once, and what is added later goes later.
+    __device__ static u32 value(const Problem& problem, u32 vertex) {
+        return fetch_exchange_relaxed_gpu(&problem.gone[vertex], 0u);
+    }
+
+    __device__ static bool receive(const Problem& problem, u32 vertex, u32 count, bool is_own) {
+        if (!is_own) fetch_add_relaxed_gpu(&problem.gone[vertex], count);
+        return !is_own || take(problem, vertex, count);
+    }
+
+    struct Arc {
+        u32 target;
+    };
+
+    // `process` in two: an arc, and what is done for it. Nothing goes along all arcs.
+    __device__ static Arc arc(const Problem& problem, u64 at) { return {problem.targets[at]}; }
+
+    __device__ static bool visit(const Problem& problem, const Here& here, u32,
+                                 const Arc& arc, u32*, u32*) {
+        if (problem.owners.owns(here, arc.target)) return take(problem, arc.target, 1);
+        // What is not sent yet takes this one along.
+        return fetch_add_relaxed_gpu(&problem.gone[arc.target], 1u) == 0;
+    }
+};

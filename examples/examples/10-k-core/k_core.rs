@@ -1,0 +1,103 @@
+//! The k-core of a graph on the distributed worklist, as a program whose packets count: what is
+//! left when vertices with fewer than k neighbours go, until none has fewer. An item is one that
+//! has gone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use millstream::prelude::*;
+use millstream::traversal::{DistributedGraph, Place, Result, VertexProgram, VertexView, Vertices};
+
+problem! {
+    /// A device's rows of the graph, the neighbours that its vertices have left, and how
+    /// many neighbours of others' vertices have gone since their owners were told.
+    pub struct Problem, Neighbours {
+        offsets: Read<u64>,
+        targets: Read<u32>,
+        left: Shared<u32>,
+        gone: Shared<u32>,
+        owners: Read<u32>,
+        k: Value<u32>,
+    }
+}
+
+/// The program.
+#[derive(Debug)]
+pub struct KCore;
+
+impl Neighbours<'_> {
+    /// Takes neighbours from an owned vertex; whether this makes them too few.
+    fn take(&self, vertex: u32, count: u32) -> bool {
+        let before = self.left[vertex as usize].fetch_sub(count, Relaxed);
+        before >= self.k && before - count < self.k
+    }
+}
+
+impl VertexProgram for KCore {
+    /// How many of a vertex's neighbours have gone.
+    type Value = u32;
+    type Problem = Problem;
+
+    /// Takes the count: it is sent once, and what is added later goes later.
+    fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> u32 {
+        view.gone[vertex as usize].swap(0, Relaxed)
+    }
+
+    fn receive(&self, view: &VertexView<'_, Self>, vertex: u32, count: u32, is_own: bool) -> bool {
+        if !is_own {
+            view.gone[vertex as usize].fetch_add(count, Relaxed);
+        }
+        !is_own || view.take(vertex, count)
+    }
+
+    fn process(
+        &self,
+        view: &VertexView<'_, Self>,
+        place: &Place<'_>,
+        vertex: u32,
+        emit: &mut impl FnMut(u32),
+        _: &mut u64,
+    ) {
+        for arc in place.arcs(view.offsets, vertex) {
+            let target = view.targets[arc];
+            let emits = match place.owns(target) {
+                true => view.take(target, 1),
+                // What is not sent yet takes this one along.
+                false => view.gone[target as usize].fetch_add(1, Relaxed) == 0,
+            };
+            if emits {
+                emit(target);
+            }
+        }
+    }
+
+    fn cuda() -> Option<Trusted<CudaProgram>> {
+        let (file, text) = ("10-k-core/k_core.cuh", include_str!("k_core.cuh"));
+        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+        Some(unsafe { Trusted::new(CudaProgram { file, text, class: "KCore" }) })
+    }
+}
+
+/// Whether each vertex of `graph`, with neighbours by original id, is in its k-core.
+pub async fn k_core(
+    graph: &DistributedGraph,
+    neighbours: &[u32],
+    k: u32,
+    worker: Worker,
+) -> Result<Vec<bool>> {
+    let (left, gone) =
+        (graph.shared(neighbours).await?, graph.shared(vec![0; neighbours.len()]).await?);
+    let (owners, mut problems) = (graph.owners(), Vec::new());
+    for (part, (left, gone)) in graph.parts().iter().zip(left.iter().zip(gone)) {
+        let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
+        let (left, owners) = (left.clone(), Arc::clone(&part.owners));
+        problems.push(Arc::new(Problem { offsets, targets, left, gone, owners, k }));
+    }
+    let few = (0..graph.vertices()).filter(|&v| neighbours[v as usize] < k);
+    let initial: Vec<_> = few.map(|v| (owners.owner(v), v)).collect();
+    let (program, items) = (Arc::new(Vertices::new(owners, KCore)), neighbours.len());
+    let worklist = DistributedWorklist::new(graph.context(), program, problems, items);
+    let statistics = worklist.worker(worker).run(&initial).await?;
+    println!("{worker:?}: {} of {} vertices go", statistics.work_items(), neighbours.len());
+    graph.gather(left.into_iter(), |left| left >= k).await
+}
