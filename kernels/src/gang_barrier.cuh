@@ -216,13 +216,17 @@ class GangBarrier {
         looked = now;
         // Nothing has lasted for so long.
         if (is_first) return false;
-        if (load_relaxed_sys(&word(stop)) != 0) return true;
+        return load_relaxed_sys(&word(stop)) != 0 || host_stops();
+    }
+
+   private:
+    // One thread: whether the host stops the gang, which then all hear.
+    __device__ bool host_stops() const {
         if (load_relaxed_sys(&host[host_stop]) == 0) return false;
         stop_all();
         return true;
     }
 
-   private:
     // A word of arrival: blocks above, places below.
     static constexpr u64 one_block = 1ull << 40;
     static constexpr u64 places_mask = one_block - 1;
@@ -283,9 +287,7 @@ class GangBarrier {
         const u32 own = lane();
         // Of system scope: other devices stop this one, too.
         const u64 mine = own < own_words ? load_relaxed_sys(&own_word(own)) : 0;
-        // While that is on its way.
-        const u64 now = nanoseconds();
-        if (is_stopped(own, mine, now)) return u64(stopped) << phase_shift;
+        if (is_stopped(own, mine)) return u64(stopped) << phase_shift;
         if (own < own_sent) totals.words[own] = mine;
         // For the round after the next one, which this block's next arrival comes before.
         if (own == own_most && mine != 0) store_relaxed_gpu(&own_word(own), u64(0));
@@ -313,12 +315,15 @@ class GangBarrier {
 
     // One warp, a lane for each of a leader's words: whether the gang is stopped. Then this
     // device's blocks hear of no verdict, and other devices of no letter: they find `stop`.
-    __device__ bool is_stopped(u32 own, u64 mine, u64 now) const {
-        bool is_told = own == own_stop && mine != 0;
+    __device__ bool is_stopped(u32 own, u64 mine) const {
+        u32 is_told = own == own_stop && mine != 0;
         if (own == own_looked) {
-            u64 looked = mine;
-            is_told = is_told_to_stop(looked, now);
-            if (looked != mine) store_relaxed_gpu(&word(looked_word), looked);
+            const u64 now = nanoseconds();
+            if (now - mine >= looks_apart) {
+                store_relaxed_gpu(&word(looked_word), now);
+                // At first nothing has lasted for so long.
+                is_told = mine != 0 && host_stops();
+            }
         }
         return __any_sync(~0u, is_told);
     }
