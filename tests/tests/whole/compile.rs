@@ -56,6 +56,7 @@ fn pagerank_without_spills() {
     for source in pagerank::pull_cuda_sources() {
         match source.entry() {
             "sweep_f32" => compile(&source, &["sweep_f32", "sweep_f64"]),
+            "pack_f32" => compile(&source, &["pack_f32", "pack_f64", "unpack_f32", "unpack_f64"]),
             _ => {
                 compile(&source, &["plain_f32", "plain_f64", "general_f32", "general_f64"]);
             }
