@@ -5,16 +5,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted,
-    Value,
-};
+use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::CsrGraph;
-use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED};
+use millstream_traversal::{
+    DistributedGraph, Layout, LayoutKind, UNREACHED, degrees_by_new_id, find_hubs,
+};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -80,10 +78,10 @@ impl Hubs {
         let start = Instant::now();
         let partition = distributed.partition();
         let degree = |vertex| graph.degree(partition.to_original(vertex));
-        let vertices = || (0..graph.vertices()).into_par_iter();
-        let degrees: Vec<u32> = vertices().map(|vertex| degree(vertex) as u32).collect();
+        let degrees = degrees_by_new_id(graph, partition);
         let is_long = |&vertex: &u32| is_rich(degree(vertex), USUAL_ALPHA, connected);
-        let mut split: Vec<u32> = vertices().filter(is_long).collect();
+        let vertices = (0..graph.vertices()).into_par_iter();
+        let mut split: Vec<u32> = vertices.filter(is_long).collect();
         split.sort_unstable_by_key(|&vertex| Reverse(degree(vertex)));
         let mut left = graph.arcs() / ARCS_FOR_SPLIT;
         split.retain(|&vertex| {
@@ -97,9 +95,7 @@ impl Hubs {
             let range = partition.range(place);
             let stream = device.stream()?;
             let on_device = stream.uploaded(degrees.clone())?;
-            let of = device.shared(range.len())?;
-            let arguments = (&*rows.offsets, &*rows.targets, &on_device, &of, range.start);
-            FIND_HUBS.launch(&stream, range.len(), arguments)?;
+            let of = find_hubs(&stream, rows, &on_device, range.start)?;
             let parts: Vec<Vec<u32>> = split
                 .par_iter()
                 .map(|&vertex| {
@@ -158,30 +154,6 @@ impl Hubs {
 
 fn is_rich(arcs: u64, alpha: u64, connected: u32) -> bool {
     arcs.saturating_mul(alpha).saturating_mul(EAGERNESS) > u64::from(connected)
-}
-
-type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);
-
-static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
-    "find_hubs",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(cuda_source()) },
-    |grid, (offsets, sources, degrees, hubs, first)| {
-        grid.for_each_block(|block| {
-            for row in block.range {
-                let its = &sources[offsets[row] as usize..offsets[row + 1] as usize];
-                let best = its.iter().map(|&source| (degrees[source as usize], !source)).max();
-                let hub = best.map_or(first + row as u32, |(_, complement)| !complement);
-                // The kernel's end publishes it.
-                hubs[row].store(hub, Ordering::Relaxed);
-            }
-            Ok::<(), KernelFault>(())
-        })
-    },
-);
-
-pub(crate) const fn cuda_source() -> CudaSource {
-    CudaSource::new("hubs.cuh", "find_hubs", include_str!("hubs.cuh"))
 }
 
 #[cfg(test)]

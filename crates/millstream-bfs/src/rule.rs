@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{hubs, level_search};
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_traversal::{
-    CudaRule, Part, Relaxation, Rule, Settings, Value, Vertices, near_far_sources,
+    CudaRule, Part, Relaxation, Rule, Settings, Value, Vertices, hubs_source, near_far_sources,
 };
 use millstream_worklist::{CudaProgram, Program};
+
+use crate::level_search;
 
 /// Every arc is one level more. With [`Relaxation`] this is the program that an
 /// asynchronous search runs.
@@ -68,11 +69,7 @@ pub fn cuda_sources() -> Vec<CudaSource> {
     }
     sources::<u32>()
         .chain(sources::<u64>())
-        .chain([
-            level_search::cuda_source(true),
-            level_search::cuda_source(false),
-            hubs::cuda_source(),
-        ])
+        .chain([level_search::cuda_source(true), level_search::cuda_source(false), hubs_source()])
         .chain(near_far_sources::<Levels, u32>())
         .chain(near_far_sources::<Levels, u64>())
         .collect()

@@ -28,7 +28,9 @@ extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
     u32 method, u32 hub, Span<u64> shared) {
     const Rows rows{offsets, targets, first_vertex};
     const SpanSet<u32> none{};
-    hook_along_rows(rows, parents, method, hub, Members{none, 0, 0}, shared);
+    const Members members{none, 0, 0};
+    RowHooks hooks(rows, parents, method, hub, members, shared);
+    hook_along_rows(rows, hooks);
 }
 
 extern "C" __global__ void hook_edges(Span<const Edge> edges, Span<u32> parents) {

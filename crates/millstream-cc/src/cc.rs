@@ -12,8 +12,9 @@ use millstream_flow::{
     tree_reduce,
 };
 use millstream_graph::{CsrGraph, Partition, partition, source};
-use millstream_traversal::{Columns, DistributedGraph};
+use millstream_traversal::{Columns, DistributedGraph, Layout};
 
+use crate::hubs::Hubs;
 use crate::kernels::{Edge, leaving_words};
 use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, merge};
 use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
@@ -88,6 +89,7 @@ pub struct Cc {
     method: Method,
     /// The vertex that most arcs leave, by its new id.
     hub: u32,
+    hubs: Hubs,
     options: CcOptions,
 }
 
@@ -129,16 +131,26 @@ impl Cc {
     }
 
     async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Cc> {
-        let (arcs, hub) = (graph.arcs(), source::max_degree(graph));
-        let graph = DistributedGraph::new(context, graph, partition, Columns::Structure).await?;
-        let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
+        let (columns, whole) = (Columns::Structure, graph);
+        let graph = DistributedGraph::new(context, whole, partition, columns).await?;
+        let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
-        let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
+        let method = Method::of(survey.is_symmetric, graph.vertices(), whole.arcs());
         if method == Method::OutsideHub {
             // Every device asks for its tree.
             survey.name(hub, graph.vertices());
         }
-        Ok(Cc { graph, survey, method, hub, options: CcOptions::default() })
+        let hubs = match method == Method::OutsideHub && is_gang(context) {
+            true => Hubs::new(whole, &graph).await?,
+            false => Hubs::none(&graph)?,
+        };
+        Ok(Cc { graph, survey, method, hub, hubs, options: CcOptions::default() })
+    }
+
+    /// What was made at the upload beside the graph's rows: on GPUs that reach each other's memory,
+    /// for graphs of many arcs, the neighbour of each vertex with the most arcs.
+    pub fn layouts(&self) -> Vec<Layout> {
+        self.hubs.layout().into_iter().collect()
     }
 
     /// Sets how later runs go.
@@ -167,11 +179,13 @@ impl Cc {
         let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
         let search = Search::new(context, partition.vertices(), self.options)?;
-        let parts = self.graph.parts().iter().zip(partition.boundaries());
-        let residents =
-            parts.map(|(part, &first_vertex)| Resident { part, first_vertex, method, hub });
-        let is_gang = Gang::is_possible(context);
-        let mut result = if context.kernels_push() && (is_gang || are_peers(context)) {
+        let parts = self.graph.parts().iter().zip(partition.boundaries()).enumerate();
+        let residents = parts.map(|(place, (part, &first_vertex))| {
+            let hubs = self.hubs.of(place);
+            Resident { part, hubs, first_vertex, method, hub }
+        });
+        let is_gang = is_gang(context);
+        let mut result = if is_gang || are_peers(context) {
             let spread = Spread {
                 covered: self.survey.named.clone(),
                 own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
@@ -265,10 +279,16 @@ async fn send_edges(
     }
 }
 
-/// Whether these are host devices that reach each other's memory.
+/// Whether these are GPUs that merge their trees as a gang.
+fn is_gang(context: &Context) -> bool {
+    context.kernels_push() && Gang::is_possible(context)
+}
+
+/// Whether these are host devices that merge their trees in each other's memory.
 fn are_peers(context: &Context) -> bool {
     let devices = context.devices();
-    context.topology().all_peers()
+    context.kernels_push()
+        && context.topology().all_peers()
         && devices.len() <= MOST_DEVICES
         && !devices.iter().any(Device::is_gpu)
 }

@@ -61,16 +61,20 @@ class DeviceMeeting {
     u64 round = 0;
 };
 
-// A pass that finds fewer than one of so many vertices is the last one.
+// A pass that finds fewer than one of so many vertices is the last one of its kind.
 constexpr u64 least_found = 128;
 
-enum Phase : u32 { go_on, enough };
+// How a pass looks for members: only at the hub of each vertex, as long as most vertices are not
+// found, so that those of the others will be; or at its first arcs, too.
+enum Phase : u32 { by_hubs, by_arcs, enough };
 
 // One thread of each device, after a pass of the search.
-__device__ u32 decide(Totals& totals, const GangMemory& memory) {
+__device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase) {
+    const u64 vertices = memory.parents.len;
     const u64 count = totals.count(GangBarrier::first_count);
-    const u64 found = count - totals.keep(found_before, count);
-    return found * least_found > memory.parents.len ? go_on : enough;
+    const bool are_few = (count - totals.keep(found_before, count)) * least_found <= vertices;
+    if (phase == by_hubs) return are_few || count * 2 > vertices ? by_arcs : by_hubs;
+    return are_few ? enough : by_arcs;
 }
 
 // Counts what a pass has found. The whole block.
@@ -84,32 +88,38 @@ __device__ void count_found(const GangBarrier& barrier, u32 found) {
 }
 
 // Searches from the hub, pass by pass. False if the gang is stopped, here and below.
-__device__ bool search_from_hub(const Rows& rows, const Members& members, const GangMemory& memory,
-                                GangBarrier& barrier, DeviceMeeting& meeting) {
+__device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const Members& members,
+                                u32* list, const GangMemory& memory, GangBarrier& barrier,
+                                DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
     flood_from_hub(rows, members, settings.hub);
     if (!meeting.meet()) return false;
     tell_of_members(rows, members, settings.hub);
     const Range whole = whole_words(settings.own, memory.parents.len);
-    const auto start = [](const Totals&) { return u32(go_on); };
+    const auto start = [](const Totals&) { return u32(by_hubs); };
     u32 phase = barrier.meet(start).phase;
-    while (phase == go_on) {
-        count_found(barrier, flood(rows, members, whole));
-        const auto judge = [&](Totals& totals) { return decide(totals, memory); };
+    while (phase == by_hubs || phase == by_arcs) {
+        const u32 found = phase == by_hubs ? flood<false>(rows, hubs, members, whole, list)
+                                           : flood<true>(rows, hubs, members, whole, list);
+        count_found(barrier, found);
+        const auto judge = [&](Totals& totals) { return decide(totals, memory, phase); };
         phase = barrier.meet(judge).phase;
     }
     return phase == enough;
 }
 
 // The trees of a device's own rows, but for the members.
-__device__ bool hook_own_rows(const Rows& rows, const Members& members,
+__device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
                               const Span<u64>& shared_arcs, const GangMemory& memory,
                               GangBarrier& barrier, DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
+    __shared__ u32 lists[OpenVertices::most * 16];
+    u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
     plant_all(memory.parents, settings.covered);
-    if (!search_from_hub(rows, members, memory, barrier, meeting)) return false;
+    if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
     hook_smallest(memory.parents, members, settings.covered, settings.hub);
-    hook_along_rows(rows, memory.parents, outside_hub, settings.hub, members, shared_arcs);
+    RowHooks hooks(rows, memory.parents, outside_hub, settings.hub, members, shared_arcs);
+    hook_along_open_rows(rows, hubs, members, list, hooks);
     return meeting.meet();
 }
 
@@ -119,8 +129,8 @@ __device__ bool merge(const GangMemory& memory, GangBarrier& barrier, DeviceMeet
     if (settings.devices == 1) return true;
     const Told told{memory.pairs, settings.here, settings.devices};
     tell(told, memory.parents, settings.told);
-    const auto start = [](const Totals&) { return u32(go_on); };
-    if (barrier.meet(start).phase != go_on) return false;
+    const auto done = [](const Totals&) { return u32(enough); };
+    if (barrier.meet(done).phase != enough) return false;
     const Range covered = settings.covered;
     if (covered.start > 0 || covered.end < memory.parents.len) {
         plant(told, memory.parents, covered);
@@ -136,14 +146,14 @@ using namespace millstream;
 
 // All steps of the method `outside_hub`.
 extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
-    const __grid_constant__ Rows rows, const Span<u64> shared_arcs,
+    const __grid_constant__ Rows rows, const Span<u32> hubs, const Span<u64> shared_arcs,
     const __grid_constant__ GangMemory memory) {
     const GangSettings& settings = memory.settings;
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience);
     DeviceMeeting meeting(barrier);
-    if (hook_own_rows(rows, members, shared_arcs, memory, barrier, meeting) &&
+    if (hook_own_rows(rows, hubs, members, shared_arcs, memory, barrier, meeting) &&
         merge(memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)

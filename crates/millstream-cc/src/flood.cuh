@@ -71,42 +71,127 @@ __device__ bool has_member(const Rows& rows, const Members& members, u64 first, 
     return false;
 }
 
-// Vertices of `whole` with a member next to them become members. How many, in the
-// first lane of each warp.
-__device__ u32 flood(const Rows& rows, const Members& members, Range whole) {
-    u32 found = 0;
-    const u64 stride = threads_in_grid() / 32;
-    for (u64 at = whole.start / 32 + thread_in_grid() / 32; at * 32 < whole.end; at += stride) {
-        const u32 before = members.word(at);
-        const u64 vertex = at * 32 + lane();
-        bool is_found = false;
-        if (vertex < whole.end && (before >> lane() & 1) == 0) {
-            const u64 row = vertex - rows.first_vertex;
-            const u64 first = rows.offsets[row];
-            const u64 last = rows.offsets[row + 1];
-            const u64 limit = first + flooded_arcs;
-            is_found = has_member(rows, members, first, last < limit ? last : limit);
+// What a warp looks at together: vertices of some words that are no members, those that are
+// left to look at closely in a list of its block's own memory, so that all lanes have one.
+class OpenVertices {
+   public:
+    static constexpr u32 words = 4;
+    static constexpr u32 most = words * 32;
+
+    __device__ OpenVertices(u32* list, const Span<u32>& hubs, u32 first_vertex,
+                            const Members& members, Range range)
+        : list(list), hubs(hubs), first_vertex(first_vertex), members(members), range(range) {}
+
+    // Reads words from `first` on, and hubs of those of the range that are no members. All lanes
+    // together, as below.
+    __device__ void read(u64 first) {
+        __syncwarp();
+        count = 0;
+#pragma unroll
+        for (u32 at = 0; at < words; ++at)
+            before[at] = (first + at) * 32 < range.end ? members.word(first + at) : 0;
+#pragma unroll
+        for (u32 at = 0; at < words; ++at) {
+            const u64 vertex = (first + at) * 32 + lane();
+            is_open[at] = range.has(vertex) && (before[at] >> lane() & 1) == 0;
+            hub[at] = is_open[at] ? hubs[vertex - first_vertex] : 0;
+            // Its own hub has no neighbours.
+            is_open[at] = is_open[at] && hub[at] != vertex;
         }
-        const u32 bits = __ballot_sync(~0u, is_found);
-        if (bits == 0) continue;
-        if (lane() == 0) members.store(at, before | bits);
-        found += __popc(bits);
     }
-    return found;
+
+    __device__ void add(bool is_left, u32 vertex) {
+        const u32 left = __ballot_sync(~0u, is_left);
+        if (is_left) list[count + __popc(left & ((1u << lane()) - 1))] = vertex;
+        count += __popc(left);
+    }
+
+    // `use(is_vertex, vertex)` for all that were added.
+    template <class Use>
+    __device__ void for_each(Use use) const {
+        __syncwarp();
+        for (u32 first = 0; first < count; first += 32) {
+            const bool is_vertex = first + lane() < count;
+            use(is_vertex, is_vertex ? list[first + lane()] : 0);
+        }
+    }
+
+    // Of each word the members, and of this lane's vertex in it the hub, and whether it is open.
+    u32 before[words];
+    u32 hub[words];
+    bool is_open[words];
+
+   private:
+    u32* const list;
+    u32 count = 0;
+    const Span<u32>& hubs;
+    const u32 first_vertex;
+    const Members& members;
+    const Range range;
+};
+
+// Vertices of `whole` with a member next to them become members: those whose hub is one, and, if
+// asked, those with one among their first arcs. How many, in the first lane of each warp.
+template <bool looks_at_arcs>
+__device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& members, Range whole,
+                     u32* list) {
+    constexpr u32 words = OpenVertices::words;
+    OpenVertices open(list, hubs, rows.first_vertex, members, whole);
+    u32 count = 0;
+    for (u64 first = whole.start / 32 + thread_in_grid() / 32 * words; first * 32 < whole.end;
+         first += threads_in_grid() / 32 * words) {
+        open.read(first);
+        u32 found[words];
+#pragma unroll
+        for (u32 at = 0; at < words; ++at) {
+            const bool is_found = open.is_open[at] && members.has(open.hub[at]);
+            found[at] = __ballot_sync(~0u, is_found);
+            if (looks_at_arcs)
+                open.add(open.is_open[at] && !is_found, u32(first + at) * 32 + lane());
+        }
+        if (looks_at_arcs)
+            open.for_each([&](bool is_vertex, u32 vertex) {
+                bool is_found = false;
+                if (is_vertex) {
+                    const u64 row = vertex - rows.first_vertex;
+                    const u64 begin = rows.offsets[row];
+                    const u64 end = rows.offsets[row + 1];
+                    const u64 limit = begin + flooded_arcs;
+                    is_found = has_member(rows, members, begin, end < limit ? end : limit);
+                }
+#pragma unroll
+                for (u32 at = 0; at < words; ++at) {
+                    const bool is_here = is_found && vertex / 32 == first + at;
+                    // Each lane's bit is another.
+                    found[at] |= __reduce_add_sync(~0u, is_here ? 1u << vertex % 32 : 0);
+                }
+            });
+#pragma unroll
+        for (u32 at = 0; at < words; ++at) {
+            if (found[at] == 0) continue;
+            if (lane() == 0) members.store(first + at, open.before[at] | found[at]);
+            count += __popc(found[at]);
+        }
+    }
+    return count;
 }
 
-// The first block: joins the hub with the smallest member, if that is covered, so that it has a
-// parent here. Whose it is covers it.
+// The first block: joins the hub with the smallest member that is covered, so that it has a
+// parent here. Whose the smallest of all is covers it.
 __device__ void hook_smallest(const Span<u32>& parents, const Members& members, Range covered,
                               u32 hub) {
     if (blockIdx.x > 0) return;
-    const u64 words = members.of[members.here].len;
-    for (u64 base = 0; base < words; base += blockDim.x) {
+    __shared__ u32 smallest;
+    if (threadIdx.x == 0) smallest = ~0u;
+    __syncthreads();
+    for (u64 base = covered.start / 32; base * 32 < covered.end; base += blockDim.x) {
         const u64 at = base + threadIdx.x;
-        const u32 bits = at < words ? members.word(at) : 0;
-        if (bits != 0 && covered.has(at * 32)) hook(parents, u32(at) * 32 + __ffs(bits) - 1, hub);
-        if (__syncthreads_or(bits != 0)) return;
+        const u32 bits = at * 32 < covered.end ? members.word(at) : 0;
+        if (bits != 0) fetch_min_relaxed_gpu(&smallest, u32(at) * 32 + __ffs(bits) - 1);
+        if (__syncthreads_or(bits != 0)) break;
     }
+    // Only one: all of them would contend for the hub's root.
+    if (threadIdx.x == 0 && smallest != ~0u) hook(parents, smallest, hub);
 }
 
 }  // namespace millstream

@@ -28,8 +28,8 @@ type Memory = (
     Shared<u64>,
     Value<Settings>,
 );
-/// Rows, and whose is the first; where warps share hubs' arcs.
-type OutsideHub = ((Read<u64>, Read<u32>, Value<u32>), Shared<u64>, Memory);
+/// Rows, and whose is the first; the hub of each; where warps share the arcs of long rows.
+type OutsideHub = ((Read<u64>, Read<u32>, Value<u32>), Shared<u32>, Shared<u64>, Memory);
 type Merged = (Memory,);
 
 /// `GangSettings` of `cc_gang.cuh`.
@@ -80,10 +80,10 @@ async fn run_outside_hub(
 ) -> Result<Duration> {
     let kernel = kernel::<OutsideHub>(OUTSIDE_HUB);
     let bind = |host: &_, GangMember { place, stream, sharers }: GangMember<'_>| {
-        let Resident { part, first_vertex, hub, .. } = residents[place];
+        let Resident { part, hubs, first_vertex, hub, .. } = residents[place];
         let rows = (&*part.offsets, &*part.targets, first_vertex);
         let shared_arcs = &common.solvers[place].shared_arcs;
-        let arguments = (rows, shared_arcs, common.memory(place, hub, host));
+        let arguments = (rows, hubs, shared_arcs, common.memory(place, hub, host));
         Ok(kernel.bind(stream, sharers, arguments)?)
     };
     Ok(Gang::run_kernel(context, &kernel, bind).await?)

@@ -10,6 +10,7 @@ mod cc;
 mod error;
 mod gang;
 mod hooking;
+mod hubs;
 mod kernels;
 mod merge;
 mod merging;

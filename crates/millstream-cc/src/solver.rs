@@ -37,6 +37,8 @@ pub(crate) enum Arcs<'a> {
 /// Rows of arcs, and what to do with them.
 pub(crate) struct Resident<'a> {
     pub(crate) part: &'a Part,
+    /// The hub of each of its vertices, or nothing where nobody asks.
+    pub(crate) hubs: &'a SharedBuffer<u32>,
     /// Whose row is the first.
     pub(crate) first_vertex: u32,
     pub(crate) method: Method,
@@ -115,7 +117,7 @@ impl Solver {
 
     /// Hooks along the device's own arcs.
     pub(crate) fn hook_rows(&self, stream: &Stream, resident: &Resident<'_>) -> Result<()> {
-        let Resident { part, first_vertex, method, hub } = *resident;
+        let Resident { part, first_vertex, method, hub, .. } = *resident;
         let (offsets, targets) = (&*part.offsets, &*part.targets);
         let (parents, shared) = (&self.parents, &self.shared_arcs);
         let (vertices, covered) = (self.covered.len(), [self.covered.start, self.covered.end]);

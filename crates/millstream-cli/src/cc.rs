@@ -14,7 +14,7 @@ use crate::interrupt::run_interruptibly;
 use crate::options::{Patience, Spread};
 use crate::output::{PerDevice, answer, check_writable, links, write_values};
 use crate::progress::phase;
-use crate::report::{Answer, Clock, Common};
+use crate::report::{Answer, Clock, Common, LayoutReport};
 
 /// Weak components: directions of arcs do not count.
 #[derive(Debug, Args)]
@@ -48,6 +48,7 @@ struct Report {
     largest: u32,
     /// Which arcs were hooked.
     hooked: String,
+    layouts: Vec<LayoutReport>,
 }
 
 /// Reads, searches, checks and answers.
@@ -66,21 +67,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let mut options = CcOptions::default();
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
     options.patience = arguments.patience.patience;
-    let (result, prepare) = if *streamed {
+    let (layouts, (result, prepare)) = if *streamed {
         let run =
             async || Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options).await;
-        phase("searching", || run_interruptibly(&context, how.repeat.median(run, times)))??
+        let search = how.repeat.median(run, times);
+        (Vec::new(), phase("searching", || run_interruptibly(&context, search))??)
     } else {
         let partition = spread.partition(&graph, context.devices().len())?;
         common.phases_ms.partition = clock.lap();
         let search = async {
             let cc = Cc::with_partition(&context, &graph, partition).await?.with_options(options);
-            let upload = clock.lap();
+            let upload = (clock.lap(), cc.layouts());
             Ok::<_, CcError>((upload, how.repeat.median(async || cc.run().await, times).await?))
         };
-        let (upload, result) = phase("searching", || run_interruptibly(&context, search))??;
+        let ((upload, layouts), result) =
+            phase("searching", || run_interruptibly(&context, search))??;
         common.phases_ms.upload = upload;
-        result
+        (layouts, result)
     };
     let verify = || validate::weak_components(&graph, &result.labels);
     let fault = if how.verify { phase("verifying", verify).err() } else { None };
@@ -103,7 +106,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     common.useful_work_items = Some(common.work_items.min(forest));
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
     let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
-    let report = Report { common, components: sizes.len(), largest, hooked };
+    let layouts = LayoutReport::of_all(layouts);
+    let report = Report { common, components: sizes.len(), largest, hooked, layouts };
     answer(&report, how.json, table)?;
     written?;
     fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))

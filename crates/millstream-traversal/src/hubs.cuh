@@ -1,11 +1,11 @@
-// Each vertex's hub: of the vertices with an arc to it, the one with the most arcs. The twin
-// is `hubs.rs`.
+// Each vertex's hub: of the other vertices that its row names, the one with the most arcs. The twin
+// is in `hubs.rs`.
 #include "lanes.cuh"
 #include "span.cuh"
 
 extern "C" __global__ void find_hubs(
     const __grid_constant__ millstream::Span<const millstream::u64> offsets,
-    const __grid_constant__ millstream::Span<const millstream::u32> sources,
+    const __grid_constant__ millstream::Span<const millstream::u32> targets,
     const __grid_constant__ millstream::Span<const millstream::u32> degrees,
     const __grid_constant__ millstream::Span<millstream::u32> hubs,
     const __grid_constant__ millstream::u32 first) {
@@ -15,9 +15,9 @@ extern "C" __global__ void find_hubs(
         u64 best = 0;
         const u64 end = offsets[row + 1];
         for (u64 arc = offsets[row] + lane(); arc < end; arc += 32) {
-            const u32 source = sources[arc];
-            const u64 its = u64(degrees[source]) << 32 | ~source;
-            if (its > best) best = its;
+            const u32 target = targets[arc];
+            const u64 its = u64(degrees[target]) << 32 | ~target;
+            if (its > best && target != first + row) best = its;
         }
         for (u32 step = 16; step > 0; step /= 2) {
             const u64 other = __shfl_xor_sync(~0u, best, step);

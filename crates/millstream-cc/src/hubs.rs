@@ -1,0 +1,57 @@
+//! The hub of each vertex, which a search by [`Method::OutsideHub`](crate::Method::OutsideHub)
+//! asks first on GPUs: most vertices have the vertex that it begins with, or a neighbour of it,
+//! for a hub.
+
+use std::time::{Duration, Instant};
+
+use millstream_device::SharedBuffer;
+use millstream_graph::CsrGraph;
+use millstream_traversal::{DistributedGraph, Layout, LayoutKind, degrees_by_new_id, find_hubs};
+
+use crate::Result;
+
+/// The hubs of each device's vertices.
+#[derive(Debug)]
+pub(crate) struct Hubs {
+    devices: Vec<SharedBuffer<u32>>,
+    /// How long finding them has taken.
+    time: Duration,
+}
+
+impl Hubs {
+    /// Where nobody asks for them.
+    pub(crate) fn none(distributed: &DistributedGraph) -> Result<Hubs> {
+        let devices = distributed.context().devices().iter();
+        let devices = devices.map(|device| device.shared(0)).collect::<Result<_, _>>()?;
+        Ok(Hubs { devices, time: Duration::ZERO })
+    }
+
+    /// Finds the hubs of a graph that the devices have as `distributed`.
+    pub(crate) async fn new(graph: &CsrGraph, distributed: &DistributedGraph) -> Result<Hubs> {
+        let start = Instant::now();
+        let partition = distributed.partition();
+        let degrees = degrees_by_new_id(graph, partition);
+        let mut hubs = Hubs { devices: Vec::new(), time: Duration::ZERO };
+        let devices = distributed.context().devices().iter().zip(distributed.parts());
+        for ((device, rows), &first) in devices.zip(partition.boundaries()) {
+            let stream = device.stream()?;
+            let degrees = stream.uploaded(degrees.clone())?;
+            hubs.devices.push(find_hubs(&stream, rows, &degrees, first)?);
+            stream.record()?.completed().await?;
+        }
+        hubs.time = start.elapsed();
+        Ok(hubs)
+    }
+
+    /// Of the vertices of the device at `place`.
+    pub(crate) fn of(&self, place: usize) -> &SharedBuffer<u32> {
+        &self.devices[place]
+    }
+
+    /// What they have cost, if they were found.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        let vertices: usize = self.devices.iter().map(|its| its.len()).sum();
+        let bytes = (vertices * size_of::<u32>()) as u64;
+        (vertices > 0).then_some(Layout { kind: LayoutKind::Hubs, bytes, time: self.time })
+    }
+}
