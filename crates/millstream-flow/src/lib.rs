@@ -35,8 +35,8 @@ pub use buffers::Buffers;
 #[cfg(feature = "cuda")]
 pub use collectives::moving_sources;
 pub use collectives::{
-    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Number, Operands,
-    Operator, ResidentCollectives,
+    Algorithm, BlockCollectives, Collected, Collectives, Communicator, CommunicatorOptions, Number,
+    Operands, Operator, ResidentCollectives, ResidentRank, ResidentRankView,
 };
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};

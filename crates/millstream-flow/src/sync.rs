@@ -41,6 +41,12 @@ pub(crate) enum Fault {
     EpochWithoutRelease,
     /// A slot is free before its payload is read.
     CreditWithoutRelease,
+    /// Lines of all collectives lie in the same place.
+    OneSetOfLines,
+    /// The number of a line is there before its word.
+    EpochBeforeWord,
+    /// The same, by the orders of its words.
+    LineWithoutRelease,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

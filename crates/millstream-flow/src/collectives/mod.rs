@@ -1,6 +1,8 @@
 //! Collectives: operations that all devices of a context take part in.
 
 mod algorithm;
+mod block_collectives;
+mod block_lines;
 mod bruck;
 mod chain_settings;
 mod checks;
@@ -25,15 +27,18 @@ mod programs;
 mod rank_links;
 mod rank_settings;
 mod resident;
+mod resident_rank;
 mod ring;
 mod series;
 mod tree;
 
 pub use algorithm::Algorithm;
+pub use block_collectives::{BlockCollectives, Collected};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use operands::Operands;
 pub use operator::{Number, Operator};
-pub use resident::{BlockSettings, ResidentCollectives};
+pub use resident::ResidentCollectives;
+pub use resident_rank::{ResidentRank, ResidentRankView};
 pub use series::Collectives;
 
 /// The CUDA sources of the kernels that move items of this type, for tests that
