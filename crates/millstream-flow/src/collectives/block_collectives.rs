@@ -166,7 +166,9 @@ impl<'a> BlockCollectives<'a> {
         let expected = parts[self.rank.rank()].len();
         if part.len() != expected {
             let found = part.len();
-            return Err(KernelFault::new(format!("it gathers {found} items in place of {expected}")));
+            return Err(KernelFault::new(format!(
+                "it gathers {found} items in place of {expected}"
+            )));
         }
         self.run(&Pattern::AllGather { parts }, part, len, None)
     }
@@ -181,10 +183,8 @@ impl<'a> BlockCollectives<'a> {
             return Err(KernelFault::new(format!("it has {len} items for {ranks} ranks")));
         }
         let each = len / ranks;
-        let piece = |from: usize, to: usize| Piece {
-            items: to * each..(to + 1) * each,
-            at: from * each,
-        };
+        let piece =
+            |from: usize, to: usize| Piece { items: to * each..(to + 1) * each, at: from * each };
         let row = |from| (0..ranks).map(|to| piece(from, to)).collect();
         let pieces = (0..ranks).map(row).collect();
         self.run(&Pattern::AllToAll { pieces }, input, len, None)

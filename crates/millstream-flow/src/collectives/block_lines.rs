@@ -72,7 +72,12 @@ impl<'a> BlockLines<'a> {
     }
 
     /// The words of so many lines between two ranks, if all of them have come.
-    pub(crate) fn receive(&self, between: [usize; 2], epoch: u64, lines: usize) -> Option<Vec<u64>> {
+    pub(crate) fn receive(
+        &self,
+        between: [usize; 2],
+        epoch: u64,
+        lines: usize,
+    ) -> Option<Vec<u64>> {
         let word = |place| {
             let [word, number] = self.line(between, epoch, place)?;
             // Pairs with `send`.
