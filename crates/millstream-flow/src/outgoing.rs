@@ -32,12 +32,10 @@ use crate::sync::{Fault, seeded};
 use crate::watched::Watched;
 
 /// A sender's messages.
-#[derive(Debug)]
 pub(crate) struct Outgoing<M> {
     state: Watched<State<M>>,
 }
 
-#[derive(Debug)]
 struct State<M> {
     /// Not offered yet, in the order they were sent.
     messages: VecDeque<Sent<M>>,
@@ -55,7 +53,6 @@ enum End {
     Closed,
 }
 
-#[derive(Debug)]
 struct Sent<M> {
     message: M,
     sequence: u64,
@@ -64,7 +61,6 @@ struct Sent<M> {
 }
 
 /// A message that goes out.
-#[derive(Debug)]
 pub(crate) struct Offered<M> {
     pub(crate) message: M,
     /// How many the sender had sent before.

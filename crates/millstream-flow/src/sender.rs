@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use millstream_device::{Device, DeviceBuffer, HostData, SharedBuffer, Stream};
+use millstream_device::{Awaitable, Device, DeviceBuffer, HostData, SharedBuffer, Stream};
 
 use crate::failure::Failure;
 use crate::message::{Completion, Payload};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millstream_device::{Awaitable, Device, DeviceBuffer, Event, EventStatus, Stream};
+use millstream_device::{Device, DeviceBuffer, Event, EventStatus, Stream};
 
 use crate::failure::{Failure, Interrupt};
 use crate::message::{Completion, Message, Payload};
@@ -38,7 +38,6 @@ pub(crate) struct SenderShared<T: Item> {
 }
 
 /// What is sent as a message.
-#[derive(Debug)]
 pub(crate) struct Parcel<T: Item> {
     pub(crate) payload: Payload<T>,
     pub(crate) metadata: u64,

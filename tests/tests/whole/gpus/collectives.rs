@@ -356,7 +356,7 @@ fn resident_kernels() {
         "block_collectives",
         // SAFETY: the kernel keeps to its arguments as the signature says.
         unsafe { Trusted::new(source.blocks(BLOCKS as u32).threads(128)) },
-        resident_twin::twin,
+        |block, view| resident_twin::twin(block, view),
     );
     let ranks = context.devices().len();
     let words = BLOCKS * (2 * MOST + 8);
