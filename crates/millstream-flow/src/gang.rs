@@ -31,7 +31,8 @@ pub(crate) const PEER_IS_LATE: u32 = 2;
 /// [`Gang::kernel`] makes them without a twin, and whether they can run
 /// [`Gang::is_possible`] says. On host devices a gang can be made and run all the same, of
 /// any number of them, with kernels whose twins do not wait, or go on in
-/// [steps](Kernel::of_steps): see [`DeviceLink`](crate::DeviceLink).
+/// [steps](Kernel::of_steps): see [`DeviceLink`](crate::DeviceLink) and
+/// [`ResidentCollectives`](crate::ResidentCollectives).
 ///
 /// ```no_run
 /// # use millstream_device::{Kernel, Shared};

@@ -16,8 +16,7 @@ const LEAST_CAPACITY: usize = 32;
 /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-#[doc(hidden)]
-pub struct BlockSettings {
+pub(super) struct BlockSettings {
     patience_ns: u64,
     capacity: u64,
     rank: u32,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_device::{
-    Accesses, Argument, ArgumentWriter, KernelFault, Parameter, Shared, SharedBuffer, SharedSet,
-    Value,
+    Accesses, Argument, ArgumentWriter, Error, KernelFault, Parameter, Shared, SharedBuffer,
+    SharedSet, Value,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -55,10 +55,20 @@ impl Parameter for ResidentRank {
     }
 }
 
+/// The collectives, the words of the gang, and the rank, of which there must be one.
 impl Argument<ResidentRank> for (&ResidentCollectives, &SharedBuffer<u32>, usize) {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldRank> {
         let (collectives, host, rank) = self;
         let memory: Vec<_> = collectives.memory.iter().collect();
+        if rank >= memory.len() {
+            let (buffer, len) = ("memory of resident collectives".to_string(), memory.len());
+            return Err(Error::OutOfRange {
+                buffer,
+                start: rank,
+                end: rank.saturating_add(1),
+                len,
+            });
+        }
         let settings = collectives.settings(rank);
         Ok(HeldRank {
             parts: Argument::<Parts>::bind((&memory[..], host, settings), accesses)?,
@@ -123,7 +133,8 @@ impl<'a> ResidentRankView<'a> {
 
     /// Whether it makes sense to wait on for a line of rank `from`, missed since then.
     pub(super) fn goes_on(&self, from: usize, since: Instant) -> Result<(), KernelFault> {
-        let Some(stop) = self.host.get(STOP) else { return Ok(()) };
+        let no_words = || KernelFault::new("it has not the words of its gang");
+        let stop = self.host.get(STOP).ok_or_else(no_words)?;
         // Relaxed, and so below: the word is all there is to see.
         if stop.load(Ordering::Relaxed) != 0 {
             return Err(KernelFault::new("its gang was stopped"));

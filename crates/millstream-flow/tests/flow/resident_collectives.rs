@@ -306,7 +306,14 @@ fn what_cannot_be_is_refused() {
         let error = context.block_on(run).unwrap().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}, not {expected}");
     }
-    let many = context(Gang::MOST + 1);
+    let context = context(2);
+    let collectives = ResidentCollectives::new(&context, 1, 1, PATIENCE).unwrap();
+    let run = run(&context, |words, _, stream| {
+        Ok(one_sum().launch(stream, 1, ((&collectives, words, 2), 1))?)
+    });
+    let error = context.block_on(run).unwrap().unwrap_err().to_string();
+    assert!(error.contains("memory of resident collectives"), "{error}");
+    let many = self::context(Gang::MOST + 1);
     let refused = ResidentCollectives::new(&many, 1, 1, PATIENCE);
     assert!(matches!(refused, Err(Error::NotAGang { devices: 9 })));
 }
