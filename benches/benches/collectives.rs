@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 use millstream::device::{
-    CudaSource, Kernel, KernelFault, Shared, SharedSet, Trusted, Value, set_driver_defaults,
+    CudaSource, Kernel, KernelFault, Shared, Trusted, Value, set_driver_defaults,
 };
 use millstream::flow::{
-    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
-    Gang, Operator, ResidentCollectives, Result,
+    Algorithm, Collectives, Communicator, CommunicatorOptions, Context, Devices, Gang, Operator,
+    ResidentCollectives, ResidentRank, Result,
 };
 use millstream::prelude::DeviceBuffer;
 use millstream_benches::collective::Collective;
@@ -168,8 +168,7 @@ async fn measure(
     Ok(times)
 }
 
-type Resident =
-    (Shared<u32>, SharedSet<u64>, Shared<u32>, Shared<u64>, Value<BlockSettings>, Value<u32>);
+type Resident = (Shared<u32>, ResidentRank, Shared<u64>, Value<u32>);
 
 const RESIDENT: &str = include_str!("collectives/resident.cu");
 
@@ -186,13 +185,13 @@ async fn resident(context: &Context, bytes: usize, rounds: u32) -> Result<f64> {
     let items = context.devices().iter().map(|device| device.shared::<u32>(bytes / 4));
     let items = items.collect::<std::result::Result<Vec<_>, _>>()?;
     let collectives = ResidentCollectives::new(context, 1, bytes, Duration::from_secs(5))?;
-    let (memory, report) = (collectives.memory(), context.host().shared::<u64>(1)?);
+    let report = context.host().shared::<u64>(1)?;
     let gang = Gang::new(context)?;
     gang.prepare(&kernel)?;
     let host = gang.words().clone();
     gang.run(|member| {
-        let settings = collectives.settings(member.place);
-        let arguments = (&items[member.place], &memory[..], &host, &report, settings, rounds);
+        let rank = (&collectives, &host, member.place);
+        let arguments = (&items[member.place], rank, &report, rounds);
         Ok(kernel.launch(member.stream, 1, arguments)?)
     })
     .await?;

@@ -3,7 +3,7 @@
 // number make the same calls in the same order; blocks of different numbers have
 // nothing to do with each other.
 //
-//     BlockCollectives collectives(memory, host, settings);
+//     BlockCollectives collectives(resident);  // a `ResidentCollectives`, the kernel's argument
 //     ...
 //     if (!collectives.all_reduce(items, items, len, combine)) return;
 //     ...
@@ -19,6 +19,9 @@
 // Parts that belong to ranks are as equal as can be, larger ones first, as in the host's
 // collectives. The output may be the input where all ranks' pieces of the two are the
 // same: not in reduce_scatter and all_gather.
+//
+// What the host makes of it is `ResidentCollectives` of millstream-flow, where the twins of host
+// devices find the same calls: `block_collectives.rs`.
 #pragma once
 
 #include "collective_lines.cuh"
@@ -35,18 +38,26 @@ struct BlockCollectiveSettings {
 };
 static_assert(sizeof(BlockCollectiveSettings) == 32, "as Rust writes it");
 
+// What a kernel takes, best as a `const __grid_constant__` parameter: blocks refer to it.
+struct ResidentCollectives {
+    SpanSet<u64> memory;  // Of each rank.
+    Span<u32> host;       // The gang's words.
+    BlockCollectiveSettings settings;
+};
+
 class BlockCollectives {
    public:
     // Lines that there are at least, from one rank to another.
     static constexpr u32 least_capacity = 32;
 
-    __device__ BlockCollectives(const SpanSet<u64>& memory, const Span<u32>& host,
-                                const BlockCollectiveSettings& settings)
-        : ranks{memory, &host[host_stop], settings.patience, settings.rank, settings.ranks, nullptr},
-          first((u64(settings.channels) + 1) / 2 * 2 +
-                u64(blockIdx.x) * 4 * settings.ranks * settings.capacity),
-          capacity(settings.capacity),
-          own(blockIdx.x < settings.channels ? ranks.word(settings.rank, blockIdx.x) : nullptr),
+    __device__ BlockCollectives(const ResidentCollectives& resident)
+        : ranks{resident.memory,        &resident.host[host_stop], resident.settings.patience,
+                resident.settings.rank, resident.settings.ranks,   nullptr},
+          first((u64(resident.settings.channels) + 1) / 2 * 2 +
+                u64(blockIdx.x) * 4 * resident.settings.ranks * resident.settings.capacity),
+          capacity(resident.settings.capacity),
+          own(blockIdx.x < resident.settings.channels ? ranks.word(resident.settings.rank, blockIdx.x)
+                                                      : nullptr),
           epoch(enter()) {}
 
     __device__ u32 rank() const { return ranks.rank; }

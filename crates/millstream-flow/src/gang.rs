@@ -13,11 +13,11 @@ use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
 const OPEN: usize = 0;
-const STOP: usize = 1;
+pub(crate) const STOP: usize = 1;
 
 /// What the word *stop* says: `StopReason` of `gang.cuh`.
 const IS_STOPPED: u32 = 1;
-const PEER_IS_LATE: u32 = 2;
+pub(crate) const PEER_IS_LATE: u32 = 2;
 
 /// A set of kernels, one for each device of a context, that wait for each other: all
 /// of them must have started, and nothing that may wait for a device (allocating,
@@ -31,7 +31,8 @@ const PEER_IS_LATE: u32 = 2;
 /// [`Gang::kernel`] makes them without a twin, and whether they can run
 /// [`Gang::is_possible`] says. On host devices a gang can be made and run all the same, of
 /// any number of them, with kernels whose twins do not wait, or go on in
-/// [steps](Kernel::of_steps): see [`DeviceLink`](crate::DeviceLink).
+/// [steps](Kernel::of_steps): see [`DeviceLink`](crate::DeviceLink) and
+/// [`ResidentCollectives`](crate::ResidentCollectives).
 ///
 /// ```no_run
 /// # use millstream_device::{Kernel, Shared};

@@ -16,6 +16,7 @@ mod gang_memory;
 mod graph;
 mod message;
 mod multiplexer;
+mod outgoing;
 mod peer_ring;
 mod policy;
 mod port;
@@ -23,11 +24,14 @@ mod receiver;
 mod router;
 mod segment;
 mod segmenter;
+mod send_buffers;
 mod sender;
+mod sender_shared;
 mod staging;
 mod statistics;
 mod sync;
 mod waking;
+mod watched;
 mod ways;
 
 pub use buffers::Buffers;
@@ -35,8 +39,8 @@ pub use buffers::Buffers;
 #[cfg(feature = "cuda")]
 pub use collectives::moving_sources;
 pub use collectives::{
-    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Number, Operands,
-    Operator, ResidentCollectives,
+    Algorithm, BlockCollectives, Collected, Collectives, Communicator, CommunicatorOptions, Number,
+    Operands, Operator, ResidentCollectives, ResidentRank, ResidentRankView,
 };
 pub use context::{Context, ContextBuilder, Devices};
 pub use error::{Error, Result};

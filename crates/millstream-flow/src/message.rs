@@ -14,7 +14,7 @@ use crate::failure::{Failure, Interrupt};
 use crate::policy::MessageInfo;
 use crate::port::{PacketBuffer, Port};
 use crate::segment::Held;
-use crate::sender::SenderShared;
+use crate::sender_shared::SenderShared;
 use crate::staging::Staging;
 use crate::ways::{self, SMALL_BYTES};
 use crate::{Item, Result};
@@ -211,7 +211,7 @@ impl<T: Item> Message<T> {
     pub(crate) fn assigned(&self, items: usize) {
         // Relaxed: the count is all that is shared; the waiter's lock orders the rest.
         if self.unassigned.fetch_sub(items, Ordering::Relaxed) == items {
-            self.sender.message_assigned();
+            self.sender.outgoing.assigned();
         }
     }
 
@@ -232,7 +232,7 @@ impl<T: Item> Message<T> {
         }
         let payload = self.payload.write().take();
         match payload {
-            Some(Payload::Pooled(buffer)) => self.sender.return_buffer(Some(buffer)),
+            Some(Payload::Pooled(buffer)) => self.sender.buffers.give_back(Some(buffer)),
             Some(Payload::Forwarded(held)) => held.release_forwarded(),
             Some(Payload::Shared(_) | Payload::Host(_)) | None => {}
         }

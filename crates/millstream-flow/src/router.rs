@@ -17,7 +17,8 @@ use crate::policy::{MessageInfo, Route, RoutingPolicy};
 use crate::port::{Offered, PacketBuffer, Port};
 use crate::receiver::Receiver;
 use crate::segmenter;
-use crate::sender::{Lanes, Sender, SenderShared};
+use crate::sender::Sender;
+use crate::sender_shared::{Lanes, SenderShared};
 use crate::statistics::LinkStatistics;
 use crate::{Error, Item, Result, ways};
 

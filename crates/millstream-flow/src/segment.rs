@@ -14,7 +14,7 @@ use millstream_device::{
 
 use crate::message::Payload;
 use crate::port::{Packet, PacketBuffer, Port};
-use crate::sender::SenderShared;
+use crate::sender_shared::SenderShared;
 use crate::{Error, Item, Result};
 
 /// A free buffer of a link, on the sender's endpoint: filled by kernels (pass
@@ -130,9 +130,9 @@ impl<T: Item> Drop for SendBuffer<T> {
             return;
         };
         match buffer.in_flight() {
-            None => self.sender.return_buffer(Some(buffer)),
+            None => self.sender.buffers.give_back(Some(buffer)),
             Some(access) => {
-                self.sender.return_buffer(None);
+                self.sender.buffers.give_back(None);
                 let buffer = buffer.to_string();
                 let access = access.to_string();
                 self.sender.failure.suspect(Error::InFlight { buffer, action: "dropped", access });

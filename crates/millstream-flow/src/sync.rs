@@ -41,6 +41,20 @@ pub(crate) enum Fault {
     EpochWithoutRelease,
     /// A slot is free before its payload is read.
     CreditWithoutRelease,
+    /// A task leaves its waker some time after it has looked.
+    WakerAfterTheLook,
+    /// Two offer messages of one sender at once.
+    OfferSideBySide,
+    /// Whoever offers stops some time after it has looked for more.
+    StopAfterTheLook,
+    /// A sender is closed while messages are held up.
+    CloseBeforeTheLast,
+    /// Lines of all collectives lie in the same place.
+    OneSetOfLines,
+    /// The number of a line is there before its word.
+    EpochBeforeWord,
+    /// The same, by the orders of its words.
+    LineWithoutRelease,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

@@ -141,9 +141,9 @@ fn programs_without_spills() {
 const RESIDENT: &str = r#"
 #include "block_collectives.cuh"
 using namespace millstream;
-extern "C" __global__ void resident(Span<u32> items, const __grid_constant__ SpanSet<u64> memory,
-                                    Span<u32> host, BlockCollectiveSettings settings) {
-    BlockCollectives collectives(memory, host, settings);
+extern "C" __global__ void resident(Span<u32> items,
+                                    const __grid_constant__ ResidentCollectives resident) {
+    BlockCollectives collectives(resident);
     const auto add = [](u32 one, u32 other) { return one + other; };
     if (collectives.all_reduce(items.items, items.items, items.len, add)) collectives.leave();
 }

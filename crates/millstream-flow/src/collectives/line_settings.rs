@@ -82,7 +82,7 @@ pub(super) fn pieces(pattern: &Pattern, ranks: usize, in_place: bool) -> Vec<Lin
 }
 
 /// What `rank` sends to `other`, and where it gets the other's.
-fn between(
+pub(super) fn between(
     pattern: &Pattern,
     rank: usize,
     other: usize,

@@ -1,6 +1,24 @@
-//! Collectives: operations that all devices of a context take part in.
+//! Collectives: operations that all devices of a context, its ranks, take part in. The host calls
+//! them of a [`Communicator`], on buffers, one of each device; kernels that stay on their devices
+//! call [`ResidentCollectives`] by themselves.
+//!
+//! | file | what |
+//! |---|---|
+//! | `communicator`, `series` | what the host calls: a communicator, and the operations of a series |
+//! | `operands`, `operator`, `checks` | what operations take, and what is asked of it |
+//! | `plan` | an operation as a pattern, and as rounds of transfers |
+//! | `algorithm`; `ring`, `tree`, `bruck`, `direct` | which rounds |
+//! | `packets`, `rank_links` | rounds as packets between any devices |
+//! | `peers`, `programs`, `peer_words`, `rank_settings` | kernels of GPUs that reach each other |
+//! | `line_settings`, `line_operations`; `pass_settings`; `chain_settings` | the three ways of these |
+//! | `resident`, `resident_rank` | what kernels take to call collectives by themselves |
+//! | `block_collectives`, `block_lines` | the calls of their host twins, and the protocol of those |
+//!
+//! `README.md` has the protocols.
 
 mod algorithm;
+mod block_collectives;
+mod block_lines;
 mod bruck;
 mod chain_settings;
 mod checks;
@@ -25,15 +43,18 @@ mod programs;
 mod rank_links;
 mod rank_settings;
 mod resident;
+mod resident_rank;
 mod ring;
 mod series;
 mod tree;
 
 pub use algorithm::Algorithm;
+pub use block_collectives::{BlockCollectives, Collected};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use operands::Operands;
 pub use operator::{Number, Operator};
-pub use resident::{BlockSettings, ResidentCollectives};
+pub use resident::ResidentCollectives;
+pub use resident_rank::{ResidentRank, ResidentRankView};
 pub use series::Collectives;
 
 /// The CUDA sources of the kernels that move items of this type, for tests that

@@ -77,7 +77,7 @@ pub(super) struct Piece {
 }
 
 /// The first, second, ... `len` items of a range, for pipelining.
-fn slice(items: &Range<usize>, number: usize, len: usize) -> Range<usize> {
+pub(super) fn slice(items: &Range<usize>, number: usize, len: usize) -> Range<usize> {
     let start = items.end.min(items.start.saturating_add(number.saturating_mul(len)));
     start..items.end.min(start.saturating_add(len))
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::SharedBuffer;
+use millstream_device::{Device, SharedBuffer};
 
+use super::block_lines;
 use super::line_settings::LINE_BYTES;
 use crate::context::Context;
 use crate::{Error, Gang, Result};
@@ -15,7 +16,7 @@ const LEAST_CAPACITY: usize = 32;
 /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct BlockSettings {
+pub(super) struct BlockSettings {
     patience_ns: u64,
     capacity: u64,
     rank: u32,
@@ -24,72 +25,114 @@ pub struct BlockSettings {
     unused: u32,
 }
 
+impl BlockSettings {
+    pub(super) fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    pub(super) fn ranks(&self) -> usize {
+        self.ranks as usize
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        self.channels as usize
+    }
+
+    /// Lines from one rank to another, for one collective.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// The word at which a block's lines begin, in every rank's memory.
+    pub(super) fn first_line(&self, block: usize) -> usize {
+        numbers(self.blocks()) + block * block_lines::words(self.ranks(), self.capacity())
+    }
+}
+
 /// What resident kernels of all devices of a context need to call collectives
-/// themselves, without the host: `BlockCollectives` of `block_collectives.cuh`, block by
-/// block. Devices are ranks in the context's order.
+/// themselves, without the host: `BlockCollectives`, block by block, in CUDA
+/// (`block_collectives.cuh`) and for the twins of host devices
+/// ([`BlockCollectives`](crate::BlockCollectives)). Devices are ranks in the context's order.
 ///
-/// The kernels are a [`Gang`](crate::Gang), which runs on GPUs that reach each other's
-/// memory; on host devices there is no such thing, since their kernels never wait. After a
-/// gang that failed or was stopped, when kernels have not left, collectives of this memory
-/// return false at once: make it anew.
+/// The kernels are a [`Gang`](crate::Gang), of GPUs that reach each other's memory or of host
+/// devices alone. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
+/// A kernel that waits for longer than its patience ends, and the gang with an error. After a gang
+/// that failed or was stopped, when kernels have not left, collectives of this memory fail at
+/// once: make it anew.
 ///
-/// ```no_run
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
 /// use std::time::Duration;
 ///
-/// use millstream_device::{
-///     CudaSource, Kernel, KernelFault, Shared, SharedBuffer, SharedSet, Trusted, Value,
-/// };
-/// use millstream_flow::{BlockSettings, Context, Gang, ResidentCollectives, Result};
+/// use millstream_device::{CudaSource, Kernel, Shared, Step, Trusted};
+/// use millstream_flow::{Context, Devices, Gang, ResidentCollectives, ResidentRank};
 ///
-/// type Signature = (Shared<u32>, SharedSet<u64>, Shared<u32>, Value<BlockSettings>);
+/// const SOURCE: &str = r#"
+///     #include "block_collectives.cuh"
+///     using namespace millstream;
+///     extern "C" __global__ void sums(
+///         Span<u32> items, const __grid_constant__ ResidentCollectives resident) {
+///         BlockCollectives collectives(resident);
+///         const auto add = [](u32 one, u32 other) { return one + other; };
+///         for (u32 round = 0; round < 10; ++round)
+///             if (!collectives.all_reduce(items.items, items.items, items.len, add)) return;
+///         collectives.leave();
+///     }
+/// "#;
 ///
-/// static SUMS: Kernel<Signature> = Kernel::with_source(
+/// static SUMS: Kernel<(Shared<u32>, ResidentRank)> = Kernel::of_steps(
 ///     "sums",
-///     // SAFETY: blocks reduce the items of their span, and leave when a collective says so.
-///     unsafe { Trusted::new(CudaSource::new("sums.cu", "sums", r#"
-///         #include "block_collectives.cuh"
-///         using namespace millstream;
-///         extern "C" __global__ void sums(
-///             Span<u32> items, const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
-///             BlockCollectiveSettings settings) {
-///             BlockCollectives collectives(memory, host, settings);
-///             const auto add = [](u32 one, u32 other) { return one + other; };
-///             for (u32 round = 0; round < 100; ++round)
-///                 if (!collectives.all_reduce(items.items, items.items, items.len, add)) return;
-///             collectives.leave();
+///     // SAFETY: its block reduces the items of its span, and leaves when a collective says so.
+///     unsafe { Trusted::new(CudaSource::new("sums.cu", "sums", SOURCE).blocks(1)) },
+///     |block, (items, rank)| {
+///         let mut collectives = rank.block(block)?;
+///         while collectives.completed() < 10 {
+///             let vector: Vec<u32> =
+///                 items.iter().map(|item| item.load(Ordering::Relaxed)).collect();
+///             let Some(sums) = collectives.all_reduce(&vector, |one, other| one + other)? else {
+///                 return Ok(Step::Waits);
+///             };
+///             items.iter().zip(sums).for_each(|(item, sum)| item.store(sum, Ordering::Relaxed));
 ///         }
-///     "#).blocks(1)) },
-///     |_, _| Err(KernelFault::new("runs on GPUs only")),
+///         collectives.leave();
+///         Ok(Step::Done)
+///     },
 /// );
 ///
-/// async fn run(context: &Context, items: &[SharedBuffer<u32>]) -> Result<()> {
-///     let gang = Gang::new(context)?;
-///     let collectives = ResidentCollectives::new(context, 1, 4096, Duration::from_secs(5))?;
-///     gang.prepare(&SUMS)?;
-///     let words = gang.words().clone();
-///     gang.run(|member| {
-///         let (memory, settings) = (collectives.memory(), collectives.settings(member.place));
-///         let arguments = (&items[member.place], &memory[..], &words, settings);
-///         Ok(SUMS.launch(member.stream, member.sharers, arguments)?)
-///     })
-///     .await?;
-///     Ok(())
-/// }
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let items = [context.host().shared::<u32>(3)?, context.host().shared::<u32>(3)?];
+/// (0..3).try_for_each(|at| items[1].store(at, 1 + at as u32))?;
+/// let gang = Gang::new(&context)?;
+/// gang.prepare(&SUMS)?;
+/// let collectives = ResidentCollectives::new(&context, 1, 4096, Duration::from_secs(5))?;
+/// let words = gang.words().clone();
+/// let run = gang.run(|member| {
+///     let arguments = (&items[member.place], (&collectives, &words, member.place));
+///     Ok(SUMS.launch(member.stream, 1, arguments)?)
+/// });
+/// context.block_on(run)??;
+/// // Doubled by each round after the first.
+/// assert_eq!([items[0].load(0)?, items[1].load(2)?], [512, 3 * 512]);
+/// # Ok::<(), millstream_flow::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct ResidentCollectives {
-    memory: Vec<SharedBuffer<u64>>,
+    pub(super) context: Context,
+    pub(super) memory: Vec<SharedBuffer<u64>>,
+    patience: Duration,
     settings: BlockSettings,
 }
 
 impl ResidentCollectives {
     /// For kernels of up to `blocks` blocks that call, and up to `bytes` from one rank to
     /// another at a time: longer vectors go in several. A kernel that has waited for
-    /// another for `patience` ends.
+    /// another for `patience` ends; on simulated devices, whose deadlocks are found, it waits for
+    /// ever.
     ///
     /// # Errors
-    /// Devices that [cannot run a gang](Gang::is_possible); no memory: four times `bytes` for each
-    /// block and rank.
+    /// Devices that cannot: GPUs that [cannot run a gang](Gang::is_possible), GPUs and host devices
+    /// together, or more than [`Gang::MOST`]. No memory: four times `bytes` for each block and
+    /// rank; no thread for those who wait.
     pub fn new(
         context: &Context,
         blocks: usize,
@@ -97,16 +140,19 @@ impl ResidentCollectives {
         patience: Duration,
     ) -> Result<ResidentCollectives> {
         let ranks = context.devices().len();
-        if !Gang::is_possible(context) {
+        if !ResidentCollectives::are_possible(context) {
             return Err(Error::NotAGang { devices: ranks });
         }
+        context.watcher().prepare(context.device_set())?;
         let capacity = bytes.div_ceil(LINE_BYTES).max(LEAST_CAPACITY);
         let words = words(blocks, ranks, capacity);
         let memory = context.devices().iter().map(|device| {
             Ok(device.shared(words)?.with_label(format!("resident collectives of {device}")))
         });
         Ok(ResidentCollectives {
+            context: context.clone(),
             memory: memory.collect::<Result<_>>()?,
+            patience,
             settings: BlockSettings {
                 patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
                 capacity: capacity as u64,
@@ -118,23 +164,35 @@ impl ResidentCollectives {
         })
     }
 
-    /// Memory of all devices, which every kernel takes.
-    pub fn memory(&self) -> Vec<&SharedBuffer<u64>> {
-        self.memory.iter().collect()
+    /// Whether the devices of a context can have them: those of a gang of kernels that wait inside a
+    /// launch ([`Gang::is_possible`]), or host devices alone, whose twins wait in steps.
+    pub fn are_possible(context: &Context) -> bool {
+        let devices = context.devices();
+        let are_twins = !devices.iter().any(Device::is_gpu) && devices.len() <= Gang::MOST;
+        are_twins || Gang::is_possible(context)
     }
 
-    /// What the kernel of the device at `place` takes.
-    pub fn settings(&self, place: usize) -> BlockSettings {
-        BlockSettings { rank: place as u32, ..self.settings }
+    /// What the kernel of a rank is told.
+    pub(super) fn settings(&self, rank: usize) -> BlockSettings {
+        BlockSettings { rank: rank as u32, ..self.settings }
+    }
+
+    /// How long a twin waits; for ever on simulated devices.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let is_simulated = self.context.device_set().simulation().is_some();
+        (!is_simulated).then_some(self.patience)
     }
 }
 
-/// A number of each block, then the lines of two collectives, of two words each; so many
-/// that there is no memory, if they are more than can be counted.
+/// Words before the lines of so many blocks: a number of each. Lines begin at multiples of 16 bytes.
+fn numbers(blocks: usize) -> usize {
+    blocks.checked_next_multiple_of(2).unwrap_or(usize::MAX)
+}
+
+/// A number of each block, then the lines of each; so many that there is no memory, if they are more than
+/// can be counted.
 fn words(blocks: usize, ranks: usize, capacity: usize) -> usize {
-    let lines = [2, ranks, capacity, 2].into_iter().try_fold(blocks, usize::checked_mul);
-    let numbers = blocks.checked_next_multiple_of(2);
-    numbers.zip(lines).and_then(|(numbers, lines)| numbers.checked_add(lines)).unwrap_or(usize::MAX)
+    numbers(blocks).saturating_add(blocks.saturating_mul(block_lines::words(ranks, capacity)))
 }
 
 #[cfg(test)]

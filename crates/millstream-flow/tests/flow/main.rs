@@ -15,6 +15,7 @@ mod full_empty_copies;
 mod link_cases;
 mod links;
 mod random;
+mod resident_collectives;
 mod routers;
 mod shape_cases;
 mod shapes;

@@ -112,13 +112,12 @@ struct Case {
     }
 };
 
-extern "C" __global__ void block_collectives(const __grid_constant__ SpanSet<u64> lines,
-                                             Span<u32> host,
+extern "C" __global__ void block_collectives(const __grid_constant__ ResidentCollectives resident,
                                              const __grid_constant__ SpanSet<u32> memory,
                                              Span<u32> report,
-                                             const __grid_constant__ BlockCollectiveSettings settings,
                                              const __grid_constant__ Run run) {
-    BlockCollectives collectives(lines, host, settings);
+    const BlockCollectiveSettings& settings = resident.settings;
+    BlockCollectives collectives(resident);
     Case here{collectives, memory, settings, run};
     u32 count = 0;
     while (here.round < run.rounds && here.turn(count)) {}

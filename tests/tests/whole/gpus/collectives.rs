@@ -4,19 +4,21 @@
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedSet,
-    TransferWay, Trusted, Value,
+    CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, Shared, TransferWay, Trusted, Value,
 };
 use millstream::flow::{
-    Algorithm, BlockSettings, Collectives, Communicator, CommunicatorOptions, Context, Devices,
-    Gang, Operator, ResidentCollectives, Result,
+    Algorithm, Collectives, Communicator, CommunicatorOptions, Context, Devices, Gang, Operator,
+    ResidentCollectives, ResidentRank, Result,
 };
 
 use super::{Needs, by, context, list, scaled, skip};
+use resident_twin::Resident;
+
 use crate::collective_model::{Case, all_types, download, odd_types, upload};
 
 mod reductions;
 mod resident;
+mod resident_twin;
 
 #[test]
 fn every_collective() {
@@ -335,35 +337,26 @@ fn a_rank_is_missed_by(
     assert_eq!(later, first);
 }
 
-type Resident = (
-    SharedSet<u64>,
-    Shared<u32>,
-    SharedSet<u32>,
-    Shared<u32>,
-    Value<BlockSettings>,
-    Value<[u32; 4]>,
-);
-
 /// Blocks of each resident kernel, each with collectives of its own.
 const BLOCKS: usize = 8;
 /// Items of their vectors: more than fit in the lines.
 const MOST: usize = 1500;
 
 /// Resident kernels call every collective, in two launches, the second of which goes on
-/// with the first one's lines.
+/// with the first one's lines. Twins do, too.
 #[test]
 fn resident_kernels() {
     let context = context();
-    if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
+    if !ResidentCollectives::are_possible(&context) {
+        return skip(Needs::Peers, "resident kernels run on peers, or on host devices alone");
     }
     let text = include_str!("block_collectives.cu");
     let source = CudaSource::new("block_collectives.cu", "block_collectives", text);
-    let kernel: Kernel<Resident> = Kernel::with_source(
+    let kernel: Kernel<Resident> = Kernel::of_steps(
         "block_collectives",
         // SAFETY: the kernel keeps to its arguments as the signature says.
         unsafe { Trusted::new(source.blocks(BLOCKS as u32).threads(128)) },
-        |_, _| Err(KernelFault::new("runs on GPUs only")),
+        |block, view| resident_twin::twin(block, view),
     );
     let ranks = context.devices().len();
     let words = BLOCKS * (2 * MOST + 8);
@@ -372,19 +365,18 @@ fn resident_kernels() {
     let areas: Vec<_> = areas.iter().collect();
     let patience = Duration::from_secs(5);
     let collectives = ResidentCollectives::new(&context, BLOCKS, 1 << 10, patience).unwrap();
-    let memory = collectives.memory();
     let report = context.host().shared::<u32>(2 * ranks * BLOCKS).unwrap();
     // Each round takes some microseconds.
-    let rounds = resident::rounds() / BLOCKS as u32;
+    let rounds = resident::rounds(&context) / BLOCKS as u32;
     let start = Instant::now();
     for seed in [1, 2] {
         let gang = Gang::new(&context).unwrap();
         gang.prepare(&kernel).unwrap();
         let host = gang.words().clone();
         let run = gang.run(|member| {
-            let settings = collectives.settings(member.place);
             let run = [rounds, MOST as u32, seed, 0];
-            let arguments = (&memory[..], &host, &areas[..], &report, settings, run);
+            let rank = (&collectives, &host, member.place);
+            let arguments = (rank, &areas[..], &report, run);
             Ok(kernel.launch(member.stream, BLOCKS, arguments)?)
         });
         context.block_on(run).unwrap().unwrap();
@@ -400,28 +392,29 @@ const FORGETFUL: &str = r#"
 #include "block_collectives.cuh"
 using namespace millstream;
 
-extern "C" __global__ void forgetful(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
-                                     Span<u32> report, BlockCollectiveSettings settings,
-                                     u32 leaves) {
-    BlockCollectives collectives(memory, host, settings);
+extern "C" __global__ void forgetful(const __grid_constant__ ResidentCollectives resident,
+                                     Span<u32> report, u32 leaves) {
+    BlockCollectives collectives(resident);
     const bool goes_on = collectives.barrier();
     if (leaves) collectives.leave();
-    if (threadIdx.x == 0) store_relaxed_sys(&report[settings.rank * gridDim.x + blockIdx.x], goes_on ? 1u : 2u);
+    u32* const own = &report[collectives.rank() * gridDim.x + blockIdx.x];
+    if (threadIdx.x == 0) store_relaxed_sys(own, goes_on ? 1u : 2u);
 }
 "#;
+
+type Forgetful = (ResidentRank, Shared<u32>, Value<u32>);
 
 /// After kernels that ended without leaving, their memory is of no use, and says so.
 #[test]
 fn resident_kernels_that_did_not_leave() {
-    type Signature = (SharedSet<u64>, Shared<u32>, Shared<u32>, Value<BlockSettings>, Value<u32>);
     let context = context();
     if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
+        return skip(Needs::Peers, resident::TWINS_FAIL);
     }
     let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
     // SAFETY: it calls collectives only.
     let source = unsafe { Trusted::new(source.blocks(1).threads(64)) };
-    let kernel = Gang::kernel::<Signature>("forgetful", source);
+    let kernel = Gang::kernel::<Forgetful>("forgetful", source);
     let ranks = context.devices().len();
     let collectives =
         ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();
@@ -430,8 +423,7 @@ fn resident_kernels_that_did_not_leave() {
         gang.prepare(&kernel).unwrap();
         let (host, report) = (gang.words().clone(), context.host().shared::<u32>(ranks).unwrap());
         let run = gang.run(|member| {
-            let settings = collectives.settings(member.place);
-            let arguments = (&collectives.memory()[..], &host, &report, settings, leaves);
+            let arguments = ((&collectives, &host, member.place), &report, leaves);
             Ok(kernel.launch(member.stream, member.sharers, arguments)?)
         });
         context.block_on(run).unwrap().unwrap();
@@ -443,15 +435,14 @@ fn resident_kernels_that_did_not_leave() {
 /// Blocks that there is no memory for are refused, and touch none.
 #[test]
 fn resident_kernels_of_too_many_blocks() {
-    type Signature = (SharedSet<u64>, Shared<u32>, Shared<u32>, Value<BlockSettings>, Value<u32>);
     let context = context();
     if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, "resident kernels run on GPUs only, all of them peers");
+        return skip(Needs::Peers, resident::TWINS_FAIL);
     }
     let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
     // SAFETY: it calls collectives only.
     let source = unsafe { Trusted::new(source.blocks(2).threads(64)) };
-    let kernel = Gang::kernel::<Signature>("forgetful", source);
+    let kernel = Gang::kernel::<Forgetful>("forgetful", source);
     let ranks = context.devices().len();
     let collectives =
         ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();
@@ -461,8 +452,7 @@ fn resident_kernels_of_too_many_blocks() {
         let host = gang.words().clone();
         let report = context.host().shared::<u32>(2 * ranks).unwrap();
         let run = gang.run(|member| {
-            let settings = collectives.settings(member.place);
-            let arguments = (&collectives.memory()[..], &host, &report, settings, 1);
+            let arguments = ((&collectives, &host, member.place), &report, 1);
             Ok(kernel.launch(member.stream, 2, arguments)?)
         });
         context.block_on(run).unwrap().unwrap();

@@ -171,9 +171,10 @@ struct Case {
 constexpr u32 kinds = 11;
 
 extern "C" __global__ void block_operators(
-    const __grid_constant__ SpanSet<u64> lines, Span<u32> host, Span<u64> area, Span<u32> report,
-    const __grid_constant__ BlockCollectiveSettings settings, const __grid_constant__ Run run) {
-    BlockCollectives collectives(lines, host, settings);
+    const __grid_constant__ ResidentCollectives resident, Span<u64> area, Span<u32> report,
+    const __grid_constant__ Run run) {
+    const BlockCollectiveSettings& settings = resident.settings;
+    BlockCollectives collectives(resident);
     Case here{collectives, settings, run, area.items + area.len / gridDim.x * blockIdx.x};
     u32 found = 0;
     for (; here.round < run.rounds; ++here.round) {

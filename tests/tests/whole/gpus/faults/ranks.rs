@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use millstream::bfs::{Algorithm as BfsAlgorithm, Bfs};
 use millstream::cc::{Cc, Method};
-use millstream::device::{CudaSource, KernelFault, SharedSet, Step, StreamKind, Trusted};
+use millstream::device::{CudaSource, KernelFault, Step, StreamKind, Trusted};
 use millstream::flow::{
-    BlockSettings, FullEmpty, FullEmptyPackets, FullEmptySegment, Gang, PacketShape,
-    ResidentCollectives,
+    FullEmpty, FullEmptyPackets, FullEmptySegment, Gang, PacketShape, ResidentCollectives,
+    ResidentRank,
 };
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, partition, source};
@@ -182,25 +182,25 @@ const RESIDENT: &str = r#"
 using namespace millstream;
 
 // Until a rank traps.
-extern "C" __global__ void sums(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
-                                Span<u32> report, BlockCollectiveSettings settings, u32 culprit) {
+extern "C" __global__ void sums(const __grid_constant__ ResidentCollectives resident,
+                                Span<u32> report, u32 culprit) {
     __shared__ u32 item;
-    BlockCollectives collectives(memory, host, settings);
+    BlockCollectives collectives(resident);
     const auto add = [](u32 one, u32 other) { return one + other; };
     for (u32 round = 0;; ++round) {
-        if (settings.rank == culprit && round == 100) asm volatile("trap;");
+        if (collectives.rank() == culprit && round == 100) asm volatile("trap;");
         if (threadIdx.x == 0) item = 1;
         __syncthreads();
         if (!collectives.all_reduce(&item, &item, 1, add)) break;
     }
-    if (threadIdx.x == 0) store_relaxed_sys(&report[settings.rank], 1u);
+    if (threadIdx.x == 0) store_relaxed_sys(&report[collectives.rank()], 1u);
 }
 "#;
 
 /// Kernels on other GPUs leave their collective, and say so.
 #[test]
 fn collectives_of_resident_kernels() {
-    type Signature = (SharedSet<u64>, Shared<u32>, Shared<u32>, Value<BlockSettings>, Value<u32>);
+    type Signature = (ResidentRank, Shared<u32>, Value<u32>);
     in_child(concat!(module_path!(), "::collectives_of_resident_kernels"), LIMIT, || {
         let Some(context) = context() else { return };
         let source = CudaSource::new("sums.cu", "sums", RESIDENT).blocks(1).threads(64);
@@ -208,12 +208,11 @@ fn collectives_of_resident_kernels() {
         let kernel = Gang::kernel::<Signature>("sums", unsafe { Trusted::new(source) });
         let ranks = context.devices().len();
         let collectives = ResidentCollectives::new(&context, 1, 1 << 10, PATIENCE).unwrap();
-        let memory = collectives.memory();
         let report = context.host().shared::<u32>(ranks).unwrap();
         let start = Instant::now();
         let run = Gang::run_kernel(&context, &kernel, |host, member| {
-            let settings = collectives.settings(member.place);
-            let arguments = (&memory[..], host, &report, settings, ranks as u32 - 1);
+            let rank = (&collectives, host, member.place);
+            let arguments = (rank, &report, ranks as u32 - 1);
             Ok(kernel.bind(member.stream, member.sharers, arguments)?)
         });
         let error = context.block_on(run).unwrap().unwrap_err().to_string();

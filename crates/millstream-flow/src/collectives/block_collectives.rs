@@ -1,0 +1,345 @@
+//! Collectives that a block of a host twin calls: `BlockCollectives` of `block_collectives.cuh`.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use millstream_device::KernelFault;
+use parking_lot::MappedMutexGuard;
+
+use super::block_lines::BlockLines;
+use super::line_settings::{between, lines, unit};
+use super::plan::{Pattern, Piece, shares, signals, slice};
+use super::resident_rank::ResidentRankView;
+use crate::Item;
+
+/// Beside the epoch in a block's word, while it is inside.
+const IS_INSIDE: u64 = 1 << 63;
+
+/// Where a block of a launch stands, between its steps.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// Number of the last exchange of lines that is over.
+    epoch: u64,
+    /// Collectives of this launch that are over.
+    completed: usize,
+    /// The one that it is in.
+    call: Call,
+}
+
+/// A collective: as many exchanges of lines as its longest piece needs.
+#[derive(Debug, Default)]
+struct Call {
+    /// Exchanges that are over.
+    exchanged: usize,
+    /// Whether the lines of the next one are sent.
+    is_sent: bool,
+    /// Since when a line of it is missed.
+    misses_since: Option<Instant>,
+    /// What has come so far: a `Vec` of its items.
+    output: Option<Box<dyn Any + Send>>,
+}
+
+impl Standing {
+    /// A block's kernel begins: it goes on where the one before has left.
+    pub(super) fn enter(own: &AtomicU64) -> Result<Standing, KernelFault> {
+        // Relaxed, as all of this word: the block's own, and a rank's kernels follow each other.
+        let epoch = own.load(Ordering::Relaxed);
+        if epoch & IS_INSIDE != 0 {
+            return Err(KernelFault::new("a kernel before has not left its collectives"));
+        }
+        own.store(epoch | IS_INSIDE, Ordering::Relaxed);
+        Ok(Standing { epoch, completed: 0, call: Call::default() })
+    }
+}
+
+/// What a rank sends another of its input, and where in its output it gets that one's items.
+type Exchanged = (Range<usize>, Range<usize>);
+
+/// What a rank has when a collective is over; `None` if its block must wait.
+pub type Collected<T> = Result<Option<Vec<T>>, KernelFault>;
+
+/// The collectives of one block of a host twin with the blocks of its number on all other ranks:
+/// the class of the same name in `block_collectives.cuh`.
+///
+/// All of these blocks make the same calls in the same order, with as many items. None waits: where
+/// something is not there yet, the answer is `None`. Then the block returns
+/// [`Step::Waits`](millstream_device::Step::Waits), is called again from its beginning, where
+/// [`completed`](Self::completed) says how far it has come, and makes the same call with the same
+/// items. What results replace they replace once they are there.
+///
+/// A call fails where a GPU's answers false: the gang is stopped, or a rank did not come in time.
+/// And it fails if the operands do not fit. The example is that of
+/// [`ResidentCollectives`](crate::ResidentCollectives).
+#[derive(Debug)]
+pub struct BlockCollectives<'a> {
+    rank: &'a ResidentRankView<'a>,
+    block: usize,
+    own: &'a AtomicU64,
+    standing: MappedMutexGuard<'a, Standing>,
+}
+
+impl<'a> BlockCollectives<'a> {
+    pub(super) fn new(
+        rank: &'a ResidentRankView<'a>,
+        block: usize,
+        own: &'a AtomicU64,
+        standing: MappedMutexGuard<'a, Standing>,
+    ) -> BlockCollectives<'a> {
+        BlockCollectives { rank, block, own, standing }
+    }
+
+    /// Collectives of this launch that are over.
+    pub fn completed(&self) -> usize {
+        self.standing.completed
+    }
+
+    /// Before the block is done, so that the next kernel goes on where this one was. Nothing happens
+    /// within a collective that is not over.
+    pub fn leave(&self) {
+        if !self.standing.call.is_sent {
+            self.own.store(self.standing.epoch, Ordering::Relaxed);
+        }
+    }
+
+    /// Everyone gets the items of all ranks, combined in the order of the ranks.
+    ///
+    /// # Errors
+    /// The gang is stopped, or a rank did not come in time, as in all of these; items that do not
+    /// fit into the lines.
+    pub fn all_reduce<T: Item>(
+        &mut self,
+        input: &[T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Collected<T> {
+        let pattern = Pattern::AllReduce { items: 0..input.len() };
+        self.run(&pattern, input, input.len(), Some(&combine))
+    }
+
+    /// Rank `root` gets them; the others nothing.
+    ///
+    /// # Errors
+    /// As [`BlockCollectives::all_reduce`]; no such rank.
+    pub fn reduce<T: Item>(
+        &mut self,
+        root: usize,
+        input: &[T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Collected<T> {
+        self.check_root(root)?;
+        let pattern = Pattern::Reduce { root, items: 0..input.len() };
+        let len = if self.rank.rank() == root { input.len() } else { 0 };
+        self.run(&pattern, input, len, Some(&combine))
+    }
+
+    /// Each rank gets its part of them: parts are as equal as can be, larger ones first.
+    ///
+    /// # Errors
+    /// As [`BlockCollectives::all_reduce`].
+    pub fn reduce_scatter<T: Item>(
+        &mut self,
+        input: &[T],
+        combine: impl Fn(T, T) -> T,
+    ) -> Collected<T> {
+        let parts = shares(&(0..input.len()), self.rank.ranks());
+        let len = parts[self.rank.rank()].len();
+        self.run(&Pattern::ReduceScatter { parts }, input, len, Some(&combine))
+    }
+
+    /// Everyone gets the items of rank `root`; those of the others count only by their number.
+    ///
+    /// # Errors
+    /// As [`BlockCollectives::reduce`].
+    pub fn broadcast<T: Item>(&mut self, root: usize, items: &[T]) -> Collected<T> {
+        self.check_root(root)?;
+        let pattern = Pattern::Broadcast { root, items: 0..items.len() };
+        self.run(&pattern, items, items.len(), None)
+    }
+
+    /// Everyone gets the parts of all ranks, `len` items in all; `part` is this rank's.
+    ///
+    /// # Errors
+    /// As [`BlockCollectives::all_reduce`]; a part of another length.
+    pub fn all_gather<T: Item>(&mut self, part: &[T], len: usize) -> Collected<T> {
+        let parts = shares(&(0..len), self.rank.ranks());
+        let expected = parts[self.rank.rank()].len();
+        if part.len() != expected {
+            let found = part.len();
+            return Err(KernelFault::new(format!(
+                "it gathers {found} items in place of {expected}"
+            )));
+        }
+        self.run(&Pattern::AllGather { parts }, part, len, None)
+    }
+
+    /// Each rank has as many items for each, in the order of the ranks, and gets as many.
+    ///
+    /// # Errors
+    /// As [`BlockCollectives::all_reduce`]; not as many for each.
+    pub fn all_to_all<T: Item>(&mut self, input: &[T]) -> Collected<T> {
+        let (ranks, len) = (self.rank.ranks(), input.len());
+        if !len.is_multiple_of(ranks) {
+            return Err(KernelFault::new(format!("it has {len} items for {ranks} ranks")));
+        }
+        let each = len / ranks;
+        let piece =
+            |from: usize, to: usize| Piece { items: to * each..(to + 1) * each, at: from * each };
+        let row = |from| (0..ranks).map(|to| piece(from, to)).collect();
+        let pieces = (0..ranks).map(row).collect();
+        self.run(&Pattern::AllToAll { pieces }, input, len, None)
+    }
+
+    /// What all blocks of this number did before is visible to all after. False if the block must
+    /// wait.
+    ///
+    /// # Errors
+    /// As [`BlockCollectives::all_reduce`].
+    pub fn barrier(&mut self) -> Result<bool, KernelFault> {
+        let nothing = self.run::<u64>(&signals(self.rank.ranks()), &[], 0, None)?;
+        Ok(nothing.is_some())
+    }
+
+    fn check_root(&self, root: usize) -> Result<(), KernelFault> {
+        match self.rank.ranks() {
+            ranks if root < ranks => Ok(()),
+            ranks => Err(KernelFault::new(format!("there is no rank {root} of {ranks}"))),
+        }
+    }
+
+    /// Goes on with a collective, whose results have `len` items here, as far as it comes.
+    fn run<T: Item>(
+        &mut self,
+        pattern: &Pattern,
+        input: &[T],
+        len: usize,
+        combine: Option<&dyn Fn(T, T) -> T>,
+    ) -> Collected<T> {
+        let most = self.most::<T>()?;
+        let mut output = self.output::<T>(len)?;
+        while self.standing.call.exchanged < pattern.longest().div_ceil(most).max(1) {
+            let exchanged = self.exchange(pattern, most);
+            if !self.standing.call.is_sent {
+                self.send(input, &exchanged);
+            }
+            let Some(arrived) = self.receive(input, &exchanged)? else {
+                self.standing.call.output = Some(Box::new(output));
+                return Ok(None);
+            };
+            place(arrived, &exchanged, &mut output, self.rank.rank(), combine);
+            let Standing { epoch, call, .. } = &mut *self.standing;
+            *epoch += 1;
+            *call = Call { exchanged: call.exchanged + 1, ..Call::default() };
+        }
+        self.standing.call = Call::default();
+        self.standing.completed += 1;
+        Ok(Some(output))
+    }
+
+    /// Items of a piece that lines hold.
+    fn most<T: Item>(&self) -> Result<usize, KernelFault> {
+        let (items, lines) = unit(size_of::<T>());
+        let units = self.rank.settings.capacity().checked_div(lines).filter(|units| *units > 0);
+        units.map(|units| units * items).ok_or_else(|| {
+            KernelFault::new(format!("lines do not hold items of {} bytes", size_of::<T>()))
+        })
+    }
+
+    /// What has come so far, of as many items.
+    fn output<T: Item>(&mut self, len: usize) -> Result<Vec<T>, KernelFault> {
+        let Some(output) = self.standing.call.output.take() else {
+            return Ok(vec![T::zeroed(); len]);
+        };
+        match output.downcast::<Vec<T>>() {
+            Ok(output) if output.len() == len => Ok(*output),
+            _ => Err(KernelFault::new("it calls another collective than that it waits for")),
+        }
+    }
+
+    /// What goes to and comes from each rank next, at most so many items.
+    fn exchange(&self, pattern: &Pattern, most: usize) -> Vec<Exchanged> {
+        let next = |items: &Range<usize>| slice(items, self.standing.call.exchanged, most);
+        let with = |other| {
+            let (sends, receives) = between(pattern, self.rank.rank(), other, false);
+            (next(&sends), next(&receives))
+        };
+        (0..self.rank.ranks()).map(with).collect()
+    }
+
+    fn lines(&self) -> BlockLines<'_> {
+        let settings = &self.rank.settings;
+        let (first, capacity) = (settings.first_line(self.block), settings.capacity());
+        BlockLines { memory: &self.rank.memory, first, capacity }
+    }
+
+    fn send<T: Item>(&mut self, input: &[T], exchanged: &[Exchanged]) {
+        let (rank, epoch) = (self.rank.rank(), self.standing.epoch + 1);
+        for (to, (sends, _)) in exchanged.iter().enumerate().filter(|(to, _)| *to != rank) {
+            self.lines().send([rank, to], epoch, &to_words(&input[sends.clone()]));
+        }
+        self.standing.call.is_sent = true;
+        self.rank.ring();
+    }
+
+    /// What each rank has sent, and what this one keeps, if all of it is there.
+    fn receive<T: Item>(
+        &mut self,
+        input: &[T],
+        exchanged: &[Exchanged],
+    ) -> Result<Option<Vec<Vec<T>>>, KernelFault> {
+        let (rank, epoch) = (self.rank.rank(), self.standing.epoch + 1);
+        let mut arrived = Vec::new();
+        for (from, (sends, receives)) in exchanged.iter().enumerate() {
+            if from == rank {
+                arrived.push(input[sends.clone()].to_vec());
+                continue;
+            }
+            let words = self.lines().receive([from, rank], epoch, lines_of::<T>(receives.len()));
+            let Some(words) = words else {
+                let since = *self.standing.call.misses_since.get_or_insert_with(Instant::now);
+                return self.rank.goes_on(from, since).map(|()| None);
+            };
+            arrived.push(to_items(&words, receives.len()));
+        }
+        Ok(Some(arrived))
+    }
+}
+
+/// Puts what has arrived from each rank where it belongs.
+fn place<T: Item>(
+    arrived: Vec<Vec<T>>,
+    exchanged: &[Exchanged],
+    output: &mut [T],
+    rank: usize,
+    combine: Option<&dyn Fn(T, T) -> T>,
+) {
+    let Some(combine) = combine else {
+        for ((_, receives), items) in exchanged.iter().zip(arrived) {
+            output[receives.clone()].copy_from_slice(&items);
+        }
+        return;
+    };
+    let combined = arrived.into_iter().reduce(|one, other| {
+        one.into_iter().zip(other).map(|(one, other)| combine(one, other)).collect()
+    });
+    output[exchanged[rank].1.clone()].copy_from_slice(&combined.unwrap_or_default());
+}
+
+/// Lines of so many items: those of one unit at least, so that everyone hears from everyone.
+fn lines_of<T: Item>(items: usize) -> usize {
+    lines(items.max(1), size_of::<T>())
+}
+
+fn to_words<T: Item>(items: &[T]) -> Vec<u64> {
+    let mut words = vec![0; lines_of::<T>(items.len())];
+    let bytes: &[u8] = bytemuck::cast_slice(items);
+    bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+fn to_items<T: Item>(words: &[u64], len: usize) -> Vec<T> {
+    let mut items = vec![T::zeroed(); len];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut items);
+    bytes.copy_from_slice(&bytemuck::cast_slice(words)[..bytes.len()]);
+    items
+}

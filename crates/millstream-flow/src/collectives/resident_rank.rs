@@ -1,0 +1,149 @@
+//! What kernels take for collectives of their own: `ResidentCollectives` of
+//! `block_collectives.cuh`, at a rank.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millstream_device::{
+    Accesses, Argument, ArgumentWriter, Error, KernelFault, Parameter, Shared, SharedBuffer,
+    SharedSet, Value,
+};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::block_collectives::{BlockCollectives, Standing};
+use super::resident::{BlockSettings, ResidentCollectives};
+use crate::Context;
+use crate::full_empty::Attention;
+use crate::gang::{PEER_IS_LATE, STOP};
+
+/// [`ResidentCollectives`] as a kernel's parameter, at its rank. GPUs take
+/// `millstream::ResidentCollectives` by value; the twin sees [`ResidentRankView`]. A launch passes
+/// the collectives, the gang's words and the rank, which is the device's place in the context:
+/// `(&collectives, &words, member.place)`.
+#[derive(Debug)]
+pub struct ResidentRank;
+
+type Parts = (SharedSet<u64>, Shared<u32>, Value<BlockSettings>);
+
+/// Collectives that a launch holds.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct HeldRank {
+    parts: <Parts as Parameter>::Bound,
+    /// Of each block; `None` before its first step.
+    standings: Box<[Mutex<Option<Standing>>]>,
+    patience: Option<Duration>,
+    context: Context,
+    /// While a twin waits; GPUs look at the time themselves.
+    attention: OnceLock<Attention>,
+}
+
+impl Parameter for ResidentRank {
+    type Bound = HeldRank;
+    type View<'a> = ResidentRankView<'a>;
+
+    fn write(bound: &HeldRank, to: &mut ArgumentWriter) {
+        Parts::write(&bound.parts, to);
+    }
+
+    unsafe fn view(bound: &HeldRank) -> ResidentRankView<'_> {
+        // SAFETY: the caller's promise covers every part.
+        let (memory, host, settings) = unsafe { Parts::view(&bound.parts) };
+        bound.attention.get_or_init(|| bound.context.watcher().attend());
+        ResidentRankView { memory, host, settings, held: bound }
+    }
+}
+
+/// The collectives, the words of the gang, and the rank, of which there must be one.
+impl Argument<ResidentRank> for (&ResidentCollectives, &SharedBuffer<u32>, usize) {
+    fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldRank> {
+        let (collectives, host, rank) = self;
+        let memory: Vec<_> = collectives.memory.iter().collect();
+        if rank >= memory.len() {
+            let (buffer, len) = ("memory of resident collectives".to_string(), memory.len());
+            return Err(Error::OutOfRange {
+                buffer,
+                start: rank,
+                end: rank.saturating_add(1),
+                len,
+            });
+        }
+        let settings = collectives.settings(rank);
+        Ok(HeldRank {
+            parts: Argument::<Parts>::bind((&memory[..], host, settings), accesses)?,
+            standings: (0..settings.blocks()).map(|_| Mutex::new(None)).collect(),
+            patience: collectives.patience(),
+            context: collectives.context.clone(),
+            attention: OnceLock::new(),
+        })
+    }
+}
+
+/// What the host twin of a kernel sees of [`ResidentCollectives`]: its blocks'
+/// [collectives](Self::block).
+#[derive(Debug)]
+pub struct ResidentRankView<'a> {
+    pub(super) memory: Vec<&'a [AtomicU64]>,
+    host: &'a [AtomicU32],
+    pub(super) settings: BlockSettings,
+    held: &'a HeldRank,
+}
+
+impl<'a> ResidentRankView<'a> {
+    /// The rank.
+    pub fn rank(&self) -> usize {
+        self.settings.rank()
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        self.settings.ranks()
+    }
+
+    /// The collectives of a block, where it is in them.
+    ///
+    /// # Errors
+    /// A block that there is no memory for, or that somebody has in this step already; one whose
+    /// kernel before ended without [leaving](BlockCollectives::leave).
+    pub fn block(&self, block: usize) -> Result<BlockCollectives<'_>, KernelFault> {
+        let standing = self.held.standings.get(block).zip(self.own(block));
+        let Some((standing, own)) = standing else {
+            let blocks = self.settings.blocks();
+            return Err(KernelFault::new(format!("block {block} calls collectives of {blocks}")));
+        };
+        let has_it = || KernelFault::new(format!("block {block} has its collectives already"));
+        let mut standing = standing.try_lock().ok_or_else(has_it)?;
+        if standing.is_none() {
+            *standing = Some(Standing::enter(own)?);
+        }
+        let standing = MutexGuard::try_map(standing, Option::as_mut).map_err(|_| has_it())?;
+        Ok(BlockCollectives::new(self, block, own, standing))
+    }
+
+    /// The word that keeps a block's epoch.
+    fn own(&self, block: usize) -> Option<&'a AtomicU64> {
+        self.memory.get(self.rank())?.get(block)
+    }
+
+    /// Those who wait look again.
+    pub(super) fn ring(&self) {
+        self.held.context.device_set().bell().ring();
+    }
+
+    /// Whether it makes sense to wait on for a line of rank `from`, missed since then.
+    pub(super) fn goes_on(&self, from: usize, since: Instant) -> Result<(), KernelFault> {
+        let no_words = || KernelFault::new("it has not the words of its gang");
+        let stop = self.host.get(STOP).ok_or_else(no_words)?;
+        // Relaxed, and so below: the word is all there is to see.
+        if stop.load(Ordering::Relaxed) != 0 {
+            return Err(KernelFault::new("its gang was stopped"));
+        }
+        if self.held.patience.is_none_or(|patience| since.elapsed() < patience) {
+            return Ok(());
+        }
+        stop.store(PEER_IS_LATE, Ordering::Relaxed);
+        self.ring();
+        Err(KernelFault::new(format!("rank {from} did not come in time")))
+    }
+}

@@ -1,0 +1,167 @@
+//! What a sender, its messages and its send buffers share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use millstream_device::{Device, DeviceBuffer, Event, EventStatus, Stream};
+
+use crate::failure::{Failure, Interrupt};
+use crate::message::{Completion, Message, Payload};
+use crate::outgoing::{Offered, Outgoing};
+use crate::policy::MessageInfo;
+use crate::router::RouterShared;
+use crate::send_buffers::SendBuffers;
+use crate::ways::SMALL_BYTES;
+use crate::{Error, Item, Result};
+
+/// Streams of a sender's device for its copies; none on the host.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    /// Take turns.
+    pub(crate) large: Vec<Stream>,
+    /// For small messages, so that these do not wait behind large ones.
+    pub(crate) small: Option<Stream>,
+}
+
+/// A sender's way from its messages to the router.
+pub(crate) struct SenderShared<T: Item> {
+    pub(crate) source: Device,
+    /// Copies from this sender, in turn, so that one begins while another's end is
+    /// told; none on the host, which uses the receivers' lanes.
+    lanes: Lanes,
+    copies: AtomicUsize,
+    pub(crate) failure: Arc<Failure>,
+    router: Arc<RouterShared<T>>,
+    pub(crate) outgoing: Outgoing<Parcel<T>>,
+    pub(crate) buffers: SendBuffers<DeviceBuffer<T>>,
+}
+
+/// What is sent as a message.
+pub(crate) struct Parcel<T: Item> {
+    pub(crate) payload: Payload<T>,
+    pub(crate) metadata: u64,
+    /// What the copies come after.
+    pub(crate) ready: Option<Event>,
+    pub(crate) completion: Option<Arc<Completion>>,
+}
+
+impl<T: Item> fmt::Debug for SenderShared<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sender").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl<T: Item> SenderShared<T> {
+    pub(crate) fn new(
+        source: Device,
+        lanes: Lanes,
+        failure: Arc<Failure>,
+        router: Arc<RouterShared<T>>,
+    ) -> SenderShared<T> {
+        let (copies, outgoing, buffers) =
+            (AtomicUsize::new(0), Outgoing::new(), SendBuffers::new());
+        SenderShared { source, lanes, copies, failure, router, outgoing, buffers }
+    }
+
+    /// The lane of the next copy.
+    pub(crate) fn lane(&self, is_small: bool) -> Option<&Stream> {
+        if is_small {
+            return self.lanes.small.as_ref();
+        }
+        // Relaxed: any order of the lanes will do.
+        let turn = self.copies.fetch_add(1, Ordering::Relaxed);
+        self.lanes.large.get(turn % self.lanes.large.len().max(1))
+    }
+
+    /// Sends a message of so many items; of as many as are counted later if it has none yet.
+    pub(crate) fn send(self: &Arc<Self>, parcel: Parcel<T>, items: Option<usize>) -> Result<u64> {
+        self.failure.check()?;
+        if !self.router.is_sealed() {
+            return Err(Error::NotRunning);
+        }
+        // Lanes of small messages are few, and strangers share them: none waits there for what
+        // produces it. Of larger ones the copies are submitted ahead.
+        let producer = parcel.ready.clone().filter(|ready| {
+            let is_small = items.is_some_and(|items| items * size_of::<T>() <= SMALL_BYTES);
+            is_small && ready.status() == EventStatus::Pending
+        });
+        let sequence = self.outgoing.push(parcel, items.filter(|_| producer.is_none()));
+        match producer.zip(items) {
+            Some((producer, items)) => self.offer_after(&producer, sequence, move || Ok(items)),
+            None => self.offer_ready(),
+        }
+        Ok(sequence)
+    }
+
+    /// Lets message `sequence` go when its producer is done, with the items that are there then.
+    pub(crate) fn offer_after(
+        self: &Arc<Self>,
+        producer: &Event,
+        sequence: u64,
+        items: impl FnOnce() -> Result<usize> + Send + 'static,
+    ) {
+        let shared = Arc::clone(self);
+        producer.on_complete(move |result| {
+            match result.map_err(Error::Device).and_then(|()| items()) {
+                Ok(items) => {
+                    shared.outgoing.produced(sequence, items);
+                    shared.offer_ready();
+                }
+                Err(error) => shared.failure.fail(error),
+            }
+        });
+    }
+
+    /// Nothing more is sent; what was sent still goes out.
+    pub(crate) fn shut_down(self: &Arc<Self>) -> Result<()> {
+        self.outgoing.shut_down();
+        self.buffers.shut_down();
+        self.failure.check()?;
+        self.offer_ready();
+        Ok(())
+    }
+
+    fn offer_ready(self: &Arc<Self>) {
+        let closes = self.outgoing.offer_ready(|offered| {
+            if let Err(error) = self.offer(offered) {
+                self.failure.fail(error);
+            }
+        });
+        if closes {
+            self.router.sender_closed(&self.source);
+        }
+    }
+
+    fn offer(self: &Arc<Self>, offered: Offered<Parcel<T>>) -> Result<()> {
+        let Offered { message: parcel, sequence, items } = offered;
+        let Parcel { payload, metadata, ready, completion } = parcel;
+        if items == 0 {
+            if let Payload::Pooled(buffer) = payload {
+                self.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));
+            }
+            if let Some(completion) = completion {
+                completion.finish();
+            }
+            return Ok(());
+        }
+        let info = MessageInfo { items, sequence, metadata };
+        let offers = self.router.route(&info, &self.source)?;
+        let copies = offers.iter().map(|(range, _)| range.len()).sum();
+        let message = Message::new(info, Arc::clone(self), payload, ready, completion, copies);
+        self.router.offer(Arc::new(message), offers);
+        Ok(())
+    }
+}
+
+impl<T: Item> Interrupt for SenderShared<T> {
+    fn interrupt(&self) {
+        self.outgoing.wake();
+        self.buffers.wake();
+    }
+
+    fn clear(&self) {
+        self.outgoing.clear();
+        self.buffers.clear();
+    }
+}
