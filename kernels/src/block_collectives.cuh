@@ -26,14 +26,13 @@
 namespace millstream {
 
 struct BlockCollectiveSettings {
-    u64 patience;  // Nanoseconds without progress that end the kernel.
-    u64 capacity;  // Lines from one rank to another, for one collective.
+    u64 patience_ns;  // Without progress, that end the kernel.
+    u64 capacity;     // Lines from one rank to another, for one collective.
     u32 rank;
     u32 ranks;
-    u32 channels;  // Blocks that may call, at most.
+    u32 channels;     // Blocks that may call, at most.
     u32 unused;
 };
-static_assert(sizeof(BlockCollectiveSettings) == 32, "as Rust writes it");
 
 class BlockCollectives {
    public:
@@ -42,7 +41,7 @@ class BlockCollectives {
 
     __device__ BlockCollectives(const SpanSet<u64>& memory, const Span<u32>& host,
                                 const BlockCollectiveSettings& settings)
-        : ranks{memory, &host[host_stop], settings.patience, settings.rank, settings.ranks, nullptr},
+        : ranks{memory, &host[host_stop], settings.patience_ns, settings.rank, settings.ranks, nullptr},
           first((u64(settings.channels) + 1) / 2 * 2 +
                 u64(blockIdx.x) * 4 * settings.ranks * settings.capacity),
           capacity(settings.capacity),

@@ -28,14 +28,15 @@ pub(crate) type Common<P> = (
 /// What a twin sees of [`Common`].
 pub(crate) type CommonView<'a, P> = <Common<P> as Parameter>::View<'a>;
 
-/// [`Here`] as kernels take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Place {
-    device: u32,
-    devices: u32,
-    /// `u32::MAX` without a ring.
-    next: u32,
+millstream_device::cuda_struct! {
+    /// [`Here`] as kernels take it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct Place as "millstream::Here" {
+        device: u32,
+        devices: u32,
+        /// `u32::MAX` without a ring.
+        next: u32,
+    }
 }
 
 impl Place {
