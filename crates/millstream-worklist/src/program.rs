@@ -229,6 +229,13 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// needs the ring.
     fn owner(&self, item: u32) -> Option<usize>;
 
+    /// Of `items`, how many a device keeps or sends to another, at most, when packets go
+    /// straight to owners: queues of the fused worker have room for so many. All, unless the
+    /// program keeps only what a device owns; a run with more fails, or sweeps its queues.
+    fn most_queued(&self, items: usize) -> usize {
+        items
+    }
+
     /// The same callbacks in CUDA C++; `None` for a program that runs on host
     /// devices only.
     fn cuda() -> Option<Trusted<CudaProgram>> {
