@@ -143,7 +143,7 @@ fn queues_of_what_a_device_owns() {
         return skip(Needs::Several, "queues of the fused worker on several GPUs");
     }
     // Far apart: a path through the parts of all devices.
-    let (vertices, length) = (1 << 22, scaled(10_000, 200));
+    let (vertices, length) = scaled((1 << 22, 10_000), (1 << 21, 200));
     let vertex = |step: u32| u32::try_from(u64::from(step) * 0x9e37_79b1 % vertices).unwrap();
     let path: Vec<_> = (1..length).map(|step| (vertex(step - 1), vertex(step))).collect();
     let graph = CsrGraph::from_edges(vertices as u32, &path).unwrap();
