@@ -121,6 +121,8 @@ macro_rules! cuda_struct {
 
 #[cfg(all(test, feature = "cuda"))]
 mod tests {
+    #![allow(clippy::panic)]
+
     use crate::{CudaSource, Error};
 
     cuda_struct! {
@@ -135,7 +137,8 @@ mod tests {
 
     const TWIN: &str = "u64 patience_ns; u32 first; u32 end; u32 lists[2];";
 
-    /// What the compiler says of the twin with these fields; nothing if it compiles, `None` without a compiler.
+    /// What the compiler says of the twin with these fields: nothing if it compiles. `None` without
+    /// a compiler.
     fn complaint(fields: &str) -> Option<String> {
         let text = format!(
             "#include \"span.cuh\"\nnamespace test {{ using namespace millstream;\n\
