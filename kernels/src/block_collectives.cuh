@@ -29,14 +29,13 @@
 namespace millstream {
 
 struct BlockCollectiveSettings {
-    u64 patience;  // Nanoseconds without progress that end the kernel.
-    u64 capacity;  // Lines from one rank to another, for one collective.
+    u64 patience_ns;  // Without progress, that end the kernel.
+    u64 capacity;     // Lines from one rank to another, for one collective.
     u32 rank;
     u32 ranks;
-    u32 channels;  // Blocks that may call, at most.
+    u32 channels;     // Blocks that may call, at most.
     u32 unused;
 };
-static_assert(sizeof(BlockCollectiveSettings) == 32, "as Rust writes it");
 
 // What a kernel takes, best as a `const __grid_constant__` parameter: blocks refer to it.
 struct ResidentCollectives {
@@ -51,7 +50,7 @@ class BlockCollectives {
     static constexpr u32 least_capacity = 32;
 
     __device__ BlockCollectives(const ResidentCollectives& resident)
-        : ranks{resident.memory,        &resident.host[host_stop], resident.settings.patience,
+        : ranks{resident.memory,        &resident.host[host_stop], resident.settings.patience_ns,
                 resident.settings.rank, resident.settings.ranks,   nullptr},
           first((u64(resident.settings.channels) + 1) / 2 * 2 +
                 u64(blockIdx.x) * 4 * resident.settings.ranks * resident.settings.capacity),

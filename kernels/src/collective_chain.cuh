@@ -31,7 +31,6 @@ struct ChainSettings {
     u32 root;
     u32 in_place;    // The output is the input, too.
 };
-static_assert(sizeof(ChainSettings) == 24 + 40, "as Rust writes it");
 
 template <class Element, class Combine>
 struct Chain {

@@ -33,7 +33,6 @@ struct LineOperation {
     Span<Element> output;
     LinePieces pieces;
 };
-static_assert(sizeof(LineOperation<u64>) == 32 + 32 * most_ranks + 8, "as Rust writes it");
 
 constexpr u32 most_line_operations = 8;
 
@@ -47,7 +46,6 @@ struct LineSettings {
     RankSettings common;  // With the number of the first collective.
     u64 capacity;         // Lines from one rank to another, for one collective.
 };
-static_assert(sizeof(LineSettings) == 32, "as Rust writes it");
 
 __device__ constexpr u32 greatest_divisor(u32 one, u32 other) {
     return other == 0 ? one : greatest_divisor(other, one % other);

@@ -28,7 +28,6 @@ struct PassSettings {
     u32 in_place;  // Outputs are the inputs, too.
     u32 in_order;  // A job may need the one before.
 };
-static_assert(sizeof(PassSettings) == 24 + 32 * most_ranks + 16, "as Rust writes it");
 
 // A job's buffers, for the block.
 template <class Element>

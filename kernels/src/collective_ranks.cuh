@@ -25,12 +25,11 @@ enum RankWord {
 static_assert(rank_words % 2 == 0, "lines come next");
 
 struct RankSettings {
-    u64 epoch;     // Number of the collective, from 1 on.
-    u64 patience;  // Nanoseconds without progress that end the kernel.
+    u64 epoch;        // Number of the collective, from 1 on.
+    u64 patience_ns;  // Without progress, that end the kernel.
     u32 rank;
     u32 ranks;
 };
-static_assert(sizeof(RankSettings) == 24, "as Rust writes it");
 
 // Items in 16 bytes; none of those that do not fill them.
 template <class Element>
@@ -52,7 +51,7 @@ struct Ranks {
     // Of a kernel that others follow.
     static __device__ Ranks of_a_series(const SpanSet<u64>& memory, const Span<u32>& host,
                                         const RankSettings& settings) {
-        return {memory, &host[host_stop], settings.patience, settings.rank, settings.ranks,
+        return {memory, &host[host_stop], settings.patience_ns, settings.rank, settings.ranks,
                 memory[settings.rank].items + stopped_word};
     }
 

@@ -37,7 +37,6 @@ struct DeviceLinkSettings {
     u32 packets;       // Slots of a channel, a power of two.
     u32 channels;
 };
-static_assert(sizeof(DeviceLinkSettings) == 24, "as Rust writes it");
 
 // Words of what was sent on a channel: the sender's own, which the host reads.
 enum TrafficWord { packets_sent, items_sent, items_of_largest, traffic_words = 16 };

@@ -20,7 +20,6 @@ struct FullEmptySettings {
     u32 writers;  // Blocks that write a packet together.
     u32 segment;  // Its number in the group, for messages.
 };
-static_assert(sizeof(FullEmptySettings) == 32, "as Rust writes it");
 
 // Many blocks that read one word of the host's memory stand in line for it, and hold up
 // copies. So blocks look at words of their device, and few look for all of them.

@@ -81,11 +81,11 @@ struct Gang : FusedService<Program> {
     // One thread of a receiving block: leaves a packet where it is for a while, if that
     // is wanted; how long looks random.
     __device__ void linger(u32 packet) const {
-        if (settings.most_delay == 0) return;
+        if (settings.most_delay_ns == 0) return;
         u32 random = packet * 0x9e3779b9u ^ blockIdx.x * 0x85ebca6bu ^ settings.seed;
         random = (random ^ random >> 15) * 0x2c1b3c6du;
-        const u32 range = settings.most_delay - settings.least_delay + 1;
-        __nanosleep(settings.least_delay + (random ^ random >> 13) % range);
+        const u32 range = settings.most_delay_ns - settings.least_delay_ns + 1;
+        __nanosleep(settings.least_delay_ns + (random ^ random >> 13) % range);
     }
 
     // A block for each lane of an outbox: packs and sends what is there. Without

@@ -67,7 +67,7 @@ struct FusedService : FusedDevice<Program> {
             epoch = follow(epoch);
             // From then on the leader's patience is everybody's.
             is_led = is_led || word(gang_led) != 0;
-            if (!is_led && nanoseconds() - since > settings.patience) return lose_patience();
+            if (!is_led && nanoseconds() - since > settings.patience_ns) return lose_patience();
             __nanosleep(200);
         }
     }
@@ -183,7 +183,7 @@ struct FusedService : FusedDevice<Program> {
             if (made + done != seen) {
                 seen = made + done;
                 since = nanoseconds();
-            } else if (__any_sync(~0u, nanoseconds() - since > settings.patience)) {
+            } else if (__any_sync(~0u, nanoseconds() - since > settings.patience_ns)) {
                 // All lanes leave or none: each has read the time for itself.
                 if (lane() == 0) lose_patience();
                 return;

@@ -35,7 +35,7 @@ constexpr u64 stalled = 4;
 constexpr u64 too_few_blocks = 5;
 
 struct GangSettings {
-    u64 patience;  // Nanoseconds without progress that end the run.
+    u64 patience_ns;  // Without progress, that end the run.
     u32 delta;     // Steps of the threshold; 0 runs everything at once.
     u32 threshold; // The first one.
     u32 slots;     // Packets of a ring, a power of two.
@@ -43,10 +43,9 @@ struct GangSettings {
     u32 previous;  // The device before this one in the ring.
     u32 lanes;     // Rings from one device to another.
     u32 seed;      // Of delays.
-    u32 least_delay;  // Nanoseconds that a packet stays in an inbox.
-    u32 most_delay;   // 0 for none.
+    u32 least_delay_ns;  // That a packet stays in an inbox.
+    u32 most_delay_ns;  // 0 for none.
     u32 padding;
 };
-static_assert(sizeof(GangSettings) == 48, "as Rust writes it");
 
 }  // namespace millstream

@@ -11,9 +11,9 @@ struct GangReports {
     Span<u64> report;  // In the host's memory, written at the end.
 };
 
-// With this the settings of a search begin.
+// Part of the settings of each search.
 struct GangPlace {
-    u64 patience;  // Nanoseconds.
+    u64 patience_ns;
     u32 device;
     u32 devices;
     u32 vertices;
@@ -21,7 +21,6 @@ struct GangPlace {
     u32 end;    // to there.
     u32 boundaries[SpanSet<u32>::most + 1];  // Of all devices.
 };
-static_assert(sizeof(GangPlace) == 96, "as Rust writes it");
 
 // `Bound` says where a kernel keeps the bounds of its vertices: in registers (`u32`), or with its
 // parameters (`const u32&`), if registers are short.
@@ -49,7 +48,7 @@ class GangDevice {
     __device__ GangDevice(const GangPlace& place, const SpanSet<u64>& words,
                           const GangReports& reports)
         : reports(reports),
-          barrier(words, place.device, place.devices, reports.host, place.patience),
+          barrier(words, place.device, place.devices, reports.host, place.patience_ns),
           first(place.first), end(place.end), place(place) {}
 
    protected:

@@ -39,6 +39,8 @@ pub const GRID: Source = source!("grid.cuh");
 pub const LANES: Source = source!("lanes.cuh");
 /// What kernels take for a buffer.
 pub const SPAN: Source = source!("span.cuh");
+/// Where fields of structures lie that Rust writes.
+pub const STRUCT_LAYOUT: Source = source!("struct_layout.cuh");
 /// Copies by threads instead of the copy engine (Ben-Nun et al., *Groute*, section 2.1).
 pub const COPY_BYTES: Source = source!("copy_bytes.cuh");
 /// Queues of work-items whose truth is a bit for each item.
@@ -121,6 +123,7 @@ pub const HEADERS: &[Source] = &[
     GRID,
     LANES,
     SPAN,
+    STRUCT_LAYOUT,
     COPY_BYTES,
     QUEUE,
     SHARED_ARCS,

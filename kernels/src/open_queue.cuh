@@ -5,8 +5,9 @@
 // An entry says of which lap it is: the upper bits of its position lie above its item.
 // A place is emptied for the next lap, so that laps come to it in their order.
 //
-// Where there is room for all items and all threads an item always finds a place.
-// Where there is not, one without a place keeps its bit alone, and is swept.
+// Where there is room for all items that the queue may hold, and for all threads, an item
+// always finds a place. Where there is not, one without a place keeps its bit alone, and is
+// swept.
 #pragma once
 
 #include "queue.cuh"
@@ -15,17 +16,17 @@ namespace millstream {
 
 struct OpenQueue {
     Queue queue;
-    // Whether every item has a place, beside a ticket for every thread.
+    // Whether every item that may be here has a place, beside a ticket for every thread.
     bool is_roomy;
     // Bits that an item plus one needs, and a place does not.
     u32 extra_bits;
 
     __device__ explicit OpenQueue(const Queue& queue)
         : queue(queue),
-          is_roomy(queue.capacity >= u32(queue.words * 32) + most_threads),
+          is_roomy(queue.capacity >= queue.most + most_threads),
           extra_bits(0) {
-        const int more = __clz(queue.capacity) + 1 - __clz(u32(queue.words * 32));
-        if (!is_roomy && more > 0) extra_bits = u32(more);
+        const u32 items = u32(queue.words * 32);
+        if (queue.capacity <= items) extra_bits = u32(__clz(queue.capacity) + 1 - __clz(items));
     }
 
     // Puts an item for each lane of `group`, which call this together and have set

@@ -18,6 +18,7 @@ struct Queue {
     // A power of two: places stay when positions wrap around.
     u32 capacity;
     u32* control;
+    u32 most;  // Items that it may hold at once.
 
     // Queues an item whose value is already written. False if it is queued
     // already, in which case its consumer will see that value. The lanes of

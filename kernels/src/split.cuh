@@ -55,7 +55,8 @@ struct Split {
         const u64 capacity = common.queues.entries.len / queues;
         return Queue{common.queues.bits.items + place * words, words,
                      common.queues.entries.items + place * capacity, u32(capacity),
-                     common.queues.control.items + place * Queue::control_words};
+                     common.queues.control.items + place * Queue::control_words,
+                     common.queues.most};
     }
 
     __device__ void fail(u64 what, u32 item) const {

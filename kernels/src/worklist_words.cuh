@@ -55,6 +55,7 @@ struct QueueSpans {
     Span<u32> bits;
     Span<u32> entries;
     Span<u32> control;
+    u32 most;  // Items that one may hold at once.
 };
 
 // What every kernel takes.

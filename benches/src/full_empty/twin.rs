@@ -125,7 +125,7 @@ pub fn source(name: &str, mode: &str) -> CudaSource {
     let text = format!("{}\nWORKLOAD({name})\n", include_str!("workloads.cuh"));
     let threads = if name == "BFS" { 1024 } else { 256 };
     let source = CudaSource::generated(format!("{name}.cu"), format!("{name}_{mode}"), text);
-    source.threads(threads).block_each()
+    source.structs(&[Parameters::LAYOUT]).threads(threads).block_each()
 }
 
 /// The kernel for GPUs and its twin for host devices.

@@ -7,18 +7,19 @@ use bytemuck::{Pod, Zeroable};
 
 use super::bed::Moved;
 
-/// `Parameters` of `workloads.cuh`.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct Parameters {
-    /// Work items.
-    pub items: u32,
-    /// Of those, in one tile.
-    pub tile: u32,
-    /// Tiles.
-    pub tiles: u32,
-    /// Of a matrix or a grid; vertices of a graph.
-    pub width: u32,
+millstream::device::cuda_struct! {
+    /// `Parameters` of `workloads.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub struct Parameters as "Parameters" {
+        /// Work items.
+        pub items: u32,
+        /// Of those, in one tile.
+        pub tile: u32,
+        /// Tiles.
+        pub tiles: u32,
+        /// Of a matrix or a grid; vertices of a graph.
+        pub width: u32,
+    }
 }
 
 /// What a tile reads of each input: the items, and where they begin.

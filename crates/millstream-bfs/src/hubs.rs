@@ -44,15 +44,16 @@ pub(crate) struct DeviceHubs {
     pub(crate) targets: Arc<DeviceBuffer<u32>>,
 }
 
-/// A device's part of the row that a search begins with: `SplitRow` of
-/// `level_device.cuh`.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct SplitRow {
-    begin: u64,
-    arcs: u32,
-    /// The source; `UNREACHED` if the search begins otherwise.
-    vertex: u32,
+millstream_device::cuda_struct! {
+    /// A device's part of the row that a search begins with: `SplitRow` of
+    /// `level_device.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct SplitRow as "millstream::SplitRow" {
+        begin: u64,
+        arcs: u32,
+        /// The source; `UNREACHED` if the search begins otherwise.
+        vertex: u32,
+    }
 }
 
 impl DeviceHubs {

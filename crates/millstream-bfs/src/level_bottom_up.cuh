@@ -40,9 +40,9 @@ class LevelBottomUp : public LevelTopDown {
     __device__ void store_word(u32 which, u32 word, u32 value) const {
         const bool is_shared = owned(word) != ~0u;
         // Each device begins with another one: nobody's links have all of them at once.
-        u32 device = settings.device;
-        for (u32 copies = 0; copies < settings.devices; ++copies) {
-            if (++device == settings.devices) device = 0;
+        u32 device = settings.place.device;
+        for (u32 copies = 0; copies < settings.place.devices; ++copies) {
+            if (++device == settings.place.devices) device = 0;
             u32* const at = bits(device, which) + word;
             if (is_shared && !is_alone()) {
                 // Relaxed, as the stores: the barrier publishes them.
@@ -56,13 +56,13 @@ class LevelBottomUp : public LevelTopDown {
     // All loads are on their way before the first is looked at.
     __device__ u32 visited_by_others(u32 word) const {
         u32 theirs[GangBarrier::most_devices];
-        u32 device = settings.device;
+        u32 device = settings.place.device;
 #pragma unroll
         for (u32 other = 0; other < GangBarrier::most_devices; ++other) {
-            if (++device >= settings.devices) device = 0;
+            if (++device >= settings.place.devices) device = 0;
             // Relaxed: others add bits to words that have vertices of theirs, too.
             theirs[other] =
-                other + 1 < settings.devices ? load_relaxed_sys(bits(device, copy) + word) : 0;
+                other + 1 < settings.place.devices ? load_relaxed_sys(bits(device, copy) + word) : 0;
         }
         u32 all = 0;
 #pragma unroll
@@ -78,7 +78,7 @@ class LevelBottomUp : public LevelTopDown {
              base += step) {
             const u32 word = base + lane();
             const bool is_word = word < end_word();
-            u32 visited = is_word ? bits(settings.device, copy)[word] & owned(word) : 0;
+            u32 visited = is_word ? bits(settings.place.device, copy)[word] & owned(word) : 0;
             if (merge) {
                 const u32 theirs = is_word ? visited_by_others(word) & owned(word) : 0;
                 count_all_found(theirs & ~visited);
@@ -105,8 +105,8 @@ class LevelBottomUp : public LevelTopDown {
     // `some_late` reaches what the level before has only visited, too.
     __device__ void sweep_words(bool fresh, bool some_late) {
         const u32 step = words_of_warp();
-        const u32* const now = bits(settings.device, copy);
-        const u32* const next = bits(settings.device, copy ^ 1);
+        const u32* const now = bits(settings.place.device, copy);
+        const u32* const next = bits(settings.place.device, copy ^ 1);
         u32* const its = block.bits[threadIdx.x / 32];
         for (u32 base = first_word() + u32(thread_in_grid() / 32) * step; base < end_word();
              base += u32(threads_in_grid() / 32) * step) {
@@ -239,8 +239,8 @@ class LevelBottomUp : public LevelTopDown {
     // All blocks: the vertices of the last level into the log.
     __device__ void gather_frontier() {
         const u32 step = words_of_warp();
-        const u32* const now = bits(settings.device, copy);
-        const u32* const before = bits(settings.device, copy ^ 1);
+        const u32* const now = bits(settings.place.device, copy);
+        const u32* const before = bits(settings.place.device, copy ^ 1);
         for (u32 base = first_word() + u32(thread_in_grid() / 32) * step; base < end_word();
              base += u32(threads_in_grid() / 32) * step) {
             const u32 word = base + lane();
@@ -263,7 +263,7 @@ class LevelBottomUp : public LevelTopDown {
                 push(row);
             }
             // As all that is in the log: see `find`.
-            if (fresh != 0) fetch_or_relaxed_gpu(bits(settings.device, copy ^ 1) + word, fresh);
+            if (fresh != 0) fetch_or_relaxed_gpu(bits(settings.place.device, copy ^ 1) + word, fresh);
         }
     }
 };

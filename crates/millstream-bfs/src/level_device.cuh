@@ -45,7 +45,8 @@ struct LevelHubs {
     SplitRow source;          // The row that the search begins with.
 };
 
-struct LevelSettings : GangPlace {
+struct LevelSettings {
+    GangPlace place;
     u32 connected;  // Vertices with arcs.
     u32 depth_limit;
     u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
@@ -53,7 +54,6 @@ struct LevelSettings : GangPlace {
     u32 degree; // Arcs of a vertex, on average.
     u32 reaches_late;  // Not 0 if a rush only visits.
 };
-static_assert(sizeof(LevelSettings) == 120, "as Rust writes it");
 
 class LevelDevice : public GangDevice<const u32&> {
    public:
@@ -82,7 +82,7 @@ class LevelDevice : public GangDevice<const u32&> {
                            const LevelLists& lists, const LevelExchange& exchange,
                            const SpanSet<u64>& words, const GangReports& reports,
                            const LevelSettings& settings, Block& block)
-        : GangDevice<const u32&>(settings, words, reports), out(out), in(in), values(values), lists(lists),
+        : GangDevice<const u32&>(settings.place, words, reports), out(out), in(in), values(values), lists(lists),
           exchange(exchange), settings(settings), block(block) {}
 
    protected:
@@ -106,7 +106,7 @@ class LevelDevice : public GangDevice<const u32&> {
     __device__ static constexpr bool is_alone() { return MILLSTREAM_IS_ALONE; }
 
     __device__ u32* bits(u32 device, u32 which) const {
-        return exchange.visited[device].items + u64(which) * ((settings.vertices + 31) / 32);
+        return exchange.visited[device].items + u64(which) * ((settings.place.vertices + 31) / 32);
     }
 
     __device__ Row row_of(u32 vertex) const {
@@ -119,7 +119,7 @@ class LevelDevice : public GangDevice<const u32&> {
     __device__ bool claim(u32 vertex) const {
         const u32 bit = 1u << vertex % 32;
         // Relaxed: the barrier publishes what comes with it.
-        return !(fetch_or_relaxed_gpu(bits(settings.device, copy) + vertex / 32, bit) & bit);
+        return !(fetch_or_relaxed_gpu(bits(settings.place.device, copy) + vertex / 32, bit) & bit);
     }
 
     __device__ void reach(u32 vertex, u32 predecessor) const {
@@ -133,7 +133,7 @@ class LevelDevice : public GangDevice<const u32&> {
         reach(vertex, predecessor);
         // Relaxed: the barrier publishes it.
         if (is_listed)
-            fetch_or_relaxed_gpu(bits(settings.device, copy ^ 1) + vertex / 32, 1u << vertex % 32);
+            fetch_or_relaxed_gpu(bits(settings.place.device, copy ^ 1) + vertex / 32, 1u << vertex % 32);
     }
 
     // Whether what a rush finds is reached in the sweep or gather after it: see LEVELS.md.

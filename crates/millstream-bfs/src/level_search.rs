@@ -48,18 +48,19 @@ pub(crate) type TwinSignature = with_common!(Value<Settings>);
 /// Arcs of a row in the log at most.
 const PIECE: u64 = 128;
 
-/// How a search goes, as kernels take it.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Settings {
-    pub(crate) place: GangPlace,
-    connected: u32,
-    depth_limit: u32,
-    alpha: u32,
-    beta: u32,
-    degree: u32,
-    /// Not 0 if a rush only visits: see `LEVELS.md`.
-    reaches_late: u32,
+millstream_device::cuda_struct! {
+    /// How a search goes, as kernels take it.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct Settings as "millstream::LevelSettings" {
+        pub(crate) place: GangPlace,
+        connected: u32,
+        depth_limit: u32,
+        alpha: u32,
+        beta: u32,
+        degree: u32,
+        /// Not 0 if a rush only visits: see `LEVELS.md`.
+        reaches_late: u32,
+    }
 }
 
 /// The word of a report that says how many words of visited bits a GPU has published.
@@ -326,5 +327,7 @@ macro_rules! text {
 /// The gang's kernel, for one device or for several.
 pub(crate) fn cuda_source(is_alone: bool) -> CudaSource {
     let text = if is_alone { text!("true") } else { text!("false") };
-    CudaSource::new("levels.cuh", "levels", text).threads(1024).resident()
+    let structs = [GangPlace::LAYOUT, Settings::LAYOUT, SplitRow::LAYOUT];
+    let source = CudaSource::new("levels.cuh", "levels", text).structs(&structs);
+    source.threads(1024).resident()
 }

@@ -31,7 +31,7 @@ class LevelSource : public LevelBottomUp {
     __device__ bool claim_early(u32 vertex) const {
         if (is_alone() || owned(vertex / 32) == ~0u) return claim(vertex);
         const u32 bit = 1u << vertex % 32;
-        return !(fetch_or_relaxed_sys(bits(settings.device, copy) + vertex / 32, bit) & bit);
+        return !(fetch_or_relaxed_sys(bits(settings.place.device, copy) + vertex / 32, bit) & bit);
     }
 };
 

@@ -12,7 +12,7 @@ class LevelTopDown : public LevelLog {
 
     // Where packets of `from` lie in the memory of `to`.
     __device__ u64* inbox(u32 to, u32 from) const {
-        const u64 room = settings.boundaries[to + 1] - settings.boundaries[to];
+        const u64 room = settings.place.boundaries[to + 1] - settings.place.boundaries[to];
         return exchange.inboxes[to].items + (from - (from > to)) * room;
     }
 
@@ -61,10 +61,10 @@ class LevelTopDown : public LevelLog {
 
     // All blocks: what has come into the inboxes.
     __device__ void take_all(bool is_listed) {
-        for (u32 other = 0; other < settings.devices; ++other) {
-            if (other == settings.device) continue;
+        for (u32 other = 0; other < settings.place.devices; ++other) {
+            if (other == settings.place.device) continue;
             const u32 there = u32(barrier.received_from(other));
-            take(inbox(settings.device, other), block.seen[other], there, is_listed);
+            take(inbox(settings.place.device, other), block.seen[other], there, is_listed);
             __syncthreads();
             if (threadIdx.x == 0) block.seen[other] = there;
         }
@@ -140,7 +140,7 @@ class LevelTopDown : public LevelLog {
             if (is_arc && is_own) row = row_of(target);
         } else {
             // A bit that is not seen yet costs a claim.
-            is_new &= !(bits(settings.device, copy)[target / 32] >> target % 32 & 1);
+            is_new &= !(bits(settings.place.device, copy)[target / 32] >> target % 32 & 1);
         }
         if (is_new) is_new = claim(target);
         const bool is_found = is_new && is_own;
@@ -164,10 +164,10 @@ class LevelTopDown : public LevelLog {
     // A warp: tells owners of their vertices. The copy here of a vertex's bit says that
     // its owner has been told, so that an inbox has room for all.
     __device__ void send(bool is_item, u32 vertex, u32 target) {
-        u32 owner = settings.device;
+        u32 owner = settings.place.device;
         if (is_item) {
             owner = 0;
-            while (target >= settings.boundaries[owner + 1]) ++owner;
+            while (target >= settings.place.boundaries[owner + 1]) ++owner;
         }
         for (u32 left = __ballot_sync(~0u, is_item); left != 0;) {
             const u32 to = __shfl_sync(~0u, owner, __ffs(left) - 1);
@@ -181,7 +181,7 @@ class LevelTopDown : public LevelLog {
             base = __shfl_sync(~0u, base, 0);
             if (is_item && owner == to) {
                 const u64 place = base + __popc(same & ((1u << lane()) - 1));
-                inbox(to, settings.device)[place] = u64(vertex) << 32 | target;
+                inbox(to, settings.place.device)[place] = u64(vertex) << 32 | target;
             }
             left &= ~same;
         }

@@ -39,7 +39,12 @@ impl Rule for Levels {
             false => "millstream::Relaxation<millstream::Levels, millstream::u32>",
             true => "millstream::Relaxation<millstream::Levels, millstream::u64>",
         };
-        let program = CudaProgram { file: "bfs.cuh", text: include_str!("bfs.cuh"), class };
+        let program = CudaProgram {
+            file: "bfs.cuh",
+            text: include_str!("bfs.cuh"),
+            class,
+            structs: &[Settings::LAYOUT],
+        };
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
         unsafe { Trusted::new(program) }
     }

@@ -6,7 +6,7 @@
 namespace millstream {
 
 struct GangSettings {
-    u64 patience;
+    u64 patience_ns;
     u32 here;
     u32 devices;
     u32 hub;
@@ -151,7 +151,7 @@ extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
     const GangSettings& settings = memory.settings;
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
-                        settings.patience);
+                        settings.patience_ns);
     DeviceMeeting meeting(barrier);
     if (hook_own_rows(rows, hubs, members, shared_arcs, memory, barrier, meeting) &&
         merge(memory, barrier, meeting))
@@ -166,7 +166,7 @@ extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
     const GangSettings& settings = memory.settings;
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
-                        settings.patience);
+                        settings.patience_ns);
     DeviceMeeting meeting(barrier);
     if (merge(memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);

@@ -32,18 +32,19 @@ type Memory = (
 type OutsideHub = ((Read<u64>, Read<u32>, Value<u32>), Shared<u32>, Shared<u64>, Memory);
 type Merged = (Memory,);
 
-/// `GangSettings` of `cc_gang.cuh`.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Settings {
-    patience_ns: u64,
-    here: u32,
-    devices: u32,
-    hub: u32,
-    padding: u32,
-    covered: [u32; 2],
-    own: [u32; 2],
-    told: Ranges,
+millstream_device::cuda_struct! {
+    /// `GangSettings` of `cc_gang.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    struct Settings as "millstream::GangSettings" {
+        patience_ns: u64,
+        here: u32,
+        devices: u32,
+        hub: u32,
+        padding: u32,
+        covered: [u32; 2],
+        own: [u32; 2],
+        told: Ranges,
+    }
 }
 
 /// What all kernels of a gang take.
@@ -157,7 +158,8 @@ const OUTSIDE_HUB: &str = "components_outside_hub";
 const MERGED: &str = "components_merged";
 
 fn source(entry: &'static str) -> CudaSource {
-    CudaSource::new("cc_gang.cuh", entry, cuda_text!("cc_gang.cuh")).threads(512).resident()
+    let source = CudaSource::new("cc_gang.cuh", entry, cuda_text!("cc_gang.cuh"));
+    source.structs(&[Settings::LAYOUT]).threads(512).resident()
 }
 
 pub(crate) fn sources() -> [CudaSource; 2] {

@@ -1,6 +1,9 @@
 //! Device code of kernels.
 
+use std::iter::once;
 use std::sync::Arc;
+
+use crate::struct_layout::StructLayout;
 
 /// CUDA C++ with a kernel in it, compiled for a GPU when it first runs there.
 ///
@@ -99,6 +102,16 @@ impl CudaSource {
         let text = Text::Shared(text.into());
         let blocks = Blocks::AsNeeded;
         CudaSource { file, entry, text, threads: 256, blocks, has_shared_memory: false }
+    }
+
+    /// Compiles only if the text defines these structures as Rust does: see
+    /// [`cuda_struct!`](crate::cuda_struct!).
+    #[must_use]
+    pub fn structs(mut self, layouts: &[StructLayout<'_>]) -> CudaSource {
+        let checks = layouts.iter().map(StructLayout::checks);
+        self.text =
+            Text::Shared(once(self.text.to_string()).chain(checks).collect::<String>().into());
+        self
     }
 
     /// Threads of a block; 256 unless set.

@@ -14,6 +14,7 @@ mod full_empty;
 mod gang;
 mod gang_memory;
 mod graph;
+mod kernel_parameters;
 mod message;
 mod multiplexer;
 mod outgoing;
@@ -51,6 +52,8 @@ pub use full_empty::{
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
+#[doc(hidden)]
+pub use kernel_parameters::kernel_parameters;
 pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView, LinkRoom};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,

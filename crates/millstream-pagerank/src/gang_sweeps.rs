@@ -35,19 +35,20 @@ type Signature<R> = (
     Value<GangSettings>,
 );
 
-/// How a gang sweeps, as kernels take it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct GangSettings {
-    sweep: Settings,
-    tolerance: f64,
-    nowhere: f64,
-    vertices: f64,
-    patience_ns: u64,
-    here: u32,
-    devices: u32,
-    most_sweeps: u32,
-    padding: u32,
+millstream_device::cuda_struct! {
+    /// How a gang sweeps, as kernels take it.
+    #[derive(Clone, Copy, Debug)]
+    struct GangSettings as "millstream::GangSweepSettings" {
+        sweep: Settings,
+        tolerance: f64,
+        nowhere: f64,
+        vertices: f64,
+        patience_ns: u64,
+        here: u32,
+        devices: u32,
+        most_sweeps: u32,
+        padding: u32,
+    }
 }
 
 // SAFETY: plain numbers.
@@ -187,7 +188,8 @@ pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
         (false, true) => ("general_f64", 1024),
     };
     let text = concat!(include_str!("sweep.cuh"), include_str!("sweeps.cuh"));
-    CudaSource::new("sweeps.cuh", entry, text).threads(threads).resident()
+    let structs = [Settings::LAYOUT, GangSettings::LAYOUT];
+    CudaSource::new("sweeps.cuh", entry, text).structs(&structs).threads(threads).resident()
 }
 
 /// The kernel. It has no twin: host devices are driven by the host.

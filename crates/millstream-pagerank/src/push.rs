@@ -40,18 +40,19 @@ problem! {
     }
 }
 
-/// How a push goes, as kernels take it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Settings {
-    /// The chance of a step along an arc.
-    pub damping: f64,
-    /// Owned vertices with a residual up to this times their cost are left alone.
-    pub threshold: f64,
-    /// Residuals of this size, for a cost of 1, go first.
-    pub top: f64,
-    /// Of each vertex.
-    pub most_pushes: u64,
+millstream_device::cuda_struct! {
+    /// How a push goes, as kernels take it.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Settings as "millstream::PushSettings" {
+        /// The chance of a step along an arc.
+        pub damping: f64,
+        /// Owned vertices with a residual up to this times their cost are left alone.
+        pub threshold: f64,
+        /// Residuals of this size, for a cost of 1, go first.
+        pub top: f64,
+        /// Of each vertex.
+        pub most_pushes: u64,
+    }
 }
 
 // SAFETY: plain numbers.
@@ -134,7 +135,12 @@ impl<R: Real> VertexProgram for Push<R> {
             false => "millstream::PushPageRank<float>",
             true => "millstream::PushPageRank<double>",
         };
-        let program = CudaProgram { file: "push.cuh", text: include_str!("push.cuh"), class };
+        let program = CudaProgram {
+            file: "push.cuh",
+            text: include_str!("push.cuh"),
+            class,
+            structs: &[Settings::LAYOUT],
+        };
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
         Some(unsafe { Trusted::new(program) })
     }

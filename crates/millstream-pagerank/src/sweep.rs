@@ -25,19 +25,20 @@ pub(crate) type Signature<R> = (
     Value<Settings>,
 );
 
-/// How a sweep goes, as kernels take it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Settings {
-    pub(crate) damping: f64,
-    /// What every vertex gets from nowhere and of the dangling ones.
-    pub(crate) base: f64,
-    /// Owned vertices begin here.
-    pub(crate) first_vertex: u32,
-    pub(crate) block_rows: u32,
-    pub(crate) long_rows: u32,
-    /// For GPUs: see `sweep.cuh`.
-    pub(crate) wide_slices: u32,
+millstream_device::cuda_struct! {
+    /// How a sweep goes, as kernels take it.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Settings as "millstream::SweepSettings" {
+        pub(crate) damping: f64,
+        /// What every vertex gets from nowhere and of the dangling ones.
+        pub(crate) base: f64,
+        /// Owned vertices begin here.
+        pub(crate) first_vertex: u32,
+        pub(crate) block_rows: u32,
+        pub(crate) long_rows: u32,
+        /// For GPUs: see `sweep.cuh`.
+        pub(crate) wide_slices: u32,
+    }
 }
 
 // SAFETY: plain numbers.
@@ -55,7 +56,7 @@ const FILE: &str = "sweep.cuh";
 
 pub(crate) fn source(is_double: bool) -> CudaSource {
     let entry = if is_double { "sweep_f64" } else { "sweep_f32" };
-    CudaSource::new(FILE, entry, include_str!("sweep.cuh"))
+    CudaSource::new(FILE, entry, include_str!("sweep.cuh")).structs(&[Settings::LAYOUT])
 }
 
 /// The kernel.

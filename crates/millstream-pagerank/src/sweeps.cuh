@@ -13,7 +13,7 @@ struct GangSweepSettings {
     double nowhere;
     // Of all devices.
     double vertices;
-    u64 patience;
+    u64 patience_ns;
     u32 here;
     u32 devices;
     u32 most_sweeps;
@@ -118,7 +118,7 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
         const SweepGang<Real> gang, const SpanSet<u64> words, const Span<u32> host,        \
         const Span<u64> report, const GangSweepSettings settings) {                        \
         GangBarrier barrier(words, settings.here, settings.devices, host,                  \
-                            settings.patience);                                            \
+                            settings.patience_ns);                                            \
         sweep_in_gang<Real, loads, is_plain>(graph, vertices, gang, barrier, report,       \
                                              settings);                                    \
     }

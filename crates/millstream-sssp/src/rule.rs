@@ -103,7 +103,12 @@ impl Rule for IntegerDistances {
             false => "millstream::Relaxation<millstream::IntegerPaths, millstream::u32>",
             true => "millstream::Relaxation<millstream::IntegerPaths, millstream::u64>",
         };
-        let program = CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class };
+        let program = CudaProgram {
+            file: "sssp.cuh",
+            text: include_str!("sssp.cuh"),
+            class,
+            structs: &[Settings::LAYOUT],
+        };
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
         unsafe { Trusted::new(program) }
     }
@@ -183,7 +188,12 @@ impl Rule for RealDistances {
             false => "millstream::Relaxation<millstream::RealPaths, millstream::u32>",
             true => "millstream::Relaxation<millstream::RealPaths, millstream::u64>",
         };
-        let program = CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class };
+        let program = CudaProgram {
+            file: "sssp.cuh",
+            text: include_str!("sssp.cuh"),
+            class,
+            structs: &[Settings::LAYOUT],
+        };
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
         unsafe { Trusted::new(program) }
     }

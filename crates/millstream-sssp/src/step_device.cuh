@@ -34,7 +34,8 @@ struct StepExchange {
     SpanSet<StepValue> owned;  // The values of each device, which has its own vertices'.
 };
 
-struct StepSettings : GangPlace {
+struct StepSettings {
+    GangPlace place;
     u64 arcs;       // That enter vertices, of all devices.
     u32 limit;      // Larger keys are left out.
     u32 delta;      // The width of a step, a weight.
@@ -43,7 +44,6 @@ struct StepSettings : GangPlace {
     u32 rest;       // The last step if the arcs left, times this, are less than all.
     u32 lightest;   // The smallest weight.
 };
-static_assert(sizeof(StepSettings) == 128, "as Rust writes it");
 
 // Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
 // registers, of which the fixed ones leave few.
@@ -86,7 +86,7 @@ class StepDevice : public GangDevice<u32> {
                           const StepLists& lists, const StepExchange& exchange,
                           const SpanSet<u64>& words, const GangReports& reports,
                           const StepSettings& settings, Block& block)
-        : GangDevice<u32>(settings, words, reports), out(out), in(in), values(values), lists(lists),
+        : GangDevice<u32>(settings.place, words, reports), out(out), in(in), values(values), lists(lists),
           exchange(exchange), words(words), settings(settings), block(block) {}
 
    protected:
@@ -129,7 +129,7 @@ class StepDevice : public GangDevice<u32> {
     }
 
     // What all blocks of the device have counted as `Block::unlisted`, since the start.
-    __device__ u64& unlisted() const { return words[settings.device][barrier_words]; }
+    __device__ u64& unlisted() const { return words[settings.place.device][barrier_words]; }
 
     __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
 

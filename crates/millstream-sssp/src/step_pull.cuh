@@ -132,7 +132,7 @@ class StepPull : public StepPush {
     __device__ u32 key_there(u32 vertex) const {
         if (owns(vertex)) return key_at(vertex);
         u32 owner = 0;
-        while (vertex >= settings.boundaries[owner + 1]) ++owner;
+        while (vertex >= settings.place.boundaries[owner + 1]) ++owner;
         return key_of(load_relaxed_sys(&exchange.owned[owner][vertex]));
     }
 

@@ -53,7 +53,7 @@ class StepPush : public StepDevice {
         };
         // Values of others' vertices are here since they were told.
         const u32 low = is_alone() ? first : 0;
-        for_each(low, is_alone() ? end : settings.vertices, is_settled, [&](bool is, u32 vertex) {
+        for_each(low, is_alone() ? end : settings.place.vertices, is_settled, [&](bool is, u32 vertex) {
             u64 arc = 0;
             u32 arcs = 0;
             StepValue from{};
@@ -77,10 +77,10 @@ class StepPush : public StepDevice {
             const u32 vertex = list(block.filled ^ 1)[at];
             const StepValue value = values[vertex];
             is_any |= leads_on(key_of(value));
-            for (u32 device = 0; device < settings.devices; ++device) {
-                if (device == settings.device) continue;
-                exchange.vertices[device][told_place(settings.device, at)] = vertex;
-                exchange.values[device][told_place(settings.device, at)] = value;
+            for (u32 device = 0; device < settings.place.devices; ++device) {
+                if (device == settings.place.device) continue;
+                exchange.vertices[device][told_place(settings.place.device, at)] = vertex;
+                exchange.values[device][told_place(settings.place.device, at)] = value;
             }
         }
         is_any = __syncthreads_or(is_any);
@@ -88,7 +88,7 @@ class StepPush : public StepDevice {
             block.sent += block.here;
             if (is_any) barrier.offer(leads);
         }
-        if (thread_in_grid() >= settings.devices || thread_in_grid() == settings.device) return;
+        if (thread_in_grid() >= settings.place.devices || thread_in_grid() == settings.place.device) return;
         // Relaxed: the barrier's letters say it.
         store_relaxed_gpu(&barrier.sent_to(u32(thread_in_grid())), u64(block.here));
     }
@@ -111,37 +111,37 @@ class StepPush : public StepDevice {
 
     // Where a device tells an entry of the list that is read.
     __device__ u64 told_place(u32 from, u64 at) const {
-        return u64(block.filled) * settings.vertices + settings.boundaries[from] + at;
+        return u64(block.filled) * settings.place.vertices + settings.place.boundaries[from] + at;
     }
 
     // The whole block: vertices in the lists of all devices.
     __device__ u32 count_told() {
         if (is_alone()) return block.here;
         const u32 device = threadIdx.x;
-        if (device < settings.devices)
-            block.told[device] = device == settings.device ? block.here : u32(barrier.received_from(device));
+        if (device < settings.place.devices)
+            block.told[device] = device == settings.place.device ? block.here : u32(barrier.received_from(device));
         __syncthreads();
         u32 all = 0;
-        for (u32 each = 0; each < settings.devices; ++each) all += block.told[each];
+        for (u32 each = 0; each < settings.place.devices; ++each) all += block.told[each];
         if (threadIdx.x == 0) block.received += all - block.here;
         return all;
     }
 
     // A vertex of the lists of all devices, and what goes along its arcs.
     __device__ u32 take(u32 at, StepValue& from) const {
-        u32 of = settings.device;
+        u32 of = settings.place.device;
         if (!is_alone()) {
             for (of = 0; at >= block.told[of]; ++of) at -= block.told[of];
         }
         u32 vertex;
-        if (of == settings.device) {
+        if (of == settings.place.device) {
             vertex = list(block.filled ^ 1)[at];
             mark_word(block.filled ^ 1, vertex) = 0;
             make_value(key_at(vertex), vertex, &from);
         } else {
             const u64 place = told_place(of, at);
-            vertex = exchange.vertices[settings.device][place];
-            const StepValue value = exchange.values[settings.device][place];
+            vertex = exchange.vertices[settings.place.device][place];
+            const StepValue value = exchange.values[settings.place.device][place];
             values[vertex] = value;
             make_value(key_of(value), vertex, &from);
         }

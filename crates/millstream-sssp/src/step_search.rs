@@ -39,18 +39,19 @@ macro_rules! with_common {
 type GangSignature<W, V> = with_common!(W, V, (Shared<u32>, Shared<u64>), Plain<Settings>);
 pub(crate) type TwinSignature<W, V> = with_common!(W, V, Plain<Settings>);
 
-/// How a search goes, as kernels take it.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Settings {
-    pub(crate) place: GangPlace,
-    pub(crate) arcs: u64,
-    pub(crate) limit: u32,
-    delta: u32,
-    first_end: u32,
-    pull: u32,
-    rest: u32,
-    lightest: u32,
+millstream_device::cuda_struct! {
+    /// How a search goes, as kernels take it.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct Settings as "millstream::StepSettings" {
+        pub(crate) place: GangPlace,
+        pub(crate) arcs: u64,
+        pub(crate) limit: u32,
+        delta: u32,
+        first_end: u32,
+        pull: u32,
+        rest: u32,
+        lightest: u32,
+    }
 }
 
 /// How a search goes.
@@ -277,5 +278,6 @@ pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
         include_str!("steps.cuh"),
     );
     let text = types::<R, V>() + TEXT;
-    CudaSource::generated("steps.cuh", "steps", text).threads(1024).resident()
+    let source = CudaSource::generated("steps.cuh", "steps", text);
+    source.structs(&[GangPlace::LAYOUT, Settings::LAYOUT]).threads(1024).resident()
 }

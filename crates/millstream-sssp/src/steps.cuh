@@ -158,8 +158,8 @@ class StepSearch : public StepPull {
         // All that is told is news.
         tell_host(report_received, block.received);
         tell_host(report_kept, block.received);
-        for (u32 other = 0; other < settings.devices; ++other)
-            if (other != settings.device) tell_host(report_sent + other, block.sent);
+        for (u32 other = 0; other < settings.place.devices; ++other)
+            if (other != settings.place.device) tell_host(report_sent + other, block.sent);
     }
 };
 

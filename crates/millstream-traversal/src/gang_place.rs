@@ -6,24 +6,25 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::SharedSet;
 use millstream_graph::Partition;
 
-/// Which device this is, and who owns which vertices: `GangPlace` of `gang_device.cuh`,
-/// with which the settings of a search begin.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub struct GangPlace {
-    patience_ns: u64,
-    /// This device's number.
-    pub device: u32,
-    /// Devices of the gang.
-    pub devices: u32,
-    /// Vertices of the graph.
-    pub vertices: u32,
-    /// The first that this device owns.
-    pub first: u32,
-    /// One behind the last that it owns.
-    pub end: u32,
-    /// The first vertex of each device, and the number of vertices behind the last.
-    pub boundaries: [u32; GangPlace::MOST + 1],
+millstream_device::cuda_struct! {
+    /// Which device this is, and who owns which vertices: `GangPlace` of `gang_device.cuh`,
+    /// with which the settings of a search begin.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub struct GangPlace as "millstream::GangPlace" {
+        patience_ns: u64,
+        /// This device's number.
+        pub device: u32,
+        /// Devices of the gang.
+        pub devices: u32,
+        /// Vertices of the graph.
+        pub vertices: u32,
+        /// The first that this device owns.
+        pub first: u32,
+        /// One behind the last that it owns.
+        pub end: u32,
+        /// The first vertex of each device, and the number of vertices behind the last.
+        pub boundaries: [u32; GangPlace::MOST + 1],
+    }
 }
 
 impl GangPlace {

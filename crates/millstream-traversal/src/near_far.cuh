@@ -218,10 +218,10 @@ class NearFarSearch : public NearFarDevice {
     __device__ void take_told() {
         const u32 owned = end - first;
         u32 kept = 0;
-        for (u32 other = 0; other < settings.devices; ++other) {
+        for (u32 other = 0; other < settings.place.devices; ++other) {
             const u32 begin = settings.shape.halo[other];
             const u32 room = 2 * (settings.shape.halo[other + 1] - begin);
-            const u64* const ring = exchange.inboxes[settings.device].items + 2 * begin;
+            const u64* const ring = exchange.inboxes[settings.place.device].items + 2 * begin;
             const u32 there = u32(barrier.received_from(other));
             for (u32 at = block.seen[other] + u32(thread_in_grid()); at < there;
                  at += u32(threads_in_grid())) {
@@ -237,7 +237,7 @@ class NearFarSearch : public NearFarDevice {
         kept = __reduce_add_sync(~0u, kept);
         if (lane() == 0 && kept > 0) fetch_add_relaxed_gpu(&word(kept_items), u64(kept));
         __syncthreads();
-        if (threadIdx.x < settings.devices)
+        if (threadIdx.x < settings.place.devices)
             block.seen[threadIdx.x] = u32(barrier.received_from(threadIdx.x));
         __syncthreads();
     }

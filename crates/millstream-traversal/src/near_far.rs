@@ -26,16 +26,17 @@ pub(crate) type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
 type Signature<V> =
     (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>), Plain<Settings>);
 
-/// How a search goes, as the kernel takes it.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Settings {
-    pub(crate) place: GangPlace,
-    pub(crate) limit: u32,
-    delta: u32,
-    pub(crate) first_end: u32,
-    padding: u32,
-    pub(crate) shape: HaloShape,
+millstream_device::cuda_struct! {
+    /// How a search goes, as the kernel takes it.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct Settings as "millstream::NearFarSettings" {
+        pub(crate) place: GangPlace,
+        pub(crate) limit: u32,
+        delta: u32,
+        pub(crate) first_end: u32,
+        padding: u32,
+        pub(crate) shape: HaloShape,
+    }
 }
 
 /// The word of a report that says whether a GPU had no room for all that was near.
@@ -249,7 +250,9 @@ fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
          namespace millstream {{\nusing NearFarRule = {rule};\nusing NearFarValue = u{bits};\n\
          constexpr bool near_far_grows = {grows};\n}}\n{TEXT}"
     );
-    CudaSource::generated("near_far.cuh", "near_far", text).threads(1024).resident()
+    let structs = [GangPlace::LAYOUT, HaloShape::LAYOUT, Settings::LAYOUT];
+    let source = CudaSource::generated("near_far.cuh", "near_far", text).structs(&structs);
+    source.threads(1024).resident()
 }
 
 /// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.

@@ -41,14 +41,14 @@ struct HaloShape {
     u32 halo[most + 1];     // Where vertices of each device begin in this one's halo.
 };
 
-struct NearFarSettings : GangPlace {
+struct NearFarSettings {
+    GangPlace place;
     u32 limit;      // Larger keys are left out.
     u32 delta;      // What the threshold is beyond the nearest vertex, a weight.
     u32 first_end;  // The first threshold; `unreached` if there is but one.
     u32 padding;
     HaloShape shape;
 };
-static_assert(sizeof(NearFarSettings) == 376, "as Rust writes it");
 
 class NearFarDevice : public GangDevice<const u32&> {
    public:
@@ -92,9 +92,9 @@ class NearFarDevice : public GangDevice<const u32&> {
                              const NearFarExchange& exchange, const SpanSet<u64>& words,
                              const GangReports& reports, const NearFarSettings& settings,
                              Block& block)
-        : GangDevice<const u32&>(settings, words, reports), graph(graph), lists(lists),
+        : GangDevice<const u32&>(settings.place, words, reports), graph(graph), lists(lists),
           exchange(exchange), settings(settings), words(words), block(block),
-          tally(&words[settings.device][GangDevice::barrier_words], block.tally) {}
+          tally(&words[settings.place.device][GangDevice::barrier_words], block.tally) {}
 
    protected:
     static constexpr GangBarrier::Counter sent_count = GangBarrier::first_count;
@@ -110,7 +110,7 @@ class NearFarDevice : public GangDevice<const u32&> {
     u32 turn = 0;  // Of lists.
     u32 left = 0;  // Items of the log that blocks have not taken.
 
-    __device__ u64& word(Word place) const { return words[settings.device][place]; }
+    __device__ u64& word(Word place) const { return words[settings.place.device][place]; }
 
     __device__ const NearRow& row_of(u32 vertex) const {
         return reinterpret_cast<const NearRow*>(graph.rows.items)[vertex];

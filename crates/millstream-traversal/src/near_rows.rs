@@ -77,24 +77,26 @@ pub(crate) struct DeviceRows {
     pub(crate) shape: HaloShape,
 }
 
-/// `HaloShape` of `near_far_device.cuh`.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct HaloShape {
-    pub(crate) exports: [u32; GangPlace::MOST + 1],
-    pub(crate) told: [u32; GangPlace::MOST],
-    pub(crate) places: [u32; GangPlace::MOST],
-    pub(crate) halo: [u32; GangPlace::MOST + 1],
+millstream_device::cuda_struct! {
+    /// `HaloShape` of `near_far_device.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct HaloShape as "millstream::HaloShape" {
+        pub(crate) exports: [u32; GangPlace::MOST + 1],
+        pub(crate) told: [u32; GangPlace::MOST],
+        pub(crate) places: [u32; GangPlace::MOST],
+        pub(crate) halo: [u32; GangPlace::MOST + 1],
+    }
 }
 
-/// `PackSettings` of `pack_near_rows.cuh`.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct PackSettings {
-    first: u32,
-    end: u32,
-    place: u32,
-    padding: u32,
+millstream_device::cuda_struct! {
+    /// `PackSettings` of `pack_near_rows.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    struct PackSettings as "millstream::PackSettings" {
+        first: u32,
+        end: u32,
+        place: u32,
+        padding: u32,
+    }
 }
 
 impl NearRows {
@@ -349,7 +351,8 @@ pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
         "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
          using PackWeight = millstream::{class}::Weight;\n{TEXT}"
     );
-    CudaSource::generated("pack_near_rows.cuh", "pack_near_rows", text)
+    let source = CudaSource::generated("pack_near_rows.cuh", "pack_near_rows", text);
+    source.structs(&[PackSettings::LAYOUT])
 }
 
 #[cfg(test)]

@@ -38,6 +38,12 @@ impl Owners {
         self.boundaries[here.device]..self.boundaries[here.device + 1]
     }
 
+    /// The most vertices that a device owns.
+    pub fn most_owned(&self) -> usize {
+        let parts = self.boundaries.windows(2);
+        parts.map(|part| (part[1] - part[0]) as usize).max().unwrap_or(0)
+    }
+
     /// The arcs of `vertex`, which the device here owns, in the row index of its part.
     #[inline]
     pub fn arcs(&self, here: &Here, offsets: &[u64], vertex: u32) -> std::ops::Range<usize> {

@@ -45,22 +45,18 @@ pub trait CudaRule: Rule {
     fn beyond(key: u32, weight: Self::Weight) -> u32;
 }
 
-/// How a relaxation goes, as kernels take it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(C)]
-pub struct Settings {
-    /// Larger keys are left out.
-    pub limit: u32,
-    /// Whether halo copies keep back what is no improvement: 0 or 1.
-    pub halo_filter: u32,
-    /// For rules whose keys are reals: priorities a unit.
-    pub priority_scale: f32,
+millstream_device::cuda_struct! {
+    /// How a relaxation goes, as kernels take it.
+    #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+    pub struct Settings as "millstream::RelaxationSettings" {
+        /// Larger keys are left out.
+        pub limit: u32,
+        /// Whether halo copies keep back what is no improvement: 0 or 1.
+        pub halo_filter: u32,
+        /// For rules whose keys are reals: priorities a unit.
+        pub priority_scale: f32,
+    }
 }
-
-// SAFETY: plain numbers.
-unsafe impl Zeroable for Settings {}
-// SAFETY: plain numbers without padding.
-unsafe impl Pod for Settings {}
 
 problem! {
     /// One device's part of the graph and its values for all vertices \[G §4.6.1\].

@@ -155,6 +155,10 @@ impl<P: VertexProgram> Program for Vertices<P> {
         Some(self.owners.owner(vertex))
     }
 
+    fn most_queued(&self, _: usize) -> usize {
+        self.owners.most_owned()
+    }
+
     fn cuda() -> Option<Trusted<CudaProgram>> {
         P::cuda()
     }

@@ -14,28 +14,25 @@ pub(crate) const DEFERRED: usize = 1;
 pub(crate) const OUTBOXES: usize = 2;
 
 /// What every kernel takes: problem; bits, entries and control of all queues,
-/// one after the other; status; scratch memory and report of the task; where it
+/// one after the other, and how many items one may hold; status; scratch memory and report of the task; where it
 /// runs.
-pub(crate) type Common<P> = (
-    <P as Program>::Problem,
-    (Shared<u32>, Shared<u32>, Shared<u32>),
-    Shared<u64>,
-    Shared<u64>,
-    Shared<u64>,
-    Value<Place>,
-);
+pub(crate) type Common<P> =
+    (<P as Program>::Problem, Queues, Shared<u64>, Shared<u64>, Shared<u64>, Value<Place>);
+
+type Queues = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>);
 
 /// What a twin sees of [`Common`].
 pub(crate) type CommonView<'a, P> = <Common<P> as Parameter>::View<'a>;
 
-/// [`Here`] as kernels take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Place {
-    device: u32,
-    devices: u32,
-    /// `u32::MAX` without a ring.
-    next: u32,
+millstream_device::cuda_struct! {
+    /// [`Here`] as kernels take it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct Place as "millstream::Here" {
+        device: u32,
+        devices: u32,
+        /// `u32::MAX` without a ring.
+        next: u32,
+    }
 }
 
 impl Place {
@@ -51,6 +48,8 @@ pub(crate) struct QueueBuffers {
     pub(crate) bits: SharedBuffer<u32>,
     pub(crate) entries: SharedBuffer<u32>,
     pub(crate) control: SharedBuffer<u32>,
+    /// Items that one may hold at once.
+    pub(crate) most: u32,
 }
 
 /// Words that a task's kernels use among themselves; zero between launches.
@@ -71,8 +70,8 @@ pub(crate) struct CommonArgument<'a, P: Program> {
 impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
     fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
         let problem = self.problem.bind(accesses)?;
-        let queues = (&self.queues.bits, &self.queues.entries, &self.queues.control);
-        let queues = Argument::<(Shared<u32>, Shared<u32>, Shared<u32>)>::bind(queues, accesses)?;
+        let QueueBuffers { bits, entries, control, most } = self.queues;
+        let queues = Argument::<Queues>::bind((bits, entries, control, *most), accesses)?;
         let mut words = |words| Argument::<Shared<u64>>::bind(words, accesses);
         let (status, scratch) = (words(self.status)?, words(self.scratch)?);
         Ok((problem, queues, status, scratch, words(self.report)?, self.place))

@@ -42,21 +42,22 @@ type Signature<P> = (
     Value<GangSettings>,
 );
 
-/// How a gang runs, as kernels take it.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct GangSettings {
-    patience_ns: u64,
-    delta: u32,
-    threshold: u32,
-    slots: u32,
-    slot_items: u32,
-    previous: u32,
-    lanes: u32,
-    seed: u32,
-    least_delay_ns: u32,
-    most_delay_ns: u32,
-    padding: u32,
+millstream_device::cuda_struct! {
+    /// How a gang runs, as kernels take it.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct GangSettings as "millstream::GangSettings" {
+        patience_ns: u64,
+        delta: u32,
+        threshold: u32,
+        slots: u32,
+        slot_items: u32,
+        previous: u32,
+        lanes: u32,
+        seed: u32,
+        least_delay_ns: u32,
+        most_delay_ns: u32,
+        padding: u32,
+    }
 }
 
 /// Why the fused worker cannot run on these devices.

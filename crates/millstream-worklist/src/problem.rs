@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use millstream_device::{
-    Accesses, Argument, AtomicPod, DeviceBuffer, Parameter, Pod, Read, Result, Shared,
-    SharedBuffer, Value,
+    Accesses, Argument, AtomicPod, DeviceBuffer, FieldLayout, Parameter, Pod, Read, Result, Shared,
+    SharedBuffer, StructLayout, Value,
 };
 
 /// A program's memory on one device, as kernels take it: made by
@@ -79,34 +79,16 @@ impl<T: Pod + Send + Sync> Member for Value<T> {
 
 /// C++ that refuses a class `program` whose `Problem` is laid out otherwise.
 pub(crate) fn layout_checks<P: Problem>(program: &str) -> String {
-    let (mut end, mut places) = (0usize, Vec::new());
-    let mut checks = String::new();
-    for (at, MemberLayout { name, size, alignment }) in P::MEMBERS.iter().enumerate() {
-        end = end.next_multiple_of(*alignment) + size;
-        // Whether the member of this name is the one in this place.
-        places.push(format!("is_at(&member_{at}, &problem.{name})"));
-        checks += &format!(
-            "static_assert(sizeof({program}::Problem::{name}) == {size}, \
-             \"Problem::{name} in CUDA C++ and in Rust\");\n"
-        );
-    }
-    let members: Vec<_> = (0..places.len()).map(|at| format!("member_{at}")).collect();
-    let (members, places) = (members.join(", "), places.join(" && "));
+    let mut end = 0;
+    let field = |&MemberLayout { name, size, alignment }| {
+        let offset = usize::next_multiple_of(end, alignment);
+        end = offset + size;
+        FieldLayout { name, offset, size }
+    };
+    let fields: Vec<_> = P::MEMBERS.iter().map(field).collect();
     let alignment = P::MEMBERS.iter().map(|member| member.alignment).max().unwrap_or(1);
-    let size = end.next_multiple_of(alignment);
-    format!(
-        "{checks}\
-         static_assert(sizeof({program}::Problem) == {size}, \
-         \"Problem's size in CUDA C++ and in Rust\");\n\
-         __device__ constexpr bool is_at(const void* place, const void* member) \
-         {{ return place == member; }}\n\
-         __device__ constexpr bool members_are_in_order() {{\n\
-         const {program}::Problem problem{{}};\n\
-         const auto& [{members}] = problem;\n\
-         return {places};\n}}\n\
-         static_assert(members_are_in_order(), \
-         \"the order of Problem's members in CUDA C++ and in Rust\");\n"
-    )
+    let (name, size) = (&format!("{program}::Problem"), end.next_multiple_of(alignment));
+    StructLayout { name, size, alignment, fields: &fields }.checks()
 }
 
 /// Defines a program's memory on one device, and what its callbacks see of it.

@@ -1,8 +1,10 @@
 //! What a programmer gives a distributed worklist \[G §4.3, Fig. 10\].
 
-use millstream_device::{CudaSource, Parameter, Trusted};
+use millstream_device::{CudaSource, Parameter, StructLayout, Trusted};
 use millstream_flow::Item;
 
+use crate::common::Place;
+use crate::fused::GangSettings;
 use crate::problem::{Problem, layout_checks};
 
 /// What becomes of a work-item \[G §4.3\].
@@ -79,13 +81,17 @@ pub struct CudaProgram {
     pub text: &'static str,
     /// The class, such as `millstream::Relaxation<millstream::Levels, millstream::u32>`.
     pub class: &'static str,
+    /// Structures of the text that Rust writes, such as settings in the `Problem`: see
+    /// [`cuda_struct!`](millstream_device::cuda_struct!).
+    pub structs: &'static [StructLayout<'static>],
 }
 
 impl CudaProgram {
     /// The kernel of the fused worker.
     pub fn fused<P: Program>(&self) -> CudaSource {
         let source = self.source::<P>("fused.cuh", "MILLSTREAM_FUSED");
-        CudaSource::generated(self.file, "fused", source).resident()
+        let source = CudaSource::generated(self.file, "fused", source);
+        source.structs(&[GangSettings::LAYOUT]).resident()
     }
 
     /// The host-driven worklist's kernels.
@@ -95,15 +101,17 @@ impl CudaProgram {
 
     /// The source of the kernels that a macro of a header defines.
     fn source<P: Program>(&self, header: &str, kernels: &str) -> String {
-        let CudaProgram { file, text, class } = self;
+        let CudaProgram { file, text, class, structs } = self;
         let packet_bytes = size_of::<P::Packet>();
         let checks = layout_checks::<P::Problem>("TheProgram");
+        let structs = structs.iter().chain([&Place::LAYOUT]).map(StructLayout::checks);
+        let structs = structs.collect::<String>();
         format!(
             "#line 1 \"{file}\"\n{text}\n#line 1 \"kernels.cu\"\n#include \"{header}\"\n\
              using TheProgram = {class};\n\
              static_assert(sizeof(TheProgram::Packet) == {packet_bytes}, \
              \"a packet in CUDA C++ and in Rust\");\n\
-             {checks}{kernels}(TheProgram)\n"
+             {kernels}(TheProgram)\n{checks}{structs}"
         )
     }
 
@@ -220,6 +228,13 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// The device that owns an item; `None` if the program has no owners and
     /// needs the ring.
     fn owner(&self, item: u32) -> Option<usize>;
+
+    /// Of `items`, how many a device keeps or sends to another, at most, when packets go
+    /// straight to owners: queues of the fused worker have room for so many. All, unless the
+    /// program keeps only what a device owns; a run with more fails, or sweeps its queues.
+    fn most_queued(&self, items: usize) -> usize {
+        items
+    }
 
     /// The same callbacks in CUDA C++; `None` for a program that runs on host
     /// devices only.

@@ -10,7 +10,7 @@ use crate::program::{Here, Program};
 use crate::queue::bit_words;
 use crate::statistics::{COUNTERS, Counters, DeviceStatistics};
 use crate::status::{FAULT, PACKED, fault_text};
-use crate::worklist::WorklistDevice;
+use crate::worklist::{QueueSize, WorklistDevice};
 use crate::{Error, Result};
 
 /// One device's part of a host-driven worklist, whose kernels run when they are called
@@ -81,7 +81,8 @@ impl<P: Program> Steps<P> {
         };
         // Steps are the caller's.
         let ways = (outboxes, None);
-        let device = WorklistDevice::new(device, &program, problem, here, ways, items, items)?;
+        let size = QueueSize { items, most: items, entries: items };
+        let device = WorklistDevice::new(device, &program, problem, here, ways, size)?;
         let stream = device.device.stream()?;
         let scratch = device.device.shared(WORKER_SCRATCH_WORDS)?;
         let report = context.host().shared(device.status.len())?;

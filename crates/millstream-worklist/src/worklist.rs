@@ -74,6 +74,17 @@ const MOST_ENTRIES: usize = 1 << 31;
 /// Entries that GPUs have beside those of items: one for each thread.
 const SPARE_ENTRIES: usize = 1 << 19;
 
+/// How large the queues of a device are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueSize {
+    /// Items that there are.
+    pub(crate) items: usize,
+    /// Those that one queue may hold at once.
+    pub(crate) most: usize,
+    /// Entries of each, to be rounded up to a power of two that can be indexed.
+    pub(crate) entries: usize,
+}
+
 /// Items of a fused run at most, so that its queues may have an entry for each.
 const MOST_FUSED_ITEMS: usize = MOST_ENTRIES - SPARE_ENTRIES;
 
@@ -88,22 +99,21 @@ pub(crate) struct WorklistDevice<P: Program> {
 }
 
 impl<P: Program> WorklistDevice<P> {
-    /// With empty queues of so many entries, rounded up to a power of two that can be
-    /// indexed.
+    /// With empty queues.
     pub(crate) fn new(
         device: &Device,
         program: &Arc<P>,
         problem: Arc<P::Problem>,
         here: Here,
         (outboxes, delta): (usize, Option<u32>),
-        items: usize,
-        entries: usize,
+        QueueSize { items, most, entries }: QueueSize,
     ) -> Result<WorklistDevice<P>> {
         let (queues, entries) = (OUTBOXES + outboxes, ring_entries(entries));
         let queue_buffers = QueueBuffers {
             bits: device.shared(queues * bit_words(items))?,
             entries: device.shared(queues * entries)?,
             control: device.shared(queues * CONTROL_WORDS)?,
+            most: most as u32,
         };
         Ok(WorklistDevice {
             device: device.clone(),
@@ -181,8 +191,9 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     /// Entries of each queue, rounded up to a power of two; a device's share of
-    /// the items unless set, all items if the worker is fused. Smaller queues lose
-    /// nothing: they are swept.
+    /// the items unless set, and if the worker is fused [`Program::most_queued`], or all items in
+    /// a ring; twice as many as that, but not more than all items, with a
+    /// [`delta`](DistributedWorklist::delta). Smaller queues lose nothing: they are swept.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
@@ -357,29 +368,36 @@ impl<P: Program> DistributedWorklist<P> {
     fn devices(&self, is_ring: bool, is_fused: bool) -> Result<Vec<Arc<WorklistDevice<P>>>> {
         let order = self.context.topology().ring_order();
         let count = self.context.devices().len();
-        let share = self.items / count.max(1);
         let outboxes = self.outboxes(is_ring);
         let devices = self.context.devices().iter().zip(&self.problems).enumerate();
         devices
             .map(|(place, (device, problem))| {
                 let next = is_ring.then(|| next_in(&order, place)).flatten();
-                // Room for all threads of a GPU at once saves them a look each, and a fused
-                // run its sweeps of small queues. The outbox of a ring takes items of all
-                // other devices.
-                let least = match (is_fused || is_ring, device.is_gpu()) {
-                    (true, true) => self.items + SPARE_ENTRIES,
-                    (false, true) => share + SPARE_ENTRIES,
-                    (_, false) => share.max(1024),
-                };
-                let entries = self.queue_entries.unwrap_or(least);
-                let entries = if is_fused { fused::entries(entries, self.items) } else { entries };
                 let here = Here { device: place, devices: count, next };
-                let (program, problem, items) = (&self.program, Arc::clone(problem), self.items);
-                let ways = (outboxes, self.delta);
-                WorklistDevice::new(device, program, problem, here, ways, items, entries)
-                    .map(Arc::new)
+                let (program, problem) = (&self.program, Arc::clone(problem));
+                let (ways, size) =
+                    ((outboxes, self.delta), self.queue_size(&here, is_fused, device));
+                WorklistDevice::new(device, program, problem, here, ways, size).map(Arc::new)
             })
             .collect()
+    }
+
+    /// Of a device in its place.
+    fn queue_size(&self, here: &Here, is_fused: bool, device: &Device) -> QueueSize {
+        let (items, is_ring) = (self.items, here.next.is_some());
+        // The outbox of a ring takes items of all other devices.
+        let most = if is_ring { items } else { self.program.most_queued(items).min(items) };
+        let share = items / here.devices;
+        // Room for all threads of a GPU at once saves them a look each, and a fused run its sweeps
+        // of small queues.
+        let least = match device.is_gpu() {
+            true if is_fused || is_ring => fused_entries(items, most, self.delta) + SPARE_ENTRIES,
+            true => share + SPARE_ENTRIES,
+            false => share.max(1024),
+        };
+        let entries = self.queue_entries.unwrap_or(least);
+        let entries = if is_fused { fused::entries(entries, items) } else { entries };
+        QueueSize { items, most, entries }
     }
 
     fn links(&self, graph: &Graph, is_ring: bool) -> Result<Vec<Ends<P::Packet>>> {
@@ -416,6 +434,13 @@ fn is_fused(worker: Worker, obstacle: Option<&'static str>, items: usize) -> Res
     }
 }
 
+/// Entries that a queue of the fused worker needs for `most` of the items at once: with a
+/// threshold, what is deferred again leaves the entry behind that it had.
+fn fused_entries(items: usize, most: usize, delta: Option<u32>) -> usize {
+    let left = if delta.is_some() { most } else { 0 };
+    items.min(most + left)
+}
+
 /// Entries of a queue that should have so many. A queue of fewer than its items is swept.
 fn ring_entries(least: usize) -> usize {
     least.clamp(1, MOST_ENTRIES).next_power_of_two()
@@ -444,6 +469,22 @@ mod tests {
         ] {
             assert_eq!(ring_entries(least), entries, "{least}");
         }
+    }
+
+    #[test]
+    fn queues_of_the_fused_worker_shrink_with_what_a_device_owns() {
+        let items = 1 << 25;
+        let entries = |devices: usize, delta| {
+            ring_entries(fused_entries(items, items / devices, delta) + SPARE_ENTRIES)
+        };
+        assert_eq!(
+            [1, 2, 4, 8].map(|devices| entries(devices, None)),
+            [26, 25, 24, 23].map(|it| 1 << it)
+        );
+        assert_eq!(
+            [1, 2, 4, 8].map(|devices| entries(devices, Some(1))),
+            [26, 26, 25, 24].map(|it| 1 << it)
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl VertexProgram for WidestPath {
     fn cuda() -> Option<Trusted<CudaProgram>> {
         let (file, text) = ("09-widest-path/widest_path.cuh", include_str!("widest_path.cuh"));
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
-        Some(unsafe { Trusted::new(CudaProgram { file, text, class: "WidestPath" }) })
+        Some(unsafe { Trusted::new(CudaProgram { file, text, class: "WidestPath", structs: &[] }) })
     }
 }
 

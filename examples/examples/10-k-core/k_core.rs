@@ -74,7 +74,7 @@ impl VertexProgram for KCore {
     fn cuda() -> Option<Trusted<CudaProgram>> {
         let (file, text) = ("10-k-core/k_core.cuh", include_str!("k_core.cuh"));
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
-        Some(unsafe { Trusted::new(CudaProgram { file, text, class: "KCore" }) })
+        Some(unsafe { Trusted::new(CudaProgram { file, text, class: "KCore", structs: &[] }) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
 use millstream::device::{CudaSource, Error, Trusted, spills};
-use millstream::{bfs, cc, pagerank, sssp};
+use millstream::{bfs, cc, flow, pagerank, sssp};
 
 fn compile(source: &CudaSource, entries: &[&str]) {
     for architecture in [80, 90, 100] {
@@ -81,7 +81,7 @@ fn full_empty_cases_without_spills() {
 
 #[test]
 fn collectives_without_spills() {
-    use millstream::flow::{Operator, moving_sources};
+    use flow::{Operator, moving_sources};
     let operators = [
         Operator::<u32>::sum().cuda_sources(),
         Operator::<u64>::min().cuda_sources(),
@@ -117,6 +117,11 @@ fn collectives_without_spills() {
     }
     let source = CudaSource::new("resident.cu", "resident", RESIDENT).threads(128);
     compile(&source, &[source.entry()]);
+}
+
+#[test]
+fn parameters_as_in_rust() {
+    compile(&flow::kernel_parameters(), &["kernel_parameters"]);
 }
 
 /// Texts of programs that this one cannot use otherwise.

@@ -40,19 +40,20 @@ impl Channels {
     }
 }
 
-/// `ChainSettings` of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct ChainSettings {
-    common: RankSettings,
-    len: u64,
-    channels: u64,
-    count: u32,
-    slots: u32,
-    slot_words: u32,
-    pub(super) tile: u32,
-    root: u32,
-    in_place: u32,
+millstream_device::cuda_struct! {
+    /// `ChainSettings` of the header.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct ChainSettings as "millstream::ChainSettings" {
+        common: RankSettings,
+        len: u64,
+        channels: u64,
+        count: u32,
+        slots: u32,
+        slot_words: u32,
+        pub(super) tile: u32,
+        root: u32,
+        in_place: u32,
+    }
 }
 
 impl ChainSettings {

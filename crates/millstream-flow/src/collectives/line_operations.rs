@@ -47,12 +47,14 @@ struct BoundOperation {
     pieces: LinePieces,
 }
 
-/// In the place of one.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct NoOperation {
-    spans: [u64; 4],
-    pieces: LinePieces,
+millstream_device::cuda_struct! {
+    /// In the place of one.
+    #[derive(Clone, Copy, Pod, Zeroable)]
+    pub(super) struct NoOperation as "millstream::LineOperation<Element>" {
+        input: [u64; 2],
+        output: [u64; 2],
+        pieces: LinePieces,
+    }
 }
 
 impl BoundOperation {

@@ -14,12 +14,13 @@ pub(super) const LINE_BYTES: usize = 8;
 /// Lines of a unit at most: as registers allow.
 const MOST_UNIT_LINES: usize = 4;
 
-/// Items of a buffer, as kernels take them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Items {
-    pub(super) start: u64,
-    pub(super) len: u64,
+millstream_device::cuda_struct! {
+    /// Items of a buffer, as kernels take them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct Items as "millstream::LinePiece" {
+        pub(super) start: u64,
+        pub(super) len: u64,
+    }
 }
 
 impl From<&Range<usize>> for Items {
@@ -28,25 +29,27 @@ impl From<&Range<usize>> for Items {
     }
 }
 
-/// `LinePieces` of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct LinePieces {
-    /// Of the input, for each rank; its own stays.
-    pub(super) sends: [Items; MOST_RANKS],
-    /// Of the output, from each rank.
-    pub(super) receives: [Items; MOST_RANKS],
-    pub(super) in_place: u32,
-    pub(super) combines: u32,
+millstream_device::cuda_struct! {
+    /// `LinePieces` of the header.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct LinePieces as "millstream::LinePieces" {
+        /// Of the input, for each rank; its own stays.
+        pub(super) sends: [Items; MOST_RANKS],
+        /// Of the output, from each rank.
+        pub(super) receives: [Items; MOST_RANKS],
+        pub(super) in_place: u32,
+        pub(super) combines: u32,
+    }
 }
 
-/// `LineSettings` of the header.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct LineSettings {
-    /// With the number of the first collective.
-    pub(super) common: RankSettings,
-    pub(super) capacity: u64,
+millstream_device::cuda_struct! {
+    /// `LineSettings` of the header.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(super) struct LineSettings as "millstream::LineSettings" {
+        /// With the number of the first collective.
+        pub(super) common: RankSettings,
+        pub(super) capacity: u64,
+    }
 }
 
 /// As few whole items as are whole lines: how many items, and lines.

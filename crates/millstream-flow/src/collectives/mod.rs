@@ -53,6 +53,7 @@ pub use block_collectives::{BlockCollectives, Collected};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use operands::Operands;
 pub use operator::{Number, Operator};
+pub(crate) use resident::BlockSettings;
 pub use resident::ResidentCollectives;
 pub use resident_rank::{ResidentRank, ResidentRankView};
 pub use series::Collectives;

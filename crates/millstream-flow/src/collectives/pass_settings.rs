@@ -11,31 +11,33 @@ use bytemuck::{Pod, Zeroable};
 use super::plan::Pattern;
 use super::rank_settings::{MOST_RANKS, RankSettings};
 
-/// The same items of several ranks' inputs, combined, for several ranks' outputs:
-/// `PassJob` of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct Job {
-    pub(super) len: u64,
-    /// Where they begin in inputs.
-    pub(super) source: u64,
-    /// In outputs.
-    pub(super) target: u64,
-    /// Bits of ranks; none for what the job before has left in the rank's own output.
-    pub(super) sources: u32,
-    pub(super) targets: u32,
+millstream_device::cuda_struct! {
+    /// The same items of several ranks' inputs, combined, for several ranks' outputs:
+    /// `PassJob` of the header.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct Job as "millstream::PassJob" {
+        pub(super) len: u64,
+        /// Where they begin in inputs.
+        pub(super) source: u64,
+        /// In outputs.
+        pub(super) target: u64,
+        /// Bits of ranks; none for what the job before has left in the rank's own output.
+        pub(super) sources: u32,
+        pub(super) targets: u32,
+    }
 }
 
-/// `PassSettings` of the header.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct PassSettings {
-    pub(super) common: RankSettings,
-    pub(super) jobs: [Job; MOST_RANKS],
-    pub(super) job_count: u32,
-    pub(super) swaps: u32,
-    pub(super) in_place: u32,
-    in_order: u32,
+millstream_device::cuda_struct! {
+    /// `PassSettings` of the header.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(super) struct PassSettings as "millstream::PassSettings" {
+        pub(super) common: RankSettings,
+        pub(super) jobs: [Job; MOST_RANKS],
+        pub(super) job_count: u32,
+        pub(super) swaps: u32,
+        pub(super) in_place: u32,
+        in_order: u32,
+    }
 }
 
 impl PassSettings {

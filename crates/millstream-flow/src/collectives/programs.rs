@@ -1,9 +1,13 @@
 //! CUDA C++ of the kernels between peers, made for a type and an operator.
 
-use millstream_device::CudaSource;
+use millstream_device::{CudaSource, StructLayout};
 
+use super::chain_settings::ChainSettings;
+use super::line_operations::NoOperation;
+use super::line_settings::{Items, LinePieces, LineSettings};
 use super::operator::program;
-use super::rank_settings::THREADS;
+use super::pass_settings::{Job, PassSettings};
+use super::rank_settings::{RankSettings, THREADS};
 use crate::Item;
 
 /// Bytes of the words that items are moved in: as wide as their alignment allows.
@@ -15,16 +19,16 @@ pub(super) fn word_bytes<T>() -> usize {
 /// pass, and along a chain.
 pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
     let kernels = [
-        ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES),
-        ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS),
-        ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN),
+        ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES, LINE_STRUCTS),
+        ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS, PASS_STRUCTS),
+        ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN, CHAIN_STRUCTS),
     ];
-    kernels.map(|(file, header, entry, kernel)| {
+    kernels.map(|(file, header, entry, kernel, structs)| {
         let text = match operator {
             Some(operator) => program(header, operator, size_of::<T>(), kernel),
             None => program(header, &moved::<T>(), word_bytes::<T>(), kernel),
         };
-        CudaSource::generated(file, entry, text).threads(THREADS as u32)
+        CudaSource::generated(file, entry, text).structs(structs).threads(THREADS as u32)
     })
 }
 
@@ -40,6 +44,17 @@ fn moved<T>() -> String {
          __device__ Element combine(Element one, Element) {{ return one; }}\n"
     )
 }
+
+const LINE_STRUCTS: &[StructLayout<'static>] = &[
+    Items::LAYOUT,
+    LinePieces::LAYOUT,
+    NoOperation::LAYOUT,
+    RankSettings::LAYOUT,
+    LineSettings::LAYOUT,
+];
+const PASS_STRUCTS: &[StructLayout<'static>] =
+    &[Job::LAYOUT, RankSettings::LAYOUT, PassSettings::LAYOUT];
+const CHAIN_STRUCTS: &[StructLayout<'static>] = &[RankSettings::LAYOUT, ChainSettings::LAYOUT];
 
 const LINES: &str = "
 extern \"C\" __global__ void __launch_bounds__(512, 1) lines_of_items(

@@ -11,13 +11,14 @@ pub(super) const RANK_WORDS: usize = 2 * MOST_RANKS + 4;
 /// Threads of a block.
 pub(super) const THREADS: usize = 512;
 
-/// `RankSettings` of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct RankSettings {
-    /// Number of the collective, from 1 on.
-    pub(super) epoch: u64,
-    pub(super) patience_ns: u64,
-    pub(super) rank: u32,
-    pub(super) ranks: u32,
+millstream_device::cuda_struct! {
+    /// `RankSettings` of the header.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(super) struct RankSettings as "millstream::RankSettings" {
+        /// Number of the collective, from 1 on.
+        pub(super) epoch: u64,
+        pub(super) patience_ns: u64,
+        pub(super) rank: u32,
+        pub(super) ranks: u32,
+    }
 }

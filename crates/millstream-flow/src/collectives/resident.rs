@@ -13,16 +13,17 @@ use crate::{Error, Gang, Result};
 /// Lines from one rank to another at least: `least_capacity` of the header.
 const LEAST_CAPACITY: usize = 32;
 
-/// `BlockCollectiveSettings` of the header: what a device's kernel is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct BlockSettings {
-    patience_ns: u64,
-    capacity: u64,
-    rank: u32,
-    ranks: u32,
-    channels: u32,
-    unused: u32,
+millstream_device::cuda_struct! {
+    /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct BlockSettings as "millstream::BlockCollectiveSettings" {
+        patience_ns: u64,
+        capacity: u64,
+        rank: u32,
+        ranks: u32,
+        channels: u32,
+        unused: u32,
+    }
 }
 
 impl BlockSettings {

@@ -26,17 +26,18 @@ pub struct FullEmptyPackets<T>(std::marker::PhantomData<T>);
 
 type Parts<T> = (Guarded<T>, Words, Words, Shared<u64>, Shared<u64>, Shared<u32>, Value<Settings>);
 
-/// `FullEmptySettings` of the header.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-#[doc(hidden)]
-pub struct Settings {
-    patience_ns: u64,
-    packet_items: u64,
-    packets: u32,
-    epoch: u32,
-    writers: u32,
-    segment: u32,
+millstream_device::cuda_struct! {
+    /// `FullEmptySettings` of the header.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    #[doc(hidden)]
+    pub struct Settings as "millstream::FullEmptySettings" {
+        patience_ns: u64,
+        packet_items: u64,
+        packets: u32,
+        epoch: u32,
+        writers: u32,
+        segment: u32,
+    }
 }
 
 /// Until when a twin waits for packets that it has missed, and whether for full ones; never

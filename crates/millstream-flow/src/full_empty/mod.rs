@@ -29,6 +29,7 @@ mod watcher;
 pub use copies::{Action, Guard, Trigger};
 pub use early_kernel::EarlyKernel;
 pub use group::FullEmpty;
+pub(crate) use kernel_packets::Settings;
 pub use kernel_packets::{FullEmptyPackets, PacketsView};
 pub use segment::FullEmptySegment;
 pub use shape::PacketShape;

@@ -18,3 +18,4 @@ mod traffic;
 pub use ends::{DeviceLinkEnd, DeviceLinkView};
 pub use link::DeviceLink;
 pub use room::LinkRoom;
+pub(crate) use room::Settings;

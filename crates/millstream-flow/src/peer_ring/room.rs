@@ -68,16 +68,17 @@ const LINE_WORDS: usize = 32;
 /// Slots begin at multiples of so many bytes, so that kernels copy in words of that size.
 const SLOT_ALIGNMENT: usize = 16;
 
-/// `DeviceLinkSettings` of the header, which has the same layout of a link's buffers.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-#[doc(hidden)]
-pub struct Settings {
-    patience_ns: u64,
-    packet_items: u32,
-    slot_items: u32,
-    packets: u32,
-    channels: u32,
+millstream_device::cuda_struct! {
+    /// `DeviceLinkSettings` of the header, which has the same layout of a link's buffers.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    #[doc(hidden)]
+    pub struct Settings as "millstream::DeviceLinkSettings" {
+        patience_ns: u64,
+        packet_items: u32,
+        slot_items: u32,
+        packets: u32,
+        channels: u32,
+    }
 }
 
 impl Settings {

@@ -16,7 +16,7 @@ use millstream::sssp::{self as paths, Delta, Sssp, SsspOptions};
 use millstream::traversal::WorklistOptions;
 use millstream::worklist::{Routing, Worker};
 
-use super::{context, fused, list, runs, scaled};
+use super::{Needs, context, fused, is_gpu, list, runs, scaled, skip};
 use crate::{pagerank, sssp};
 
 /// The devices, with packets that stay in inboxes for a while.
@@ -132,6 +132,37 @@ fn fused_runs_of_a_small_graph() {
             assert!(distance < 10.0 * options.tolerance, "{routing:?}: {distance}");
         }
     }
+}
+
+/// Queues have room for what a device owns, in fewer entries than there are items: with room for
+/// all items a device needs more memory.
+#[test]
+fn queues_of_what_a_device_owns() {
+    let context = context();
+    if context.devices().len() < 2 || !context.devices().iter().all(is_gpu) {
+        return skip(Needs::Several, "queues of the fused worker on several GPUs");
+    }
+    // Far apart: a path through the parts of all devices.
+    let (vertices, length) = scaled((1 << 22, 10_000), (1 << 21, 200));
+    let vertex = |step: u32| u32::try_from(u64::from(step) * 0x9e37_79b1 % vertices).unwrap();
+    let path: Vec<_> = (1..length).map(|step| (vertex(step - 1), vertex(step))).collect();
+    let graph = CsrGraph::from_edges(vertices as u32, &path).unwrap();
+    let parts = partition::contiguous_blocks(&graph, context.devices().len());
+    let mut peaks = Vec::new();
+    for queue_entries in [None, Some((vertices + (1 << 19)) as usize)] {
+        let context = Context::builder().devices(Devices::List(list())).build().unwrap();
+        let mut options = crate::bfs::asynchronous();
+        (options.worklist.worker, options.worklist.routing) = (fused(&context), Routing::Direct);
+        (options.worklist.queue_entries, options.delta) = (queue_entries, None);
+        let run = async {
+            let bfs = Bfs::with_partition(&context, &graph, parts.clone()).await?;
+            bfs.with_options(options).run(&[0]).await
+        };
+        let result = context.block_on(run).unwrap().unwrap();
+        assert!(result.levels == reference::bfs_levels(&graph, &[0], u32::MAX));
+        peaks.push(context.devices()[0].memory().peak);
+    }
+    assert!(peaks[0] + 4 * vertices < peaks[1], "{peaks:?}");
 }
 
 /// Sizes that fill up: bytes of packets, packets of rings, entries of queues.

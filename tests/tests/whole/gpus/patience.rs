@@ -103,7 +103,9 @@ impl Program for Slow {
 
     fn cuda() -> Option<Trusted<CudaProgram>> {
         // SAFETY: as the twins.
-        Some(unsafe { Trusted::new(CudaProgram { file: "slow.cuh", text: SLOW, class: "Slow" }) })
+        Some(unsafe {
+            Trusted::new(CudaProgram { file: "slow.cuh", text: SLOW, class: "Slow", structs: &[] })
+        })
     }
 }
 

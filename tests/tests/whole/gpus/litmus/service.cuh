@@ -136,7 +136,7 @@ extern "C" __global__ void thresholds(const __grid_constant__ SpanSet<u64> statu
     const Common<Nothing> common =
         common_of(statuses[run.here], words[run.here].items, run);
     GangSettings settings{};
-    settings.patience = patience;
+    settings.patience_ns = patience;
     settings.delta = delta;
     settings.threshold = threshold_of(0);
     const Service service{common, statuses, words, words, words, host, settings};

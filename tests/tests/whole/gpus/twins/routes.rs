@@ -112,7 +112,8 @@ impl Program for Routes {
     }
 
     fn cuda() -> Option<Trusted<CudaProgram>> {
-        let program = CudaProgram { file: "routes.cuh", text: ROUTES, class: "Routes" };
+        let program =
+            CudaProgram { file: "routes.cuh", text: ROUTES, class: "Routes", structs: &[] };
         // SAFETY: as the twins.
         Some(unsafe { Trusted::new(program) })
     }
