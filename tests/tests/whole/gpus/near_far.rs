@@ -136,8 +136,9 @@ fn piles_of_a_few_places() {
     let graph = road(side, side, 100);
     let center = source::center(&graph).unwrap();
     // Of two piles, from one place for each block to eight.
-    for &waiting in scaled(&[66, 132, 264, 528][..], &[3, 6, 24]) {
-        for delta in [Delta::Auto, Delta::Step(3.0)] {
+    for &waiting in scaled(&[66, 132, 264, 528][..], &[3, 24]) {
+        // The worklist, which answers in the end, raises the threshold as often.
+        for delta in [Delta::Auto, Delta::Step(scaled(3.0, 60.0))] {
             let mut options = SsspOptions::default();
             (options.waiting, options.delta) = (waiting, delta);
             let parts = partition::contiguous_blocks(&graph, context.devices().len());
