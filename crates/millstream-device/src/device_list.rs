@@ -49,13 +49,13 @@ const LAST_GPU: usize = i32::MAX as usize;
 const MOST: usize = 32;
 
 impl DeviceList {
-    /// `count` host devices.
+    /// `count` host devices. More than 32 are refused when they are opened.
     pub fn host(count: usize) -> DeviceList {
         let entry = Entry { driver: Driver::Host, first: 0, count, virtual_devices: 1 };
         DeviceList { entries: vec![entry] }
     }
 
-    /// The first `count` GPUs.
+    /// The first `count` GPUs. More than 32 are refused when they are opened.
     pub fn cuda(count: usize) -> DeviceList {
         let entry = Entry { driver: Driver::Cuda, first: 0, count, virtual_devices: 1 };
         DeviceList { entries: vec![entry] }
@@ -161,14 +161,28 @@ impl FromStr for DeviceList {
                 "it names cuda:{gpu} twice; two virtual devices of it are cuda:{gpu}x2"
             )));
         }
-        match list.len() {
-            0..=MOST => Ok(list),
-            len => Err(fault(format!("{len} devices are more than {MOST}"))),
-        }
+        list.check_length().map_err(fault)?;
+        Ok(list)
     }
 }
 
 impl DeviceList {
+    /// Whether there are few enough to be opened: a program may ask for any number.
+    ///
+    /// # Errors
+    /// [`Error::DeviceList`] if not.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let fault = |reason| Error::DeviceList { list: self.to_string(), reason };
+        self.check_length().map_err(fault)
+    }
+
+    fn check_length(&self) -> Result<(), String> {
+        match self.len() {
+            0..=MOST => Ok(()),
+            len => Err(format!("{len} devices are more than {MOST}")),
+        }
+    }
+
     fn gpu_named_twice(&self) -> Option<usize> {
         let gpus = self.entries.iter().filter(|entry| entry.driver == Driver::Cuda);
         let mut seen = HashSet::new();

@@ -80,8 +80,9 @@ impl DeviceSetBuilder {
     /// # Errors
     /// A driver or a GPU that is not there, with what to do about it; GPUs in a
     /// simulation; threads that cannot be started; a topology of another number
-    /// of devices; an injection that makes no sense.
+    /// of devices; more than 32 devices; an injection that makes no sense.
     pub fn open(self) -> Result<DeviceSet> {
+        self.devices.check()?;
         self.injection.check()?;
         let runner = match self.seed {
             Some(seed) => Runner::simulated(seed, &self.injection),

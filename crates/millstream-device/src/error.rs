@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A device list that cannot be read.
+    /// A device list that cannot be read, or has too many devices.
     #[error("device list {list:?}: {reason}")]
     DeviceList {
         /// The list as written.

@@ -76,7 +76,7 @@ fn components_without_spills() {
 
 #[test]
 fn full_empty_cases_without_spills() {
-    compile(&crate::full_empty_cases::packets_source(), &["scale_packets", "count_packets"]);
+    compile(&crate::full_empty_kernels::packets_source(), &["scale_packets", "count_packets"]);
 }
 
 #[test]

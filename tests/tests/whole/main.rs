@@ -17,6 +17,8 @@ mod extremes;
 mod full_empty_cases;
 #[path = "../../../crates/millstream-flow/tests/flow/full_empty_copies.rs"]
 mod full_empty_copies;
+#[path = "../../../crates/millstream-flow/tests/flow/full_empty_kernels.rs"]
+mod full_empty_kernels;
 mod generated;
 mod gpus;
 mod levels;

@@ -1,4 +1,4 @@
-use millstream_device::{DeviceSet, Error, gpu_count};
+use millstream_device::{DeviceList, DeviceSet, Error, gpu_count};
 
 /// As far as there is one: else it says what to do.
 #[test]
@@ -37,4 +37,22 @@ fn virtual_devices_share_a_budget() {
         Err(Error::OutOfMemory { in_use: 70, .. })
     ));
     assert!(set.devices()[2].buffer::<u8>(100).is_ok());
+}
+
+#[test]
+fn more_devices_than_there_can_be_are_refused() {
+    for (devices, list) in [
+        (DeviceList::host(33), "host:33"),
+        (DeviceList::host(usize::MAX), "host:18446744073709551615"),
+        (DeviceList::cuda(33), "cuda:0-32"),
+        (DeviceList::cuda(usize::MAX), "cuda:0-18446744073709551614"),
+    ] {
+        let error = DeviceSet::builder().devices(devices).open().unwrap_err();
+        assert!(error.to_string().contains("more than 32"), "{error}");
+        assert!(matches!(error, Error::DeviceList { list: name, .. } if name == list), "{list}");
+    }
+    assert_eq!(
+        DeviceSet::builder().devices(DeviceList::host(32)).open().unwrap().devices().len(),
+        32
+    );
 }

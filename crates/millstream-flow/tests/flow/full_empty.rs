@@ -10,10 +10,9 @@ use millstream_flow::{
 };
 
 use crate::common::everywhere;
-use crate::full_empty_cases::{
-    SCALE, chain, counted, deserted, pulled, refilled, rounds, withheld,
-};
+use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
 use crate::full_empty_copies::{between, emptied, set, triggers_and_actions, waiting_stream};
+use crate::full_empty_kernels::SCALE;
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())

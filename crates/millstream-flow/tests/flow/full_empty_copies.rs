@@ -8,7 +8,8 @@ use millstream_flow::{
     Action, Context, FullEmpty, FullEmptySegment, Guard, PacketShape, Result, Trigger,
 };
 
-use crate::full_empty_cases::{Numbers, SCALE};
+use crate::full_empty_cases::Numbers;
+use crate::full_empty_kernels::SCALE;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -10,7 +10,7 @@ use millstream_flow::{
     first_available,
 };
 
-use crate::full_empty_cases::SCALE;
+use crate::full_empty_kernels::SCALE;
 
 /// Three senders of a device, each with a link of its own. What one of them sends is not there
 /// yet, and comes first: the others' messages arrive nevertheless.

@@ -12,6 +12,7 @@ mod failure;
 mod full_empty;
 mod full_empty_cases;
 mod full_empty_copies;
+mod full_empty_kernels;
 mod link_cases;
 mod links;
 mod random;

@@ -9,10 +9,9 @@ use millstream::device::StreamKind;
 use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::{Needs, context, scaled, skip};
-use crate::full_empty_cases::{
-    SCALE, chain, counted, deserted, pulled, refilled, rounds, withheld,
-};
+use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
 use crate::full_empty_copies::{between, emptied, triggers_and_actions, waiting_stream};
+use crate::full_empty_kernels::SCALE;
 
 fn runs() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 50), |runs| runs.parse().unwrap())

@@ -48,8 +48,9 @@ fn near_and_far_on_roads() {
         return;
     }
     let searched = match scaled(true, false) {
-        true => check_roads(&context, 260, 240, 1),
-        false => check_roads(&context, 45, 40, 3),
+        true => check_roads(&context, (260, 240, 100), 1),
+        // Each of a great many thresholds takes long there: weights that short steps pass soon.
+        false => check_roads(&context, (45, 40, 12), 3),
     };
     assert!(searched >= scaled(24, 9), "{searched}");
 }
@@ -136,8 +137,9 @@ fn piles_of_a_few_places() {
     let graph = road(side, side, 100);
     let center = source::center(&graph).unwrap();
     // Of two piles, from one place for each block to eight.
-    for &waiting in scaled(&[66, 132, 264, 528][..], &[3, 6, 24]) {
-        for delta in [Delta::Auto, Delta::Step(3.0)] {
+    for &waiting in scaled(&[66, 132, 264, 528][..], &[3, 24]) {
+        // The worklist, which answers in the end, raises the threshold as often.
+        for delta in [Delta::Auto, Delta::Step(scaled(3.0, 60.0))] {
             let mut options = SsspOptions::default();
             (options.waiting, options.delta) = (waiting, delta);
             let parts = partition::contiguous_blocks(&graph, context.devices().len());

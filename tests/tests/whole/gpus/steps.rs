@@ -120,7 +120,7 @@ fn a_run_in_steps_that_is_given_up() {
         return;
     }
     let options = GenerateOptions { seed: 1, max_weight: Some(100) };
-    let side = scaled(200, 40);
+    let side = scaled(200, 12);
     let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::dijkstra(&graph, &[busiest]).unwrap();

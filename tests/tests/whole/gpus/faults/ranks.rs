@@ -19,7 +19,7 @@ use millstream::worklist::Worker;
 use super::super::child::in_child;
 use super::super::{Needs, is_gpu, scaled, skip};
 use super::{Context, Device, Kernel, LIMIT, Shared, Value, builder, kernel, refused};
-use crate::full_empty_cases::SCALE;
+use crate::full_empty_kernels::SCALE;
 
 /// Of whoever waits; nobody should.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
