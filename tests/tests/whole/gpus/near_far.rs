@@ -137,7 +137,7 @@ fn piles_of_a_few_places() {
     let graph = road(side, side, 100);
     let center = source::center(&graph).unwrap();
     // Of two piles, from one place for each block to eight.
-    for &waiting in scaled(&[66, 132, 264, 528][..], &[3, 24]) {
+    for &waiting in scaled(&[66, 132, 264, 528][..], &[24]) {
         // The worklist, which answers in the end, raises the threshold as often.
         for delta in [Delta::Auto, Delta::Step(scaled(3.0, 60.0))] {
             let mut options = SsspOptions::default();
