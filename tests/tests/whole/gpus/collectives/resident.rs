@@ -10,7 +10,7 @@ use super::super::{Needs, context, is_gpu, scaled, skip};
 /// Of litmus cases: `MILLSTREAM_LITMUS_ROUNDS`, or fewer where they publish nothing of a GPU's.
 pub(super) fn rounds(context: &Context) -> u32 {
     let are_gpus = context.devices().iter().all(is_gpu);
-    let usual = if are_gpus { scaled(1_000_000, 800) } else { 8000 };
+    let usual = if are_gpus { scaled(1_000_000, 800) } else { 800 };
     let rounds = std::env::var("MILLSTREAM_LITMUS_ROUNDS");
     rounds.map_or(usual, |rounds| rounds.parse().unwrap())
 }

@@ -81,33 +81,31 @@ impl Case {
     ) -> Result<Option<bool>, KernelFault> {
         let [rank, ranks, _] = self.place;
         let root = self.draw(0) as usize % ranks;
-        let range = if self.draw(1) % 4 != 0 { 64 } else { self.most + 1 };
+        let range = if self.draw(1).is_multiple_of(4) { self.most + 1 } else { 64 };
         let len = self.draw(2) as usize % range;
         let start = |rank: usize| rank * (len / ranks) + rank.min(len % ranks);
         let own = start(rank)..start(rank + 1);
         let input = self.items(rank, len);
-        let is = |found: Option<Vec<u32>>, expected: Vec<u32>| Ok(found.map(|it| it == expected));
         match at {
-            0 => is(collectives.all_reduce(&input, u32::wrapping_add)?, self.sums(len)),
-            1 => {
-                let expected = if rank == root { self.sums(len) } else { Vec::new() };
-                is(collectives.reduce(root, &input, u32::wrapping_add)?, expected)
-            }
-            2 => {
-                let expected = self.sums(len)[own].to_vec();
-                is(collectives.reduce_scatter(&input, u32::wrapping_add)?, expected)
-            }
-            3 => is(collectives.broadcast(root, &input)?, self.items(root, len)),
-            4 => {
+            0 => is(collectives.all_reduce(&input, u32::wrapping_add)?, || self.sums(len)),
+            1 => is(collectives.reduce(root, &input, u32::wrapping_add)?, || {
+                if rank == root { self.sums(len) } else { Vec::new() }
+            }),
+            2 => is(collectives.reduce_scatter(&input, u32::wrapping_add)?, || {
+                self.sums(len)[own].to_vec()
+            }),
+            3 => is(collectives.broadcast(root, &input)?, || self.items(root, len)),
+            4 => is(collectives.all_gather(&input[..own.len()], len)?, || {
                 let part = |from| self.items(from, start(from + 1) - start(from));
-                let expected: Vec<_> = (0..ranks).flat_map(part).collect();
-                is(collectives.all_gather(&input[..own.len()], len)?, expected)
-            }
+                (0..ranks).flat_map(part).collect()
+            }),
             5 => {
                 let each = len / ranks;
-                let piece = |from| self.items(from, len)[rank * each..(rank + 1) * each].to_vec();
-                let expected: Vec<_> = (0..ranks).flat_map(piece).collect();
-                is(collectives.all_to_all(&input[..each * ranks])?, expected)
+                is(collectives.all_to_all(&input[..each * ranks])?, || {
+                    let piece =
+                        |from| self.items(from, len).into_iter().skip(rank * each).take(each);
+                    (0..ranks).flat_map(piece).collect()
+                })
             }
             6 => {
                 for area in areas {
@@ -127,4 +125,12 @@ impl Case {
         let first = self.place[2] * (2 * self.most + CELLS) + 2 * self.most;
         &area[first..first + CELLS]
     }
+}
+
+/// Whether what was found is what it must be; `None` if there is nothing yet.
+fn is(
+    found: Option<Vec<u32>>,
+    expected: impl FnOnce() -> Vec<u32>,
+) -> Result<Option<bool>, KernelFault> {
+    Ok(found.map(|found| found == expected()))
 }
