@@ -46,8 +46,8 @@ pub(crate) struct Worklist {
     /// worker.
     #[arg(long, help_heading = WORKLIST)]
     buffers: Option<NonZeroUsize>,
-    /// Entries of each queue of a device; unless given, its share of the vertices, and as many as
-    /// there are for the fused worker.
+    /// Entries of each queue of a device; unless given, its share of the vertices, and of the fused
+    /// worker as many as a queue may need.
     #[arg(long, help_heading = WORKLIST)]
     queue_entries: Option<NonZeroUsize>,
     /// Who drives the worklist.

@@ -19,8 +19,8 @@ pub struct WorklistOptions {
     /// Packet buffers of each link: `None` for as many as the link chooses, or for 64
     /// between each two blocks of the fused worker that exchange packets.
     pub buffers: Option<usize>,
-    /// Entries of each queue; `None` for a device's share of the vertices, or for all of
-    /// them if the worker is fused.
+    /// Entries of each queue; `None` for a device's share of the vertices, or, if the worker is
+    /// fused, for what [a queue may need](millstream_worklist::DistributedWorklist::queue_entries).
     pub queue_entries: Option<usize>,
     /// Vertices that one kernel processes at most, if the host drives.
     pub batch: u32,

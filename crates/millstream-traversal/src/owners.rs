@@ -57,3 +57,14 @@ impl Owners {
         (vertex - self.boundaries[here.device]) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_has_room_for_the_largest_part() {
+        assert_eq!(Owners::new(&[0, 3, 3, 9, 10]).most_owned(), 6);
+        assert_eq!(Owners::new(&[0, 0]).most_owned(), 0);
+    }
+}

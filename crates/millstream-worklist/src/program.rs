@@ -229,9 +229,10 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// needs the ring.
     fn owner(&self, item: u32) -> Option<usize>;
 
-    /// Of `items`, how many a device keeps or sends to another, at most, when packets go
-    /// straight to owners: queues of the fused worker have room for so many. All, unless the
-    /// program keeps only what a device owns; a run with more fails, or sweeps its queues.
+    /// How many of the `items` a queue may hold at once when packets go straight to owners: the
+    /// most that one device keeps, or that go from one to another. The fused worker's queues have
+    /// room for so many, and a run that needs more may fail. All, unless the program says
+    /// otherwise; where devices keep only what they own, the most that one owns.
     fn most_queued(&self, items: usize) -> usize {
         items
     }
