@@ -9,9 +9,10 @@ use millstream::bfs::{self, Bfs, BfsOptions};
 use millstream::graph::CsrGraph;
 use millstream::pagerank::{PageRank, PageRankOptions, Precision};
 use millstream::sssp::{self, Sssp};
+use millstream::traversal::can_meet;
 
 use super::child::{in_child, in_child_with};
-use super::{context, scaled};
+use super::{Needs, context, scaled, skip};
 
 const LIMIT: Duration = Duration::from_secs(100);
 /// From the end of the future to that of the kernels.
@@ -62,6 +63,9 @@ fn endless_sweeps() {
 
 #[test]
 fn many_levels() {
+    if !can_meet(&context()) {
+        return skip(Needs::Peers, "devices that do not meet refuse to search by levels");
+    }
     in_child("gpus::given_up::many_levels", LIMIT, || {
         let (context, chain) = (context(), chain(scaled(10_000_000, 1_000_000)));
         let mut options = BfsOptions::default();
