@@ -77,7 +77,7 @@ run_default_lists() {
             failed=1
             continue
         fi
-        [ "$left" -lt "${LIST_SECONDS:-300}" ] || left=${LIST_SECONDS:-300}
+        [ "$left" -lt "${LIST_SECONDS:-345}" ] || left=${LIST_SECONDS:-345}
         taken=$(IFS=,; echo "${free[*]:0:needed}")
         free=("${free[@]:needed}")
         begin "$taken" "$list" "$left"
@@ -88,7 +88,7 @@ if [ $# -eq 0 ]; then
     run_default_lists
 else
     for pair in "$@"; do
-        begin "${pair%%=*}" "${pair#*=}" "${LIST_SECONDS:-300}"
+        begin "${pair%%=*}" "${pair#*=}" "${LIST_SECONDS:-345}"
     done
 fi
 await all

@@ -8,7 +8,7 @@
 #
 # One process a list, which keeps the GPUs' contexts from case to case. A case that says
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
-# LIST_SECONDS (300) are over. The list fails when a case fails, was stopped or did not run, or
+# LIST_SECONDS (345) are over. The list fails when a case fails, was stopped or did not run, or
 # says that it was skipped: but in lists with host devices for what needs peers, on one device
 # for what needs several, on one GPU for what needs several of them, and for what needs emulation.
 # Cases that were skipped count as such, also those that were so in part. CASES (gpus::) selects cases, such as gpus::litmus. Cases of large graphs
@@ -34,7 +34,7 @@ run_cases() {
         ${MILLSTREAM_LARGE:+--include-ignored} 2>&1)
     process=$!
     while :; do
-        limit=$((start / 1000 + ${LIST_SECONDS:-300} - $(date +%s)))
+        limit=$((start / 1000 + ${LIST_SECONDS:-345} - $(date +%s)))
         [ "$limit" -lt "${CASE_SECONDS:-100}" ] || limit=${CASE_SECONDS:-100}
         line=
         IFS= read -r -t $((limit > 0 ? limit : 1)) line <&3
@@ -84,7 +84,7 @@ for list in "$@"; do
         code=$?
         [ "$code" -eq 0 ] || worst=$code
         [ "$code" -eq 124 ] || break
-        [ $((start / 1000 + ${LIST_SECONDS:-300})) -gt "$(date +%s)" ] || break
+        [ $((start / 1000 + ${LIST_SECONDS:-345})) -gt "$(date +%s)" ] || break
         mapfile -t left < <(left_of "${left[@]}")
     done
     reasons=$(grep '^skipped' "$log" | grep -v '^skipped, needs emulation: ')
