@@ -17,7 +17,7 @@ pub(crate) const STOP: usize = 1;
 
 /// What the word *stop* says: `StopReason` of `gang.cuh`.
 const IS_STOPPED: u32 = 1;
-pub(crate) const PEER_IS_LATE: u32 = 2;
+const PEER_IS_LATE: u32 = 2;
 
 /// A set of kernels, one for each device of a context, that wait for each other: all
 /// of them must have started, and nothing that may wait for a device (allocating,

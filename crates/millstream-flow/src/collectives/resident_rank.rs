@@ -15,7 +15,7 @@ use super::block_collectives::{BlockCollectives, Standing};
 use super::resident::{BlockSettings, ResidentCollectives};
 use crate::Context;
 use crate::full_empty::Attention;
-use crate::gang::{PEER_IS_LATE, STOP};
+use crate::gang::STOP;
 
 /// [`ResidentCollectives`] as a kernel's parameter, at its rank. GPUs take
 /// `millstream::ResidentCollectives` by value; the twin sees [`ResidentRankView`]. A launch passes
@@ -135,15 +135,14 @@ impl<'a> ResidentRankView<'a> {
     pub(super) fn goes_on(&self, from: usize, since: Instant) -> Result<(), KernelFault> {
         let no_words = || KernelFault::new("it has not the words of its gang");
         let stop = self.host.get(STOP).ok_or_else(no_words)?;
-        // Relaxed, and so below: the word is all there is to see.
+        // Relaxed: the word is all there is to see.
         if stop.load(Ordering::Relaxed) != 0 {
             return Err(KernelFault::new("its gang was stopped"));
         }
         if self.held.patience.is_none_or(|patience| since.elapsed() < patience) {
             return Ok(());
         }
-        stop.store(PEER_IS_LATE, Ordering::Relaxed);
-        self.ring();
+        // The gang hears of the fault, keeps it as the first cause, and then stops the others.
         Err(KernelFault::new(format!("rank {from} did not come in time")))
     }
 }
