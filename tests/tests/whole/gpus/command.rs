@@ -253,7 +253,7 @@ fn an_interrupted_search() {
         // Level by level a GPU would be through by then, and a fast host may be through with one.
         let Some(mut command) = millstream(arguments) else { return };
         command.args(more).args(["--repeat", "100000"]);
-        interrupt(what, &mut command, startup * 3 / 2 + Duration::from_secs(1));
+        interrupt(what, &mut command, 2 * startup + Duration::from_secs(3));
     }
 }
 
