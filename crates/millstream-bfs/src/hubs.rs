@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::CsrGraph;
-use millstream_traversal::{
-    DistributedGraph, Layout, LayoutKind, UNREACHED, degrees_by_new_id, find_hubs,
-};
+use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED, find_hubs};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -79,7 +77,6 @@ impl Hubs {
         let start = Instant::now();
         let partition = distributed.partition();
         let degree = |vertex| graph.degree(partition.to_original(vertex));
-        let degrees = degrees_by_new_id(graph, partition);
         let is_long = |&vertex: &u32| is_rich(degree(vertex), USUAL_ALPHA, connected);
         let vertices = (0..graph.vertices()).into_par_iter();
         let mut split: Vec<u32> = vertices.filter(is_long).collect();
@@ -91,12 +88,10 @@ impl Hubs {
             rest.is_some()
         });
         let mut hubs = Hubs { devices: Vec::new(), rows: BTreeMap::new(), time: Duration::ZERO };
-        let devices = distributed.context().devices().iter().zip(incoming.parts());
-        for (place, (device, rows)) in devices.enumerate() {
+        let devices = distributed.context().devices().iter();
+        for (place, (device, of)) in devices.zip(find_hubs(graph, incoming).await?).enumerate() {
             let range = partition.range(place);
             let stream = device.stream()?;
-            let on_device = stream.uploaded(degrees.clone())?;
-            let of = find_hubs(&stream, rows, &on_device, range.start)?;
             let parts: Vec<Vec<u32>> = split
                 .par_iter()
                 .map(|&vertex| {

@@ -1,25 +1,22 @@
 //! The public algorithm: components of a graph on the devices, or of a stream of
 //! edges.
 
-use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures_util::future::{BoxFuture, try_join_all};
-use futures_util::{FutureExt, try_join};
-use millstream_device::{Device, Error as DeviceError};
-use millstream_flow::{
-    Buffers, Context, Error as FlowError, Gang, Graph, LinkStatistics, Sender, first_available,
-    tree_reduce,
-};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use millstream_device::Device;
+use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::{Columns, DistributedGraph, Layout};
 
 use crate::hubs::Hubs;
-use crate::kernels::{Edge, leaving_words};
-use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, merge};
-use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
+use crate::kernels::Edge;
+use crate::merge::{MOST_DEVICES, Spread};
+use crate::search::Search;
+use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
-use crate::{Error, Method, Result, gang};
+use crate::{Error, Method, Result};
 
 /// How a search runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,217 +288,6 @@ fn are_peers(context: &Context) -> bool {
         && context.topology().all_peers()
         && devices.len() <= MOST_DEVICES
         && !devices.iter().any(Device::is_gpu)
-}
-
-/// A dataflow graph for one search.
-struct Search {
-    context: Context,
-    graph: Graph,
-    vertices: u32,
-    buffers: Buffers,
-    options: CcOptions,
-}
-
-impl Search {
-    fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search> {
-        let (bytes, item_bytes) = (options.packet_bytes, size_of::<Edge>());
-        // Also where nothing goes over a link.
-        if bytes < item_bytes {
-            return Err(FlowError::PacketTooSmall { bytes, item_bytes }.into());
-        }
-        if options.buffers == 0 {
-            return Err(FlowError::NoBuffers.into());
-        }
-        let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
-        let (context, graph) = (context.clone(), Graph::new(context));
-        Ok(Search { context, graph, vertices, buffers, options })
-    }
-
-    fn message_items(&self) -> usize {
-        self.options.packet_bytes / size_of::<Edge>()
-    }
-
-    /// Memory of all devices, which have so many resident arcs each; which of them have
-    /// what, if they reach each other's; how resident arcs are hooked.
-    fn solvers(
-        &self,
-        arcs: impl Iterator<Item = usize>,
-        spread: Option<&Spread>,
-        method: Option<Method>,
-    ) -> Result<Vec<Solver>> {
-        let Search { context, vertices, .. } = self;
-        let has_members = spread.is_some() && method == Some(Method::OutsideHub);
-        let members = if has_members { vertices.div_ceil(32) as usize } else { 0 };
-        let devices = context.devices().iter().zip(arcs).enumerate();
-        let solvers = devices.map(|(place, (device, arcs))| {
-            let range = |ranges: fn(&Spread) -> &Vec<Range<u32>>| {
-                spread.map_or(0..*vertices, |spread| ranges(spread)[place].clone())
-            };
-            let covered = range(|spread| &spread.covered);
-            let has_tiles = method == Some(Method::TowardsSmaller);
-            let leaving = if has_tiles { leaving_words(covered.len()) } else { 0 };
-            let told = spread.map_or([[0; 2]; MOST_DEVICES], |spread| spread.told(place));
-            let most_pairs: usize = told.iter().map(|[start, end]| (end - start) as usize).sum();
-            Ok(Solver {
-                host: context.host().clone(),
-                stream: device.stream()?,
-                parents: device.shared(*vertices as usize)?,
-                covered,
-                own: range(|spread| &spread.own),
-                told,
-                members: device.shared(members)?,
-                // Also their number.
-                pairs: device.shared(1 + most_pairs)?,
-                shared_arcs: device.shared(shared_arcs_words(arcs))?,
-                leaving: device.shared(leaving)?,
-                message_items: self.message_items(),
-            })
-        });
-        Ok(solvers.collect::<Result<_, DeviceError>>()?)
-    }
-
-    /// Runs all devices, whose arcs are given, and whoever feeds them. What all have found
-    /// comes over links to the first device of an order.
-    async fn run(
-        self,
-        arcs: Vec<Arcs<'_>>,
-        feeding: impl Future<Output = Result<(), FlowError>>,
-    ) -> Result<CcResult> {
-        let resident = arcs.iter().map(|arcs| match arcs {
-            Arcs::Resident(resident) => resident.part.targets.len(),
-            Arcs::Streamed(_) => 0,
-        });
-        let method = arcs.iter().find_map(|arcs| match arcs {
-            Arcs::Resident(resident) => Some(resident.method),
-            Arcs::Streamed(_) => None,
-        });
-        let solvers = self.solvers(resident, None, method)?;
-        let Search { context, graph, buffers, .. } = self;
-        let statistics = graph.statistics();
-        let order = context.topology().ring_order();
-        let links = links(&graph, context.devices(), &order, buffers)?;
-        let first = order.first().copied().unwrap_or(0);
-        let first = &solvers[first..=first];
-        let start = Instant::now();
-        let tasks = solvers.iter().zip(arcs).zip(links);
-        let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));
-        let search = async {
-            let (_, statistics) = try_join!(feeding, try_join_all(tasks))?;
-            completed(first).await?;
-            Ok::<_, FlowError>(statistics)
-        };
-        let devices = graph.run(search).await?;
-        let run_time = start.elapsed();
-        let mut result = gathered(first, devices, run_time).await?;
-        result.links = statistics.links();
-        for (device, its) in context.devices().iter().zip(&mut result.devices) {
-            let links = result.links.iter().filter(|link| link.from == device.name());
-            its.sent = links.map(|link| link.bytes).sum::<u64>() / size_of::<Edge>() as u64;
-        }
-        Ok(result)
-    }
-
-    /// Runs resident rows of devices that reach each other's memory, GPUs as a gang.
-    async fn run_together(
-        self,
-        residents: &[Resident<'_>],
-        spread: &Spread,
-        is_gang: bool,
-    ) -> Result<CcResult> {
-        let arcs = residents.iter().map(|resident| resident.part.targets.len());
-        let method = residents.first().map(|its| its.method);
-        if is_gang {
-            self.context.wake_links()?;
-        }
-        let solvers = self.solvers(arcs.clone(), Some(spread), method)?;
-        let run_time = if is_gang {
-            gang::run(&self.context, self.options.patience, &solvers, residents).await?
-        } else {
-            let start = Instant::now();
-            if method == Some(Method::OutsideHub) {
-                hook_outside_hub(&solvers, residents).await?;
-            } else {
-                let mut all = solvers.iter().zip(residents);
-                all.try_for_each(|(solver, its)| solver.hook_rows(&solver.stream, its))?;
-            }
-            merge(&solvers, residents.first().map_or(0, |resident| resident.hub))?;
-            completed(&solvers).await?;
-            start.elapsed()
-        };
-        let mut told = Vec::new();
-        for Solver { stream, pairs, .. } in &solvers {
-            told.extend(stream.download_shared(pairs, 0..1)?.await?);
-        }
-        let all: u64 = told.iter().sum();
-        let others = (solvers.len() as u64).saturating_sub(1);
-        let devices = arcs.zip(&told).map(|(arcs, own)| {
-            let merged = all - own;
-            DeviceStatistics { hooked: arcs as u64, merged, sent: own * others, received: merged }
-        });
-        let mut result = gathered(&solvers, devices.collect(), run_time).await?;
-        result.links = links_of_pairs(self.context.devices(), &told);
-        Ok(result)
-    }
-}
-
-async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
-    for solver in solvers {
-        solver.stream.record()?.completed().await?;
-    }
-    Ok(())
-}
-
-/// The labels that devices have left.
-async fn gathered(
-    labelling: &[Solver],
-    devices: Vec<DeviceStatistics>,
-    run_time: Duration,
-) -> Result<CcResult> {
-    let start = Instant::now();
-    let mut labels = Vec::new();
-    for Solver { stream, parents, own, .. } in labelling {
-        let own = own.start as usize..own.end as usize;
-        let arriving = stream.download_shared(parents, own)?;
-        arriving.append_to(&mut labels, |label| label).await?;
-    }
-    let gather_time = start.elapsed();
-    Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
-}
-
-/// What went from device to device where each has told all others so many pairs.
-fn links_of_pairs(devices: &[Device], told: &[u64]) -> Vec<LinkStatistics> {
-    let mut links = Vec::new();
-    for (from, &pairs) in devices.iter().zip(told) {
-        for to in devices.iter().filter(|to| to.name() != from.name()) {
-            let link = LinkStatistics::new(from.name(), to.name());
-            links.push(link.pushed(pairs, size_of::<Edge>() as u64));
-        }
-    }
-    links
-}
-
-/// Links along a tree of devices.
-fn links(
-    graph: &Graph,
-    devices: &[Device],
-    order: &[usize],
-    buffers: Buffers,
-) -> Result<Vec<Links>> {
-    let tree = order.iter().map(|&place| devices[place].clone());
-    let router = graph.router::<Edge>(tree_reduce(tree.collect::<Vec<_>>()))?;
-    let link = |(place, device): (usize, &Device)| {
-        let is_first = order.first() == Some(&place);
-        let above = (!is_first).then(|| router.sender(device)).transpose()?;
-        Ok(Links { below: router.receiver(device, buffers)?, above })
-    };
-    devices.iter().enumerate().map(link).collect()
-}
-
-/// Room for all rows that are worth sharing: `SharedArcs` in `shared_arcs.cuh`.
-fn shared_arcs_words(arcs: usize) -> usize {
-    const MANY: usize = 1024;
-    const ENTRY_WORDS: usize = 3;
-    1 + arcs / MANY * ENTRY_WORDS
 }
 
 /// Labels by original id from roots by new id.

@@ -5,6 +5,9 @@
 
 namespace millstream {
 
+// Of a block.
+constexpr u32 gang_threads = 512;
+
 struct GangSettings {
     u64 patience_ns;
     u32 here;
@@ -113,7 +116,7 @@ __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Mem
                               const Span<u64>& shared_arcs, const GangMemory& memory,
                               GangBarrier& barrier, DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
-    __shared__ u32 lists[OpenVertices::most * 16];
+    __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
     plant_all(memory.parents, settings.covered);
     if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
@@ -145,7 +148,7 @@ __device__ bool merge(const GangMemory& memory, GangBarrier& barrier, DeviceMeet
 using namespace millstream;
 
 // All steps of the method `outside_hub`.
-extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
+extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside_hub(
     const __grid_constant__ Rows rows, const Span<u32> hubs, const Span<u64> shared_arcs,
     const __grid_constant__ GangMemory memory) {
     const GangSettings& settings = memory.settings;
@@ -161,7 +164,7 @@ extern "C" __global__ __launch_bounds__(512, 2) void components_outside_hub(
 }
 
 // What is left to do when the rows have been hooked.
-extern "C" __global__ __launch_bounds__(512, 2) void components_merged(
+extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_merged(
     const __grid_constant__ GangMemory memory) {
     const GangSettings& settings = memory.settings;
     const Members members{memory.members, settings.here, settings.devices};

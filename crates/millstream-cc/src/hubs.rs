@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millstream_device::SharedBuffer;
 use millstream_graph::CsrGraph;
-use millstream_traversal::{DistributedGraph, Layout, LayoutKind, degrees_by_new_id, find_hubs};
+use millstream_traversal::{DistributedGraph, Layout, LayoutKind, find_hubs};
 
 use crate::Result;
 
@@ -29,18 +29,8 @@ impl Hubs {
     /// Finds the hubs of a graph that the devices have as `distributed`.
     pub(crate) async fn new(graph: &CsrGraph, distributed: &DistributedGraph) -> Result<Hubs> {
         let start = Instant::now();
-        let partition = distributed.partition();
-        let degrees = degrees_by_new_id(graph, partition);
-        let mut hubs = Hubs { devices: Vec::new(), time: Duration::ZERO };
-        let devices = distributed.context().devices().iter().zip(distributed.parts());
-        for ((device, rows), &first) in devices.zip(partition.boundaries()) {
-            let stream = device.stream()?;
-            let degrees = stream.uploaded(degrees.clone())?;
-            hubs.devices.push(find_hubs(&stream, rows, &degrees, first)?);
-            stream.record()?.completed().await?;
-        }
-        hubs.time = start.elapsed();
-        Ok(hubs)
+        let devices = find_hubs(graph, distributed).await?;
+        Ok(Hubs { devices, time: start.elapsed() })
     }
 
     /// Of the vertices of the device at `place`.

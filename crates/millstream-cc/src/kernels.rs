@@ -24,6 +24,8 @@ macro_rules! cuda_text {
             include_str!("tiles.cuh"),
             "#line 1 \"leaving.cuh\"\n",
             include_str!("leaving.cuh"),
+            "#line 1 \"open_vertices.cuh\"\n",
+            include_str!("open_vertices.cuh"),
             "#line 1 \"flood.cuh\"\n",
             include_str!("flood.cuh"),
             "#line 1 \"hook_rows.cuh\"\n",

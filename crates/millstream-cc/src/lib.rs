@@ -15,6 +15,7 @@ mod kernels;
 mod merge;
 mod merging;
 mod method;
+mod search;
 mod solver;
 mod survey;
 mod sync;

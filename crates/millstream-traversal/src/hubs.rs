@@ -4,36 +4,62 @@
 use std::sync::atomic::Ordering;
 
 use millstream_device::{
-    CudaSource, DeviceBuffer, Kernel, KernelFault, Read, Result, Shared, SharedBuffer, Stream,
-    Trusted, Value,
+    CudaSource, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted, Value,
 };
-use millstream_graph::{CsrGraph, Partition};
+use millstream_graph::CsrGraph;
 use rayon::prelude::*;
 
-use crate::graph::Part;
+use crate::Result;
+use crate::graph::DistributedGraph;
 
-/// Arcs that leave each vertex of `graph`, by its new id.
-pub fn degrees_by_new_id(graph: &CsrGraph, partition: &Partition) -> Vec<u32> {
-    let vertices = (0..graph.vertices()).into_par_iter();
-    vertices.map(|vertex| graph.degree(partition.to_original(vertex)) as u32).collect()
-}
-
-/// Finds the hub of each vertex of `rows`, the first of which is `first`: of the others that its
-/// row names the one of most `degrees`, the smallest of equals; itself if there are none. They are
-/// there when `stream` is done.
+/// Finds the hub of each vertex of `rows`, which are arcs of `graph`, in one direction or the
+/// other: of the other vertices that its row names the one that most arcs leave, the smallest of
+/// equals; itself if there are none. Ids are new ones. Each device gets the hubs of its own
+/// vertices, 4 bytes each, in their order.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::{CsrGraph, partition};
+/// use millstream_traversal::{Columns, DistributedGraph, find_hubs};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (1, 2), (2, 1)])?;
+/// let parts = partition::contiguous_blocks(&path, 2);
+/// let rows = DistributedGraph::new(&context, &path, parts, Columns::Structure);
+/// let rows = context.block_on(rows)??;
+/// let hubs = context.block_on(find_hubs(&path, &rows))??;
+/// let second = context.devices()[1].stream()?.download_shared(&hubs[1], 0..2)?;
+/// assert_eq!(context.block_on(second)??, [1, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
-/// No memory; a kernel that does not compile.
-pub fn find_hubs(
-    stream: &Stream,
-    rows: &Part,
-    degrees: &DeviceBuffer<u32>,
-    first: u32,
-) -> Result<SharedBuffer<u32>> {
-    let vertices = rows.offsets.len() - 1;
-    let hubs = stream.device().shared(vertices)?;
-    let arguments = (&*rows.offsets, &*rows.targets, degrees, &hubs, first);
-    FIND_HUBS.launch(stream, vertices, arguments)?;
+/// No memory; a kernel that does not compile; a failed device.
+///
+/// # Cancel safety
+/// Cancel safe: what was found is dropped.
+///
+/// # Device ordering
+/// When it resolves, the hubs are there for every stream of their device.
+pub async fn find_hubs(
+    graph: &CsrGraph,
+    rows: &DistributedGraph,
+) -> Result<Vec<SharedBuffer<u32>>> {
+    let partition = rows.partition();
+    let vertices = (0..graph.vertices()).into_par_iter();
+    let degrees = vertices.map(|vertex| graph.degree(partition.to_original(vertex)) as u32);
+    let degrees: Vec<u32> = degrees.collect();
+    let devices = rows.context().devices().iter().zip(rows.parts()).enumerate();
+    let mut hubs = Vec::new();
+    for (place, (device, part)) in devices {
+        let (stream, range) = (device.stream()?, partition.range(place));
+        let degrees = stream.uploaded(degrees.clone())?;
+        let of = device.shared(range.len())?;
+        let arguments = (&*part.offsets, &*part.targets, &degrees, &of, range.start);
+        FIND_HUBS.launch(&stream, range.len(), arguments)?;
+        stream.record()?.completed().await?;
+        hubs.push(of);
+    }
     Ok(hubs)
 }
 

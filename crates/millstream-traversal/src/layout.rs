@@ -20,8 +20,8 @@ pub struct Layout {
 pub enum LayoutKind {
     /// Short rows in 16 bytes each, or 32 with weights, for near and far piles.
     PackedRows,
-    /// The neighbour of each vertex with the most arcs, and the longest rows in parts, for
-    /// frontiers of most vertices.
+    /// The neighbour of each vertex with the most arcs; of searches by levels also the longest
+    /// rows in parts, for frontiers of most vertices.
     Hubs,
     /// The arcs that enter vertices, for levels that go bottom-up.
     Transpose,

@@ -31,7 +31,7 @@ pub use gang_place::GangPlace;
 pub use gang_work::GangWork;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use halo::Halos;
-pub use hubs::{degrees_by_new_id, find_hubs, hubs_source};
+pub use hubs::{find_hubs, hubs_source};
 pub use layout::{Layout, LayoutKind};
 pub use meeting::{can_meet, check_kernels_push};
 pub use near_far::{Attempt, NearFar, near_far_sources};

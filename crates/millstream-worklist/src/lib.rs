@@ -18,6 +18,7 @@ mod notify;
 mod problem;
 mod program;
 mod queue;
+mod queue_size;
 mod solver;
 mod statistics;
 mod status;

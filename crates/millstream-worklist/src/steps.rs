@@ -8,9 +8,10 @@ use millstream_flow::Context;
 use crate::common::{CommonArgument, DEFERRED, OUTBOXES, Place, READY, WORKER_SCRATCH_WORDS};
 use crate::program::{Here, Program};
 use crate::queue::bit_words;
+use crate::queue_size::QueueSize;
 use crate::statistics::{COUNTERS, Counters, DeviceStatistics};
 use crate::status::{FAULT, PACKED, fault_text};
-use crate::worklist::{QueueSize, WorklistDevice};
+use crate::worklist::WorklistDevice;
 use crate::{Error, Result};
 
 /// One device's part of a host-driven worklist, whose kernels run when they are called
