@@ -28,6 +28,7 @@ impl<T> Mutex<T> {
     }
 }
 
+const PREEMPTIONS: usize = 3;
 const NO_FAULT: usize = usize::MAX;
 const CHILD: &str = "MILLSTREAM_MODEL_WITH_FAULT";
 
@@ -38,12 +39,21 @@ pub fn is_seeded(fault: usize) -> bool {
     FAULT.load(Ordering::Relaxed) == fault
 }
 
-/// Runs `protocol` under every interleaving of at most three preemptions.
+/// Runs `protocol` under every interleaving of at most three preemptions, or of
+/// `LOOM_MAX_PREEMPTIONS`.
 ///
 /// # Panics
 /// If some interleaving fails.
 pub fn holds(protocol: impl Fn() + Sync + Send + 'static) {
-    explore(protocol);
+    explore(PREEMPTIONS, protocol);
+}
+
+/// The same of at most two: a model in which three take a minute.
+///
+/// # Panics
+/// If some interleaving fails.
+pub fn holds_within_two(protocol: impl Fn() + Sync + Send + 'static) {
+    explore(PREEMPTIONS - 1, protocol);
 }
 
 /// Runs `protocol` with a seeded fault, which some interleaving must show; in a
@@ -54,7 +64,7 @@ pub fn holds(protocol: impl Fn() + Sync + Send + 'static) {
 pub fn fails_with(fault: usize, protocol: impl Fn() + Sync + Send + 'static) {
     if std::env::var_os(CHILD).is_some() {
         FAULT.store(fault, Ordering::Relaxed);
-        return explore(protocol);
+        return explore(PREEMPTIONS, protocol);
     }
     let test = std::thread::current().name().unwrap_or_default().to_string();
     let child = std::env::current_exe().and_then(|program| {
@@ -67,8 +77,9 @@ pub fn fails_with(fault: usize, protocol: impl Fn() + Sync + Send + 'static) {
     assert!(caught, "the seeded fault was not found: {child:?}");
 }
 
-fn explore(protocol: impl Fn() + Sync + Send + 'static) {
+fn explore(preemptions: usize, protocol: impl Fn() + Sync + Send + 'static) {
+    // Loom looks for `LOOM_MAX_PREEMPTIONS`.
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = model.preemption_bound.or(Some(preemptions));
     model.check(protocol);
 }

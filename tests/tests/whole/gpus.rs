@@ -298,8 +298,8 @@ fn bfs_whatever_the_options() {
         ("path", CsrGraph::from_edges(length, &path).unwrap()),
         ("alone", CsrGraph::from_edges(1, &[]).unwrap()),
     ];
-    // Emulated, every fifth case: all of them with some graph.
-    let (every, number) = (scaled(1, 5), Cell::new(0_u32));
+    // Emulated, every tenth case: all of them with some graph.
+    let (every, number) = (scaled(1, 10), Cell::new(0_u32));
     for (name, graph) in &graphs {
         let busiest = millstream::graph::source::max_degree(graph).unwrap();
         for (routing, worker) in ways(&context) {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, Device, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedBuffer,
+    CudaSource, Device, Event, InjectedFault, Injection, Kernel, KernelFault, Shared, SharedBuffer,
     Trusted, Value,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
@@ -148,7 +148,7 @@ async fn yield_once() {
 /// hears of it; the cause.
 fn fails_everywhere(
     context: &Context,
-    fail: impl FnOnce(&Device, SharedBuffer<u32>) -> Result<millstream::device::Event>,
+    fail: impl FnOnce(&Device, SharedBuffer<u32>) -> Result<Event>,
 ) -> Error {
     let (graph, calls, mut idle) = (Graph::new(context), Calls::default(), Vec::new());
     let count = wait_everywhere(context, &graph, &calls, &mut idle);
@@ -156,14 +156,10 @@ fn fails_everywhere(
     let stop = context.host().shared::<u32>(1).unwrap();
     let failed = fail(&culprit, stop);
     // Every device waits for the culprit, and the host for every device.
-    let mut events = Vec::new();
-    if let Ok(event) = &failed {
-        for device in context.devices() {
-            let stream = device.stream().unwrap();
-            stream.wait(event).unwrap();
-            events.push(stream.record().unwrap());
-        }
-    }
+    let waiting: Vec<_> = match &failed {
+        Ok(event) => context.devices().iter().map(|device| wait_for(event, device)).collect(),
+        Err(_) => Vec::new(),
+    };
     let start = Instant::now();
     let main = async move {
         // The others wait before the cause is known.
@@ -175,10 +171,18 @@ fn fails_everywhere(
     println!("{culprit} failed after {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(10));
     calls.check(count, &cause);
-    for event in events {
-        refused(&event.to_string(), &cause, || event.synchronize());
+    for event in waiting {
+        // A device that knew of the fault by then refused to wait.
+        refused("what waits", &cause, || event?.synchronize());
     }
     cause
+}
+
+/// An event of `device` behind one of another.
+fn wait_for(event: &Event, device: &Device) -> millstream::device::Result<Event> {
+    let stream = device.stream()?;
+    stream.wait(event)?;
+    stream.record()
 }
 
 /// A call after the fault: refused at once, with the first cause.

@@ -112,7 +112,7 @@ fn many_fused_pushes() {
 fn fused_runs_of_a_small_graph() {
     let context = context();
     let options = GenerateOptions { seed: 3, max_weight: Some(20) };
-    let graph = generate::kron(5, 4, &options).unwrap();
+    let graph = generate::kron(scaled(5, 4), 4, &options).unwrap();
     let parts = partition::automatic(&graph, context.devices().len());
     for routing in [Routing::Ring, Routing::Direct] {
         let mut worklist = WorklistOptions::default();

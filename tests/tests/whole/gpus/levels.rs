@@ -57,7 +57,7 @@ fn levels_of_generated_graphs() {
         return;
     }
     let options = GenerateOptions::default();
-    let scale = scaled(15, 10);
+    let scale = scaled(15, 8);
     let kron = generate::kron(scale, 24, &options).unwrap();
     // Directed, with hubs: one arc of each pair.
     let arcs = (0..kron.vertices()).flat_map(|from| {
@@ -65,7 +65,7 @@ fn levels_of_generated_graphs() {
         row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
     });
     let arcs: Vec<_> = arcs.collect();
-    let side = scaled(300, 40);
+    let side = scaled(300, 16);
     let graphs = [
         ("directed", CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()),
         ("kron", kron),
@@ -322,7 +322,7 @@ fn a_run_by_levels_that_is_given_up() {
         return;
     }
     let options = GenerateOptions::default();
-    let side = scaled(400, 60);
+    let side = scaled(400, 30);
     let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
