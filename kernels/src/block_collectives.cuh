@@ -11,7 +11,8 @@
 //
 // A kernel that ends without `leave`, because it was stopped or a peer did not come, leaves
 // its peers in the middle of something: the memory is of no use any more, and all calls of
-// later kernels return false. So do all calls of blocks that there is no memory for.
+// later kernels return false. So do all calls of blocks that there is no memory for. Both end the
+// gang with an error.
 //
 // Every call is the whole block's. It returns when the block's results are there, for
 // all its threads; false if the kernel must end, because it is stopped or a peer did not
@@ -179,7 +180,10 @@ class BlockCollectives {
     template <class Element, class Combine, class Sends, class Receives>
     __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
                         bool combines, Sends sends, Receives receives) {
-        if (epoch & is_inside) return false;
+        if (epoch & is_inside) {
+            if (threadIdx.x == 0) ranks.give_up(own == nullptr ? no_memory : not_left);
+            return false;
+        }
         __shared__ LinePieces pieces;
         using Unit = LineUnit<Element>;
         static_assert(Unit::words <= least_capacity, "items of so many bytes are too large");

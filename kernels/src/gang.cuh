@@ -9,9 +9,10 @@ namespace millstream {
 // they are to end.
 enum HostWord { host_open, host_stop, host_words };
 
-// What `host_stop` says. A kernel that has waited for another for too long says so, and the host
-// fails for it.
-enum StopReason : u32 { goes_on, is_stopped, peer_is_late };
+// What `host_stop` says. A kernel that cannot go on says why, and the host fails for it: it has
+// waited for another for too long, or calls collectives that a kernel before has not left, or from a
+// block that they have no memory for.
+enum StopReason : u32 { goes_on, is_stopped, peer_is_late, not_left, no_memory };
 
 __device__ __forceinline__ u64 nanoseconds() {
     u64 now;

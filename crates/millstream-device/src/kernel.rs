@@ -13,24 +13,57 @@ use crate::parameter::{Accesses, Argument, Parameter};
 use crate::stream::Stream;
 use crate::trusted::Trusted;
 
-/// What a twin found wrong; fails its stream.
+/// What a twin found wrong; fails its stream, unless it [returns early](Self::early_return).
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, Kernel, KernelFault, Shared};
+/// use std::sync::atomic::Ordering;
+///
+/// static LOOK: Kernel<(Shared<u32>,)> = Kernel::new("look", |_, (items,)| {
+///     match items[0].load(Ordering::Relaxed) {
+///         0 => Err(KernelFault::early_return()),
+///         item => Err(KernelFault::new(format!("{item} is not 0"))),
+///     }
+/// });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let (stream, items) = (set.devices()[0].stream()?, set.host().shared(1)?);
+/// LOOK.launch(&stream, 1, (&items,))?;
+/// stream.record()?.synchronize()?;
+/// items.store(0, 5)?;
+/// LOOK.launch(&stream, 1, (&items,))?;
+/// let error = stream.record()?.synchronize().unwrap_err();
+/// assert!(error.to_string().contains("5 is not 0"));
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelFault(String);
+pub struct KernelFault(Option<String>);
 
 impl KernelFault {
     /// A fault with this message.
     pub fn new(message: impl Into<String>) -> KernelFault {
-        KernelFault(message.into())
+        KernelFault(Some(message.into()))
+    }
+
+    /// No fault: the kernel, or in a twin of steps the block, is over before its end, and its stream
+    /// goes on, as behind a kernel of a GPU that returns early. Whoever waits for it hears of that in
+    /// another way.
+    pub fn early_return() -> KernelFault {
+        KernelFault(None)
+    }
+
+    pub(crate) fn is_early_return(&self) -> bool {
+        self.0.is_none()
     }
 
     pub(crate) fn message(&self) -> &str {
-        &self.0
+        self.0.as_deref().unwrap_or("returns early")
     }
 }
 
 impl fmt::Display for KernelFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(self.message())
     }
 }
 

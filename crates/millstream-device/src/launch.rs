@@ -230,7 +230,7 @@ fn step_blocks(
     twin: &(dyn Fn(usize) -> Result<Step, KernelFault> + Send + Sync),
 ) -> Result<Step, KernelFault> {
     let blocks = std::mem::take(waiting);
-    let step = |block: usize| Ok((block, twin(block)?));
+    let step = |block: usize| Ok((block, over_if_early(twin(block))?));
     // On a simulated device, or outside of a pool of its own, one by one.
     let steps: Result<Vec<_>, KernelFault> = match rayon::current_thread_index() {
         None => blocks.into_iter().map(step).collect(),
@@ -238,6 +238,14 @@ fn step_blocks(
     };
     waiting.extend(steps?.iter().filter(|(_, step)| *step == Step::Waits).map(|(at, _)| *at));
     Ok(if waiting.is_empty() { Step::Done } else { Step::Waits })
+}
+
+/// A twin that returns early is done.
+fn over_if_early(result: Result<Step, KernelFault>) -> Result<Step, KernelFault> {
+    match result {
+        Err(fault) if fault.is_early_return() => Ok(Step::Done),
+        result => result,
+    }
 }
 
 impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
@@ -253,7 +261,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
             Twin::Steps(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
             Twin::StepClosure(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
         };
-        result.map_err(|fault| self.failed(device, &fault))
+        over_if_early(result).map_err(|fault| self.failed(device, &fault))
     }
 
     #[cfg(feature = "cuda")]
@@ -287,8 +295,8 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
             }
             DeviceCode::Library(library) => {
                 let call = lane.library_call(self.size, &arguments);
-                let called = self.guarded(context, || library(&call))?;
-                called.map_err(|fault| self.failed(context.name(), &fault))
+                let called = self.guarded(context, || library(&call))?.map(|()| Step::Done);
+                over_if_early(called).map(drop).map_err(|fault| self.failed(context.name(), &fault))
             }
         }
     }

@@ -137,6 +137,13 @@ pub enum Error {
     /// A kernel of a gang that has waited for another for longer than its patience.
     #[error("a kernel of the gang has waited for another for as long as its patience allows")]
     PeerIsLate,
+    /// A kernel that calls resident collectives which one before has not left: it was stopped, or
+    /// ended without [leaving](crate::BlockCollectives::leave).
+    #[error("a kernel before has not left its resident collectives: make them anew")]
+    CollectivesNotLeft,
+    /// A block of a kernel that calls resident collectives made for fewer.
+    #[error("a block calls resident collectives that were made for fewer blocks")]
+    CollectivesWithoutMemory,
     /// An end of a link between kernels that has waited for the other for longer than its patience.
     #[error("an end of the {link} did not come within {patience:?}")]
     LinkTimeout {

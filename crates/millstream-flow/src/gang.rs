@@ -17,7 +17,9 @@ pub(crate) const STOP: usize = 1;
 
 /// What the word *stop* says: `StopReason` of `gang.cuh`.
 const IS_STOPPED: u32 = 1;
-const PEER_IS_LATE: u32 = 2;
+pub(crate) const PEER_IS_LATE: u32 = 2;
+pub(crate) const NOT_LEFT: u32 = 3;
+pub(crate) const NO_MEMORY: u32 = 4;
 
 /// A set of kernels, one for each device of a context, that wait for each other: all
 /// of them must have started, and nothing that may wait for a device (allocating,
@@ -26,7 +28,7 @@ const PEER_IS_LATE: u32 = 2;
 /// [`run`](Gang::run)s it. Gangs of one context run one after the other.
 ///
 /// They take the host's [words](Gang::words): *open*, set when all are launched, and
-/// *stop*, after which they end soon, and by which one says that another did not come in time.
+/// *stop*, after which they end soon, and by which one says that it cannot go on, and why.
 /// Kernels that wait inside a launch run on GPUs alone:
 /// [`Gang::kernel`] makes them without a twin, and whether they can run
 /// [`Gang::is_possible`] says. On host devices a gang can be made and run all the same, of
@@ -184,7 +186,9 @@ impl Gang {
     ///
     /// # Errors
     /// The first launch that fails, or the first cause of a device's failure;
-    /// [`Error::PeerIsLate`] if a kernel says that it has waited for another for too long.
+    /// [`Error::PeerIsLate`] if a kernel says that it has waited for another for too long;
+    /// [`Error::CollectivesNotLeft`] and [`Error::CollectivesWithoutMemory`] if it calls
+    /// [collectives](crate::ResidentCollectives) that it cannot.
     ///
     /// # Cancel safety
     /// Dropping the future stops the kernels. The next gang waits until they have
@@ -213,13 +217,15 @@ impl Gang {
     }
 
     /// Whether kernels that have ended were to: a stream may have failed meanwhile, or one of them
-    /// has waited for too long.
+    /// could not go on.
     fn check(&self) -> Result<()> {
         if let Some(cause) = self.words.cause.get() {
             return Err(cause.clone().into());
         }
         match self.words.words.load(STOP)? {
             PEER_IS_LATE => Err(Error::PeerIsLate),
+            NOT_LEFT => Err(Error::CollectivesNotLeft),
+            NO_MEMORY => Err(Error::CollectivesWithoutMemory),
             _ => Ok(()),
         }
     }

@@ -1,7 +1,8 @@
 //! CUDA C++ to a GPU's code: NVRTC, and a cache on disk.
 //!
 //! A cached file holds the compiler's version and the whole key (source, headers, options)
-//! before the code, and is used only if the key is equal, and the version, if there is a compiler.
+//! before the code, and is used only if the key is equal, and the version; or, if there is no
+//! compiler, if the driver loads what one of that version makes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use super::driver;
 use super::nvrtc::Nvrtc;
 use crate::cuda_source::CudaSource;
 use crate::{Error, Result, cache};
+
+/// A compiler's, major and minor.
+type Version = (i32, i32);
 
 /// The code of `source` for an architecture such as 90, compiled or cached.
 ///
@@ -27,8 +31,11 @@ pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>>
     let options = options(architecture);
     let key = key(source, &options);
     let cached = cache_file(&key);
-    let version = compiler.as_ref().ok().map(|compiler| compiler.version);
-    if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, version, &key)) {
+    let is_usable = |version| match &compiler {
+        Ok(compiler) => compiler.version == version,
+        Err(_) => mismatch(version, driver::version()).is_none(),
+    };
+    if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, is_usable, &key)) {
         return Ok(code);
     }
     let compiler = compiler?;
@@ -41,7 +48,7 @@ pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>>
 }
 
 /// Why a driver, for so many thousands of CUDA's version, does not load a compiler's code.
-fn mismatch((major, minor): (i32, i32), driver: i32) -> Option<String> {
+fn mismatch((major, minor): Version, driver: i32) -> Option<String> {
     let (its_major, its_minor) = (driver / 1000, driver % 1000 / 10);
     (major > its_major).then(|| {
         format!(
@@ -110,25 +117,28 @@ fn cache_file(key: &str) -> Option<PathBuf> {
     Some(cache::folder()?.join(format!("{:016x}.cubin", hasher.finish())))
 }
 
-/// What `version` of the compiler made of a source, or, without one, any.
-fn read_cached(file: &Path, version: Option<(i32, i32)>, key: &str) -> Option<Vec<u8>> {
+/// What a version of the compiler that is usable made of a source.
+fn read_cached(file: &Path, is_usable: impl FnOnce(Version) -> bool, key: &str) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(file).ok()?;
-    let (its_version, rest) = bytes.split_first_chunk()?;
+    let (minor, rest) = bytes.split_first_chunk()?;
+    let (major, rest) = rest.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
-    let is_ours = version.is_none_or(|version| *its_version == version_bytes(version))
+    let is_ours = is_usable((i32::from_le_bytes(*major), i32::from_le_bytes(*minor)))
         && u64::from_le_bytes(*length) == key.len() as u64
         && rest.get(..key.len())? == key.as_bytes();
     let code = bytes.len() - rest.len() + key.len();
     is_ours.then(|| bytes.split_off(code))
 }
 
-fn write_cached(file: &Path, version: (i32, i32), key: &str, code: &[u8]) -> std::io::Result<()> {
+fn write_cached(
+    file: &Path,
+    (major, minor): Version,
+    key: &str,
+    code: &[u8],
+) -> std::io::Result<()> {
+    let (minor, major) = (minor.to_le_bytes(), major.to_le_bytes());
     let length = (key.len() as u64).to_le_bytes();
-    cache::write(file, &[&version_bytes(version), &length, key.as_bytes(), code])
-}
-
-fn version_bytes((major, minor): (i32, i32)) -> [u8; 8] {
-    (i64::from(major) << 32 | i64::from(minor)).to_le_bytes()
+    cache::write(file, &[&minor, &major, &length, key.as_bytes(), code])
 }
 
 #[cfg(test)]
@@ -139,17 +149,14 @@ mod tests {
     fn cached_code_is_used_for_an_equal_key_only() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("new").join("code");
-        let version = Some((13, 0));
+        let is_ours = |version| version == (13, 0);
         write_cached(&file, (13, 0), "key", b"code").unwrap();
-        assert_eq!(read_cached(&file, version, "key").as_deref(), Some(&b"code"[..]));
-        assert_eq!(read_cached(&file, version, "kez"), None);
-        assert_eq!(read_cached(&file, version, "keyc"), None);
-        assert_eq!(read_cached(&file, Some((13, 1)), "key"), None);
-        // Without a compiler nothing newer can be had.
-        assert_eq!(read_cached(&file, None, "key").as_deref(), Some(&b"code"[..]));
-        assert_eq!(read_cached(&file, None, "kez"), None);
+        assert_eq!(read_cached(&file, is_ours, "key").as_deref(), Some(&b"code"[..]));
+        assert_eq!(read_cached(&file, is_ours, "kez"), None);
+        assert_eq!(read_cached(&file, is_ours, "keyc"), None);
+        assert_eq!(read_cached(&file, |version| version == (13, 1), "key"), None);
         std::fs::write(&file, b"short").unwrap();
-        assert_eq!(read_cached(&file, version, "key"), None);
+        assert_eq!(read_cached(&file, is_ours, "key"), None);
     }
 
     #[test]

@@ -42,15 +42,15 @@ struct Call {
 }
 
 impl Standing {
-    /// A block's kernel begins: it goes on where the one before has left.
-    pub(super) fn enter(own: &AtomicU64) -> Result<Standing, KernelFault> {
+    /// A block's kernel begins: it goes on where the one before has left, if that has.
+    pub(super) fn enter(own: &AtomicU64) -> Option<Standing> {
         // Relaxed, as all of this word: the block's own, and a rank's kernels follow each other.
         let epoch = own.load(Ordering::Relaxed);
         if epoch & IS_INSIDE != 0 {
-            return Err(KernelFault::new("a kernel before has not left its collectives"));
+            return None;
         }
         own.store(epoch | IS_INSIDE, Ordering::Relaxed);
-        Ok(Standing { epoch, completed: 0, call: Call::default() })
+        Some(Standing { epoch, completed: 0, call: Call::default() })
     }
 }
 
@@ -69,8 +69,9 @@ pub type Collected<T> = Result<Option<Vec<T>>, KernelFault>;
 /// [`completed`](Self::completed) says how far it has come, and makes the same call with the same
 /// items. What results replace they replace once they are there.
 ///
-/// A call fails where a GPU's answers false: the gang is stopped, or a rank did not come in time.
-/// And it fails if the operands do not fit. The example is that of
+/// Where a GPU's call answers false, because the gang is stopped or a rank did not come in time, the
+/// twin is to [return early](KernelFault::early_return): the error says so. Another says that the
+/// operands do not fit. The example is that of
 /// [`ResidentCollectives`](crate::ResidentCollectives).
 #[derive(Debug)]
 pub struct BlockCollectives<'a> {
@@ -297,7 +298,7 @@ impl<'a> BlockCollectives<'a> {
             let words = self.lines().receive([from, rank], epoch, lines_of::<T>(receives.len()));
             let Some(words) = words else {
                 let since = *self.standing.call.misses_since.get_or_insert_with(Instant::now);
-                return self.rank.goes_on(from, since).map(|()| None);
+                return self.rank.goes_on(since).map(|()| None);
             };
             arrived.push(to_items(&words, receives.len()));
         }

@@ -57,9 +57,10 @@ impl BlockSettings {
 ///
 /// The kernels are a [`Gang`](crate::Gang), of GPUs that reach each other's memory or of host
 /// devices alone. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
-/// A kernel that waits for longer than its patience ends, and the gang with an error. After a gang
-/// that failed or was stopped, when kernels have not left, collectives of this memory fail at
-/// once: make it anew.
+/// A kernel that waits for longer than its patience ends, and the gang with
+/// [`Error::PeerIsLate`](crate::Error::PeerIsLate). After a gang that failed or was stopped, when
+/// kernels have not left, collectives of this memory end kernels at once, and the gang with
+/// [`Error::CollectivesNotLeft`](crate::Error::CollectivesNotLeft): make it anew.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};

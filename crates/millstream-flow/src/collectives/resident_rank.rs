@@ -15,7 +15,7 @@ use super::block_collectives::{BlockCollectives, Standing};
 use super::resident::{BlockSettings, ResidentCollectives};
 use crate::Context;
 use crate::full_empty::Attention;
-use crate::gang::STOP;
+use crate::gang::{NO_MEMORY, NOT_LEFT, PEER_IS_LATE, STOP};
 
 /// [`ResidentCollectives`] as a kernel's parameter, at its rank. GPUs take
 /// `millstream::ResidentCollectives` by value; the twin sees [`ResidentRankView`]. A launch passes
@@ -104,18 +104,16 @@ impl<'a> ResidentRankView<'a> {
     /// The collectives of a block, where it is in them.
     ///
     /// # Errors
-    /// A block that there is no memory for, or that somebody has in this step already; one whose
-    /// kernel before ended without [leaving](BlockCollectives::leave).
+    /// A block that somebody has in this step already. [Early returns](KernelFault::early_return), for
+    /// which the gang fails: a block that there is no memory for; one whose kernel before ended
+    /// without [leaving](BlockCollectives::leave).
     pub fn block(&self, block: usize) -> Result<BlockCollectives<'_>, KernelFault> {
         let standing = self.held.standings.get(block).zip(self.own(block));
-        let Some((standing, own)) = standing else {
-            let blocks = self.settings.blocks();
-            return Err(KernelFault::new(format!("block {block} calls collectives of {blocks}")));
-        };
+        let (standing, own) = standing.ok_or_else(|| self.give_up(NO_MEMORY))?;
         let has_it = || KernelFault::new(format!("block {block} has its collectives already"));
         let mut standing = standing.try_lock().ok_or_else(has_it)?;
         if standing.is_none() {
-            *standing = Some(Standing::enter(own)?);
+            *standing = Some(Standing::enter(own).ok_or_else(|| self.give_up(NOT_LEFT))?);
         }
         let standing = MutexGuard::try_map(standing, Option::as_mut).map_err(|_| has_it())?;
         Ok(BlockCollectives::new(self, block, own, standing))
@@ -131,18 +129,33 @@ impl<'a> ResidentRankView<'a> {
         self.held.context.device_set().bell().ring();
     }
 
-    /// Whether it makes sense to wait on for a line of rank `from`, missed since then.
-    pub(super) fn goes_on(&self, from: usize, since: Instant) -> Result<(), KernelFault> {
-        let no_words = || KernelFault::new("it has not the words of its gang");
-        let stop = self.host.get(STOP).ok_or_else(no_words)?;
+    /// Whether it makes sense to wait on for a line that is missed since then.
+    pub(super) fn goes_on(&self, since: Instant) -> Result<(), KernelFault> {
         // Relaxed: the word is all there is to see.
-        if stop.load(Ordering::Relaxed) != 0 {
-            return Err(KernelFault::new("its gang was stopped"));
+        if self.stop()?.load(Ordering::Relaxed) != 0 {
+            return Err(KernelFault::early_return());
         }
         if self.held.patience.is_none_or(|patience| since.elapsed() < patience) {
             return Ok(());
         }
-        // The gang hears of the fault, keeps it as the first cause, and then stops the others.
-        Err(KernelFault::new(format!("rank {from} did not come in time")))
+        Err(self.give_up(PEER_IS_LATE))
+    }
+
+    /// The gang fails for this reason, unless it is stopped already, and the others stop.
+    fn give_up(&self, reason: u32) -> KernelFault {
+        match self.stop() {
+            Ok(stop) => {
+                // Relaxed: the word is all there is to see.
+                let _ = stop.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
+                self.ring();
+                KernelFault::early_return()
+            }
+            Err(fault) => fault,
+        }
+    }
+
+    /// The gang's word.
+    fn stop(&self) -> Result<&'a AtomicU32, KernelFault> {
+        self.host.get(STOP).ok_or_else(|| KernelFault::new("it has not the words of its gang"))
     }
 }

@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use millstream::device::{
-    CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, Shared, TransferWay, Trusted, Value,
+    CudaSource, DeviceBuffer, InjectedFault, Injection, Kernel, TransferWay, Trusted,
 };
 use millstream::flow::{
     Algorithm, Collectives, Communicator, CommunicatorOptions, Context, Devices, Gang, Operator,
-    ResidentCollectives, ResidentRank, Result,
+    ResidentCollectives, Result,
 };
 
 use super::{Needs, by, context, list, scaled, skip};
@@ -385,78 +385,5 @@ fn resident_kernels() {
             (0..ranks * BLOCKS).map(|at| (word(2 * at), word(2 * at + 1))).collect();
         println!("{rounds} rounds, {ranks} ranks, after {:?}", start.elapsed());
         assert_eq!(found, vec![(0, rounds); ranks * BLOCKS]);
-    }
-}
-
-const FORGETFUL: &str = r#"
-#include "block_collectives.cuh"
-using namespace millstream;
-
-extern "C" __global__ void forgetful(const __grid_constant__ ResidentCollectives resident,
-                                     Span<u32> report, u32 leaves) {
-    BlockCollectives collectives(resident);
-    const bool goes_on = collectives.barrier();
-    if (leaves) collectives.leave();
-    u32* const own = &report[collectives.rank() * gridDim.x + blockIdx.x];
-    if (threadIdx.x == 0) store_relaxed_sys(own, goes_on ? 1u : 2u);
-}
-"#;
-
-type Forgetful = (ResidentRank, Shared<u32>, Value<u32>);
-
-/// After kernels that ended without leaving, their memory is of no use, and says so.
-#[test]
-fn resident_kernels_that_did_not_leave() {
-    let context = context();
-    if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, resident::TWINS_FAIL);
-    }
-    let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
-    // SAFETY: it calls collectives only.
-    let source = unsafe { Trusted::new(source.blocks(1).threads(64)) };
-    let kernel = Gang::kernel::<Forgetful>("forgetful", source);
-    let ranks = context.devices().len();
-    let collectives =
-        ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();
-    for (leaves, expected) in [(1, 1), (0, 1), (1, 2), (1, 2)] {
-        let gang = Gang::new(&context).unwrap();
-        gang.prepare(&kernel).unwrap();
-        let (host, report) = (gang.words().clone(), context.host().shared::<u32>(ranks).unwrap());
-        let run = gang.run(|member| {
-            let arguments = ((&collectives, &host, member.place), &report, leaves);
-            Ok(kernel.launch(member.stream, member.sharers, arguments)?)
-        });
-        context.block_on(run).unwrap().unwrap();
-        let found: Vec<_> = (0..ranks).map(|rank| report.load(rank).unwrap()).collect();
-        assert_eq!(found, vec![expected; ranks], "{leaves}");
-    }
-}
-
-/// Blocks that there is no memory for are refused, and touch none.
-#[test]
-fn resident_kernels_of_too_many_blocks() {
-    let context = context();
-    if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, resident::TWINS_FAIL);
-    }
-    let source = CudaSource::new("forgetful.cu", "forgetful", FORGETFUL);
-    // SAFETY: it calls collectives only.
-    let source = unsafe { Trusted::new(source.blocks(2).threads(64)) };
-    let kernel = Gang::kernel::<Forgetful>("forgetful", source);
-    let ranks = context.devices().len();
-    let collectives =
-        ResidentCollectives::new(&context, 1, 1 << 10, Duration::from_secs(5)).unwrap();
-    for _ in 0..2 {
-        let gang = Gang::new(&context).unwrap();
-        gang.prepare(&kernel).unwrap();
-        let host = gang.words().clone();
-        let report = context.host().shared::<u32>(2 * ranks).unwrap();
-        let run = gang.run(|member| {
-            let arguments = ((&collectives, &host, member.place), &report, 1);
-            Ok(kernel.launch(member.stream, 2, arguments)?)
-        });
-        context.block_on(run).unwrap().unwrap();
-        let found: Vec<_> = (0..2 * ranks).map(|at| report.load(at).unwrap()).collect();
-        assert_eq!(found, [1, 2].repeat(ranks));
     }
 }
