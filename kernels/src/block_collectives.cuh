@@ -181,7 +181,7 @@ class BlockCollectives {
     __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
                         bool combines, Sends sends, Receives receives) {
         if (epoch & is_inside) {
-            if (threadIdx.x == 0) ranks.give_up(own == nullptr ? no_memory : not_left);
+            if (threadIdx.x == 0) give_up(ranks.stop, own == nullptr ? no_memory : not_left);
             return false;
         }
         __shared__ LinePieces pieces;

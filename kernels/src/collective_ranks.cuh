@@ -58,12 +58,6 @@ struct Ranks {
     __device__ bool is_peer(u32 other) const { return other < ranks && other != rank; }
     __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
 
-    // One thread: the kernel cannot go on. Who says so first is heard.
-    __device__ void give_up(StopReason reason) const {
-        // Relaxed: the word is all there is to see.
-        if (load_relaxed_sys(stop) == goes_on) store_relaxed_sys(stop, u32(reason));
-    }
-
     // One thread: waits until `is_there()`. False if the kernel must end instead.
     //
     // It looks at the host's word only when it has waited for long: such reads are served one
@@ -85,7 +79,7 @@ struct Ranks {
             looked = now;
             const bool is_late = now - since >= patience;
             if (load_acquire_sys(stop) == goes_on && !is_late) continue;
-            give_up(peer_is_late);
+            give_up(stop, peer_is_late);
             if (stopped != nullptr) store_relaxed_gpu(stopped, u64(1));
             return false;
         }

@@ -111,8 +111,7 @@ struct DeviceLinkWait {
     __device__ static void tell(const Span<u32>& late, const Span<u32>& host) {
         // Relaxed: the kernel's end publishes it.
         store_relaxed_sys(&late[0], 1u);
-        if (host.len != 0 && load_relaxed_sys(&host[host_stop]) == StopReason::goes_on)
-            store_relaxed_sys(&host[host_stop], u32(peer_is_late));
+        if (host.len != 0) give_up(&host[host_stop], peer_is_late);
     }
 };
 

@@ -14,6 +14,12 @@ enum HostWord { host_open, host_stop, host_words };
 // block that they have no memory for.
 enum StopReason : u32 { goes_on, is_stopped, peer_is_late, not_left, no_memory };
 
+// One thread, with the word `host_stop`: the kernel cannot go on. Who says so first is heard.
+__device__ __forceinline__ void give_up(u32* stop, StopReason reason) {
+    // Relaxed: the word is all there is to see.
+    if (load_relaxed_sys(stop) == goes_on) store_relaxed_sys(stop, u32(reason));
+}
+
 __device__ __forceinline__ u64 nanoseconds() {
     u64 now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));

@@ -16,7 +16,7 @@ const OPEN: usize = 0;
 pub(crate) const STOP: usize = 1;
 
 /// What the word *stop* says: `StopReason` of `gang.cuh`.
-const IS_STOPPED: u32 = 1;
+pub(crate) const IS_STOPPED: u32 = 1;
 pub(crate) const PEER_IS_LATE: u32 = 2;
 pub(crate) const NOT_LEFT: u32 = 3;
 pub(crate) const NO_MEMORY: u32 = 4;

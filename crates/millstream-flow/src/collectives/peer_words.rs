@@ -8,12 +8,7 @@ use millstream_device::{
 
 use crate::Result;
 use crate::context::Context;
-
-/// The word in the host's memory that ends the kernels, `host_stop`.
-const HOST_STOP: usize = 1;
-/// What it says then; a kernel may say it, too.
-const IS_STOPPED: u32 = 1;
-const PEER_IS_LATE: u32 = 2;
+use crate::gang::{IS_STOPPED, PEER_IS_LATE, STOP};
 
 /// What every kernel takes: bound once. Nobody copies the memory, the host's words are
 /// touched by atomics alone, and all ranks are peers, so that no launch has anything to check.
@@ -34,7 +29,7 @@ impl PeerWords {
         });
         let memory = memory.collect::<Result<Vec<_>>>()?;
         let memory: Vec<_> = memory.iter().collect();
-        let stop = context.host().shared(HOST_STOP + 1)?;
+        let stop = context.host().shared(STOP + 1)?;
         let mut accesses = Accesses::default();
         Ok(PeerWords {
             memory: Argument::<SharedSet<u64>>::bind(&memory[..], &mut accesses)?,
@@ -45,7 +40,7 @@ impl PeerWords {
 
     /// Why the kernels are to end, if they are.
     pub(super) fn why_stopped(&self) -> Result<Option<&'static str>> {
-        Ok(match self.stop.load(HOST_STOP)? {
+        Ok(match self.stop.load(STOP)? {
             0 => None,
             PEER_IS_LATE => Some("a peer did not come in time"),
             _ => Some("it was stopped"),
@@ -55,7 +50,7 @@ impl PeerWords {
     /// Ends the kernels, which may wait for one that will not come.
     pub(super) fn stop(&self) {
         // A kernel that hears of nothing runs out of patience.
-        let _ = self.stop.store(HOST_STOP, IS_STOPPED);
+        let _ = self.stop.store(STOP, IS_STOPPED);
     }
 }
 

@@ -160,7 +160,7 @@ fn kernels_that_did_not_leave() {
     runs.context.device_set().quiesce().unwrap();
 }
 
-/// Blocks that there is no memory for are refused, and touch none.
+/// Blocks that there is no memory for are refused, and the gang fails.
 #[test]
 fn kernels_of_too_many_blocks() {
     let Some(runs) = ForgetfulRuns::new(2, Duration::from_secs(5)) else { return };
