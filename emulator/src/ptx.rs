@@ -271,10 +271,11 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             format!("({} = ::emulated::hooks->multiprocessors())", operand(0)?)
         }
         (["trap"], []) => "__trap()".to_string(),
-        (["{"], _) if text.contains("st.relaxed.sys.global.b128 [%0], line") => {
+        // Ordered whatever they say.
+        (["{"], _) if text.contains(".sys.global.b128 [%0], line") => {
             format!("::emulated::store_words({}, {}, {})", operand(0)?, operand(1)?, operand(2)?)
         }
-        (["{"], _) if text.contains("ld.relaxed.sys.global.b128 line, [%2]") => {
+        (["{"], _) if text.contains(".sys.global.b128 line, [%2]") => {
             format!("::emulated::load_words({}, &{}, &{})", operand(2)?, operand(0)?, operand(1)?)
         }
         _ => return None,

@@ -139,7 +139,7 @@ struct LineExchange {
             loaded = &piece;
 #pragma unroll
             for (u32 word = 0; word < Unit::words; ++word)
-                store_line(lines.line(to, ranks().rank, unit * Unit::words + word),
+                store_line_relaxed(lines.line(to, ranks().rank, unit * Unit::words + word),
                            value.bits[word], lines.epoch);
         }
     }
@@ -155,7 +155,7 @@ struct LineExchange {
 #pragma unroll
                 for (u32 word = 0; word < Unit::words; ++word) {
                     u64 epoch;
-                    load_line(lines.line(ranks().rank, from, unit * Unit::words + word),
+                    load_line_relaxed(lines.line(ranks().rank, from, unit * Unit::words + word),
                               &values[each].bits[word], &epoch);
                     is_there &= epoch == lines.epoch;
                 }

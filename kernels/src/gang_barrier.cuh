@@ -136,9 +136,9 @@ class GangBarrier {
         if (threadIdx.x < 32) {
             u64 before = 0;
             if (lane() == 0) {
-                // Releases what the block did; relaxed, because the fence does that.
+                // Releases what the block did.
                 fence_acq_rel_gpu();
-                before = fetch_add_relaxed_gpu(&word(arrived), one_block);
+                before = arrive();
             }
             before = __shfl_sync(~0u, before, 0);
             // Both wrap around alike.
@@ -259,6 +259,13 @@ class GangBarrier {
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
+    // One thread, after a fence: what the word of arrival said. Acquires what the other blocks
+    // have released; alone, the leader's fence does that.
+    __device__ u64 arrive() const {
+        return devices > 1 ? fetch_add_acquire_gpu(&word(arrived), one_block)
+                           : fetch_add_relaxed_gpu(&word(arrived), one_block);
+    }
+
     // The word of a leader's lane: of the two largest, this round's.
     __device__ u64& own_word(u32 own) const {
         if (own == own_stop) return word(stop);
@@ -280,9 +287,9 @@ class GangBarrier {
     template <class Decide>
     __device__ u64 lead(u64 places, const Decide& decide) const {
         __shared__ Totals totals;
-        // Acquires what the other blocks have released, and releases it again with what
+        // Alone: acquires what the other blocks have released, and releases it again with what
         // follows.
-        fence_acq_rel_gpu();
+        if (devices == 1) fence_acq_rel_gpu();
         __syncwarp();
         const u32 own = lane();
         // Of system scope: other devices stop this one, too.
@@ -297,6 +304,7 @@ class GangBarrier {
             totals.words[Totals::places_of] = places;
         }
         u32 phase = 0;
+        // The first lane speaks for what all have acquired.
         __syncwarp();
         if (own == 0) {
             totals.tells = 0;
@@ -345,26 +353,23 @@ class GangBarrier {
         u64 value = __shfl_sync(~0u, mine, line);
         if (line == places_line) value = places;
         bool is_here = true;
-        // Release: pairs with the acquire below; what this device's blocks did is before it.
+        // Release: pairs with the acquires below; what this device's blocks did is before it.
         fence_acq_rel_sys();
         if (other < devices && other != here) {
-            store_line(letter(other, here) + 2 * line, value, u64(sent) << 32 | tag);
+            store_line_relaxed(letter(other, here) + 2 * line, value, u64(sent) << 32 | tag);
             u64 extra;
             Patience looks;
-            const u64* const in = letter(here, other) + 2 * line;
-            for (load_line(in, &value, &extra); u32(extra) != tag; load_line(in, &value, &extra)) {
-                if (gives_up(looks)) {
-                    is_here = false;
-                    break;
-                }
-            }
+            const auto has_come = [&] {
+                // Pairs with the release above, of the others.
+                load_line_acquire(letter(here, other) + 2 * line, &value, &extra);
+                return u32(extra) == tag;
+            };
+            while (is_here && !has_come()) is_here = !gives_up(looks);
             // Relaxed: the verdict publishes it.
             if (line == places_line) store_relaxed_gpu(&word(received_word + other), extra >> 32);
         } else if (other >= devices) {
             value = 0;
         }
-        // Acquire: pairs with the release above, of the others.
-        fence_acq_rel_sys();
         for (u32 step = letter_lines; step < 32; step *= 2) {
             const u64 more = __shfl_xor_sync(~0u, value, step);
             if (line != most_line) {
@@ -375,7 +380,6 @@ class GangBarrier {
         }
         if (lane() < letter_lines)
             totals.words[line == places_line ? Totals::places_of : line] = value;
-        // The first lane speaks for what all have acquired.
         return __all_sync(~0u, is_here);
     }
 

@@ -1,22 +1,33 @@
-// Lines of two words that devices write into each other's memory: a word, and a tag by which
-// whoever polls knows that it has come.
+// Lines of two words that devices write into each other's memory: one says by which whoever
+// polls knows that the other has come.
 #pragma once
 
 #include "atomics.cuh"
 
 namespace millstream {
 
-// Both words in one operation: neither is seen without the other.
-__device__ __forceinline__ void store_line(u64* line, u64 word, u64 tag) {
-    asm volatile("{ .reg .b128 line; mov.b128 line, {%1, %2};"
-                 " st.relaxed.sys.global.b128 [%0], line; }"
-                 : : "l"(line), "l"(word), "l"(tag) : "memory");
-}
+// Both words in one operation: neither is seen without the other. Names say the order, of all
+// devices.
+#define MILLSTREAM_STORE_LINE(order)                                                        \
+    __device__ __forceinline__ void store_line_##order(u64* line, u64 word, u64 tag) {      \
+        asm volatile("{ .reg .b128 line; mov.b128 line, {%1, %2};"                          \
+                     " st." #order ".sys.global.b128 [%0], line; }"                         \
+                     : : "l"(line), "l"(word), "l"(tag) : "memory");                        \
+    }
 
-__device__ __forceinline__ void load_line(const u64* line, u64* word, u64* tag) {
-    asm volatile("{ .reg .b128 line; ld.relaxed.sys.global.b128 line, [%2];"
-                 " mov.b128 {%0, %1}, line; }"
-                 : "=l"(*word), "=l"(*tag) : "l"(line) : "memory");
-}
+#define MILLSTREAM_LOAD_LINE(order)                                                         \
+    __device__ __forceinline__ void load_line_##order(const u64* line, u64* word, u64* tag) { \
+        asm volatile("{ .reg .b128 line; ld." #order ".sys.global.b128 line, [%2];"         \
+                     " mov.b128 {%0, %1}, line; }"                                          \
+                     : "=l"(*word), "=l"(*tag) : "l"(line) : "memory");                     \
+    }
+
+MILLSTREAM_STORE_LINE(relaxed)
+MILLSTREAM_STORE_LINE(release)
+MILLSTREAM_LOAD_LINE(relaxed)
+MILLSTREAM_LOAD_LINE(acquire)
+
+#undef MILLSTREAM_LOAD_LINE
+#undef MILLSTREAM_STORE_LINE
 
 }  // namespace millstream
