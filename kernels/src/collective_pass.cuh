@@ -27,6 +27,8 @@ struct PassSettings {
     u32 swaps;     // Items of the one source and the one target change places.
     u32 in_place;  // Outputs are the inputs, too.
     u32 in_order;  // A job may need the one before.
+    u32 blocks;    // Of each rank's kernel, at most `most_pass_blocks`.
+    u32 unused;
 };
 
 // A job's buffers, for the block.
@@ -73,23 +75,20 @@ struct Pass {
     }
 
     // The whole kernel: tells all ranks that we are done with their buffers, and waits
-    // until they are with ours. Only the block that is done last waits.
+    // until they are with ours. Each block does for the same one of the others: when all blocks
+    // have heard, all of all ranks are done.
     __device__ void end() const {
         __syncthreads();
-        // Each block releases what it did; the last one acquires all of that, and
-        // releases it for the peers.
-        bool is_last = false;
-        if (threadIdx.x == 0) {
-            u64* done = ranks.word(ranks.rank, done_word);
-            is_last = fetch_add_acq_rel_gpu(done, u64(1)) + 1 == gridDim.x;
-            // The next kernel's to count.
-            if (is_last) store_relaxed_gpu(done, u64(0));
-        }
-        if (!__syncthreads_or(is_last)) return;
         const u32 other = threadIdx.x;
         if (!ranks.is_peer(other)) return;
-        store_release_sys(ranks.word(other, ended_word + ranks.rank), epoch());
-        hears(ended_word + other);
+        // Should a device have fewer blocks than others, each speaks for several.
+        for (u32 block = blockIdx.x; block < settings.blocks; block += gridDim.x) {
+            const u32 place = ended_words + block * most_ranks;
+            // Release: what the block did is there for who acquires it.
+            store_release_sys(ranks.word(other, place + ranks.rank), epoch());
+        }
+        for (u32 block = blockIdx.x; block < settings.blocks; block += gridDim.x)
+            if (!hears(ended_words + block * most_ranks + other)) return;
     }
 
     // One thread: waits for a rank's word in our memory.

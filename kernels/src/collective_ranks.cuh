@@ -8,21 +8,23 @@
 namespace millstream {
 
 constexpr u32 most_ranks = 8;
+// Blocks of a pass, at most.
+constexpr u32 most_pass_blocks = 128;
 // Nanoseconds between looks at the host's word.
 constexpr u64 look_after = 4000000;
 
 // Words of each device's memory. Lines come after them: `collective_lines.cuh`.
 enum RankWord {
-    begun_word,                            // From each rank: its kernel has begun.
-    ended_word = begun_word + most_ranks,  // From each rank: it is done with our buffers.
-    done_word = ended_word + most_ranks,   // Our blocks that are done.
-    stopped_word,                          // Not 0 once one of our threads has given up.
-    turn_word,                             // How often our blocks have met: `meet`.
-    met_word,                              // Our blocks that are there, of those who meet.
-    rank_words                             // A multiple of 16 bytes.
+    begun_word,                              // From each rank: its kernel has begun.
+    stopped_word = begun_word + most_ranks,  // Not 0 once one of our threads has given up.
+    turn_word,                               // How often our blocks have met: `meet`.
+    met_word,                                // Our blocks that are there, of those who meet.
+    // Of each block of a pass, from each rank: that block there is done with our buffers.
+    ended_words = 2 * most_ranks,
+    rank_words = ended_words + most_pass_blocks * most_ranks  // A multiple of 16 bytes.
 };
 
-static_assert(rank_words % 2 == 0, "lines come next");
+static_assert(met_word < ended_words && rank_words % 2 == 0, "lines come next");
 
 struct RankSettings {
     u64 epoch;        // Number of the collective, from 1 on.
@@ -93,7 +95,6 @@ __device__ __noinline__ void meet(u64* words) {
     if (gridDim.x == 1) return;
     if (threadIdx.x == 0) {
         u64* turn = words + turn_word;
-        // Not `done_word`: blocks that give up in a pass leave that somewhere.
         u64* met = words + met_word;
         // Cannot change before this block is here.
         const u64 before = load_relaxed_gpu(turn);

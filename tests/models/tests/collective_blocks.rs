@@ -1,12 +1,11 @@
 //! Blocks of a kernel that meet between two collectives, step by step as in `meet` of
 //! `kernels/src/collective_ranks.cuh`, under every interleaving: two blocks, three
-//! collectives, after a pass in which one of the blocks gave up. In each one a block stores an
-//! item that the other reads in the next.
+//! collectives. In each one a block stores an item that the other reads in the next.
 //!
 //! | here | there |
 //! |---|---|
 //! | `Blocks::meet` | `meet`, one thread of each block |
-//! | `turn`, `met`, `done` | `turn_word`, `met_word`, `done_word` |
+//! | `turn`, `met` | `turn_word`, `met_word` |
 //! | `items` | plain memory of the rank: outputs that are the next collective's inputs |
 
 #![allow(clippy::unwrap_used)]
@@ -25,8 +24,6 @@ enum Fault {
     RelaxedCount,
     /// The last block does not count from 0 again.
     NoReset,
-    /// Blocks that meet count where those of a pass do.
-    CountOfAPass,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -38,7 +35,6 @@ const COLLECTIVES: u64 = 3;
 
 #[derive(Default)]
 struct Blocks {
-    done: AtomicU64,
     met: AtomicU64,
     turn: AtomicU64,
     /// Of each block, by odd and even collectives.
@@ -54,11 +50,10 @@ impl Blocks {
     fn meet(&self) {
         let before = self.turn.load(Ordering::Relaxed);
         let order = if seeded(Fault::RelaxedCount) { Ordering::Relaxed } else { Ordering::AcqRel };
-        let met = if seeded(Fault::CountOfAPass) { &self.done } else { &self.met };
-        let arrived = met.fetch_add(1, order) + 1;
+        let arrived = self.met.fetch_add(1, order) + 1;
         if arrived == BLOCKS {
             if !seeded(Fault::NoReset) {
-                met.store(0, Ordering::Relaxed);
+                self.met.store(0, Ordering::Relaxed);
             }
             let order =
                 if seeded(Fault::NoRelease) { Ordering::Relaxed } else { Ordering::Release };
@@ -87,8 +82,6 @@ impl Blocks {
 
 fn collectives() {
     let blocks = Arc::new(Blocks::default());
-    // The kernel before: one block was done, the other had given up.
-    blocks.done.fetch_add(1, Ordering::Relaxed);
     let other = Arc::clone(&blocks);
     let other = thread::spawn(move || other.run(1));
     blocks.run(0);
@@ -113,9 +106,4 @@ fn a_count_that_orders_nothing_is_caught() {
 #[test]
 fn a_count_that_goes_on_is_caught() {
     fails_with(Fault::NoReset as usize, collectives);
-}
-
-#[test]
-fn a_count_that_a_pass_left_is_caught() {
-    fails_with(Fault::CountOfAPass as usize, collectives);
 }

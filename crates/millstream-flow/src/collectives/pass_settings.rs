@@ -37,13 +37,16 @@ millstream_device::cuda_struct! {
         pub(super) swaps: u32,
         pub(super) in_place: u32,
         in_order: u32,
+        blocks: u32,
+        unused: u32,
     }
 }
 
 impl PassSettings {
-    /// Of a kernel with these jobs.
+    /// Of a kernel of so many blocks, with these jobs.
     pub(super) fn new(
         common: RankSettings,
+        blocks: usize,
         jobs: &[Job],
         in_place: bool,
         swaps: bool,
@@ -51,6 +54,7 @@ impl PassSettings {
         let mut settings = PassSettings { common, ..PassSettings::zeroed() };
         settings.jobs[..jobs.len()].copy_from_slice(jobs);
         settings.job_count = jobs.len() as u32;
+        settings.blocks = blocks as u32;
         (settings.in_place, settings.swaps) = (in_place.into(), swaps.into());
         settings.in_order = jobs.iter().any(|job| job.sources == 0).into();
         settings
@@ -63,8 +67,14 @@ pub(super) fn swaps(pattern: &Pattern, in_place: bool) -> bool {
     in_place && matches!(pattern, Pattern::AllToAll { .. })
 }
 
-/// What each rank's kernel does, for items of `item` bytes.
-pub(super) fn jobs(pattern: &Pattern, ranks: usize, in_place: bool, item: usize) -> Vec<Vec<Job>> {
+/// What each rank's kernel does, for items of `item` bytes; its threads have so many bytes `at_once`.
+pub(super) fn jobs(
+    pattern: &Pattern,
+    ranks: usize,
+    in_place: bool,
+    item: usize,
+    at_once: usize,
+) -> Vec<Vec<Job>> {
     let everyone = (1 << ranks) - 1;
     let rank = |rank: usize| {
         let own = 1 << rank;
@@ -73,10 +83,14 @@ pub(super) fn jobs(pattern: &Pattern, ranks: usize, in_place: bool, item: usize)
         match pattern {
             Pattern::AllReduce { items } => {
                 let part = aligned_part(items, ranks, rank, item);
-                // Links that carry only what is read, and then only what is written, carry
-                // more than with both.
+                let is_at_once = part.len().saturating_mul(item) <= at_once;
                 let job = |sources, targets| job(&part, part.start, part.start, sources, targets);
-                vec![job(everyone, own), job(0, others)]
+                // Links that carry only what is read, and then only what is written, carry
+                // more than with both. Threads that go round once read before they write anyway.
+                match is_at_once {
+                    true => vec![job(everyone, everyone)],
+                    false => vec![job(everyone, own), job(0, others)],
+                }
             }
             Pattern::ReduceScatter { parts } => {
                 let part = &parts[rank];

@@ -94,6 +94,7 @@ fn is_right(
         let before = if in_place { expected.clone() } else { inputs.clone() };
         apply(pattern, &before, &mut expected, in_place);
     }
+    let at_once = if seed.is_multiple_of(2) { 0 } else { usize::MAX };
     let mut epoch = 0;
     let collective = |(pattern, way): &(Pattern, Way)| {
         let is_chain = matches!(way, Way::Chain(_));
@@ -101,7 +102,7 @@ fn is_right(
         Collective {
             epoch,
             pieces: pieces(pattern, ranks, in_place),
-            jobs: jobs(pattern, ranks, in_place, ITEM),
+            jobs: jobs(pattern, ranks, in_place, ITEM, at_once),
             swaps: swaps(pattern, in_place),
             way: *way,
         }

@@ -21,13 +21,11 @@ use super::pass_settings::{PassSettings, jobs, swaps};
 use super::peer_words::PeerWords;
 use super::plan::Pattern;
 use super::programs;
-use super::rank_settings::{MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
+use super::rank_settings::{MOST_BLOCKS, MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
-/// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor.
-const MOST_BLOCKS: usize = 128;
-/// Of a chain there are as many more, two a multiprocessor: one works while the other waits
+/// Of a chain there are twice as many blocks, two a multiprocessor: one works while the other waits
 /// until its stores are there.
 const BLOCKS_OF_A_CHAIN: usize = 2;
 
@@ -196,14 +194,15 @@ impl Peers {
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         let in_place = operands.is_in_place();
-        let jobs = jobs(pattern, streams.len(), in_place, word);
-        let longest = jobs.iter().flatten().map(|job| job.len as usize).max().unwrap_or(0);
         // A thread for each 16 bytes.
-        let threads = (longest * word).div_ceil(16).min(self.blocks * THREADS);
-        let swaps = swaps(pattern, in_place);
+        let most = self.blocks * THREADS;
+        let jobs = jobs(pattern, streams.len(), in_place, word, most * 16);
+        let longest = jobs.iter().flatten().map(|job| job.len as usize).max().unwrap_or(0);
+        let threads = (longest * word).div_ceil(16).min(most);
+        let (blocks, swaps) = (threads.div_ceil(THREADS).max(1), swaps(pattern, in_place));
         let settings = self.next(streams.len()).zip(jobs);
-        let settings =
-            settings.map(|(common, jobs)| PassSettings::new(common, &jobs, in_place, swaps));
+        let settings = settings
+            .map(|(common, jobs)| PassSettings::new(common, blocks, &jobs, in_place, swaps));
         let settings = settings.collect();
         self.run_together(streams, threads, operands, operator, |kernels| &kernels.pass, settings)
     }
@@ -231,7 +230,8 @@ impl Peers {
     pub(super) fn barrier(&mut self, streams: &[Stream]) -> Result<()> {
         let mut operands = Operands::<u32> { inputs: None, outputs: &mut [] };
         let settings = self.next(streams.len());
-        let settings = settings.map(|common| PassSettings::new(common, &[], true, false)).collect();
+        let settings =
+            settings.map(|common| PassSettings::new(common, 1, &[], true, false)).collect();
         self.run_together(streams, 1, &mut operands, None, |kernels| &kernels.pass, settings)
     }
 

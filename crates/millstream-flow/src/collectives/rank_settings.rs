@@ -5,8 +5,12 @@ use bytemuck::{Pod, Zeroable};
 /// Ranks at most: devices of one GPU have a stream each.
 pub(super) const MOST_RANKS: usize = 8;
 
+/// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor. The header's
+/// `most_pass_blocks`.
+pub(super) const MOST_BLOCKS: usize = 128;
+
 /// Words of each rank's memory before lines: `rank_words` of the header.
-pub(super) const RANK_WORDS: usize = 2 * MOST_RANKS + 4;
+pub(super) const RANK_WORDS: usize = (2 + MOST_BLOCKS) * MOST_RANKS;
 
 /// Threads of a block.
 pub(super) const THREADS: usize = 512;
