@@ -14,8 +14,9 @@
 //     in.give_back();
 //
 // `out.send(items, count)` and `in.receive(items, &count)` copy from and to where the items
-// are. A link has one channel or several, each a ring of its own: so many blocks receive at
-// once, each from its channel, as in `in(link, host, blockIdx.x)`.
+// are. What is sent so says nothing of what else its block has stored; what is published after a
+// claim comes after all of that. A link has one channel or several, each a ring of its own: so
+// many blocks receive at once, each from its channel, as in `in(link, host, blockIdx.x)`.
 //
 // With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
 // gang is stopped; else until their patience ends. That is an error of the link, and of the gang
@@ -36,6 +37,8 @@ struct DeviceLinkSettings {
     u32 slot_items;    // From a slot to the next: each begins at a multiple of 16 bytes.
     u32 packets;       // Slots of a channel, a power of two.
     u32 channels;
+    u32 sends_few;     // As a `PeerRing`'s.
+    u32 unused;
 };
 
 // Words of what was sent on a channel: the sender's own, which the host reads.
@@ -56,7 +59,8 @@ struct DeviceLink {
     static constexpr u32 line_words = 32;
 
     __device__ __forceinline__ u32 slot_words() const {
-        return (2 * settings.packets + line_words - 1) / line_words * line_words;
+        const u32 words = settings.packets * (sizeof(SlotWords) / sizeof(u32));
+        return (words + line_words - 1) / line_words * line_words;
     }
 
     __device__ __forceinline__ PeerRing<T> ring(u32 channel) const {
@@ -65,7 +69,7 @@ struct DeviceLink {
         T* const first = payloads.items + u64(channel) * settings.packets * settings.slot_items;
         return PeerRing<T>{reinterpret_cast<SenderWords*>(credit),
                            reinterpret_cast<SlotWords*>(words), first, settings.packets,
-                           settings.slot_items};
+                           settings.slot_items, settings.sends_few};
     }
 
     __device__ __forceinline__ u32* taken_of(u32 channel) const {
@@ -89,7 +93,7 @@ struct DeviceLinkWait {
     static constexpr u64 between_looks_ns = 1'000'000;
     static constexpr u32 turns_between = 32;
 
-    u64 start = nanoseconds(), looked = start;
+    u64 start = 0, looked = 0;
     u32 turns = 0;
 
     // Whether it makes sense to wait on.
@@ -97,6 +101,8 @@ struct DeviceLinkWait {
     __device__ bool goes_on(const DeviceLink<T>& link, const Span<u32>& host) {
         if (++turns % turns_between != 0) return true;
         const u64 now = nanoseconds();
+        // Most need not wait for so long, and reading the time takes a while, too.
+        if (start == 0) start = looked = now;
         if (now - start >= link.settings.patience_ns) {
             tell(link.late, host);
             return false;
@@ -191,8 +197,9 @@ struct DeviceSender {
 
     __device__ bool fill(const LinkSlot<T>& slot, const T* items, u32 count) const {
         if (!slot) return false;
-        copy_items(items, slot.items, count);
-        return publish(slot, count);
+        link.ring(channel).send_slot(slot.position, items, count, copy_items<T>);
+        link.count(channel, count);
+        return true;
     }
 
    private:

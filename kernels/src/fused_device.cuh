@@ -43,7 +43,7 @@ struct FusedDevice {
         const u32 inbox = (is_ring() ? 0 : from - (from > to)) * settings.lanes + lane;
         const u32 outbox = (is_ring() ? 0 : to - (to > from)) * settings.lanes + lane;
         // Slots begin where any packet may.
-        const u64 slot_words = (u64(settings.slots) * (sizeof(SlotWords) / 4) + 3) / 4 * 4;
+        const u64 slot_words = u64(settings.slots) * (sizeof(SlotWords) / 4);
         const u64 payload_words = u64(settings.slots) * settings.slot_items * (sizeof(Packet) / 4);
         const u64 ring_words = (slot_words + payload_words + 3) / 4 * 4;
         u32* const base = inboxes[to].items + inbox * ring_words;
@@ -53,6 +53,8 @@ struct FusedDevice {
         ring.payloads = reinterpret_cast<Packet*>(base + slot_words);
         ring.capacity = settings.slots;
         ring.slot_items = settings.slot_items;
+        // What was counted before comes before a packet: the end is found by that.
+        ring.sends_few = 0;
         return ring;
     }
 

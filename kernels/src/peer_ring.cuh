@@ -7,7 +7,7 @@
 // __ldg, ld.global.nc or const __restrict__.
 #pragma once
 
-#include "atomics.cuh"
+#include "lines.cuh"
 
 namespace millstream {
 
@@ -17,10 +17,31 @@ struct SenderWords {
     u32 head;  // Slots given back. Written by the receiver.
 };
 
-// In the receiver's memory, written by the block that claimed the slot.
-struct SlotWords {
-    u32 epoch;  // Position of the packet in the slot, plus one; 0 at the start.
-    u32 count;  // Items in the packet.
+// In the receiver's memory, written by the block that claimed the slot, both at once.
+struct alignas(16) SlotWords {
+    // Below, the epoch: position of the packet in the slot, plus one; 0 at the start. Above,
+    // the items in the packet, and whether they are few.
+    u64 arrival;
+    u64 few;  // Those items.
+};
+constexpr u32 few_bit = 1u << 31;
+
+// Items that are as small as a word, all together.
+template <class Item>
+union FewItems {
+    static constexpr u32 most = sizeof(Item) <= sizeof(u64) ? sizeof(u64) / sizeof(Item) : 0;
+    static constexpr u32 room = most == 0 ? 1 : most;
+    u64 word;
+    Item items[room];
+
+    __device__ FewItems() : word(0) {}
+    __device__ FewItems(u64 word) : word(word) {}
+
+    __device__ __forceinline__ static void copy(const Item* from, Item* to, u32 count) {
+#pragma unroll
+        for (u32 item = 0; item < most; ++item)
+            if (item < count) to[item] = from[item];
+    }
 };
 
 template <class Item>
@@ -30,6 +51,9 @@ struct PeerRing {
     Item* payloads;     // capacity * slot_items, in the receiver's memory.
     u32 capacity;       // A power of two: slots stay when positions wrap around.
     u32 slot_items;
+    // Whether few items come with the slot's words: where these are seen at once, in a GPU's
+    // memory, and where no packet says anything of what its sender did before.
+    u32 sends_few;
 
     __device__ __forceinline__ u32 slot_of(u32 position) const {
         return position & (capacity - 1);
@@ -85,32 +109,65 @@ struct PeerRing {
         if (threadIdx.x == 0) publish(position, count);
     }
 
+    // The whole block that has claimed the slot: sends items that all its threads see. Few come
+    // with the slot's words, so nobody waits until they are there, and nothing that the block
+    // has stored comes before them.
+    template <class Copy>
+    __device__ __forceinline__ void send_slot(u32 position, const Item* items, u32 count,
+                                              Copy copy) {
+        if (!sends_few || count > FewItems<Item>::most) {
+            copy(items, payload(position), count);
+            return publish_slot(position, count);
+        }
+        FewItems<Item> few;
+        if (threadIdx.x == 0) few.copy(items, few.items, count);
+        // The items are the caller's again.
+        __syncthreads();
+        if (threadIdx.x == 0) publish_few(position, count, few.word);
+    }
+
     // The whole block, with `count` <= slot_items items. False, and nothing sent,
     // without credit: the caller keeps the items and goes on receiving.
     __device__ bool try_send(const Item* items, u32 count) {
         u32 position;
         if (!claim_slot(&position)) return false;
-        Item* const slot = payload(position);
-        for (u32 item = threadIdx.x; item < count; item += blockDim.x) slot[item] = items[item];
-        publish_slot(position, count);
+        send_slot(position, items, count, [](const Item* from, Item* to, u32 count) {
+            for (u32 item = threadIdx.x; item < count; item += blockDim.x) to[item] = from[item];
+        });
         return true;
+    }
+
+    __device__ __forceinline__ u64* line(u32 position) const {
+        return &slots[slot_of(position)].arrival;
+    }
+
+    __device__ static __forceinline__ u64 arrival(u32 position, u32 count) {
+        return u64(count) << 32 | (position + 1);
     }
 
     // One thread, after a barrier of those that filled the slot.
     __device__ __forceinline__ void publish(u32 position, u32 count) {
-        SlotWords* words = slots + slot_of(position);
-        store_relaxed_sys(&words->count, count);
-        // Pairs with is_ready: payload and count come before the epoch.
-        store_release_sys(&words->epoch, position + 1);
+        // Pairs with is_ready: the payload comes before the epoch.
+        store_line_release(line(position), arrival(position, count), 0);
+    }
+
+    // One thread: a packet that is in `few`.
+    __device__ __forceinline__ void publish_few(u32 position, u32 count, u64 few) {
+        // Relaxed: the line is all there is to see.
+        store_line_relaxed(line(position), arrival(position, count | few_bit), few);
     }
 
     // One thread of the receiver: whether the packet at `next`, its own count of
     // packets taken, is there. Its block needs a barrier before it reads.
     __device__ __forceinline__ bool is_ready(u32 next, u32* count) const {
-        const SlotWords* words = slots + slot_of(next);
+        FewItems<Item> few;
+        u64 arrived;
         // Pairs with publish.
-        if (load_acquire_sys(&words->epoch) != next + 1) return false;
-        *count = load_relaxed_sys(&words->count);
+        load_line_acquire(line(next), &arrived, &few.word);
+        if (u32(arrived) != next + 1) return false;
+        *count = u32(arrived >> 32) & ~few_bit;
+        // To where all packets are read.
+        if (sends_few && arrived >> 63 != 0) few.copy(few.items, payload(next), *count);
         return true;
     }
 

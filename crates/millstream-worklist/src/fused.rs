@@ -121,11 +121,11 @@ impl Rings {
         Ok(Rings { slots, slot_items })
     }
 
-    /// Words of one: two for each slot, see `SlotWords`, then the payloads, which begin
+    /// Words of one: four for each slot, see `SlotWords`, then the payloads, which begin
     /// where any packet may.
     fn words<P: Program>(self) -> usize {
         let payloads = self.slots * self.slot_items * size_of::<P::Packet>() / 4;
-        ((2 * self.slots).next_multiple_of(4) + payloads).next_multiple_of(4)
+        (4 * self.slots + payloads).next_multiple_of(4)
     }
 }
 

@@ -10,8 +10,9 @@ const TAIL: usize = 0;
 const HEAD: usize = 1;
 
 /// Words of one slot, in the receiver's memory, written by the block that claimed the
-/// slot: the position of the packet that the slot holds, plus one, and its items.
-pub(crate) const SLOT_WORDS: usize = 2;
+/// slot: the position of the packet that the slot holds, plus one, its items, and room where
+/// GPUs send few of them.
+pub(crate) const SLOT_WORDS: usize = 4;
 const EPOCH: usize = 0;
 const COUNT: usize = 1;
 

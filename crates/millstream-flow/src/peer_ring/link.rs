@@ -20,6 +20,9 @@ use crate::{Context, Error, Item, LinkStatistics, Result};
 /// [`Gang`](crate::Gang), or otherwise sure to run side by side. Twins
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
+/// What GPUs `send` of at most 8 bytes takes the shortest way, and says nothing of what else its
+/// block has stored; what a block publishes after a claim comes after all of that.
+///
 /// A kernel that waits for longer than its patience ends, on a host device with an error: see
 /// [`DeviceLink::check`].
 ///
@@ -128,9 +131,9 @@ impl<T: Item> DeviceLink<T> {
             }
         }
         context.watcher().prepare(context.device_set())?;
-        let settings = Settings::new(patience, room.into(), size_of::<T>());
-        let label = format!("link from kernels of {from} to {to}");
         let way = way_between(context, from, to);
+        let settings = Settings::new(patience, room.into(), size_of::<T>(), way);
+        let label = format!("link from kernels of {from} to {to}");
         // Either side's words and slots.
         let [sender, receiver] = match way {
             TransferWay::Host => [context.host(); 2],

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
+use millstream_device::TransferWay;
 
 use super::core::{SENDER_WORDS, SLOT_WORDS};
 use super::traffic::TRAFFIC_WORDS;
@@ -78,13 +79,22 @@ millstream_device::cuda_struct! {
         slot_items: u32,
         packets: u32,
         channels: u32,
+        sends_few: u32,
+        unused: u32,
     }
 }
 
 impl Settings {
-    /// Of a link whose items have so many bytes.
-    pub(super) fn new(patience: Duration, room: LinkRoom, item_bytes: usize) -> Settings {
-        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    /// Of a link whose items have so many bytes, and whose words lie in the memory of its
+    /// receiver, or of the host.
+    pub(super) fn new(
+        patience: Duration,
+        room: LinkRoom,
+        item_bytes: usize,
+        way: TransferWay,
+    ) -> Settings {
+        // A packet's number of items has a bit to spare.
+        let word = |number: usize| i32::try_from(number).map_or(u32::MAX, i32::cast_unsigned);
         // One of 16 numbers that follow each other is.
         let slot_items = (0..SLOT_ALIGNMENT)
             .map(|more| room.packet_items.saturating_add(more))
@@ -96,6 +106,8 @@ impl Settings {
             slot_items: word(slot_items),
             packets: word(room.packets),
             channels: word(room.channels),
+            sends_few: u32::from(way == TransferWay::Push),
+            unused: 0,
         }
     }
 
@@ -184,7 +196,7 @@ mod tests {
     fn slots_begin_at_multiples_of_16_bytes() {
         for (item_bytes, packet_items) in [(4, 1), (4, 7), (12, 5), (1, 33), (24, 3), (16, 1)] {
             let room = LinkRoom::new(3, packet_items).channels(2);
-            let settings = Settings::new(Duration::ZERO, room, item_bytes);
+            let settings = Settings::new(Duration::ZERO, room, item_bytes, TransferWay::Push);
             for (channel, slot) in [(0, 0), (0, 1), (0, 3), (1, 0), (1, 3)] {
                 let items = settings.items(channel, slot);
                 assert_eq!((items.len(), items.start * item_bytes % 16), (packet_items, 0));

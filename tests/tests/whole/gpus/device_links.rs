@@ -35,7 +35,8 @@ fn fill_and_read(context: &Context, way: Option<TransferWay>) {
     let gpus: Vec<usize> =
         (0..context.devices().len()).filter(|place| is_gpu(&context.devices()[*place])).collect();
     let [first, .., last] = gpus[..] else {
-        return skip(Needs::Peers, "kernels that wait for each other run on GPUs only");
+        let needs = if context.devices().len() > 1 { Needs::Peers } else { Needs::Several };
+        return skip(needs, "kernels that wait for each other run on GPUs only");
     };
     let (one, other) = (&context.devices()[first], &context.devices()[last]);
     let packets: usize = scaled(20_000, 60);

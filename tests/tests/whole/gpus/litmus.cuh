@@ -95,9 +95,10 @@ __device__ __forceinline__ PeerRing<u32> ring_of(Span<u32> sender, Span<u32> slo
     return PeerRing<u32>{reinterpret_cast<SenderWords*>(sender.items) + blockIdx.x,
                          reinterpret_cast<SlotWords*>(slots.items) + blockIdx.x * capacity,
                          payloads.items + blockIdx.x * capacity * slot_items, capacity,
-                         slot_items};
+                         slot_items, 1};
 }
 
+// Of every 48 packets one or so has few.
 __device__ __forceinline__ u32 items_in(u32 round) { return 1 + hash(round) % slot_items; }
 
 __device__ __forceinline__ u32 content(u32 round, u32 item) {
@@ -111,14 +112,11 @@ __device__ bool send_without_release(PeerRing<u32>& ring, const u32* items, u32 
     if (threadIdx.x == 0) claimed = ring.try_claim(&position);
     __syncthreads();
     const bool sends = claimed;
-    const u32 slot = ring.slot_of(position);
     if (sends) {
         for (u32 item = threadIdx.x; item < count; item += blockDim.x)
-            ring.payloads[u64(slot) * slot_items + item] = items[item];
-        if (threadIdx.x == 0) {
-            store_relaxed_sys(&ring.slots[slot].count, count);
-            store_relaxed_sys(&ring.slots[slot].epoch, position + 1);
-        }
+            ring.payload(position)[item] = items[item];
+        if (threadIdx.x == 0)
+            store_line_relaxed(ring.line(position), ring.arrival(position, count), 0);
     }
     __syncthreads();
     return sends;

@@ -75,7 +75,7 @@ fn peer_ring() -> Litmus {
         sides: [side("ring_send", 64), side("ring_receive", 64)],
         blocks: PAIRS,
         on_one_device: false,
-        buffers: [(2 * PAIRS, 0, 0), (2 * SLOTS * PAIRS, 0, 1), (SLOTS * SLOT_ITEMS * PAIRS, 0, 1)],
+        buffers: [(2 * PAIRS, 0, 0), (4 * SLOTS * PAIRS, 0, 1), (SLOTS * SLOT_ITEMS * PAIRS, 0, 1)],
         mirrored: false,
         faults: ["the epoch without a release", "the head before the payload is read"],
     }

@@ -11,8 +11,8 @@ use millstream::device::{
     Trusted, Value,
 };
 use millstream::flow::{
-    Buffers, Context, DeviceLink, DeviceLinkEnd, Error, Gang, GangMember, Graph, Receiver, Result,
-    Sender, first_available,
+    Buffers, Context, DeviceLink, DeviceLinkEnd, Error, Gang, GangMember, Graph, Item, Receiver,
+    Result, Sender, first_available,
 };
 
 use super::links::{CHECK, MAKE, is_timed, rate, times};
@@ -320,25 +320,25 @@ const WITHIN: &str = r#"
 using namespace millstream;
 
 // Packet n has n % 4 + 1 items.
-extern "C" __global__ void to_itself(DeviceLink<u32> link, Span<u32> host, Span<u32> report,
-                                     u32 packets) {
-    __shared__ u32 items[4];
+template <class Item>
+__device__ void to_itself(const DeviceLink<Item>& link, Span<u32> host, Span<u32> report,
+                          u32 packets) {
+    __shared__ Item items[4];
     u32 done = 0, wrong = 0;
     if (blockIdx.x == 0) {
-        const DeviceSender<u32> out(link, host);
+        const DeviceSender<Item> out(link, host);
         for (bool goes_on = true; goes_on && done < packets; done += goes_on) {
-            __syncthreads();
-            if (threadIdx.x < 4) items[threadIdx.x] = done * 4 + threadIdx.x;
+            if (threadIdx.x < 4) items[threadIdx.x] = Item(done * 4 + threadIdx.x);
             __syncthreads();
             goes_on = out.send(items, done % 4 + 1);
         }
     } else {
-        DeviceReceiver<u32> in(link, host);
+        DeviceReceiver<Item> in(link, host);
         u32 count = 0;
         for (; done < packets && in.receive(items, &count); ++done) {
             __syncthreads();
             wrong += count != done % 4 + 1;
-            if (threadIdx.x < count) wrong += items[threadIdx.x] != done * 4 + threadIdx.x;
+            if (threadIdx.x < count) wrong += items[threadIdx.x] != Item(done * 4 + threadIdx.x);
             __syncthreads();
         }
     }
@@ -348,24 +348,41 @@ extern "C" __global__ void to_itself(DeviceLink<u32> link, Span<u32> host, Span<
         store_relaxed_sys(&report[2 * blockIdx.x + 1], u32(is_wrong));
     }
 }
+
+#define TO_ITSELF(name, Item)                                                                    \
+    extern "C" __global__ void name(DeviceLink<Item> link, Span<u32> host, Span<u32> report,     \
+                                    u32 packets) {                                               \
+        to_itself(link, host, report, packets);                                                  \
+    }
+TO_ITSELF(bytes_to_itself, unsigned char)
+TO_ITSELF(words_to_itself, u32)
+TO_ITSELF(longs_to_itself, u64)
 "#;
 
 /// Both ends in one kernel: what memory checkers run, under which two kernels may have to take
-/// turns. A ring of two slots is full and empty most of the time.
+/// turns. A ring of two slots is full and empty most of the time. Packets of at most 8 bytes come
+/// with the words of their slots: all of bytes, some of words, and of longs those of one.
 #[test]
 fn a_link_within_a_kernel() {
     let context = context();
+    within::<u8>(&context, "bytes_to_itself");
+    within::<u32>(&context, "words_to_itself");
+    within::<u64>(&context, "longs_to_itself");
+}
+
+fn within<T: Item>(context: &Context, entry: &'static str) {
     let Some(device) = context.devices().iter().find(|device| is_gpu(device)) else {
         return skip(Needs::Peers, "blocks that wait for each other run on GPUs only");
     };
-    let source = CudaSource::new("within.cu", "to_itself", WITHIN).blocks(2).threads(64);
-    let kernel: Kernel<(End, Shared<u32>, Shared<u32>, Value<u32>)> = Kernel::with_source(
-        "to_itself",
+    let source = CudaSource::new("within.cu", entry, WITHIN).blocks(2).threads(64);
+    type Side<T> = (DeviceLinkEnd<T>, Shared<u32>, Shared<u32>, Value<u32>);
+    let kernel: Kernel<Side<T>> = Kernel::with_source(
+        entry,
         // SAFETY: it uses its link's functions and its words.
         unsafe { Trusted::new(source) },
         |_, _| Err(KernelFault::new("runs on GPUs only")),
     );
-    let link = DeviceLink::<u32>::new(&context, device, device, (2, 4), PATIENCE).unwrap();
+    let link = DeviceLink::<T>::new(context, device, device, (2, 4), PATIENCE).unwrap();
     let (host, report) = (context.host().shared(8).unwrap(), context.host().shared(4).unwrap());
     let stream = device.stream().unwrap();
     // The second goes on where the first one was.
