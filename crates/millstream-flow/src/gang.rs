@@ -1,5 +1,6 @@
 //! Gangs: kernels, one a device, that wait for each other while they run.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,20 @@ pub(crate) const IS_STOPPED: u32 = 1;
 pub(crate) const PEER_IS_LATE: u32 = 2;
 pub(crate) const NOT_LEFT: u32 = 3;
 pub(crate) const NO_MEMORY: u32 = 4;
+
+/// A twin cannot go on for this reason, which the gang fails with unless it is stopped already:
+/// `give_up` of `gang.cuh`. What the twin is to return; others that wait for something must hear
+/// of it, too.
+pub(crate) fn give_up(stop: &AtomicU32, reason: u32) -> KernelFault {
+    // Relaxed: the word is all there is to see.
+    let _ = stop.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
+    KernelFault::early_return()
+}
+
+/// The word *stop* of a gang's words, as a twin has them.
+pub(crate) fn stop_word(words: &[AtomicU32]) -> std::result::Result<&AtomicU32, KernelFault> {
+    words.get(STOP).ok_or_else(|| KernelFault::new("it has not the words of its gang"))
+}
 
 /// A set of kernels, one for each device of a context, that wait for each other: all
 /// of them must have started, and nothing that may wait for a device (allocating,

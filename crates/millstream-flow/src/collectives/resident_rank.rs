@@ -15,7 +15,7 @@ use super::block_collectives::{BlockCollectives, Standing};
 use super::resident::{BlockSettings, ResidentCollectives};
 use crate::Context;
 use crate::full_empty::Attention;
-use crate::gang::{NO_MEMORY, NOT_LEFT, PEER_IS_LATE, STOP};
+use crate::gang::{NO_MEMORY, NOT_LEFT, PEER_IS_LATE, give_up, stop_word};
 
 /// [`ResidentCollectives`] as a kernel's parameter, at its rank. GPUs take
 /// `millstream::ResidentCollectives` by value; the twin sees [`ResidentRankView`]. A launch passes
@@ -132,7 +132,7 @@ impl<'a> ResidentRankView<'a> {
     /// Whether it makes sense to wait on for a line that is missed since then.
     pub(super) fn goes_on(&self, since: Instant) -> Result<(), KernelFault> {
         // Relaxed: the word is all there is to see.
-        if self.stop()?.load(Ordering::Relaxed) != 0 {
+        if stop_word(self.host)?.load(Ordering::Relaxed) != 0 {
             return Err(KernelFault::early_return());
         }
         if self.held.patience.is_none_or(|patience| since.elapsed() < patience) {
@@ -143,19 +143,8 @@ impl<'a> ResidentRankView<'a> {
 
     /// The gang fails for this reason, unless it is stopped already, and the others stop.
     fn give_up(&self, reason: u32) -> KernelFault {
-        match self.stop() {
-            Ok(stop) => {
-                // Relaxed: the word is all there is to see.
-                let _ = stop.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
-                self.ring();
-                KernelFault::early_return()
-            }
-            Err(fault) => fault,
-        }
-    }
-
-    /// The gang's word.
-    fn stop(&self) -> Result<&'a AtomicU32, KernelFault> {
-        self.host.get(STOP).ok_or_else(|| KernelFault::new("it has not the words of its gang"))
+        let fault = stop_word(self.host).map(|stop| give_up(stop, reason));
+        self.ring();
+        fault.unwrap_or_else(|fault| fault)
     }
 }

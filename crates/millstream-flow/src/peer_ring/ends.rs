@@ -16,6 +16,7 @@ use super::link::DeviceLink;
 use super::room::{LinkRoom, Settings};
 use super::traffic;
 use crate::full_empty::Attention;
+use crate::gang::{PEER_IS_LATE, give_up, stop_word};
 use crate::sync::Mutex;
 use crate::{Context, Item};
 
@@ -71,6 +72,7 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
             settings,
             patience,
             waits,
+            host: None,
             channel: 0,
         }
     }
@@ -107,6 +109,8 @@ pub struct DeviceLinkView<'a, T> {
     settings: Settings,
     patience: Option<Duration>,
     waits: &'a Waits,
+    /// The gang's words.
+    host: Option<&'a [AtomicU32]>,
     channel: u32,
 }
 
@@ -121,6 +125,15 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             Some(channel) => Ok(DeviceLinkView { channel, ..*self }),
             None => Err(KernelFault::new(format!("channel {channel} of a link of {channels}"))),
         }
+    }
+
+    /// The same link with its gang's [words](crate::Gang::words), as a kernel's ends with theirs: a twin
+    /// that misses something waits no longer when the gang is stopped, and the gang fails with
+    /// [`Error::PeerIsLate`](crate::Error::PeerIsLate) for one that has waited for too long. Calls
+    /// then end in an [early return](KernelFault::early_return).
+    #[must_use]
+    pub fn of_gang(&self, words: &'a [AtomicU32]) -> DeviceLinkView<'a, T> {
+        DeviceLinkView { host: Some(words), ..*self }
     }
 
     /// How much the link holds.
@@ -224,13 +237,23 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             self.slots.ring();
             return Ok(result);
         }
+        let stop = self.host.map(stop_word).transpose()?;
+        // Relaxed: the word is all there is to see.
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0) {
+            return Err(KernelFault::early_return());
+        }
         let waited = waits.entry(wait).or_insert_with(Instant::now).elapsed();
         if self.patience.is_none_or(|most| waited < most) {
             return Ok(None);
         }
         // Relaxed: the kernel's end publishes it.
         self.late.iter().for_each(|late| late.store(1, Ordering::Relaxed));
-        Err(KernelFault::new("the other end of its link did not come in time"))
+        let Some(stop) = stop else {
+            return Err(KernelFault::new("the other end of its link did not come in time"));
+        };
+        let fault = give_up(stop, PEER_IS_LATE);
+        self.slots.ring();
+        Err(fault)
     }
 
     fn taken(&self) -> Option<&'a AtomicU32> {

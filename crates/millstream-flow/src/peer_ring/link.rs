@@ -23,8 +23,9 @@ use crate::{Context, Error, Item, LinkStatistics, Result};
 /// What GPUs `send` of at most 8 bytes takes the shortest way, and says nothing of what else its
 /// block has stored; what a block publishes after a claim comes after all of that.
 ///
-/// A kernel that waits for longer than its patience ends, on a host device with an error: see
-/// [`DeviceLink::check`].
+/// A kernel that waits for longer than its patience ends, and the gang fails if its ends have the
+/// gang's words (`DeviceSender(link, host)`, [`DeviceLinkView::of_gang`](crate::DeviceLinkView::of_gang)).
+/// Without them a twin fails its device, and of a GPU's kernel [`DeviceLink::check`] tells.
 ///
 /// Packets of a channel arrive in the order of their claims, each once; what is on its way
 /// when the kernels end is there for the next ones.

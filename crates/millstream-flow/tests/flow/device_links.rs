@@ -1,6 +1,6 @@
 //! Links between kernels, on host devices: threaded and simulated.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millstream_device::{
@@ -171,33 +171,31 @@ fn patience_begins_with_each_wait() {
 /// An end of a link that takes the gang's words, and how many packets it lives for.
 type MortalEnd = (DeviceLinkEnd<u32>, Shared<u32>, Value<u32>);
 
-/// Whether to go on: not once the gang is stopped.
-fn lives(packets: u32, words: &[AtomicU32], most: u32) -> std::result::Result<bool, KernelFault> {
-    match packets == most {
-        true => Err(KernelFault::new("out of luck")),
-        false => Ok(words[1].load(Ordering::Acquire) == 0),
-    }
+fn lives(packets: u32, most: u32) -> std::result::Result<(), KernelFault> {
+    if packets == most { Err(KernelFault::new("out of luck")) } else { Ok(()) }
 }
 
 fn mortal_sender() -> Kernel<MortalEnd> {
     Kernel::<MortalEnd>::of_step_closure("send", |_, (link, words, most)| {
-        while lives(link.sent(), words, *most)? {
+        let link = link.of_gang(words);
+        loop {
+            lives(link.sent(), *most)?;
             if !link.try_send(&items(link.sent()))? {
                 return Ok(Step::Waits);
             }
         }
-        Ok(Step::Done)
     })
 }
 
 fn mortal_receiver() -> Kernel<MortalEnd> {
     Kernel::<MortalEnd>::of_step_closure("receive", |_, (link, words, most)| {
-        while lives(link.received(), words, *most)? {
+        let link = link.of_gang(words);
+        loop {
+            lives(link.received(), *most)?;
             if link.try_receive()?.is_none() {
                 return Ok(Step::Waits);
             }
         }
-        Ok(Step::Done)
     })
 }
 
@@ -222,6 +220,57 @@ fn two(injection: &Injection) -> Vec<Context> {
     let builder = || Context::builder().devices(Devices::host(2)).injection(injection.clone());
     let simulated = (0..6).map(|seed| builder().simulated(seed));
     simulated.chain([builder()]).map(|builder| builder.build().unwrap()).collect()
+}
+
+/// As where the ends have no words of a gang, but that nobody's device fails for it.
+#[test]
+fn an_end_that_has_waited_for_too_long_fails_its_gang() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let [one, other] = context.devices() else { panic!("two devices") };
+    let patience = Duration::from_millis(20);
+    for place in 0..2 {
+        let link = DeviceLink::new(&context, one, other, (2, 4), patience).unwrap();
+        let gang = Gang::new(&context).unwrap();
+        let words = gang.words().clone();
+        let run = gang.run(|member| match member.place {
+            0 if place == 0 => {
+                Ok(mortal_sender().launch(member.stream, 1, (&link, &words, u32::MAX))?)
+            }
+            1 if place == 1 => {
+                Ok(mortal_receiver().launch(member.stream, 1, (&link, &words, u32::MAX))?)
+            }
+            _ => Ok(()),
+        });
+        let error = context.block_on(run).unwrap().unwrap_err();
+        assert!(matches!(error, Error::PeerIsLate), "{error}");
+        let error = link.check().unwrap_err();
+        assert!(matches!(error, Error::LinkTimeout { .. }), "{error}");
+    }
+    // The devices go on.
+    let run = packets(&context, 2, FOR_EVER, true);
+    assert_eq!(context.block_on(run).unwrap().unwrap(), PACKETS);
+}
+
+/// Nor does anybody wait for the whole patience once the gang is stopped.
+#[test]
+fn a_stopped_gang_waits_for_no_link() {
+    let start = Instant::now();
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let [one, other] = context.devices() else { panic!("two devices") };
+    let link = DeviceLink::new(&context, one, other, (2, 4), FOR_EVER).unwrap();
+    let gang = Gang::new(&context).unwrap();
+    let words = gang.words().clone();
+    let mut run = Box::pin(gang.run(|member| match member.place {
+        0 => Ok(mortal_sender().launch(member.stream, 1, (&link, &words, u32::MAX))?),
+        _ => Ok(()),
+    }));
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(run.as_mut().poll(&mut task).is_pending());
+    drop(run);
+    // The next gang waits until that one has ended.
+    let run = packets(&context, 2, FOR_EVER, true);
+    assert_eq!(context.block_on(run).unwrap().unwrap(), PACKETS);
+    assert!(start.elapsed() < FOR_EVER / 2, "{:?}", start.elapsed());
 }
 
 /// Longer than all of these cases may take.
