@@ -64,14 +64,12 @@ struct Pass {
     // The whole kernel: tells all ranks that our buffers are there, and waits for theirs.
     __device__ bool begin() const {
         const u32 other = threadIdx.x;
-        bool is_there = true;
-        if (ranks.is_peer(other)) {
-            // Release: what our stream did before is there for who acquires it.
-            if (blockIdx.x == 0)
-                store_release_sys(ranks.word(other, begun_word + ranks.rank), epoch());
-            is_there = hears(begun_word + other);
-        }
-        return __syncthreads_and(is_there);
+        const bool is_peer = ranks.is_peer(other);
+        // Release: what our stream did before is there for who acquires it.
+        if (is_peer && blockIdx.x == 0)
+            store_release_sys(ranks.word(other, begun_word + ranks.rank), epoch());
+        if (settings.job_count > 0) find(job(0));
+        return __syncthreads_and(!is_peer || hears(begun_word + other));
     }
 
     // The whole kernel: tells all ranks that we are done with their buffers, and waits
@@ -97,6 +95,13 @@ struct Pass {
         const u64 expected = epoch();
         // Acquire: pairs with the releases above.
         return ranks.wait_until([=] { return load_acquire_sys(word) >= expected; });
+    }
+
+    // Blocks begin with different jobs, so that all links are in use. Jobs in order have the
+    // same items at places that lie alike, so that each thread finds what it has left itself.
+    __device__ const PassJob& job(u32 step) const {
+        const u32 first = settings.in_order ? 0 : blockIdx.x;
+        return settings.jobs[(step + first) % settings.job_count];
     }
 
     // The block: finds where a job's items are.
@@ -190,12 +195,9 @@ struct Pass {
     template <class Combine>
     __device__ void run(Combine combine) const {
         for (u32 step = 0; step < settings.job_count; ++step) {
-            // Blocks begin with different jobs, so that all links are in use. Jobs in order
-            // have the same items at places that lie alike, so that each thread finds
-            // what it has left itself.
-            const u32 first = settings.in_order ? 0 : blockIdx.x;
-            const PassJob& job = settings.jobs[(step + first) % settings.job_count];
-            find(job);
+            const PassJob& job = this->job(step);
+            // The first was found while others began.
+            if (step > 0) find(job);
             if (settings.swaps) {
                 Element* one = places.sources[0];
                 Element* other = places.targets[0];
