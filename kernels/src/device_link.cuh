@@ -14,8 +14,8 @@
 //     in.give_back();
 //
 // `out.send(items, count)` and `in.receive(items, &count)` copy from and to where the items
-// are. What is sent so says nothing of what else its block has stored; what is published after a
-// claim comes after all of that. A link has one channel or several, each a ring of its own: so
+// are. Up to 8 bytes that are sent so say nothing of what else their block has stored; larger
+// packets, empty ones, and what is published after a claim come after all of that. A link has one channel or several, each a ring of its own: so
 // many blocks receive at once, each from its channel, as in `in(link, host, blockIdx.x)`.
 //
 // With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
@@ -58,8 +58,8 @@ struct DeviceLink {
     // Words of a line of the cache: what blocks poll lies in lines of its own.
     static constexpr u32 line_words = 32;
 
-    __device__ __forceinline__ u32 slot_words() const {
-        const u32 words = settings.packets * (sizeof(SlotWords) / sizeof(u32));
+    __device__ __forceinline__ u64 slot_words() const {
+        const u64 words = settings.packets * (sizeof(SlotWords) / sizeof(u32));
         return (words + line_words - 1) / line_words * line_words;
     }
 

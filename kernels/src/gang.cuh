@@ -14,7 +14,8 @@ enum HostWord { host_open, host_stop, host_words };
 // block that they have no memory for.
 enum StopReason : u32 { goes_on, is_stopped, peer_is_late, not_left, no_memory };
 
-// One thread, with the word `host_stop`: the kernel cannot go on. Who says so first is heard.
+// One thread, with the word `host_stop`: the kernel cannot go on. One of those who say so first is
+// heard.
 __device__ __forceinline__ void give_up(u32* stop, StopReason reason) {
     // Relaxed: the word is all there is to see.
     if (load_relaxed_sys(stop) == goes_on) store_relaxed_sys(stop, u32(reason));

@@ -111,11 +111,11 @@ struct PeerRing {
 
     // The whole block that has claimed the slot: sends items that all its threads see. Few come
     // with the slot's words, so nobody waits until they are there, and nothing that the block
-    // has stored comes before them.
+    // has stored comes before them. None at all are a signal, which comes after all of that.
     template <class Copy>
     __device__ __forceinline__ void send_slot(u32 position, const Item* items, u32 count,
                                               Copy copy) {
-        if (!sends_few || count > FewItems<Item>::most) {
+        if (!sends_few || count == 0 || count > FewItems<Item>::most) {
             copy(items, payload(position), count);
             return publish_slot(position, count);
         }

@@ -3,8 +3,8 @@
 //!
 //! | here | there |
 //! |---|---|
-//! | `Lines::send` | `LineExchange::send`: `store_line` |
-//! | `Lines::receive` | `LineExchange::wait`: `load_line` |
+//! | `Lines::send` | `LineExchange::send`: `store_line_relaxed` |
+//! | `Lines::receive` | `LineExchange::wait`: `load_line_relaxed` |
 //!
 //! A line is one word here: its upper half the epoch. All its operations are relaxed.
 

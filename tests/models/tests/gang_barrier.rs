@@ -1,6 +1,6 @@
 //! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
 //! interleaving: two blocks of one device meet twice, also after they have met by themselves
-//! twice each time, and two devices of one block three times. Where the host stops the gang, all
+//! twice each time, two devices of one block three times, and one of two blocks with one of one. Where the host stops the gang, all
 //! blocks leave, also those that did not look.
 //!
 //! | here | there |
@@ -26,6 +26,7 @@ use millstream_models::{fails_with, holds, holds_within_two, is_seeded};
 #[derive(Clone, Copy)]
 enum Fault {
     LeadWithoutFence,
+    ArrivalWithoutAcquire,
     ArrivalWithoutFence,
     OneLetter,
     OneLineAlone,
@@ -100,7 +101,10 @@ impl Block {
         if !seeded(Fault::ArrivalWithoutFence) {
             fence(Ordering::AcqRel);
         }
-        let before = device.arrived.fetch_add(ONE_BLOCK, Ordering::Relaxed);
+        // Alone, the leader's fence acquires.
+        let is_relaxed = self.is_alone() || seeded(Fault::ArrivalWithoutAcquire);
+        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
+        let before = device.arrived.fetch_add(ONE_BLOCK, order);
         let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
         {
             true => self.lead(before % ONE_BLOCK),
@@ -168,9 +172,12 @@ impl Block {
         &self.gang.devices[self.here].most[turn]
     }
 
+    fn is_alone(&self) -> bool {
+        self.gang.blocks[1] == 0
+    }
+
     fn lead(&self, places: u64) -> Option<(u64, u64)> {
-        let is_alone = self.gang.blocks[1] == 0;
-        if is_alone && !seeded(Fault::LeadWithoutFence) {
+        if self.is_alone() && !seeded(Fault::LeadWithoutFence) {
             fence(Ordering::AcqRel);
         }
         // Then nobody gets a letter or a verdict of this round.
@@ -180,7 +187,7 @@ impl Block {
         let device = &self.gang.devices[self.here];
         let mut most = self.most().load(Ordering::Relaxed);
         let mut total = places;
-        if !is_alone {
+        if !self.is_alone() {
             let (places, offered) = self.exchange(places, most)?;
             total += places;
             most = most.max(offered);
@@ -197,9 +204,9 @@ impl Block {
     fn exchange(&self, places: u64, most: u64) -> Option<(u64, u64)> {
         let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
         let out = &self.gang.devices[1 - self.here].letters[turn];
-        // Of a block that is one thread this is also the acquire of its device's arrivals.
+        // Of the lanes that write, of which one alone has seen the arrivals: it acquires nothing.
         if !seeded(Fault::LeadWithoutFence) {
-            fence(Ordering::AcqRel);
+            fence(Ordering::Release);
         }
         let tag = (self.round + 1) << 32;
         out.count.store(tag | places, Ordering::Relaxed);
@@ -318,6 +325,10 @@ fn two_devices_three_times() {
     meet([1, 1], 3, false);
 }
 
+fn two_blocks_and_another_device() {
+    meet([2, 1], 1, false);
+}
+
 fn two_blocks_until_they_are_stopped() {
     meet_until([2, 0], 2, false, true);
 }
@@ -379,6 +390,16 @@ fn arrivals_by_themselves_set_back_late_are_caught() {
 #[test]
 fn meeting_by_themselves_once_in_a_round_only_is_caught() {
     fails_with(Fault::HereOnceInARound as usize, two_blocks_by_themselves);
+}
+
+#[test]
+fn several_blocks_of_several_devices_meet() {
+    holds_within_two(two_blocks_and_another_device);
+}
+
+#[test]
+fn an_arrival_without_its_acquire_is_caught() {
+    fails_with(Fault::ArrivalWithoutAcquire as usize, two_blocks_and_another_device);
 }
 
 #[test]

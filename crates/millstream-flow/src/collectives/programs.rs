@@ -7,7 +7,7 @@ use super::line_operations::NoOperation;
 use super::line_settings::{Items, LinePieces, LineSettings};
 use super::operator::program;
 use super::pass_settings::{Job, PassSettings};
-use super::rank_settings::{RankSettings, THREADS};
+use super::rank_settings::{RANK_WORDS, RankSettings, THREADS};
 use crate::Item;
 
 /// Bytes of the words that items are moved in: as wide as their alignment allows.
@@ -24,12 +24,18 @@ pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
         ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN, CHAIN_STRUCTS),
     ];
     kernels.map(|(file, header, entry, kernel, structs)| {
+        let kernel = format!("{kernel}{}", memory());
         let text = match operator {
-            Some(operator) => program(header, operator, size_of::<T>(), kernel),
-            None => program(header, &moved::<T>(), word_bytes::<T>(), kernel),
+            Some(operator) => program(header, operator, size_of::<T>(), &kernel),
+            None => program(header, &moved::<T>(), word_bytes::<T>(), &kernel),
         };
         CudaSource::generated(file, entry, text).structs(structs).threads(THREADS as u32)
     })
+}
+
+/// That both have the same words before the lines.
+fn memory() -> String {
+    format!("static_assert(millstream::rank_words == {RANK_WORDS}, \"as in Rust\");\n")
 }
 
 fn moved<T>() -> String {

@@ -252,6 +252,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             return Err(KernelFault::new("the other end of its link did not come in time"));
         };
         let fault = give_up(stop, PEER_IS_LATE);
+        drop(waits);
         self.slots.ring();
         Err(fault)
     }

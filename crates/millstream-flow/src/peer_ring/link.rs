@@ -21,7 +21,8 @@ use crate::{Context, Error, Item, LinkStatistics, Result};
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
 /// What GPUs `send` of at most 8 bytes takes the shortest way, and says nothing of what else its
-/// block has stored; what a block publishes after a claim comes after all of that.
+/// block has stored; larger packets, empty ones, and what a block publishes after a claim come
+/// after all of that.
 ///
 /// A kernel that waits for longer than its patience ends, and the gang fails if its ends have the
 /// gang's words (`DeviceSender(link, host)`, [`DeviceLinkView::of_gang`](crate::DeviceLinkView::of_gang)).

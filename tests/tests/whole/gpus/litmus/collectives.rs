@@ -15,7 +15,7 @@ pub(super) const TEXT: &str = include_str!("collectives.cuh");
 pub(super) const BLOCKS: usize = 4;
 
 /// Of each rank: `rank_words`, and channels that begin at a line of memory, with their slots.
-const MEMORY: usize = (2 + 128) * 8 + BLOCKS * (32 + 4 * 16);
+const MEMORY: usize = 1040 + BLOCKS * (32 + 4 * 16);
 
 type Signature = (SharedSet<u64>, Shared<u32>, SharedSet<u32>, Shared<u32>, Value<[u32; 4]>);
 
