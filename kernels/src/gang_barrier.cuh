@@ -136,9 +136,9 @@ class GangBarrier {
         if (threadIdx.x < 32) {
             u64 before = 0;
             if (lane() == 0) {
-                // Releases what the block did.
+                // Releases what the block did, and acquires what the others have released.
                 fence_acq_rel_gpu();
-                before = arrive();
+                before = fetch_add_acquire_gpu(&word(arrived), one_block);
             }
             before = __shfl_sync(~0u, before, 0);
             // Both wrap around alike.
@@ -259,13 +259,6 @@ class GangBarrier {
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
-    // One thread, after a fence: what the word of arrival said. Acquires what the other blocks
-    // have released; alone, the leader's fence does that.
-    __device__ u64 arrive() const {
-        return devices > 1 ? fetch_add_acquire_gpu(&word(arrived), one_block)
-                           : fetch_add_relaxed_gpu(&word(arrived), one_block);
-    }
-
     // The word of a leader's lane: of the two largest, this round's.
     __device__ u64& own_word(u32 own) const {
         if (own == own_stop) return word(stop);
@@ -287,8 +280,7 @@ class GangBarrier {
     template <class Decide>
     __device__ u64 lead(u64 places, const Decide& decide) const {
         __shared__ Totals totals;
-        // Alone: acquires what the other blocks have released, and releases it again with what
-        // follows.
+        // Alone: releases with what follows what the blocks did. Else `exchange` does.
         if (devices == 1) fence_acq_rel_gpu();
         __syncwarp();
         const u32 own = lane();
@@ -359,12 +351,16 @@ class GangBarrier {
             store_line_relaxed(letter(other, here) + 2 * line, value, u64(sent) << 32 | tag);
             u64 extra;
             Patience looks;
-            const auto has_come = [&] {
+            const u64* const in = letter(here, other) + 2 * line;
+            for (;;) {
                 // Pairs with the release above, of the others.
-                load_line_acquire(letter(here, other) + 2 * line, &value, &extra);
-                return u32(extra) == tag;
-            };
-            while (is_here && !has_come()) is_here = !gives_up(looks);
+                load_line_acquire(in, &value, &extra);
+                if (u32(extra) == tag) break;
+                if (gives_up(looks)) {
+                    is_here = false;
+                    break;
+                }
+            }
             // Relaxed: the verdict publishes it.
             if (line == places_line) store_relaxed_gpu(&word(received_word + other), extra >> 32);
         } else if (other >= devices) {

@@ -102,9 +102,10 @@ impl Block {
         if !seeded(Fault::ArrivalWithoutFence) {
             fence(Ordering::AcqRel);
         }
-        // Alone, the leader's fence acquires.
-        let is_relaxed = self.gang.is_alone || seeded(Fault::ArrivalWithoutAcquire);
-        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
+        let order = match seeded(Fault::ArrivalWithoutAcquire) {
+            true => Ordering::Relaxed,
+            false => Ordering::Acquire,
+        };
         let before = device.arrived.fetch_add(ONE_BLOCK, order);
         let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
         {
@@ -175,7 +176,7 @@ impl Block {
 
     fn lead(&self, places: u64) -> Option<(u64, u64)> {
         if self.gang.is_alone && !seeded(Fault::LeadWithoutFence) {
-            fence(Ordering::AcqRel);
+            fence(Ordering::Release);
         }
         // Then nobody gets a letter or a verdict of this round.
         if self.is_told_to_stop() {
