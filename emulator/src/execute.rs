@@ -178,6 +178,25 @@ mod tests {
     }
 
     #[test]
+    fn a_blocks_own_memory_is_not_global() {
+        let text = r#"
+            extern "C" __global__ void add(unsigned* word, unsigned is_own) {
+                __shared__ unsigned own;
+                unsigned before;
+                asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+                             : "=r"(before) : "l"(is_own ? &own : word), "r"(1u) : "memory");
+            }"#;
+        // Leaked: its address stays marked.
+        let memory = vec![0_u32; 512].leak();
+        let word = &mut memory[memory.as_ptr().align_offset(GRANULE)];
+        mark((&raw const *word).cast(), 4, true);
+        runs(&launch(text, "add", 2, 3, &[&raw mut *word as u64, 0])).unwrap();
+        assert_eq!(*word, 6);
+        let fault = runs(&launch(text, "add", 1, 1, &[&raw mut *word as u64, 1])).unwrap_err();
+        assert!(fault.contains("thread 0 uses 4 bytes at"), "{fault}");
+    }
+
+    #[test]
     fn shared_variables_hold_anything_at_first() {
         let text = r#"
             extern "C" __global__ void look(unsigned* words) {

@@ -192,6 +192,11 @@ fn literals(text: &str) -> String {
 
 fn expression(text: &str, operands: &[&str]) -> Option<String> {
     let operand = |place: usize| operands.get(place).copied();
+    let address = |place: usize| {
+        let operand = operand(place)?;
+        let is_global = text.contains(".global");
+        Some(if is_global { format!("::emulated::global({operand})") } else { operand.to_string() })
+    };
     // Says only that its operands may have changed.
     if text.is_empty() {
         return Some("(void)0".to_string());
@@ -217,19 +222,19 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             "({} = ::emulated::load<{}>({}, {}))",
             operand(0)?,
             word(bits)?,
-            operand(1)?,
+            address(1)?,
             order(ordered)
         ),
         (["st", ordered, _, bits], ["[%0]", "%1"]) => format!(
             "::emulated::store<{}>({}, {}, {})",
             word(bits)?,
-            operand(0)?,
+            address(0)?,
             operand(1)?,
             order(ordered)
         ),
         (["ld", "relaxed", _, "v4", "u32"], ["{%0", "%1", "%2", "%3}", "[%4]"]) => format!(
             "::emulated::load_quad({}, {}, {}, {}, {})",
-            operand(4)?,
+            address(4)?,
             operand(0)?,
             operand(1)?,
             operand(2)?,
@@ -237,7 +242,7 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
         ),
         (["st", "relaxed", _, "v4", "u32"], ["[%0]", "{%1", "%2", "%3", "%4}"]) => format!(
             "::emulated::store_quad({}, {}, {}, {}, {})",
-            operand(0)?,
+            address(0)?,
             operand(1)?,
             operand(2)?,
             operand(3)?,
@@ -247,7 +252,7 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             "({} = ::emulated::fetch_cas<{}>({}, {}, {}))",
             operand(0)?,
             word(bits)?,
-            operand(1)?,
+            address(1)?,
             operand(2)?,
             operand(3)?
         ),
@@ -255,7 +260,7 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             "({} = ::emulated::fetch_{operation}<{}>({}, {}))",
             operand(0)?,
             word(bits)?,
-            operand(1)?,
+            address(1)?,
             operand(2)?
         ),
         (["fence", ..], []) => "::emulated::fence()".to_string(),
@@ -273,10 +278,10 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
         (["trap"], []) => "__trap()".to_string(),
         // Ordered whatever they say.
         (["{"], _) if text.contains(".sys.global.b128 [%0], line") => {
-            format!("::emulated::store_words({}, {}, {})", operand(0)?, operand(1)?, operand(2)?)
+            format!("::emulated::store_words({}, {}, {})", address(0)?, operand(1)?, operand(2)?)
         }
         (["{"], _) if text.contains(".sys.global.b128 line, [%2]") => {
-            format!("::emulated::load_words({}, &{}, &{})", operand(2)?, operand(0)?, operand(1)?)
+            format!("::emulated::load_words({}, &{}, &{})", address(2)?, operand(0)?, operand(1)?)
         }
         _ => return None,
     })

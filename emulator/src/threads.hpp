@@ -74,17 +74,29 @@ inline void yield() {
 
 #define EMULATED_UNCHECKED __attribute__((no_sanitize("kernel-address")))
 
+constexpr u32 granule = 512;
+
+inline void stray(u64 address, u32 bytes) {
+    const Thread* self = current;
+    hooks->stray(address, bytes);
+    current = self;
+}
+
 // The compiler has every access call this first.
 EMULATED_UNCHECKED inline void check(u64 address, u32 bytes) {
-    constexpr u32 granule = 512;
     if (table == nullptr) return;
     const u64 last = address + bytes - 1;
     const u32 first_valid = table[address / granule], valid = table[last / granule];
     if (first_valid == 0 || (first_valid > address % granule + 1 && valid > last % granule + 1))
         return;
-    const Thread* self = current;
-    hooks->stray(address, bytes);
-    current = self;
+    stray(address, bytes);
+}
+
+// An address in `.global`, where variables of blocks and of threads are not.
+template <class T>
+EMULATED_UNCHECKED T* global(T* address) {
+    if (table != nullptr && table[u64(address) / granule] == 0) stray(u64(address), sizeof(T));
+    return address;
 }
 
 enum Operation : u32 { shuffle, ballot, reduce, match, meet };

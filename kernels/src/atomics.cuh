@@ -4,8 +4,10 @@
 // Names say <operation>_<order>_<scope>: order is relaxed, acquire, release or
 // acq_rel; scope is gpu (threads of one device) or sys (all devices and the host); there is
 // one load of scope cta (threads of one block).
-// Words are unsigned, of 32 or 64 bits. Below are words of a block's own memory, whose
-// scope is the block, and four words that lie together.
+// Words are unsigned, of 32 or 64 bits, in memory of devices or of the host, whose address in
+// `.global` is the same as anywhere. With an address that may be of a block's own memory, too,
+// each addition of 64 bits would be a branch and a loop more. Below are words of a block's own
+// memory, whose scope is the block, and four words that lie together.
 #pragma once
 
 namespace millstream {
@@ -17,7 +19,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
 #define MILLSTREAM_LOAD(order, scope, type, bits, reg)                             \
     __device__ __forceinline__ type load_##order##_##scope(const type* address) {  \
         type value;                                                                \
-        asm volatile("ld." #order "." #scope "." #bits " %0, [%1];"                \
+        asm volatile("ld." #order "." #scope ".global." #bits " %0, [%1];"         \
                      : "=" reg(value) : "l"(address) : "memory");                  \
         return value;                                                              \
     }
@@ -25,7 +27,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
 #define MILLSTREAM_STORE(order, scope, type, bits, reg)                            \
     __device__ __forceinline__ void store_##order##_##scope(type* address,         \
                                                             type value) {          \
-        asm volatile("st." #order "." #scope "." #bits " [%0], %1;"                \
+        asm volatile("st." #order "." #scope ".global." #bits " [%0], %1;"         \
                      : : "l"(address), reg(value) : "memory");                     \
     }
 
@@ -34,7 +36,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
     __device__ __forceinline__ type fetch_##name##_##order##_##scope(              \
         type* address, type operand) {                                             \
         type before;                                                               \
-        asm volatile("atom." #order "." #scope "." #instruction "." #bits          \
+        asm volatile("atom." #order "." #scope ".global." #instruction "." #bits   \
                      " %0, [%1], %2;"                                              \
                      : "=" reg(before) : "l"(address), reg(operand) : "memory");   \
         return before;                                                             \
@@ -45,7 +47,8 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
     __device__ __forceinline__ type compare_exchange_##order##_##scope(            \
         type* address, type expected, type desired) {                              \
         type before;                                                               \
-        asm volatile("atom." #order "." #scope ".cas." #bits " %0, [%1], %2, %3;"  \
+        asm volatile("atom." #order "." #scope ".global.cas." #bits                \
+                     " %0, [%1], %2, %3;"                                          \
                      : "=" reg(before)                                             \
                      : "l"(address), reg(expected), reg(desired) : "memory");      \
         return before;                                                             \
@@ -124,14 +127,14 @@ struct Quad {
 
 __device__ __forceinline__ Quad load_relaxed_gpu(const Quad* address) {
     u32 one, two, three, four;
-    asm volatile("ld.relaxed.gpu.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(one), "=r"(two), "=r"(three), "=r"(four)
                  : "l"(address) : "memory");
     return {{one, two, three, four}};
 }
 
 __device__ __forceinline__ void store_relaxed_gpu(Quad* address, Quad quad) {
-    asm volatile("st.relaxed.gpu.v4.u32 [%0], {%1, %2, %3, %4};"
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};"
                  : : "l"(address), "r"(quad.words[0]), "r"(quad.words[1]), "r"(quad.words[2]),
                      "r"(quad.words[3])
                  : "memory");

@@ -136,9 +136,9 @@ class GangBarrier {
         if (threadIdx.x < 32) {
             u64 before = 0;
             if (lane() == 0) {
-                // Releases what the block did, and acquires what the others have released.
+                // Releases what the block did.
                 fence_acq_rel_gpu();
-                before = fetch_add_acquire_gpu(&word(arrived), one_block);
+                before = arrive();
             }
             before = __shfl_sync(~0u, before, 0);
             // Both wrap around alike.
@@ -183,6 +183,8 @@ class GangBarrier {
 
     // Ends the gang early, on all devices.
     __device__ void stop_all() const {
+        // Rare, and in every wait.
+#pragma unroll 1
         for (u32 device = 0; device < devices; ++device)
             store_relaxed_sys(&words[device][stop], u64(1));
     }
@@ -259,6 +261,13 @@ class GangBarrier {
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
+    // One thread, after a fence: what the word of arrival said. Acquires what the other blocks
+    // have released; alone, the leader's fence does that.
+    __device__ u64 arrive() const {
+        return devices > 1 ? fetch_add_acquire_gpu(&word(arrived), one_block)
+                           : fetch_add_relaxed_gpu(&word(arrived), one_block);
+    }
+
     // The word of a leader's lane: of the two largest, this round's.
     __device__ u64& own_word(u32 own) const {
         if (own == own_stop) return word(stop);
@@ -280,7 +289,8 @@ class GangBarrier {
     template <class Decide>
     __device__ u64 lead(u64 places, const Decide& decide) const {
         __shared__ Totals totals;
-        // Alone: releases with what follows what the blocks did. Else `exchange` does.
+        // Alone: acquires what the other blocks have released, and releases it again with what
+        // follows.
         if (devices == 1) fence_acq_rel_gpu();
         __syncwarp();
         const u32 own = lane();

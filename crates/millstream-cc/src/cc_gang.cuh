@@ -85,7 +85,7 @@ __device__ void count_found(const GangBarrier& barrier, u32 found) {
     __shared__ u32 sum;
     if (threadIdx.x == 0) sum = 0;
     __syncthreads();
-    if (lane() == 0 && found > 0) fetch_add_relaxed_gpu(&sum, found);
+    if (lane() == 0 && found > 0) atomicAdd(&sum, found);
     __syncthreads();
     if (threadIdx.x == 0 && sum > 0) barrier.count(GangBarrier::first_count, sum);
 }

@@ -107,7 +107,7 @@ __device__ void hook_smallest(const Span<u32>& parents, const Members& members, 
     for (u64 base = covered.start / 32; base * 32 < covered.end; base += blockDim.x) {
         const u64 at = base + threadIdx.x;
         const u32 bits = at * 32 < covered.end ? members.word(at) : 0;
-        if (bits != 0) fetch_min_relaxed_gpu(&smallest, u32(at) * 32 + __ffs(bits) - 1);
+        if (bits != 0) atomicMin(&smallest, u32(at) * 32 + __ffs(bits) - 1);
         if (__syncthreads_or(bits != 0)) break;
     }
     // Only one: all of them would contend for the hub's root.

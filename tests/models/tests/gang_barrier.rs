@@ -104,10 +104,9 @@ impl Block {
         if !seeded(Fault::ArrivalWithoutFence) {
             fence(Ordering::AcqRel);
         }
-        let order = match seeded(Fault::ArrivalWithoutAcquire) {
-            true => Ordering::Relaxed,
-            false => Ordering::Acquire,
-        };
+        // Alone, the leader's fence acquires.
+        let is_relaxed = self.gang.is_alone || seeded(Fault::ArrivalWithoutAcquire);
+        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
         let before = device.arrived.fetch_add(ONE_BLOCK, order);
         let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
         {
@@ -179,7 +178,7 @@ impl Block {
 
     fn lead(&self, places: u64) -> Option<(u64, u64)> {
         if self.gang.is_alone && !seeded(Fault::LeadWithoutFence) {
-            fence(Ordering::Release);
+            fence(Ordering::AcqRel);
         }
         // Then nobody gets a letter or a verdict of this round.
         if self.is_told_to_stop() {

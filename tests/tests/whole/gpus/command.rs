@@ -225,10 +225,11 @@ fn a_trap_on_one_rank() {
 /// searches: also one whose rounds are so short that nobody waits long in any.
 #[test]
 fn an_interrupted_search() {
-    let (short, long) =
-        (Edges::chain("first", 10), Edges::chain("long", scaled(2_000_000, 500_000)));
-    let Some(mut command) = millstream(&["bfs", short.path(), "--source", "0"]) else { return };
-    // How long it takes to start, and to read the long graph too.
+    let long = Edges::chain("long", scaled(2_000_000, 500_000));
+    let parts = ["--partitioner", "edges"];
+    let Some(mut command) = millstream(&["bfs", long.path(), "--source", "0"]) else { return };
+    // How long it takes until a search runs.
+    command.args(parts).args(["--symmetrize", "--depth-limit", "1"]);
     let (output, startup) = run(&mut command, LIMIT, |_| {});
     assert_eq!(output.status.code(), Some(0));
     let search = ["bfs", long.path(), "--source", "0", "--symmetrize"];
@@ -252,8 +253,8 @@ fn an_interrupted_search() {
         }
         // Level by level a GPU would be through by then, and a fast host may be through with one.
         let Some(mut command) = millstream(arguments) else { return };
-        command.args(more).args(["--repeat", "100000"]);
-        interrupt(what, &mut command, 2 * startup + Duration::from_secs(3));
+        command.args(more).args(parts).args(["--repeat", "100000"]);
+        interrupt(what, &mut command, startup * 3 / 2 + Duration::from_millis(500));
     }
 }
 

@@ -308,10 +308,10 @@ __device__ void count(Span<u32> control, Span<u32> near, Span<u32> far, u32 side
             fetch_add_release_sys(&here->consumed, u64(1));
         }
         if (side == 1) judge.report(item);
-        store_release_gpu(&ended, judge.late ? 2u : 1u);
+        store_relaxed_shared(&ended, judge.late ? 2u : 1u);
     } else if (threadIdx.x == 32 && side == 0) {
         u32 looks = 0;
-        while (load_acquire_gpu(&ended) == 0) {
+        while (load_relaxed_shared(&ended) == 0) {
             u64 consumed;
             u64 produced;
             if (run.variant == first_fault) {
@@ -327,7 +327,7 @@ __device__ void count(Span<u32> control, Span<u32> near, Span<u32> far, u32 side
             ++looks;
             if (judge.gives_up()) break;
         }
-        judge.late |= load_acquire_gpu(&ended) == 2;
+        judge.late |= load_relaxed_shared(&ended) == 2;
         judge.report(looks);
     }
 }
