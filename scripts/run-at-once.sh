@@ -16,6 +16,9 @@ cd "$(dirname "$0")"
 # Those that take longest first: several GPUs, virtual devices, mixed with host devices.
 DEFAULT_LISTS="cuda:0-7 cuda:0-3 cuda:0-1 cuda:0x4 cuda:0,host:1 cuda:0x2,host:2 cuda:0"
 
+./compile-kernels.sh > /dev/null 2>&1
+export KERNELS_ARE_COMPILED=1
+
 failed=0
 # Of each list's process, its GPUs; and those that no list has.
 declare -A gpus_of=()

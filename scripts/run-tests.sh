@@ -11,8 +11,9 @@
 # LIST_SECONDS (345) are over. The list fails when a case fails, was stopped or did not run, or
 # says that it was skipped: but in lists with host devices for what needs peers, on one device
 # for what needs several, on one GPU for what needs several of them, and for what needs emulation.
-# Cases that were skipped count as such, also those that were so in part. CASES (gpus::) selects cases, such as gpus::litmus. Cases of large graphs
-# need MILLSTREAM_LARGE=1, and a bundle without real graphs may skip theirs.
+# Cases that were skipped count as such, also those that were so in part. CASES (gpus::) selects
+# cases, such as gpus::litmus. Without, all kernels are compiled first, which no limit counts.
+# Cases of large graphs need MILLSTREAM_LARGE=1, and a bundle without real graphs may skip theirs.
 set -uo pipefail
 cd "$(dirname "$0")"
 
@@ -22,6 +23,8 @@ cd "$(dirname "$0")"
 export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
 export MILLSTREAM_COMMAND=${MILLSTREAM_COMMAND:-$PWD/millstream}
 whole=${WHOLE:-./whole}
+# Once for lists that run at once. What does not compile fails in the cases.
+[ -n "${CASES:-}${KERNELS_ARE_COMPILED:-}" ] || ./compile-kernels.sh > /dev/null 2>&1
 
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 

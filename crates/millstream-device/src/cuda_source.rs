@@ -181,7 +181,8 @@ impl CudaSource {
 
     /// Compiles the text for an architecture, such as 90 for `sm_90`; no GPU is
     /// needed. Returns the device code, and what the compiler says of registers;
-    /// [`spills`](crate::spills) finds in it whether they suffice.
+    /// [`spills`](crate::spills) finds in it whether they suffice. GPUs of that architecture
+    /// find the code in the cache on disk afterwards.
     ///
     /// # Errors
     /// No compiler (NVRTC); text that does not compile, with the log.

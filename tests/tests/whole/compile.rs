@@ -1,43 +1,66 @@
 //! Compiles the kernels of every algorithm, of the command and of benches for each architecture that Millstream runs
-//! on, which needs NVRTC and no GPU; none may spill registers. Skipped without NVRTC
-//! unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
+//! on, or for those of `MILLSTREAM_ARCHITECTURES`, which needs NVRTC and no GPU; none may spill registers. Skipped
+//! without NVRTC unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
 use millstream::device::{CudaSource, Error, Trusted, spills};
 use millstream::{bfs, cc, flow, pagerank, sssp};
+use rayon::prelude::*;
 
-fn compile(source: &CudaSource, entries: &[&str]) {
-    for architecture in [80, 90, 100] {
-        let log = match source.compile(architecture) {
-            Ok((code, log)) => {
-                assert!(!code.is_empty());
-                log
-            }
-            Err(Error::DriverUnavailable { reason, .. })
-                if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
-            {
-                return println!("skipped: {reason}");
-            }
-            Err(error) => panic!("{error}"),
-        };
-        println!("sm_{architecture}\n{log}");
-        for entry in entries {
-            assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
+/// Such as 90.
+fn architectures() -> Vec<u32> {
+    let given = std::env::var("MILLSTREAM_ARCHITECTURES").unwrap_or("80,90,100".to_string());
+    given.split(',').map(|architecture| architecture.parse().unwrap()).collect()
+}
+
+/// All at once, on all processors.
+fn compile_all(sources: Vec<(&CudaSource, Vec<&str>)>) {
+    assert!(!sources.is_empty());
+    let architectures = architectures();
+    let logs = sources.par_iter().map(|(source, entries)| {
+        let logs = architectures.iter().map(|architecture| compile(source, entries, *architecture));
+        logs.collect::<String>()
+    });
+    println!("{}", logs.collect::<Vec<_>>().concat());
+}
+
+/// What the compiler says.
+fn compile(source: &CudaSource, entries: &[&str], architecture: u32) -> String {
+    let log = match source.compile(architecture) {
+        Ok((code, log)) => {
+            assert!(!code.is_empty());
+            log
         }
-        assert!(log.matches("bytes spill stores").count() >= entries.len());
-        assert_eq!(spills(&log), [""; 0]);
+        Err(Error::DriverUnavailable { reason, .. })
+            if std::env::var_os("MILLSTREAM_REQUIRE_NVRTC").is_none() =>
+        {
+            return format!("skipped: {reason}\n");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    for entry in entries {
+        assert!(log.contains(&format!("Compiling entry function '{entry}'")), "{entry}");
     }
+    assert!(log.matches("bytes spill stores").count() >= entries.len());
+    assert_eq!(spills(&log), [""; 0]);
+    format!("sm_{architecture}\n{log}\n")
 }
 
 /// A worklist's kernels come together, those of the fused worker by themselves.
 fn compile_worklist(sources: Vec<CudaSource>) {
-    assert!(!sources.is_empty());
-    for source in &sources {
-        match source.entry() {
-            entry @ ("fused" | "levels" | "find_hubs" | "steps" | "lights" | "near_far"
-            | "pack_near_rows") => compile(source, &[entry]),
-            _ => compile(source, &["insert", "process", "pack", "split_receive", "undefer"]),
+    let entries = |source: &CudaSource| match source.entry() {
+        "fused" | "levels" | "find_hubs" | "steps" | "lights" | "near_far" | "pack_near_rows" => {
+            None
         }
-    }
+        _ => Some(vec!["insert", "process", "pack", "split_receive", "undefer"]),
+    };
+    let all =
+        sources.iter().map(|source| (source, entries(source).unwrap_or(vec![source.entry()])));
+    compile_all(all.collect());
+}
+
+/// Each has one kernel.
+fn compile_each(sources: &[CudaSource]) {
+    compile_all(sources.iter().map(|source| (source, vec![source.entry()])).collect());
 }
 
 #[test]
@@ -53,30 +76,28 @@ fn sssp_without_spills() {
 #[test]
 fn pagerank_without_spills() {
     compile_worklist(pagerank::push::cuda_sources());
-    for source in pagerank::pull_cuda_sources() {
-        match source.entry() {
-            "sweep_f32" => compile(&source, &["sweep_f32", "sweep_f64"]),
-            "pack_f32" => compile(&source, &["pack_f32", "pack_f64", "unpack_f32", "unpack_f64"]),
-            _ => {
-                compile(&source, &["plain_f32", "plain_f64", "general_f32", "general_f64"]);
-            }
-        }
-    }
+    let entries = |source: &CudaSource| match source.entry() {
+        "sweep_f32" => vec!["sweep_f32", "sweep_f64"],
+        "pack_f32" => vec!["pack_f32", "pack_f64", "unpack_f32", "unpack_f64"],
+        _ => vec!["plain_f32", "plain_f64", "general_f32", "general_f64"],
+    };
+    let sources = pagerank::pull_cuda_sources();
+    compile_all(sources.iter().map(|source| (source, entries(source))).collect());
 }
 
 #[test]
 fn components_without_spills() {
     let sources = cc::cuda_sources();
     // All in two texts: what the host launches step by step, and a gang's kernels.
-    for same in sources.chunk_by(|one, other| one.text() == other.text()) {
-        let entries: Vec<_> = same.iter().map(|source| source.entry()).collect();
-        compile(&same[0], &entries);
-    }
+    let texts = sources.chunk_by(|one, other| one.text() == other.text());
+    let all = texts.map(|same| (&same[0], same.iter().map(CudaSource::entry).collect()));
+    compile_all(all.collect());
 }
 
 #[test]
 fn full_empty_cases_without_spills() {
-    compile(&crate::full_empty_kernels::packets_source(), &["scale_packets", "count_packets"]);
+    let source = crate::full_empty_kernels::packets_source();
+    compile_all(vec![(&source, vec!["scale_packets", "count_packets"])]);
 }
 
 #[test]
@@ -90,15 +111,11 @@ fn collectives_without_spills() {
         Operator::<f32>::sum().cuda_sources(),
         Operator::<f64>::max().cuda_sources(),
     ];
-    for sources in operators {
-        assert_eq!(sources.len(), 4);
-        sources.iter().for_each(|source| compile(source, &[source.entry()]));
-    }
+    assert!(operators.iter().all(|sources| sources.len() == 4));
+    compile_each(&operators.concat());
     let moving =
         [moving_sources::<u8>(), moving_sources::<[u16; 3]>(), moving_sources::<[u64; 9]>()];
-    for source in moving.concat() {
-        compile(&source, &[source.entry()]);
-    }
+    compile_each(&moving.concat());
     // Items that take several lines, and such as do not fit in any.
     let words = |count: usize| {
         let text = format!(
@@ -112,33 +129,32 @@ fn collectives_without_spills() {
         Operator::new("wide", words(3), |one: [u32; 3], _| one).cuda_sources(),
         Operator::new("huge", words(27), |one: [u32; 27], _| one).cuda_sources(),
     ];
-    for source in sources.concat() {
-        compile(&source, &[source.entry()]);
-    }
-    let source = CudaSource::new("resident.cu", "resident", RESIDENT).threads(128);
-    compile(&source, &[source.entry()]);
+    compile_each(&sources.concat());
+    compile_each(&[CudaSource::new("resident.cu", "resident", RESIDENT).threads(128)]);
 }
 
 #[test]
 fn parameters_as_in_rust() {
-    compile(&flow::kernel_parameters(), &["kernel_parameters"]);
+    compile_each(&[flow::kernel_parameters()]);
 }
 
 /// Texts of programs that this one cannot use otherwise.
 #[test]
 fn programs_without_spills() {
     let filter = include_str!("../../../crates/millstream-cli/src/filter/filter.cu");
-    compile(&CudaSource::new("filter.cu", "filter", filter), &["filter"]);
+    let filter = CudaSource::new("filter.cu", "filter", filter);
     let access = include_str!("../../../benches/benches/figure_2/access.cu");
-    compile(&CudaSource::new("access.cu", "access", access), &["access"]);
-    let links = include_str!("../../../benches/src/device_link/kernels.cu");
-    let source = CudaSource::new("device_link.cu", "fill", links).threads(1024);
-    compile(&source, &["fill", "check", "echo", "relay"]);
-    let ends = CudaSource::new("device_links.cu", "fills", include_str!("gpus/device_links.cu"));
-    compile(&ends, &["fills", "reads"]);
+    let access = CudaSource::new("access.cu", "access", access);
     let resident = include_str!("../../../benches/benches/collectives/resident.cu");
-    let source = CudaSource::new("resident.cu", "resident_sums", resident).blocks(1);
-    compile(&source, &["resident_sums"]);
+    let resident = CudaSource::new("resident.cu", "resident_sums", resident).blocks(1);
+    compile_each(&[filter, access, resident]);
+    let links = include_str!("../../../benches/src/device_link/kernels.cu");
+    let links = CudaSource::new("device_link.cu", "fill", links).threads(1024);
+    let ends = CudaSource::new("device_links.cu", "fills", include_str!("gpus/device_links.cu"));
+    compile_all(vec![
+        (&links, vec!["fill", "check", "echo", "relay"]),
+        (&ends, vec!["fills", "reads"]),
+    ]);
 }
 
 /// One collective of a resident kernel: all of them in one kernel, as a case of GPUs has

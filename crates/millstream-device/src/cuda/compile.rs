@@ -30,20 +30,16 @@ pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>>
     });
     let options = options(architecture);
     let key = key(source, &options);
-    let cached = cache_file(&key);
     let is_usable = |version| match &compiler {
         Ok(compiler) => compiler.version == version,
         Err(_) => mismatch(version, driver::version()).is_none(),
     };
-    if let Some(code) = cached.as_deref().and_then(|file| read_cached(file, is_usable, &key)) {
+    if let Some(code) = cache_file(&key).and_then(|file| read_cached(&file, is_usable, &key)) {
         return Ok(code);
     }
     let compiler = compiler?;
     let (code, _) = run_compiler(compiler, source, architecture, &options)?;
-    if let Some(file) = cached {
-        // A cache that cannot be written costs time only.
-        let _ = write_cached(&file, compiler.version, &key, &code);
-    }
+    keep(compiler, &key, &code);
     Ok(code)
 }
 
@@ -62,7 +58,7 @@ fn unavailable(reason: String) -> Error {
     Error::DriverUnavailable { device: "a kernel".to_string(), driver: "NVRTC", reason }
 }
 
-/// The code of `source` and what the compiler says of its registers.
+/// The code of `source`, which is cached, and what the compiler says of its registers.
 ///
 /// # Errors
 /// As [`compile`].
@@ -70,10 +66,13 @@ pub(crate) fn compile_with_log(
     source: &CudaSource,
     architecture: u32,
 ) -> Result<(Vec<u8>, String)> {
-    let report = ["--ptxas-options=-v", "--ptxas-options=--warn-on-spills"];
-    let options: Vec<String> =
-        options(architecture).into_iter().chain(report.map(String::from)).collect();
-    run_compiler(compiler()?, source, architecture, &options)
+    let (compiler, options) = (compiler()?, options(architecture));
+    let report = ["--ptxas-options=-v", "--ptxas-options=--warn-on-spills"].map(String::from);
+    let all = [&options[..], &report].concat();
+    let compiled = run_compiler(compiler, source, architecture, &all)?;
+    // Reports do not change the code.
+    keep(compiler, &key(source, &options), &compiled.0);
+    Ok(compiled)
 }
 
 fn options(architecture: u32) -> [String; 2] {
@@ -115,6 +114,14 @@ fn cache_file(key: &str) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     Some(cache::folder()?.join(format!("{:016x}.cubin", hasher.finish())))
+}
+
+/// Puts what the compiler made of a source into the cache.
+fn keep(compiler: &Nvrtc, key: &str, code: &[u8]) {
+    if let Some(file) = cache_file(key) {
+        // A cache that cannot be written costs time only.
+        let _ = write_cached(&file, compiler.version, key, code);
+    }
 }
 
 /// What a version of the compiler that is usable made of a source.
