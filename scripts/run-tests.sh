@@ -12,7 +12,8 @@
 # says that it was skipped: but in lists with host devices for what needs peers, on one device
 # for what needs several, on one GPU for what needs several of them, and for what needs emulation.
 # Cases that were skipped count as such, also those that were so in part. CASES (gpus::) selects
-# cases, such as gpus::litmus. Without, all kernels are compiled first, which no limit counts.
+# cases, such as gpus::litmus. Without, all kernels are compiled first, which LIST_SECONDS
+# does not count.
 # Cases of large graphs need MILLSTREAM_LARGE=1, and a bundle without real graphs may skip theirs.
 set -uo pipefail
 cd "$(dirname "$0")"

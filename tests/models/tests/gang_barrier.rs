@@ -26,6 +26,7 @@ use millstream_models::{fails_with, holds, holds_within_two, is_seeded};
 #[derive(Clone, Copy)]
 enum Fault {
     LeadWithoutFence,
+    LetterWithoutFence,
     ArrivalWithoutAcquire,
     ArrivalWithoutFence,
     OneLetter,
@@ -205,7 +206,7 @@ impl Block {
         let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
         let out = &self.gang.devices[1 - self.here].letters[turn];
         // Of the lanes that write, of which one alone has seen the arrivals: it acquires nothing.
-        if !seeded(Fault::LeadWithoutFence) {
+        if !seeded(Fault::LetterWithoutFence) {
             fence(Ordering::Release);
         }
         // Whoever is not modelled has nothing to say.
@@ -307,8 +308,10 @@ fn meet_among(is_alone: bool, blocks: [u64; 2], rounds: u64, meets_here: bool, m
         Arc::new(Gang { is_alone, devices: Default::default(), blocks, meets_here, host, cells });
     let run = move |place: u64, gang: Arc<Gang>| {
         let here = usize::from(place >= blocks[0]);
-        Block { gang, here, round: 0, leaves: blocks[0] == 3 && place > 0 }
-            .run(place as usize, rounds);
+        // Of three one may wait for a verdict, or two for letters: loom takes no two that spin
+        // beside a third.
+        let leaves = all == 3 && (place > 0 || blocks[1] > 0);
+        Block { gang, here, round: 0, leaves }.run(place as usize, rounds);
     };
     let others = (1..all).map(|place| {
         let gang = Arc::clone(&gang);
@@ -328,9 +331,12 @@ fn two_blocks_twice() {
     meet([2, 0], 2, false);
 }
 
-/// Of which one alone waits for a verdict: loom takes no two that spin beside a third.
 fn three_blocks_once() {
     meet([3, 0], 1, false);
+}
+
+fn three_blocks_of_two_devices_once() {
+    meet([2, 1], 1, false);
 }
 
 fn two_blocks_by_themselves() {
@@ -411,6 +417,16 @@ fn meeting_by_themselves_once_in_a_round_only_is_caught() {
 #[test]
 fn what_all_blocks_did_is_visible_to_each() {
     holds(three_blocks_once);
+}
+
+#[test]
+fn what_all_blocks_did_is_visible_to_other_devices() {
+    holds(three_blocks_of_two_devices_once);
+}
+
+#[test]
+fn a_letter_without_a_fence_is_caught() {
+    fails_with(Fault::LetterWithoutFence as usize, three_blocks_of_two_devices_once);
 }
 
 #[test]

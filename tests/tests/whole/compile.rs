@@ -46,16 +46,16 @@ fn compile(source: &CudaSource, entries: &[&str], architecture: u32) -> String {
 }
 
 /// A worklist's kernels come together, those of the fused worker by themselves.
+fn entries_of_worklist(source: &CudaSource) -> Vec<&str> {
+    match source.entry() {
+        entry @ ("fused" | "levels" | "find_hubs" | "steps" | "lights" | "near_far"
+        | "pack_near_rows") => vec![entry],
+        _ => vec!["insert", "process", "pack", "split_receive", "undefer"],
+    }
+}
+
 fn compile_worklist(sources: Vec<CudaSource>) {
-    let entries = |source: &CudaSource| match source.entry() {
-        "fused" | "levels" | "find_hubs" | "steps" | "lights" | "near_far" | "pack_near_rows" => {
-            None
-        }
-        _ => Some(vec!["insert", "process", "pack", "split_receive", "undefer"]),
-    };
-    let all =
-        sources.iter().map(|source| (source, entries(source).unwrap_or(vec![source.entry()])));
-    compile_all(all.collect());
+    compile_all(sources.iter().map(|source| (source, entries_of_worklist(source))).collect());
 }
 
 /// Each has one kernel.
