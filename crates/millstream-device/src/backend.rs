@@ -40,6 +40,18 @@ impl Submitted {
             Submitted::Cuda(submitted) => submitted.finish(),
         }
     }
+
+    /// The same; what waits for whoever has submitted it is given to the driver here.
+    ///
+    /// # Errors
+    /// What the driver refused at once.
+    pub(crate) fn begin_here(self) -> Result<()> {
+        match self {
+            Submitted::Done => Ok(()),
+            #[cfg(feature = "cuda")]
+            Submitted::Cuda(submitted) => submitted.begin_here(),
+        }
+    }
 }
 
 /// A stream's place in the clocks, free for others when dropped.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
+use crate::backend::Submitted;
 use crate::cuda_source::CudaSource;
 use crate::event::Event;
 use crate::grid::Grid;
@@ -194,6 +195,20 @@ impl BoundKernel {
         self.submit_by(Submitting::Thread)
     }
 
+    /// Gives the kernel its place in its stream's order, and leaves it there until
+    /// [`EnteredKernel::begin`]: so several kernels that wait for each other begin together, whatever
+    /// it takes to enter them. The kernel has been [prepared](crate::Kernel::prepare). On
+    /// host devices, where devices share a GPU, and behind what the stream's thread has still to submit,
+    /// it begins without being told.
+    ///
+    /// # Errors
+    /// As [`Kernel::launch`](crate::Kernel::launch).
+    pub fn enter(self) -> Result<EnteredKernel> {
+        let BoundKernel { stream, name, accesses, task } = self;
+        let submitted = stream.submit_without_end(name, &accesses.list, task, Submitting::Later)?;
+        Ok(EnteredKernel { submitted: Some(submitted), stream })
+    }
+
     fn submit_by(self, submitting: Submitting) -> Result<()> {
         self.stream.submit_by(self.name, &self.accesses.list, self.task, submitting)
     }
@@ -201,6 +216,68 @@ impl BoundKernel {
     /// Submits a kernel that [tells](ArgumentWriter::tell), and records an event.
     pub(crate) fn submit_and_record(self) -> Result<Event> {
         self.stream.submit_and_record(self.name, &self.accesses.list, self.task)
+    }
+}
+
+/// A kernel that has its place in its stream's order, from [`BoundKernel::enter`]. What comes later
+/// in the stream waits for it. Dropped, it begins.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, EnteredKernel, Kernel, Shared};
+/// use std::sync::atomic::Ordering;
+///
+/// static ADD: Kernel<(Shared<u32>,)> = Kernel::new("add", |_, (items,)| {
+///     items[0].fetch_add(1, Ordering::Relaxed);
+///     Ok(())
+/// });
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let items = set.host().shared(1)?;
+/// let enter = |device: &millstream_device::Device| {
+///     ADD.prepare(device, 1)?;
+///     ADD.bind(&device.stream()?, 1, (&items,))?.enter()
+/// };
+/// let entered = set.devices().iter().map(enter).collect::<Result<Vec<_>, _>>()?;
+/// entered.into_iter().try_for_each(EnteredKernel::begin)?;
+/// set.quiesce()?;
+/// assert_eq!(items.load(0)?, 2);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[must_use = "dropped, it begins"]
+pub struct EnteredKernel {
+    submitted: Option<Submitted>,
+    stream: Stream,
+}
+
+impl fmt::Debug for EnteredKernel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "EnteredKernel(on {:?})", self.stream)
+    }
+}
+
+impl EnteredKernel {
+    /// Lets a thread give the kernel to the GPU's driver; the caller goes on at once.
+    ///
+    /// # Errors
+    /// What was refused at once, where the kernel did not wait for this. Else a launch that the
+    /// driver refuses fails the stream.
+    pub fn begin(mut self) -> Result<()> {
+        self.submitted.take().map_or(Ok(()), Submitted::finish)
+    }
+
+    /// Gives the kernel to the GPU's driver on this thread.
+    ///
+    /// # Errors
+    /// As [`EnteredKernel::begin`].
+    pub fn begin_here(mut self) -> Result<()> {
+        self.submitted.take().map_or(Ok(()), Submitted::begin_here)
+    }
+}
+
+impl Drop for EnteredKernel {
+    fn drop(&mut self) {
+        // Who listens to the stream hears of a failure.
+        let _ = self.submitted.take().map(Submitted::finish);
     }
 }
 

@@ -79,7 +79,7 @@ pub use host::SimulationReport;
 pub use host_data::HostData;
 pub use injection::{InjectedFault, Injection};
 pub use kernel::{Kernel, KernelFault, KernelResult, Step};
-pub use launch::BoundKernel;
+pub use launch::{BoundKernel, EnteredKernel};
 pub use launching::Launching;
 pub use layout::ArgumentWriter;
 pub use ledger::InFlight;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use bytemuck::Pod;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::backend::{Backend, OpenStream};
+use crate::backend::{Backend, OpenStream, Submitted};
 use crate::device::Device;
 use crate::download::Download;
 use crate::event::{Awaitable, Event};
@@ -413,12 +413,20 @@ impl Stream {
         task: Task,
         submitting: Submitting,
     ) -> Result<()> {
+        self.submit_without_end(name, accesses, task, submitting)?.finish()
+    }
+
+    /// The same, but for what is left to do.
+    pub(crate) fn submit_without_end(
+        &self,
+        name: Arc<str>,
+        accesses: &[(Arc<Allocation>, AccessKind)],
+        task: Task,
+        submitting: Submitting,
+    ) -> Result<Submitted> {
         self.core.backend.prepare(&task, submitting)?;
-        let submitted = {
-            let _one = self.enter(&name, accesses, &task)?;
-            self.core.backend.submit(&self.core.device, name, task, submitting)
-        };
-        submitted.finish()
+        let _one = self.enter(&name, accesses, &task)?;
+        Ok(self.core.backend.submit(&self.core.device, name, task, submitting))
     }
 
     /// As [`Stream::submit`] and [`Stream::record`], of a kernel that tells a GPU's lane

@@ -33,6 +33,8 @@ pub(crate) enum Submitting {
     Caller,
     /// A thread, soon.
     Thread,
+    /// Whoever submits it, or a thread, when that is asked for.
+    Later,
 }
 
 /// A kernel with its arguments.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    BoundKernel, CudaSource, Device, FailureListener, Kernel, KernelFault, Launching, Parameter,
-    SharedBuffer, Stream, StreamKind, Trusted,
+    BoundKernel, CudaSource, Device, EnteredKernel, FailureListener, Kernel, KernelFault,
+    Launching, Parameter, SharedBuffer, Stream, StreamKind, Trusted,
 };
 
 use crate::{Context, Error, Result};
@@ -145,8 +145,8 @@ impl Gang {
         gang.prepare(kernel)?;
         let words = gang.words().clone();
         let bound = gang.members().map(|member| bind(&words, member));
-        let mut bound = bound.collect::<Result<Vec<_>>>()?.into_iter();
-        gang.run(|_| bound.next().map_or(Ok(()), |kernel| Ok(kernel.submit_soon()?))).await
+        let bound = bound.collect::<Result<Vec<_>>>()?;
+        gang.launch_and_wait(|gang| gang.launch_together(bound)).await
     }
 
     /// A gang of all devices of a context.
@@ -215,11 +215,19 @@ impl Gang {
         self,
         mut launch: impl FnMut(GangMember<'_>) -> Result<()>,
     ) -> Result<Duration> {
+        self.launch_and_wait(|gang| (Instant::now(), gang.members().try_for_each(&mut launch)))
+            .await
+    }
+
+    /// [`Gang::run`], for a `launch` that says when the first launch was.
+    async fn launch_and_wait(
+        self,
+        launch: impl FnOnce(&Gang) -> (Instant, Result<()>),
+    ) -> Result<Duration> {
         let permit = self.context.gang_permit().await;
-        let start = Instant::now();
         // With nothing between: none goes on before the last has begun.
         let launching = Launching::begin();
-        let launched = self.members().try_for_each(&mut launch);
+        let (start, launched) = launch(&self);
         drop(launching);
         let finished = self.finish(permit, launched).await;
         // Who waited for a stream that failed may have failed, too.
@@ -229,6 +237,23 @@ impl Gang {
         let time = start.elapsed();
         self.check()?;
         Ok(time)
+    }
+
+    /// Launches a kernel on each device, all of which have been entered when the first begins, since
+    /// that waits for the others. One of them this thread gives to the driver, the others theirs.
+    fn launch_together(&self, bound: Vec<BoundKernel>) -> (Instant, Result<()>) {
+        let before = Instant::now();
+        let entered = bound.into_iter().map(BoundKernel::enter);
+        let entered = entered.collect::<Result<Vec<EnteredKernel>, _>>();
+        // Where devices share a GPU the first has begun.
+        let is_shared = (0..self.streams.len()).any(|place| self.sharers(place) > 1);
+        let start = if is_shared { before } else { Instant::now() };
+        let launched = entered.and_then(|mut entered| {
+            let last = entered.pop();
+            entered.into_iter().try_for_each(EnteredKernel::begin)?;
+            last.map_or(Ok(()), EnteredKernel::begin_here)
+        });
+        (start, launched.map_err(Into::into))
     }
 
     /// Whether kernels that have ended were to: a stream may have failed meanwhile, or one of them

@@ -151,6 +151,41 @@ fn leaves_and_runs() {
     assert!(seen.is_none());
 }
 
+/// Whoever holds an operation begins it, while another thread submits more.
+fn holds_and_runs() {
+    let lane = Arc::new(Lane {
+        submission: InOrder::new(Vec::new()),
+        event: Mutex::new(Event::default()),
+    });
+    assert!(lane.submission.hold(Operation::Run(34)));
+    let other = {
+        let lane = Arc::clone(&lane);
+        thread::spawn(move || lane.enter(Operation::Run(1)))
+    };
+    // Who settles does not wait for what is held.
+    assert!(lane.submission.has_performed(1));
+    // What is performed before this is not over.
+    lane.event.lock().is_over = true;
+    lane.resume();
+    other.join().unwrap();
+    assert_eq!(lane.submission.outstanding(), 0);
+    let seen = lane.submission.submit(Operation::Wait, |done, _| {
+        assert!(*done == [34, 1]);
+        Step::<_, ()>::Done
+    });
+    assert!(seen.is_none());
+}
+
+#[test]
+fn what_is_held_is_submitted_when_it_is_begun() {
+    holds(holds_and_runs);
+}
+
+#[test]
+fn an_operation_that_overtakes_one_that_is_held_is_found() {
+    fails_with(Fault::OvertakeTheHeldUp as usize, holds_and_runs);
+}
+
 #[test]
 fn what_is_left_to_a_thread_is_submitted_once_and_in_order() {
     holds(leaves_and_runs);

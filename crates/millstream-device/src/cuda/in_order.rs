@@ -127,9 +127,21 @@ impl<S, T> InOrder<S, T> {
         (begun, self.outstanding.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
+    /// Lets `operation` wait for whoever calls this. Whether it is the first to wait: then
+    /// [`InOrder::resume`] must be called, at any time; else it is performed after those before.
+    #[must_use]
+    pub(crate) fn hold(&self, operation: T) -> bool {
+        let mut waiting = self.waiting.lock();
+        waiting.operations.push_back(operation);
+        // Relaxed: as above.
+        let is_first = self.outstanding.fetch_add(1, Ordering::Relaxed) == 0;
+        waiting.is_held_up |= is_first;
+        is_first
+    }
+
     /// Performs the first that waits, and what `join` lets it take over of those behind, the
     /// next one at a time; others come back from it. Called by whoever resumes: when the
-    /// obstacle that came back last is over, or when [`InOrder::leave`] asks for it; and again
+    /// obstacle that came back last is over, or when [`InOrder::leave`] or [`InOrder::hold`] asks for it; and again
     /// while there is [`Rest::More`]. So one thread at a time is here.
     pub(crate) fn resume<O>(
         &self,

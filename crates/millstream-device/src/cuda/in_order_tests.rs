@@ -137,3 +137,17 @@ fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
     }
     assert!(lane.submission.leave(Operation::Run(vec!["6"]), || ()).0.is_some());
 }
+
+#[test]
+fn what_is_held_comes_before_what_follows_when_it_is_begun() {
+    let (lane, hear) = lane();
+    assert!(lane.submission.hold(Operation::Run(vec!["1"])));
+    assert!(!lane.submission.hold(Operation::Run(vec!["2"])));
+    lane.enter(Operation::Run(vec!["3"]));
+    assert!(hear.try_recv().is_err());
+    // Nobody waits for who has not begun.
+    assert!(lane.submission.has_performed(3) && !lane.submission.is_behind(0));
+    lane.resume();
+    assert_eq!(hear.try_iter().collect::<Vec<_>>(), ["1, 2, 3"]);
+    assert_eq!(lane.submission.outstanding(), 0);
+}

@@ -215,6 +215,16 @@ impl Lane {
         }
     }
 
+    /// As [`Lane::submit`], when whoever submits it says so: see [`Submitted::begin_here`].
+    pub(super) fn hold(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
+        self.watched.call_once(|| watch(&self.submission));
+        let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
+        match self.submission.hold(operation) {
+            true => Submitted::Held(Arc::clone(self)),
+            false => Submitted::Queued,
+        }
+    }
+
     /// Waits while too much is left. A thread that others wait for goes on.
     pub(super) fn wait_for_room(&self) {
         if !is_resuming() {

@@ -56,6 +56,8 @@ pub(crate) enum Submitted {
     Crowded(Arc<Lane>),
     /// It is the first that is left to the GPU's thread.
     Left(Arc<Lane>, Busy),
+    /// It is the first that waits, for whoever has submitted it.
+    Held(Arc<Lane>),
     /// It is the first that waits, for this.
     HeldUp(Arc<Lane>, Event),
     Performed(Performed),
@@ -71,10 +73,25 @@ impl Submitted {
             Submitted::Queued => {}
             Submitted::Crowded(lane) => lane.wait_for_room(),
             Submitted::Left(lane, busy) => lane.resume_soon(busy),
+            Submitted::Held(lane) => lane.resume_soon(Busy::begin()),
             Submitted::HeldUp(lane, event) => lane.resume_after(&event),
             Submitted::Performed(performed) => return performed.told(),
         }
         Ok(())
+    }
+
+    /// The same, but what waits for whoever has submitted it is performed here.
+    ///
+    /// # Errors
+    /// What the driver refused at once.
+    pub(crate) fn begin_here(self) -> Result<()> {
+        match self {
+            Submitted::Held(lane) => {
+                lane.resume();
+                Ok(())
+            }
+            submitted => submitted.finish(),
+        }
     }
 }
 

@@ -71,6 +71,7 @@ impl CudaStream {
         match self.submitting(submitting) {
             Submitting::Caller => self.lane.submit(task, &self.cause),
             Submitting::Thread => self.lane.leave(task, &self.cause),
+            Submitting::Later => self.lane.hold(task, &self.cause),
         }
     }
 
