@@ -110,6 +110,10 @@ T atomicMin(T* address, std::common_type_t<T> operand) {
     return emulated::fetch_min<T>(address, operand);
 }
 template <class T>
+T atomicMax(T* address, std::common_type_t<T> operand) {
+    return emulated::fetch_max<T>(address, operand);
+}
+template <class T>
 T atomicOr(T* address, std::common_type_t<T> operand) {
     return emulated::fetch_or<T>(address, operand);
 }

@@ -263,6 +263,12 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
             address(1)?,
             operand(2)?
         ),
+        (["red", _, _, operation, bits], ["[%0]", "%1"]) => format!(
+            "(void)::emulated::fetch_{operation}<{}>({}, {})",
+            word(bits)?,
+            address(0)?,
+            operand(1)?
+        ),
         (["fence", ..], []) => "::emulated::fence()".to_string(),
         (["prefetch", ..], [_]) => "(void)0".to_string(),
         (["bar", "sync"], [barrier, "%0"]) => {

@@ -42,6 +42,15 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
         return before;                                                             \
     }
 
+// Without asking for the value before, which costs an answer.
+#define MILLSTREAM_REDUCE(name, instruction, order, scope, type, bits, reg)        \
+    __device__ __forceinline__ void name##_##order##_##scope(type* address,        \
+                                                             type operand) {       \
+        asm volatile("red." #order "." #scope ".global." #instruction "." #bits    \
+                     " [%0], %1;"                                                  \
+                     : : "l"(address), reg(operand) : "memory");                   \
+    }
+
 // The value before the exchange, which happened if that is `expected`.
 #define MILLSTREAM_COMPARE_EXCHANGE(order, scope, type, bits, reg)                 \
     __device__ __forceinline__ type compare_exchange_##order##_##scope(            \
@@ -86,6 +95,8 @@ __device__ __forceinline__ void fence_acq_rel_sys() {
     MILLSTREAM_STORE(relaxed, scope, u64, u64, "l")                                \
     MILLSTREAM_STORE(release, scope, u32, u32, "r")                                \
     MILLSTREAM_STORE(release, scope, u64, u64, "l")                                \
+    MILLSTREAM_REDUCE(add, add, relaxed, scope, u64, u64, "l")                     \
+    MILLSTREAM_REDUCE(raise, max, relaxed, scope, u64, u64, "l")                   \
     MILLSTREAM_READ_MODIFY_WRITE(relaxed, scope)                                   \
     MILLSTREAM_READ_MODIFY_WRITE(acquire, scope)                                   \
     MILLSTREAM_READ_MODIFY_WRITE(release, scope)                                   \
@@ -143,6 +154,7 @@ __device__ __forceinline__ void store_relaxed_gpu(Quad* address, Quad quad) {
 #undef MILLSTREAM_SCOPE
 #undef MILLSTREAM_READ_MODIFY_WRITE
 #undef MILLSTREAM_COMPARE_EXCHANGE
+#undef MILLSTREAM_REDUCE
 #undef MILLSTREAM_FETCH
 #undef MILLSTREAM_STORE
 #undef MILLSTREAM_LOAD

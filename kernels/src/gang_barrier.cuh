@@ -1,52 +1,49 @@
 // A barrier of all blocks of all devices of a gang. The protocol, its words and its
 // orders are in GANG_BARRIER.md beside `gang.rs` in the flow layer.
 //
-// Blocks of a device meet in a word of its memory. The last one leads: it exchanges
-// letters with the leaders of the other devices, decides what comes next, and tells
-// its device. Everybody polls own memory only; alone, a device makes no operation of
-// system scope.
+// Nobody leads: each block adds what it has counted, and then itself, to its device's tally on
+// each device, and polls those of its own. So all blocks have the same sums, and decide alike.
+// Alone, a device makes no operation of system scope.
 #pragma once
 
 #include "gang.cuh"
-#include "lines.cuh"
+#include "lanes.cuh"
 
 namespace millstream {
 
-// What all devices' blocks have counted since the start, and what leaders keep.
+// What all devices' blocks have counted since the start, and what is kept from round to round.
+// Each block has its own, and all are the same.
 class Totals {
    public:
-    static constexpr u32 leader_words = 5;
+    static constexpr u32 kept_words = 5;
 
-    __device__ u64 count(u32 counter) const { return words[counter]; }
+    __device__ u64 count(u32 counter) const { return sums[counter]; }
     // The largest that was offered in this round; 0 if nothing was.
-    __device__ u64 most() const { return words[2]; }
-    __device__ u64 places() const { return words[places_of]; }
+    __device__ u64 most() const { return sums[most_sum]; }
+    __device__ u64 places() const { return sums[places_sum]; }
 
-    // A leaders' word.
-    __device__ u64 kept(u32 word) const { return words[first_kept + word]; }
+    // A word that is kept.
+    __device__ u64 kept(u32 word) const { return words[word]; }
 
-    // Changes a leaders' word: the value before.
+    // Changes it: the value before.
     __device__ u64 keep(u32 word, u64 value) {
-        const u64 before = kept(word);
-        words[first_kept + word] = value;
+        const u64 before = words[word];
+        words[word] = value;
         return before;
     }
 
-    // Others than leaders read what is changed.
-    __device__ void tell() { tells = 1; }
-
    private:
     friend class GangBarrier;
-    static constexpr u32 first_kept = 3;
-    static constexpr u32 places_of = first_kept + leader_words;
+    // Those before are counts.
+    enum Sum { most_sum = 2, places_sum, sums_of };
 
-    u64 words[places_of + 1];
-    u32 tells;
+    u64 sums[sums_of];
+    u64 words[kept_words];
 };
 
 // What a round of the barrier has decided.
 struct Verdict {
-    u32 phase;  // The leader's decision; `GangBarrier::stopped` if the gang is.
+    u32 phase;  // The decision; `GangBarrier::stopped` if the gang is.
     u32 places; // Counted by this device's blocks since the start.
 };
 
@@ -54,131 +51,118 @@ class GangBarrier {
    public:
     static constexpr u32 stopped = 15;
 
-    // Words of a device's memory that callers may use: two counters that
-    // `Totals` has, and words for leaders.
+    // Counters that `Totals` has.
     enum Counter { first_count, second_count };
-    static constexpr u32 leader_words = Totals::leader_words;
-    // Devices of a gang: a letter has four lines, and a lane of a warp each.
-    static constexpr u32 letter_lines = 4;
-    static constexpr u32 most_devices = 32 / letter_lines;
-    static constexpr u32 letter_words = 2 * letter_lines;
+    // Words of a device's memory that callers may use.
+    static constexpr u32 caller_words = 5;
+    // Devices of a gang: a tally has four sums, and a lane of a warp each.
+    static constexpr u32 most_devices = 32 / Totals::sums_of;
 
-    // Words of each device: what blocks poll, what they add to, and what leaders read at once
-    // are in lines of memory of their own.
-    static constexpr u32 most = SpanSet<u64>::most;
+    // A tally: blocks that have come since the start, then of three rounds in turns the sums, and
+    // what was sent. It is a line of memory.
+    static constexpr u32 sent_sum = Totals::sums_of;
+    static constexpr u32 sums_of_round = sent_sum + 1;
+    static constexpr u32 turns = 3;
+    static constexpr u32 tally_words = 1 + turns * sums_of_round;
+
+    // Words of each device: what blocks poll and what they add to are in lines of memory of their
+    // own.
+    static constexpr u32 standing_words = Totals::sums_of + Totals::kept_words;
     enum Word {
         stop,
-        verdict_word,
         here_word,
-        arrived = 16,
-        arrived_here,
-        count_word = 32,              // Two.
-        most_word = count_word + 2,   // Two, in turns.
-        leader_word = most_word + 2,  // `leader_words`.
-        sent_word = leader_word + leader_words,
-        looked_word = sent_word + most_devices,
-        received_word,
-        letters = (received_word + most + letter_words - 1) / letter_words * letter_words,
-        words_of_device = letters + 2 * most * letter_words
+        arrived_here = 16,
+        taken,
+        caller_word = 32,                      // `caller_words`.
+        sent_word = caller_word + caller_words,
+        standing = sent_word + most_devices,   // `standing_words`,
+        met = standing + standing_words,       // after so many rounds.
+        tallies = 64,                          // From each device.
+        words_of_device = tallies + most_devices * tally_words
     };
-    static_assert(verdict_word == 1 && arrived == 16 && count_word == 32 && leader_word == 36 &&
-                      sent_word == 41,
+    static_assert(tally_words == 16 && met < tallies, "lines of memory");
+    static_assert(taken == 17 && sent_word == 37 && standing == 45 && met == 54,
                   "as `gang_memory.rs` reads them");
 
     // Nanoseconds after which the host's stop word is read again by who may never wait for long:
     // that takes a microsecond or two.
     static constexpr u64 looks_apart = 1000000;
 
+    // The whole block.
     __device__ GangBarrier(const SpanSet<u64>& words, const u32& here, const u32& devices,
                            const Span<u32>& host, const u64& patience)
-        : words(words), host(host), patience(patience), here(here), devices(devices) {}
+        : words(words), host(host), patience(patience), here(here), devices(devices) {
+        u32* const its = reinterpret_cast<u32*>(&block());
+        for (u32 at = threadIdx.x; at < sizeof(Block) / sizeof(u32); at += blockDim.x) its[at] = 0;
+        __syncthreads();
+    }
 
     // Places of a list of this device that its blocks fill together, never given
     // twice; the first of `count`. One thread.
     __device__ u64 take_places(u32 count) const {
+        atomicAdd(&block().places, count);
         // Relaxed: the barrier publishes what is put there.
-        return fetch_add_relaxed_gpu(&word(arrived), u64(count)) & places_mask;
+        return fetch_add_relaxed_gpu(&word(taken), u64(count));
     }
 
-    // One thread, before the block meets.
-    __device__ void count(Counter counter, u64 more) const {
-        fetch_add_relaxed_gpu(&word(count_word + counter), more);
-    }
+    // The first thread, before the block meets.
+    __device__ void count(Counter counter, u64 more) const { block().news[counter] += more; }
 
-    __device__ u64 counted(Counter counter) const {
-        return load_relaxed_gpu(&word(count_word + counter));
-    }
+    // By this device's blocks, until they last met.
+    __device__ u64 counted(Counter counter) const { return block().own[counter]; }
 
     // One thread, before the block meets: `Totals` has the largest of a round.
-    __device__ void offer(u64 value) const {
-        fetch_max_relaxed_gpu(&word(most_word + round % 2), value);
+    __device__ void offer(u64 value) const { atomicMax(&block().news[Totals::most_sum], value); }
+
+    // A word for the caller's blocks, in the device's memory.
+    __device__ u64& device_word(u32 place) const { return word(caller_word + place); }
+
+    // A word that `Totals` keeps, as it was decided.
+    __device__ u64 kept(u32 word) const { return block().totals.kept(word); }
+
+    // Places among what this device sends to another, less than 2^32 since the start, which
+    // hears of them when all have met; the first of `count`. One thread.
+    __device__ u64 send(u32 device, u32 count) const {
+        atomicAdd(&block().sent[device], count);
+        // Relaxed: the barrier publishes what is put there.
+        return fetch_add_relaxed_gpu(&word(sent_word + device), u64(count));
     }
 
-    // A word of leaders, which change it while the others wait.
-    __device__ u64& leaders(u32 place) const { return word(leader_word + place); }
-
-    // What this device has sent to another since the start, less than 2^32; the next letter
-    // says it.
-    __device__ u64& sent_to(u32 device) const { return word(sent_word + device); }
-
-    // What the last letter of another device said that it has sent here.
-    __device__ u64 received_from(u32 device) const {
-        return load_relaxed_gpu(&word(received_word + device));
+    // What this device has sent to another since the start.
+    __device__ u64 sent_to(u32 device) const {
+        return load_relaxed_gpu(&word(sent_word + device));
     }
+
+    // What another device had sent here when all met.
+    __device__ u32 received_from(u32 device) const { return block().received[device]; }
 
     // The whole block. What all blocks of all devices did before is visible to all
-    // after. `decide(totals)` is called by one thread of each device, which says the next
-    // phase, less than `stopped` and the same on all devices.
+    // after. `decide(totals)` is called by one thread of each block, which says the next
+    // phase, less than `stopped` and the same in all.
     template <class Decide>
     __device__ Verdict meet(const Decide& decide) {
-        __shared__ u64 decision;
+        Block& its = block();
         __syncthreads();
         if (threadIdx.x < 32) {
-            u64 before = 0;
-            if (lane() == 0) {
-                // Releases what the block did.
-                fence_acq_rel_gpu();
-                before = arrive();
-            }
-            before = __shfl_sync(~0u, before, 0);
-            // Both wrap around alike.
-            const bool leads = before / one_block == ((round + 1) * gridDim.x - 1) % (1u << 24);
-            const u64 word = leads ? lead(before & places_mask, decide)
-                                   : wait(verdict_word, tag_of(round + 1));
-            if (lane() == 0) decision = word;
+            arrive(its);
+            const bool is_over = hear(its);
+            if (lane() == 0) its.phase = is_over ? decide(its.totals) : stopped;
         }
         __syncthreads();
-        const u64 word = decision;
-        ++round;
-        return verdict_of(word);
+        return Verdict{its.phase, u32(its.own[Totals::places_sum])};
     }
 
     // The whole block, between two rounds as often as all do: the blocks of this device meet by
     // themselves. What they did before is visible to them after; all they learn is the
     // device's places, or that the gang is stopped.
     __device__ Verdict meet_here() {
-        __shared__ u64 decision;
+        __shared__ u64 said;
         // The last that was said: nobody says more before this block has arrived.
         const u64 before = threadIdx.x == 0 ? load_relaxed_gpu(&word(here_word)) : 0;
         __syncthreads();
-        if (threadIdx.x == 0) {
-            const u64 tag = tag_of((before >> round_shift) + 1);
-            // Releases what the block did, and acquires what the others have released.
-            fence_acq_rel_gpu();
-            const bool leads = fetch_add_relaxed_gpu(&word(arrived_here), 1ull) == gridDim.x - 1;
-            fence_acq_rel_gpu();
-            if (leads) {
-                store_relaxed_gpu(&word(arrived_here), 0ull);
-                // Between the two: who hears and arrives again adds to 0.
-                fence_acq_rel_gpu();
-                const u64 places = load_relaxed_gpu(&word(arrived)) & places_mask;
-                decision = conclude(here_word, tag, 0, places);
-            } else {
-                decision = wait(here_word, tag);
-            }
-        }
+        if (threadIdx.x == 0) said = meet_here_after(before);
         __syncthreads();
-        return verdict_of(decision);
+        return Verdict{u32(said >> stopped_shift & 1) * stopped, u32(said)};
     }
 
     // Ends the gang early, on all devices.
@@ -229,27 +213,29 @@ class GangBarrier {
         return true;
     }
 
-    // A word of arrival: blocks above, places below.
-    static constexpr u64 one_block = 1ull << 40;
-    static constexpr u64 places_mask = one_block - 1;
-    // A verdict: the round, the phase, the device's places.
-    static constexpr u32 phase_shift = 32;
-    static constexpr u32 round_shift = 36;
-
-    // Lines of a letter, a word each: those before are counts. All say the round, and what was
-    // sent.
-    enum Line { most_line = 2, places_line };
-    // A lane for each of the words that a leader reads at once, as `Totals` begins.
-    enum Own {
-        own_most = most_word - count_word,
-        own_kept,
-        own_sent = own_kept + leader_words,
-        own_looked = own_sent + most_devices,
-        own_stop,
-        own_words
+    // What a block shares, zero at first.
+    struct Block {
+        Totals totals;
+        // By this device's blocks since the start, as `Totals` has it.
+        u64 own[Totals::sums_of];
+        // Since the block last met; but for places, which its warps take at once.
+        u64 news[Totals::sums_of];
+        u64 looked;
+        u32 places;
+        u32 sent[most_devices];
+        u32 received[most_devices];
+        u32 round;
+        u32 turn;  // Of the round.
+        u32 phase;
     };
-    static_assert(own_words <= 32, "as lanes read");
-    static_assert(Totals::first_kept == own_kept && Totals::places_of == own_sent, "likewise");
+
+    // What a device's blocks add up to when all have come: the first one's part makes up for how
+    // many they are, so that a tally says by itself how often they have.
+    static constexpr u32 round_shift = 24;
+    // What is said to blocks that meet by themselves: how often, whether the gang is stopped, the
+    // device's places.
+    static constexpr u32 here_shift = 33;
+    static constexpr u32 stopped_shift = 32;
 
     const SpanSet<u64>& words;
     const Span<u32>& host;
@@ -257,151 +243,176 @@ class GangBarrier {
     const u64& patience;
     const u32& here;
     const u32& devices;
-    u32 round = 0;
+
+    __device__ static Block& block() {
+        __shared__ Block its;
+        return its;
+    }
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
-    // One thread, after a fence: what the word of arrival said. Acquires what the other blocks
-    // have released; alone, the leader's fence does that.
-    __device__ u64 arrive() const {
-        return devices > 1 ? fetch_add_acquire_gpu(&word(arrived), one_block)
-                           : fetch_add_relaxed_gpu(&word(arrived), one_block);
+    // On device `to`, of the blocks of `from`.
+    __device__ u64* tally(u32 to, u32 from) const {
+        return &words[to][tallies + from * tally_words];
     }
 
-    // The word of a leader's lane: of the two largest, this round's.
-    __device__ u64& own_word(u32 own) const {
-        if (own == own_stop) return word(stop);
-        return word(count_word + own + (own == own_most ? round % 2 : own > own_most));
+    // Its sums of a round.
+    __device__ u64* sums(u32 to, u32 from, u32 turn) const {
+        return tally(to, from) + 1 + turn * sums_of_round;
     }
 
-    __device__ u64* letter(u32 to, u32 from) const {
-        return &words[to][letters + (round % 2 * most + from) * letter_words];
-    }
-
-    __device__ static Verdict verdict_of(u64 word) {
-        return Verdict{u32(word >> phase_shift) & 15, u32(word)};
-    }
-
-    // Rounds wrap around in a verdict.
-    __device__ static u64 tag_of(u64 round) { return round << round_shift >> round_shift; }
-
-    // One warp of the last block.
-    template <class Decide>
-    __device__ u64 lead(u64 places, const Decide& decide) const {
-        __shared__ Totals totals;
-        // Alone: acquires what the other blocks have released, and releases it again with what
-        // follows.
-        if (devices == 1) fence_acq_rel_gpu();
-        __syncwarp();
-        const u32 own = lane();
-        // Of system scope: other devices stop this one, too.
-        const u64 mine = own < own_words ? load_relaxed_sys(&own_word(own)) : 0;
-        if (is_stopped(own, mine)) return u64(stopped) << phase_shift;
-        if (own < own_sent) totals.words[own] = mine;
-        // For the round after the next one, which this block's next arrival comes before.
-        if (own == own_most && mine != 0) store_relaxed_gpu(&own_word(own), u64(0));
+    // Relaxed, here and below: the fence orders it.
+    __device__ void add(u64* place, u64 more) const {
         if (devices > 1) {
-            if (!exchange(totals, places, mine)) return u64(stopped) << phase_shift;
-        } else if (own == 0) {
-            totals.words[Totals::places_of] = places;
+            add_relaxed_sys(place, more);
+        } else {
+            add_relaxed_gpu(place, more);
         }
-        u32 phase = 0;
-        // The first lane speaks for what all have acquired.
-        __syncwarp();
-        if (own == 0) {
-            totals.tells = 0;
-            phase = decide(totals);
-        }
-        __syncwarp();
-        // Blocks may be adding to those that it has not changed.
-        if (own >= own_kept && own < own_sent && totals.words[own] != mine)
-            store_relaxed_gpu(&own_word(own), totals.words[own]);
-        __syncwarp();
-        if (own != 0) return 0;
-        // With the first fence, or this one, a release: pairs with the acquire in `wait`.
-        if (devices > 1 || totals.tells) fence_acq_rel_gpu();
-        return conclude(verdict_word, tag_of(round + 1), phase, places);
     }
 
-    // One warp, a lane for each of a leader's words: whether the gang is stopped. Then this
-    // device's blocks hear of no verdict, and other devices of no letter: they find `stop`.
-    __device__ bool is_stopped(u32 own, u64 mine) const {
-        u32 is_told = own == own_stop && mine != 0;
-        if (own == own_looked) {
-            const u64 now = nanoseconds();
-            if (now - mine >= looks_apart) {
-                store_relaxed_gpu(&word(looked_word), now);
-                // At first nothing has lasted for so long.
-                is_told = mine != 0 && host_stops();
+    __device__ void raise(u64* place, u64 value) const {
+        if (devices > 1) {
+            raise_relaxed_sys(place, value);
+        } else {
+            raise_relaxed_gpu(place, value);
+        }
+    }
+
+    __device__ u64 read(const u64* place) const {
+        return devices > 1 ? load_relaxed_sys(place) : load_relaxed_gpu(place);
+    }
+
+    // One warp, a lane for each sum on each device: adds what the block has counted, and then
+    // the block.
+    __device__ void arrive(Block& its) const {
+        const u32 to = lane() / Totals::sums_of;
+        const u32 sum = lane() % Totals::sums_of;
+        const u64 news = sum == Totals::places_sum ? its.places : its.news[sum];
+        if (to < devices && news != 0) {
+            u64* const place = sums(to, here, its.turn) + sum;
+            if (sum == Totals::most_sum) {
+                raise(place, news);
+            } else {
+                add(place, news);
             }
         }
-        return __any_sync(~0u, is_told);
-    }
-
-    // One thread, after a fence: tells the device's blocks.
-    __device__ u64 conclude(Word place, u64 tag, u32 phase, u64 places) const {
-        const u64 verdict = tag << round_shift | u64(phase) << phase_shift | u32(places);
-        store_relaxed_gpu(&word(place), verdict);
-        return verdict;
-    }
-
-    // One warp: tells all other devices, and hears from all, a lane for each line of each
-    // letter. False if the gang is stopped.
-    __device__ bool exchange(Totals& totals, u64 places, u64 mine) const {
-        const u32 other = lane() / letter_lines;
-        const u32 line = lane() % letter_lines;
-        const u32 sent = __shfl_sync(~0u, u32(mine), own_sent + other);
-        const u32 tag = round + 1;
-        u64 value = __shfl_sync(~0u, mine, line);
-        if (line == places_line) value = places;
-        bool is_here = true;
-        // Release: pairs with the acquires below; what this device's blocks did is before it.
-        fence_acq_rel_sys();
-        if (other < devices && other != here) {
-            store_line_relaxed(letter(other, here) + 2 * line, value, u64(sent) << 32 | tag);
-            u64 extra;
-            Patience looks;
-            const u64* const in = letter(here, other) + 2 * line;
-            for (;;) {
-                // Pairs with the release above, of the others.
-                load_line_acquire(in, &value, &extra);
-                if (u32(extra) == tag) break;
-                if (gives_up(looks)) {
-                    is_here = false;
-                    break;
-                }
-            }
-            // Relaxed: the verdict publishes it.
-            if (line == places_line) store_relaxed_gpu(&word(received_word + other), extra >> 32);
-        } else if (other >= devices) {
-            value = 0;
+        if (lane() < devices && its.sent[lane()] != 0)
+            add(sums(lane(), here, its.turn) + sent_sum, its.sent[lane()]);
+        if (blockIdx.x == 0) tell_standing(its);
+        // What all lanes have added comes before each one's fence.
+        __syncwarp();
+        if (to == 0) its.news[sum] = 0;
+        if (lane() < most_devices) its.sent[lane()] = 0;
+        if (lane() == 0) its.places = 0;
+        // Release: pairs with the acquire in `await`. What the block did is before it.
+        if (devices > 1) {
+            fence_acq_rel_sys();
+        } else {
+            fence_acq_rel_gpu();
         }
-        for (u32 step = letter_lines; step < 32; step *= 2) {
+        if (to < devices && sum == 0)
+            add(tally(to, here), blockIdx.x == 0 ? (1u << round_shift) - (gridDim.x - 1) : 1);
+    }
+
+    // One warp of one block: where it stands, for the host.
+    __device__ void tell_standing(const Block& its) const {
+        const u64* const all = reinterpret_cast<const u64*>(&its.totals);
+        if (lane() < standing_words) store_relaxed_gpu(&word(standing + lane()), all[lane()]);
+        if (lane() == standing_words) store_relaxed_gpu(&word(met), u64(its.round));
+    }
+
+    // One warp: waits until all blocks of all devices have come, and takes what they have
+    // counted. False if the gang is stopped.
+    __device__ bool hear(Block& its) const {
+        const u32 from = lane() / Totals::sums_of;
+        const u32 sum = lane() % Totals::sums_of;
+        bool goes_on = true;
+        if (from < devices && sum == 0) goes_on = await(from, its.round + 1);
+        // Rounds may be too short for a wait to look, and a lone block never waits.
+        if (blockIdx.x == 0 && lane() == 1) goes_on = !is_told_to_stop(its.looked, nanoseconds());
+        if (!__all_sync(~0u, goes_on)) return false;
+        // Who has waited has acquired; the others read after it.
+        __syncwarp();
+        // Others may have given up before the last have come.
+        const u64 is_stopped = lane() == 31 ? load_relaxed_sys(&word(stop)) : 0;
+        u64 value = from < devices ? read(sums(here, from, its.turn) + sum) : 0;
+        const u64 items = lane() < devices ? read(sums(here, lane(), its.turn) + sent_sum) : 0;
+        // The others miss this block in the next round.
+        if (__any_sync(~0u, is_stopped != 0)) return false;
+        if (blockIdx.x == 0) clear((its.turn + 2) % turns);
+        if (from == here) its.own[sum] += value;
+        if (lane() < devices) its.received[lane()] += u32(items);
+        for (u32 step = Totals::sums_of; step < 32; step *= 2) {
             const u64 more = __shfl_xor_sync(~0u, value, step);
-            if (line != most_line) {
+            if (sum != Totals::most_sum) {
                 value += more;
             } else if (more > value) {
                 value = more;
             }
         }
-        if (lane() < letter_lines)
-            totals.words[line == places_line ? Totals::places_of : line] = value;
-        return __all_sync(~0u, is_here);
-    }
-
-    // One warp of any other block, or one thread.
-    __device__ u64 wait(Word place, u64 tag) const {
-        u64 word = 0;
+        u64& total = its.totals.sums[sum];
+        if (from == 0) total = sum == Totals::most_sum ? value : total + value;
+        __syncwarp();
         if (lane() == 0) {
-            Patience looks;
-            // Acquire: pairs with the leader's release.
-            while ((word = load_acquire_gpu(&this->word(place))) >> round_shift != tag) {
-                if (gives_up(looks)) return u64(stopped) << phase_shift;
-            }
+            ++its.round;
+            its.turn = (its.turn + 1) % turns;
         }
-        return word;
+        return true;
     }
 
+    // One thread: whether all blocks of a device have come so often.
+    __device__ bool await(u32 from, u32 round) const {
+        Patience looks;
+        const u64* const come = tally(here, from);
+        for (;;) {
+            // Acquire: pairs with the release in `arrive` of all that have added to it.
+            const u64 now = devices > 1 ? load_acquire_sys(come) : load_acquire_gpu(come);
+            // They may have come again. Rounds wrap around.
+            if (int(u32(now >> round_shift) - round) >= 0) return true;
+            if (gives_up(looks)) return false;
+        }
+    }
+
+    // One warp of one block: the sums of the round before, which all have read when they came to
+    // this one. Nobody adds to them before this block has come to the next.
+    __device__ void clear(u32 turn) const {
+        const u32 from = lane() / Totals::sums_of;
+        if (from < devices) store_sum(sums(here, from, turn) + lane() % Totals::sums_of);
+        if (lane() < devices) store_sum(sums(here, lane(), turn) + sent_sum);
+    }
+
+    // Relaxed: the block's next arrival releases it.
+    __device__ void store_sum(u64* place) const {
+        if (devices > 1) {
+            store_relaxed_sys(place, u64(0));
+        } else {
+            store_relaxed_gpu(place, u64(0));
+        }
+    }
+
+    // One thread: what is said after `before`.
+    __device__ u64 meet_here_after(u64 before) const {
+        const u64 next = (before >> here_shift) + 1 << here_shift;
+        // Releases what the block did, and acquires what the others have released.
+        fence_acq_rel_gpu();
+        const bool is_last = fetch_add_relaxed_gpu(&word(arrived_here), u64(1)) == gridDim.x - 1;
+        fence_acq_rel_gpu();
+        if (is_last) {
+            store_relaxed_gpu(&word(arrived_here), u64(0));
+            // Between the two: who hears and arrives again adds to 0.
+            fence_acq_rel_gpu();
+            const u64 said = next | u32(load_relaxed_gpu(&word(taken)));
+            store_relaxed_gpu(&word(here_word), said);
+            return said;
+        }
+        Patience looks;
+        u64 said;
+        // Acquire: pairs with the fence before it was said.
+        while ((said = load_acquire_gpu(&word(here_word))) >> here_shift != next >> here_shift) {
+            if (gives_up(looks)) return u64(1) << stopped_shift;
+        }
+        return said;
+    }
 };
 
 }  // namespace millstream

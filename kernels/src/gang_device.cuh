@@ -75,12 +75,12 @@ class GangDevice {
         tell_host(report_place, ended_in);
     }
 
-    // Likewise: items that the barrier's letters told of, and how many of them were news.
+    // Likewise: items that the barrier told of, and how many of them were news.
     __device__ void tell_items(u64 kept) const {
         u64 received = 0;
         for (u32 other = 0; other < place.devices; ++other) {
             received += barrier.received_from(other);
-            tell_host(report_sent + other, load_relaxed_gpu(&barrier.sent_to(other)));
+            tell_host(report_sent + other, barrier.sent_to(other));
         }
         tell_host(report_received, received);
         tell_host(report_kept, kept);

@@ -86,8 +86,10 @@ class LevelDevice : public GangDevice<const u32&> {
           exchange(exchange), settings(settings), block(block) {}
 
    protected:
-    // Words that leaders keep: totals of the last frontier, and what reports say.
-    enum Kept { kept_places, kept_visited, kept_sent, published, kept_items };
+    // Words that are kept: totals of the last frontier.
+    enum Kept { kept_places, kept_visited, kept_sent };
+    // Words of the device, which reports say.
+    enum DeviceWord { published, kept_items };
     static constexpr GangBarrier::Counter visited_count = GangBarrier::first_count;
     static constexpr GangBarrier::Counter sent_count = GangBarrier::second_count;
 

@@ -19,7 +19,7 @@ class LevelLog : public LevelDevice {
             if (block.found > 0) barrier.count(visited_count, block.found);
             if (block.sent > 0) barrier.count(sent_count, block.sent);
             if (block.stored > 0)
-                fetch_add_relaxed_gpu(&barrier.leaders(published), u64(block.stored));
+                fetch_add_relaxed_gpu(&barrier.device_word(published), u64(block.stored));
         }
         __syncthreads();
         if (threadIdx.x == 0) {

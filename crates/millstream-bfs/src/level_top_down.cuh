@@ -63,14 +63,14 @@ class LevelTopDown : public LevelLog {
     __device__ void take_all(bool is_listed) {
         for (u32 other = 0; other < settings.place.devices; ++other) {
             if (other == settings.place.device) continue;
-            const u32 there = u32(barrier.received_from(other));
+            const u32 there = barrier.received_from(other);
             take(inbox(settings.place.device, other), block.seen[other], there, is_listed);
             __syncthreads();
             if (threadIdx.x == 0) block.seen[other] = there;
         }
         __syncthreads();
         if (threadIdx.x == 0 && block.found > 0)
-            fetch_add_relaxed_gpu(&barrier.leaders(kept_items), u64(block.found));
+            fetch_add_relaxed_gpu(&barrier.device_word(kept_items), u64(block.found));
     }
 
     // Top-down, all blocks: the rows of the log from `from` to `to`. Each warp takes some
@@ -174,8 +174,7 @@ class LevelTopDown : public LevelLog {
             const u32 same = __ballot_sync(~0u, is_item && owner == to);
             u64 base = 0;
             if (lane() == 0) {
-                // Relaxed: the barrier's letters say how many.
-                base = fetch_add_relaxed_gpu(&barrier.sent_to(to), u64(__popc(same)));
+                base = barrier.send(to, __popc(same));
                 atomicAdd(&block.sent, __popc(same));
             }
             base = __shfl_sync(~0u, base, 0);

@@ -87,7 +87,7 @@ class LevelSearch : public LevelSource {
         finished
     };
 
-    // One thread of each device, the same answer on all.
+    // One thread of each block, the same answer in all.
     __device__ u32 decide(u32 phase, Totals& totals) const {
         if (phase == publish) return sweep;
         const u64 visited = totals.count(visited_count);
@@ -138,8 +138,8 @@ class LevelSearch : public LevelSource {
     __device__ void report(bool is_stopped) const {
         if (blockIdx.x != 0 || threadIdx.x != 0) return;
         tell_end(is_stopped, barrier.counted(visited_count), level);
-        tell_items(load_relaxed_gpu(&barrier.leaders(kept_items)));
-        tell_host(report_published, load_relaxed_gpu(&barrier.leaders(published)));
+        tell_items(load_relaxed_gpu(&barrier.device_word(kept_items)));
+        tell_host(report_published, load_relaxed_gpu(&barrier.device_word(published)));
     }
 };
 

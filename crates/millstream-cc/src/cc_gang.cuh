@@ -32,15 +32,16 @@ struct GangMemory {
     GangSettings settings;
 };
 
-// Words of `GangBarrier` for leaders; here all blocks use the first one.
-// The other is for leaders.
-enum CcWord { arrivals, found_before };
+// A word of the device.
+enum CcDeviceWord { arrivals };
+// A word that is kept.
+enum CcKept { found_before };
 
 // The blocks of one device meet.
 class DeviceMeeting {
    public:
     __device__ explicit DeviceMeeting(const GangBarrier& barrier)
-        : barrier(barrier), arrived(barrier.leaders(arrivals)) {}
+        : barrier(barrier), arrived(barrier.device_word(arrivals)) {}
 
     // The whole block. What all blocks of the device did before is visible to all
     // after. False if the gang is stopped.
@@ -71,7 +72,7 @@ constexpr u64 least_found = 128;
 // found, so that those of the others will be; or at its first arcs, too.
 enum Phase : u32 { by_hubs, by_arcs, enough };
 
-// One thread of each device, after a pass of the search.
+// One thread of each block, after a pass of the search.
 __device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase) {
     const u64 vertices = memory.parents.len;
     const u64 count = totals.count(GangBarrier::first_count);

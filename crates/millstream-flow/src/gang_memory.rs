@@ -6,17 +6,19 @@ use millstream_device::{Device, Error as DeviceError, SharedBuffer};
 
 use crate::{Context, Error, Result};
 
-/// Words of the barrier that say where it stands, as `GangBarrier` has them: the last verdict, who
-/// has arrived since the start, two counters and the largest numbers offered in even and in odd
-/// rounds, what leaders keep, and what was sent to each device.
-const VERDICT: usize = 1;
-const ARRIVED: usize = 16;
-const COUNTS: usize = 32;
-const KEPT: usize = 36;
-const SENT: usize = 41;
-/// In a verdict, the round; in a word of arrival, blocks, with places below.
-const ROUND_SHIFT: u32 = 36;
-const BLOCK_SHIFT: u32 = 40;
+/// Words of the barrier that say where it stands, as `GangBarrier` has them: places taken; what was
+/// sent to each device; of the last round, two counters, the largest number offered, all devices'
+/// places, what is kept, and its number; and each device's tally, which begins with how often that has
+/// come.
+const TAKEN: usize = 17;
+const SENT: usize = 37;
+const STANDING: usize = 45;
+const KEPT: usize = STANDING + 4;
+const MET: usize = KEPT + 5;
+const TALLIES: usize = 64;
+const TALLY_WORDS: usize = 16;
+/// In a word of arrival, rounds; what is below says that some blocks have come to the next.
+const ROUND_SHIFT: u32 = 24;
 
 /// Memory of one device for kernels that meet in the gang's barrier
 /// (`gang_barrier.cuh`). On a host device, where twins do what the kernels do and the
@@ -126,16 +128,17 @@ impl GangMemory {
 
     /// Where a device of so many stands, to go on in an error.
     async fn standing(&self, known: &[(&str, usize)], devices: usize) -> Result<String> {
-        let words = SENT + devices;
+        let words = TALLIES + devices * TALLY_WORDS;
         let words = self.device.stream()?.download_shared(&self.words, 0..words)?.await?;
-        let (met, arrived) = (words[VERDICT] >> ROUND_SHIFT, words[ARRIVED]);
-        let (blocks, places) = (arrived >> BLOCK_SHIFT, arrived & ((1 << BLOCK_SHIFT) - 1));
         let mut text = format!("; {}: ", self.device);
         for (name, word) in known {
             text += &format!("{name} {}, ", self.report.load(*word)?);
         }
-        let (counts, kept, sent) = (&words[COUNTS..KEPT], &words[KEPT..SENT], &words[SENT..]);
-        text += &format!("met {met} times, {blocks} arrivals of blocks, {places} places, ");
+        let tallies = words[TALLIES..].chunks(TALLY_WORDS);
+        let come: Vec<_> = tallies.map(|tally| tally[0] >> ROUND_SHIFT).collect();
+        let (counts, kept) = (&words[STANDING..STANDING + 2], &words[KEPT..MET]);
+        let (met, places, sent) = (words[MET], words[TAKEN], &words[SENT..SENT + devices]);
+        text += &format!("met {met} times, the devices came {come:?} times, {places} places, ");
         Ok(text + &format!("counts {counts:?}, kept {kept:?}, sent {sent:?}"))
     }
 }

@@ -20,7 +20,7 @@ struct GangSweepSettings {
     u32 padding;
 };
 
-// Words for the host; each leader writes its device's.
+// Words for the host, of each device.
 enum SweepReport { report_sweeps, report_change, report_words };
 
 template <class Real>
@@ -55,10 +55,12 @@ struct SweepGang {
 // a sweep are at most 2.
 constexpr double fixed_one = double(1ull << 58);
 
-// Words of `GangBarrier` for leaders; the last one is for all warps.
-enum SweepWord { change_before, dangling_before, dangling_now, next_ticket };
+// Words that are kept.
+enum SweepKept { change_before, dangling_before, dangling_now };
+// A word of the device.
+enum SweepDeviceWord { next_ticket };
 
-// One thread of each device, after each sweep; whether it was the last.
+// One thread of each block, after each sweep; whether it was the last.
 __device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
                             const Span<u64>& report, u32 sweeps) {
     u64 sums[2];
@@ -68,10 +70,9 @@ __device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
         sums[each] = count - totals.keep(change_before + each, count);
     }
     totals.keep(dangling_now, sums[1]);
-    totals.tell();
     const double change = double(sums[0]) / fixed_one;
     const bool is_last = change <= settings.tolerance || sweeps == settings.most_sweeps;
-    if (is_last) {
+    if (is_last && blockIdx.x == 0) {
         store_relaxed_sys(&report[report_change], u64(__double_as_longlong(change)));
         store_release_sys(&report[report_sweeps], u64(sweeps));
     }
@@ -87,7 +88,7 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
     for (u32 sweep = 0;; ++sweep) {
         const Sweep<Real, loads, is_plain> rows(graph, vertices, now, gang.shares(sweep, here));
         Real* const own = gang.shares(sweep + 1, here);
-        const Tickets tickets{&barrier.leaders(next_ticket), sweep * rows.tickets_of_sweep()};
+        const Tickets tickets{&barrier.device_word(next_ticket), sweep * rows.tickets_of_sweep()};
         const auto give = [&](u32 item, u32 row, Real share) {
             const u32 vertex = now.first_vertex + row;
             own[vertex] = share;
@@ -106,8 +107,7 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
             return judge(totals, settings, report, sweep + 1);
         };
         if (barrier.meet(decide).phase != 0) return;
-        // Leaders do not write before all have come to the next barrier.
-        const double dangling = double(barrier.leaders(dangling_now)) / fixed_one;
+        const double dangling = double(barrier.kept(dangling_now)) / fixed_one;
         now.base = settings.nowhere + now.damping * dangling / settings.vertices;
     }
 }

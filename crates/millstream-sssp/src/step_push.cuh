@@ -89,8 +89,7 @@ class StepPush : public StepDevice {
             if (is_any) barrier.offer(leads);
         }
         if (thread_in_grid() >= settings.place.devices || thread_in_grid() == settings.place.device) return;
-        // Relaxed: the barrier's letters say it.
-        store_relaxed_gpu(&barrier.sent_to(u32(thread_in_grid())), u64(block.here));
+        barrier.send(u32(thread_in_grid()), block.here);
     }
 
     // All blocks: the values that were told, if nobody expands what they belong to.
@@ -118,8 +117,12 @@ class StepPush : public StepDevice {
     __device__ u32 count_told() {
         if (is_alone()) return block.here;
         const u32 device = threadIdx.x;
-        if (device < settings.place.devices)
-            block.told[device] = device == settings.place.device ? block.here : u32(barrier.received_from(device));
+        if (device < settings.place.devices) {
+            const u32 heard = barrier.received_from(device);
+            block.told[device] =
+                device == settings.place.device ? block.here : heard - block.heard[device];
+            block.heard[device] = heard;
+        }
         __syncthreads();
         u32 all = 0;
         for (u32 each = 0; each < settings.place.devices; ++each) all += block.told[each];

@@ -16,6 +16,7 @@ class StepSearch : public StepPull {
             block.begin = 0;
             block.end = settings.first_end;
         }
+        if (threadIdx.x < SpanSet<u64>::most) block.heard[threadIdx.x] = 0;
         if (lane() == 0) block.pending[threadIdx.x / 32] = 0;
         __syncthreads();
         u32 phase = collecting;
@@ -56,7 +57,7 @@ class StepSearch : public StepPull {
    private:
     // What the devices do until they meet again.
     enum Phase : u32 { collecting, expanding, telling, pulling, pushing, reviewing, finished };
-    // Words that leaders keep: totals of the last round, the next step, and vertices that are
+    // Words that are kept: totals of the last round, the next step, and vertices that are
     // reviewed.
     enum Kept { kept_places, kept_settled, kept_begin, kept_end, kept_reviewed };
     // Vertices are reviewed again if of so many one has come nearer.
@@ -89,7 +90,7 @@ class StepSearch : public StepPull {
 
     __device__ bool is_last_step() const { return block.end == unreached; }
 
-    // One thread of each device, the same answer on all.
+    // One thread of each block, the same answer in all.
     __device__ u32 decide(u32 phase, Totals& totals) const {
         if (phase == telling) return expanding;
         const u64 settled = totals.count(settled_count);
@@ -123,7 +124,6 @@ class StepSearch : public StepPull {
         const u32 to = StepRule::extended(from, StepRule::weight(settings.delta));
         const bool is_last = to <= from || left * settings.rest < settings.arcs;
         totals.keep(kept_end, is_last ? unreached : to);
-        totals.tell();
         return phase;
     }
 
@@ -131,9 +131,8 @@ class StepSearch : public StepPull {
         // Everybody has read where the step before began.
         __syncthreads();
         if (threadIdx.x == 0) {
-            // Relaxed: the verdict has published them.
-            block.begin = u32(load_relaxed_gpu(&barrier.leaders(kept_begin)));
-            block.end = u32(load_relaxed_gpu(&barrier.leaders(kept_end)));
+            block.begin = u32(barrier.kept(kept_begin));
+            block.end = u32(barrier.kept(kept_end));
             ++block.steps;
         }
         __syncthreads();

@@ -18,7 +18,7 @@ class NearFarSearch : public NearFarDevice {
             if (phase != next && phase != absorb) return report(thresholds, phase != finished);
             if (phase == next) {
                 ++thresholds;
-                begin_after(u32(~load_relaxed_gpu(&barrier.leaders(kept_nearest))));
+                begin_after(u32(~barrier.kept(kept_nearest)));
             }
             if (!is_alone()) take_told();
         }
@@ -30,7 +30,7 @@ class NearFarSearch : public NearFarDevice {
     enum Phase : u32 { next, absorb, finished };
     // A word of the report: whether there was no room for all that was near.
     static constexpr u32 report_too_wide = own_reports;
-    // Words that leaders keep: what all had sent, and the complement of the nearest key.
+    // Words that are kept: what all had sent, and the complement of the nearest key.
     enum Kept { kept_sent, kept_nearest };
     // Lists that a block goes through by itself.
     static constexpr u32 hops = 8;
@@ -177,8 +177,7 @@ class NearFarSearch : public NearFarDevice {
             while (base >= settings.shape.exports[to + 1]) ++to;
             u64 begin = 0;
             if (lane() == 0) {
-                // Relaxed: the barrier's letters say how many.
-                begin = fetch_add_relaxed_gpu(&barrier.sent_to(to), u64(__popc(news)));
+                begin = barrier.send(to, __popc(news));
                 atomicAdd(&block.sent, __popc(news));
             }
             begin = __shfl_sync(~0u, begin, 0);
@@ -204,13 +203,12 @@ class NearFarSearch : public NearFarDevice {
         return barrier.meet([&](Totals& totals) { return decide(totals); }).phase;
     }
 
-    // One thread of each device, the same answer on all.
+    // One thread of each block, the same answer in all.
     __device__ u32 decide(Totals& totals) const {
         const u64 sent = totals.count(sent_count);
         const bool is_told = totals.keep(kept_sent, sent) != sent;
         if (totals.most() == 0) return is_told ? absorb : finished;
         totals.keep(kept_nearest, totals.most());
-        totals.tell();
         return next;
     }
 
@@ -222,7 +220,7 @@ class NearFarSearch : public NearFarDevice {
             const u32 begin = settings.shape.halo[other];
             const u32 room = 2 * (settings.shape.halo[other + 1] - begin);
             const u64* const ring = exchange.inboxes[settings.place.device].items + 2 * begin;
-            const u32 there = u32(barrier.received_from(other));
+            const u32 there = barrier.received_from(other);
             for (u32 at = block.seen[other] + u32(thread_in_grid()); at < there;
                  at += u32(threads_in_grid())) {
                 const u64 item = ring[at % room];
@@ -238,7 +236,7 @@ class NearFarSearch : public NearFarDevice {
         if (lane() == 0 && kept > 0) fetch_add_relaxed_gpu(&word(kept_items), u64(kept));
         __syncthreads();
         if (threadIdx.x < settings.place.devices)
-            block.seen[threadIdx.x] = u32(barrier.received_from(threadIdx.x));
+            block.seen[threadIdx.x] = barrier.received_from(threadIdx.x);
         __syncthreads();
     }
 

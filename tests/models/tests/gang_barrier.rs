@@ -1,19 +1,23 @@
 //! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
-//! interleaving: two blocks of one device meet twice, also after they have met by themselves
-//! twice each time, or as those of one of several devices do; and two devices of one block three times. Where the host stops the gang, all
-//! blocks leave, also those that did not look.
+//! interleaving: two blocks of one device, and two devices of one block each, meet four times, so
+//! that each turn of the sums comes again; blocks of one device meet twice after they have met by
+//! themselves twice each time; and three blocks of one device or of two meet once. Where the host
+//! stops the gang, all blocks leave, also those that did not look.
 //!
 //! | here | there |
 //! |---|---|
-//! | `Block::meet`: arrive, lead or wait | `GangBarrier::meet` |
+//! | `Block::meet` | `GangBarrier::meet` |
+//! | `Block::arrive`, `Block::hear`, `Block::clear` | the same |
+//! | `Block::wait` | `await`, and the wait in `meet_here_after` |
 //! | `Block::meet_here` | `GangBarrier::meet_here` |
-//! | `Block::exchange` | `GangBarrier::exchange` |
-//! | `Block::wait` | `GangBarrier::wait` |
 //! | `Block::is_told_to_stop`, `Block::gives_up` | the same |
+//! | `Tally`, `Sums` | `tally`, `sums` |
 //!
-//! A block is one thread. A leader looks for a stop in each round, as if a millisecond had passed,
-//! and a wait in each turn. What blocks do between rounds are plain writes, of which loom
-//! knows whether they come before the reads of others.
+//! A block is one thread; what it sends is one more count, and is left out. A device's first
+//! block looks for a stop of the host in each round, as if a millisecond had passed; each block at its
+//! device's word after the wait, and in each turn of it. What blocks do between rounds are plain writes, of which loom
+//! knows whether they come before the reads of others. Loom knows no scopes: to it a device alone
+//! is as one of several.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,55 +29,63 @@ use millstream_models::{fails_with, holds, holds_within_two, is_seeded};
 
 #[derive(Clone, Copy)]
 enum Fault {
-    LeadWithoutFence,
-    LetterWithoutFence,
-    ArrivalWithoutAcquire,
     ArrivalWithoutFence,
-    OneLetter,
-    OneLineAlone,
-    HearWithoutAcquire,
-    OneMost,
+    WaitWithoutAcquire,
+    WaitForOneRoundOnly,
+    FirstIsAll,
+    TwoTurns,
+    ClearAtOnce,
+    ClearBeforeWait,
+    ClearLate,
+    MostStays,
     HereWithoutFence,
     HereStaysArrived,
     HereResetLate,
     HereOnceInARound,
     StopUntold,
-    ExchangeWithoutLook,
+    WaitWithoutLook,
 }
 
 fn seeded(fault: Fault) -> bool {
     is_seeded(fault as usize)
 }
 
+const MOST_DEVICES: usize = 2;
 const MOST_STEPS: usize = 4;
-const ONE_BLOCK: u64 = 1 << 40;
+const TURNS: usize = 3;
+const ROUND_SHIFT: u32 = 24;
 
-/// Of two lines, each one word: its upper half the round.
+/// Of a round, what a device's blocks have counted, and their largest offer.
 #[derive(Default)]
-struct Letter {
-    count: AtomicU64,
+struct Sums {
+    places: AtomicU64,
     most: AtomicU64,
 }
 
 #[derive(Default)]
+struct Tally {
+    /// Blocks that have come since the start.
+    come: AtomicU64,
+    /// Of three rounds, in turns.
+    sums: [Sums; TURNS],
+}
+
+#[derive(Default)]
 struct Device {
-    arrived: AtomicU64,
-    verdict: AtomicU64,
-    /// The same for blocks that meet by themselves.
+    /// From each device.
+    tallies: [Tally; MOST_DEVICES],
+    /// Places of its list, which its blocks fill together.
+    taken: AtomicU64,
+    /// Where blocks meet by themselves.
     arrived_here: AtomicU64,
     here: AtomicU64,
-    /// The largest that was offered in a round, in turns.
-    most: [AtomicU64; 2],
-    /// From the other device, in turns.
-    letters: [Letter; 2],
     stop: AtomicU64,
 }
 
 struct Gang {
-    is_alone: bool,
-    devices: [Device; 2],
+    devices: Vec<Device>,
     /// Of each device.
-    blocks: [u64; 2],
+    blocks: [u64; MOST_DEVICES],
     /// Whether blocks meet by themselves before each round.
     meets_here: bool,
     /// The host's stop word, where there is a host.
@@ -87,42 +99,129 @@ unsafe impl Sync for Gang {}
 // SAFETY: as above.
 unsafe impl Send for Gang {}
 
+/// What a round has decided.
+struct Verdict {
+    /// Of all devices and of this one, since the start.
+    total: u64,
+    own: u64,
+    /// Of this round.
+    most: u64,
+}
+
 struct Block {
     gang: Arc<Gang>,
     here: usize,
+    is_first: bool,
     round: u64,
-    /// Where it does not lead.
+    /// Since it last met.
+    places: u64,
+    offer: u64,
+    /// Since the start: of all devices, and of this one.
+    total: u64,
+    own: u64,
+    /// Once it has arrived.
     leaves: bool,
 }
 
 impl Block {
-    /// Meets the others with `count` places taken by this block, and an offer; the total
-    /// of both devices, and the largest offer. `None` if the gang is stopped, as below.
-    fn meet(&mut self, count: u64, offer: u64) -> Option<(u64, u64)> {
-        let device = &self.gang.devices[self.here];
-        self.most().fetch_max(offer, Ordering::Relaxed);
-        device.arrived.fetch_add(count, Ordering::Relaxed);
+    fn device(&self) -> &Device {
+        &self.gang.devices[self.here]
+    }
+
+    fn take_places(&mut self, count: u64) {
+        self.places += count;
+        self.device().taken.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Meets the others. `None` if the gang is stopped, as below.
+    fn meet(&mut self) -> Option<Verdict> {
+        self.arrive();
+        if self.leaves { None } else { self.hear() }
+    }
+
+    /// Which of its sums are those of a round.
+    fn turn_of(round: u64) -> usize {
+        let turns = if seeded(Fault::TwoTurns) { 2 } else { TURNS as u64 };
+        (round % turns) as usize
+    }
+
+    /// Adds what it has counted on each device, and then itself.
+    fn arrive(&mut self) {
+        let tallies = || self.gang.devices.iter().map(|to| &to.tallies[self.here]);
+        for tally in tallies() {
+            let sums = &tally.sums[Self::turn_of(self.round)];
+            sums.places.fetch_add(self.places, Ordering::Relaxed);
+            sums.most.fetch_max(self.offer, Ordering::Relaxed);
+        }
         if !seeded(Fault::ArrivalWithoutFence) {
             fence(Ordering::AcqRel);
         }
-        // Alone, the leader's fence acquires.
-        let is_relaxed = self.gang.is_alone || seeded(Fault::ArrivalWithoutAcquire);
-        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
-        let before = device.arrived.fetch_add(ONE_BLOCK, order);
-        let verdict = match before / ONE_BLOCK == (self.round + 1) * self.gang.blocks[self.here] - 1
-        {
-            true => self.lead(before % ONE_BLOCK),
-            false if self.leaves => None,
-            false => self.wait(&device.verdict, self.round + 1),
+        let one = match self.is_first {
+            true if seeded(Fault::FirstIsAll) => 1 << ROUND_SHIFT,
+            true => (1 << ROUND_SHIFT) - (self.gang.blocks[self.here] - 1),
+            false => 1,
         };
-        self.round += 1;
-        verdict
+        for tally in tallies() {
+            tally.come.fetch_add(one, Ordering::Relaxed);
+        }
+        self.places = 0;
     }
 
-    /// A leader's look, at its own word and the host's.
+    /// Waits for all blocks of all devices, and takes what they have counted.
+    fn hear(&mut self) -> Option<Verdict> {
+        if self.is_first && seeded(Fault::ClearBeforeWait) {
+            self.clear(self.round + 2);
+        }
+        let devices = self.gang.devices.len();
+        for from in 0..devices {
+            self.wait(&self.device().tallies[from].come, |come| {
+                match seeded(Fault::WaitForOneRoundOnly) {
+                    true => come >> ROUND_SHIFT == self.round + 1,
+                    // They may have come again.
+                    false => come >> ROUND_SHIFT > self.round,
+                }
+            })?;
+        }
+        if self.gives_up() || self.is_first && self.is_told_to_stop() {
+            return None;
+        }
+        let mut most = 0;
+        for from in 0..devices {
+            let sums = &self.device().tallies[from].sums[Self::turn_of(self.round)];
+            let places = sums.places.load(Ordering::Relaxed);
+            most = most.max(sums.most.load(Ordering::Relaxed));
+            self.total += places;
+            if from == self.here {
+                self.own += places;
+            }
+        }
+        if self.is_first && !seeded(Fault::ClearBeforeWait) {
+            self.clear(match () {
+                () if seeded(Fault::ClearAtOnce) => self.round,
+                () if seeded(Fault::TwoTurns) || seeded(Fault::ClearLate) => self.round + 1,
+                () => self.round + 2,
+            });
+        }
+        self.round += 1;
+        Some(Verdict { total: self.total, own: self.own, most })
+    }
+
+    /// Clears what is to be the sums of a round. Those of the next but one are still those of the
+    /// round before, which all had read when they came to the present one.
+    fn clear(&self, round: u64) {
+        for tally in &self.device().tallies[..self.gang.devices.len()] {
+            let sums = &tally.sums[Self::turn_of(round)];
+            sums.places.store(0, Ordering::Relaxed);
+            if !seeded(Fault::MostStays) {
+                sums.most.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The look of a device's first block, at its own word and the host's.
     fn is_told_to_stop(&self) -> bool {
         let Some(host) = &self.gang.host else { return false };
-        if self.gang.devices[self.here].stop.load(Ordering::Relaxed) != 0 {
+        if self.device().stop.load(Ordering::Relaxed) != 0 {
             return true;
         }
         if host.load(Ordering::Relaxed) == 0 {
@@ -138,108 +237,18 @@ impl Block {
 
     /// In each turn of a wait.
     fn gives_up(&self) -> bool {
-        let stop = &self.gang.devices[self.here].stop;
-        self.gang.host.is_some() && stop.load(Ordering::Relaxed) != 0
+        let looks = self.gang.host.is_some() && !seeded(Fault::WaitWithoutLook);
+        looks && self.device().stop.load(Ordering::Relaxed) != 0
     }
 
-    /// Meets the blocks of the same device; its places.
-    fn meet_here(&self) -> u64 {
-        let device = &self.gang.devices[self.here];
-        let tag = match seeded(Fault::HereOnceInARound) {
-            true => self.round + 1,
-            false => (device.here.load(Ordering::Relaxed) >> 32) + 1,
-        };
-        if !seeded(Fault::HereWithoutFence) {
-            fence(Ordering::AcqRel);
-        }
-        let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
-        let leads = before == self.gang.blocks[self.here] - 1;
-        let is_late = seeded(Fault::HereStaysArrived) || seeded(Fault::HereResetLate);
-        fence(Ordering::AcqRel);
-        if !leads {
-            return self.wait(&device.here, tag).unwrap().0;
-        }
-        if !is_late {
-            device.arrived_here.store(0, Ordering::Relaxed);
-        }
-        fence(Ordering::AcqRel);
-        let places = device.arrived.load(Ordering::Relaxed) % ONE_BLOCK;
-        device.here.store(tag << 32 | places, Ordering::Relaxed);
-        if seeded(Fault::HereResetLate) {
-            device.arrived_here.store(0, Ordering::Relaxed);
-        }
-        places
-    }
-
-    /// What this round's offers go to.
-    fn most(&self) -> &AtomicU64 {
-        let turn = if seeded(Fault::OneMost) { 0 } else { (self.round % 2) as usize };
-        &self.gang.devices[self.here].most[turn]
-    }
-
-    fn lead(&self, places: u64) -> Option<(u64, u64)> {
-        if self.gang.is_alone && !seeded(Fault::LeadWithoutFence) {
-            fence(Ordering::AcqRel);
-        }
-        // Then nobody gets a letter or a verdict of this round.
-        if self.is_told_to_stop() {
-            return None;
-        }
-        let device = &self.gang.devices[self.here];
-        let mut most = self.most().load(Ordering::Relaxed);
-        let mut total = places;
-        if !self.gang.is_alone {
-            let (places, offered) = self.exchange(places, most)?;
-            total += places;
-            most = most.max(offered);
-            // The verdict's: of one lane, so it acquires nothing for the others.
-            fence(Ordering::Release);
-        }
-        let word = (self.round + 1) << 32 | most << 16 | total;
-        device.verdict.store(word, Ordering::Relaxed);
-        // There it stands before the verdict, but nothing orders the two.
-        self.most().store(0, Ordering::Relaxed);
-        Some((total, most))
-    }
-
-    fn exchange(&self, places: u64, most: u64) -> Option<(u64, u64)> {
-        let turn = if seeded(Fault::OneLetter) { 0 } else { (self.round % 2) as usize };
-        let out = &self.gang.devices[1 - self.here].letters[turn];
-        // Of the lanes that write, of which one alone has seen the arrivals: it acquires nothing.
-        if !seeded(Fault::LetterWithoutFence) {
-            fence(Ordering::Release);
-        }
-        // Whoever is not modelled has nothing to say.
-        if self.gang.blocks[1] == 0 {
-            return Some((0, 0));
-        }
-        let tag = (self.round + 1) << 32;
-        out.count.store(tag | places, Ordering::Relaxed);
-        out.most.store(tag | most, Ordering::Relaxed);
-        let letter = &self.gang.devices[self.here].letters[turn];
-        let hear = |line: &AtomicU64, is_enough: bool| loop {
-            let word = line.load(match seeded(Fault::HearWithoutAcquire) {
-                true => Ordering::Relaxed,
-                false => Ordering::Acquire,
-            });
-            if word >> 32 == self.round + 1 || is_enough {
-                break Some(word & 0xffff_ffff);
-            }
-            if !seeded(Fault::ExchangeWithoutLook) && self.gives_up() {
-                break None;
-            }
-            thread::yield_now();
-        };
-        let count = hear(&letter.count, false)?;
-        let most = hear(&letter.most, seeded(Fault::OneLineAlone))?;
-        Some((count, most))
-    }
-
-    fn wait(&self, verdict: &AtomicU64, tag: u64) -> Option<(u64, u64)> {
+    /// Until a word says enough: what it says.
+    fn wait(&self, word: &AtomicU64, is_enough: impl Fn(u64) -> bool) -> Option<u64> {
+        let is_relaxed = seeded(Fault::WaitWithoutAcquire);
+        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
         loop {
-            let word = verdict.load(Ordering::Acquire);
-            if word >> 32 == tag {
-                return Some((word & 0xffff, word >> 16 & 0xffff));
+            let now = word.load(order);
+            if is_enough(now) {
+                return Some(now);
             }
             if self.gives_up() {
                 return None;
@@ -248,27 +257,57 @@ impl Block {
         }
     }
 
+    /// Meets the blocks of the same device; its places.
+    fn meet_here(&self) -> Option<u64> {
+        let device = self.device();
+        let next = match seeded(Fault::HereOnceInARound) {
+            true => self.round + 1,
+            false => (device.here.load(Ordering::Relaxed) >> 32) + 1,
+        };
+        if !seeded(Fault::HereWithoutFence) {
+            fence(Ordering::AcqRel);
+        }
+        let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
+        let is_last = before == self.gang.blocks[self.here] - 1;
+        let is_late = seeded(Fault::HereStaysArrived) || seeded(Fault::HereResetLate);
+        fence(Ordering::AcqRel);
+        if !is_last {
+            return Some(self.wait(&device.here, |said| said >> 32 == next)? & 0xffff_ffff);
+        }
+        if !is_late {
+            device.arrived_here.store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::AcqRel);
+        let places = device.taken.load(Ordering::Relaxed);
+        device.here.store(next << 32 | places, Ordering::Relaxed);
+        if seeded(Fault::HereResetLate) {
+            device.arrived_here.store(0, Ordering::Relaxed);
+        }
+        Some(places)
+    }
+
     fn run(mut self, place: usize, rounds: u64) {
-        let blocks = self.gang.cells.len();
+        let all = self.gang.cells.len() as u64;
+        let blocks = self.gang.blocks[self.here];
         for round in 0..rounds {
+            self.take_places(1);
             if self.gang.meets_here {
-                self.gang.devices[self.here].arrived.fetch_add(1, Ordering::Relaxed);
                 for step in 2 * round..2 * round + 2 {
                     self.write(place, step);
-                    let places = self.meet_here();
-                    assert_eq!(places, (round + 1) * blocks as u64, "a place is missing");
+                    let Some(places) = self.meet_here() else { return };
+                    assert_eq!(places, (round + 1) * blocks, "a place is missing");
                     self.look(step);
                 }
             } else {
                 self.write(place, round);
             }
             // Each round offers less than the one before.
-            let count = u64::from(!self.gang.meets_here);
-            let verdict = self.meet(count, 10 - 3 * round + place as u64);
-            let Some((total, most)) = verdict else { return };
+            self.offer = 10 - 3 * round + place as u64;
+            let Some(verdict) = self.meet() else { return };
             // Every block's places, of all rounds so far.
-            assert_eq!(total, (round + 1) * blocks as u64, "a count is missing");
-            assert_eq!(most, 9 - 3 * round + blocks as u64, "a maximum of another round");
+            assert_eq!(verdict.total, (round + 1) * all, "a count is missing");
+            assert_eq!(verdict.own, (round + 1) * blocks, "a count of another device");
+            assert_eq!(verdict.most, 9 - 3 * round + all, "a maximum of another round");
             if !self.gang.meets_here {
                 self.look(round);
             }
@@ -290,28 +329,33 @@ impl Block {
     }
 }
 
-fn meet(blocks: [u64; 2], rounds: u64, meets_here: bool) {
-    meet_until(blocks, rounds, meets_here, false);
+/// Blocks of each device, and how often they meet.
+#[derive(Clone, Copy, Default)]
+struct Case {
+    blocks: [u64; MOST_DEVICES],
+    rounds: u64,
+    meets_here: bool,
+    /// Whether the host may stop them.
+    may_stop: bool,
+    /// Of three one waits, and the others leave once they have arrived: loom takes no two that
+    /// spin beside a third.
+    waiter: Option<u64>,
 }
 
-/// The same; the host may stop it.
-fn meet_until(blocks: [u64; 2], rounds: u64, meets_here: bool, may_stop: bool) {
-    meet_among(blocks[1] == 0, blocks, rounds, meets_here, may_stop);
-}
-
-/// The same; where a device is not alone the other may be one that is not modelled.
-fn meet_among(is_alone: bool, blocks: [u64; 2], rounds: u64, meets_here: bool, may_stop: bool) {
-    let all = blocks[0] + blocks[1];
+fn meet(case: Case) {
+    let Case { blocks, rounds, meets_here, may_stop, waiter } = case;
+    let all: u64 = blocks.iter().sum();
+    let devices = blocks.iter().filter(|&&blocks| blocks > 0).map(|_| Device::default()).collect();
     let cells = (0..all).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect();
     let host = may_stop.then(AtomicU64::default);
-    let gang =
-        Arc::new(Gang { is_alone, devices: Default::default(), blocks, meets_here, host, cells });
+    let gang = Arc::new(Gang { devices, blocks, meets_here, host, cells });
     let run = move |place: u64, gang: Arc<Gang>| {
         let here = usize::from(place >= blocks[0]);
-        // Of three one may wait for a verdict, or two for letters: loom takes no two that spin
-        // beside a third.
-        let leaves = all == 3 && (place > 0 || blocks[1] > 0);
-        Block { gang, here, round: 0, leaves }.run(place as usize, rounds);
+        let is_first = place == 0 || place == blocks[0];
+        let leaves = waiter.is_some_and(|waiter| waiter != place);
+        let (round, places, offer, total, own) = Default::default();
+        Block { gang, here, is_first, round, places, offer, total, own, leaves }
+            .run(place as usize, rounds);
     };
     let others = (1..all).map(|place| {
         let gang = Arc::clone(&gang);
@@ -327,36 +371,61 @@ fn meet_among(is_alone: bool, blocks: [u64; 2], rounds: u64, meets_here: bool, m
     others.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-fn two_blocks_twice() {
-    meet([2, 0], 2, false);
-}
-
-fn three_blocks_once() {
-    meet([3, 0], 1, false);
-}
-
-fn three_blocks_of_two_devices_once() {
-    meet([2, 1], 1, false);
+fn two_blocks_four_times() {
+    meet(Case { blocks: [2, 0], rounds: 4, ..Case::default() });
 }
 
 fn two_blocks_by_themselves() {
-    meet([2, 0], 2, true);
+    meet(Case { blocks: [2, 0], rounds: 2, meets_here: true, ..Case::default() });
 }
 
-fn two_devices_three_times() {
-    meet([1, 1], 3, false);
+fn two_devices_four_times() {
+    meet(Case { blocks: [1, 1], rounds: 4, ..Case::default() });
 }
 
-fn two_blocks_of_one_of_several_devices() {
-    meet_among(false, [2, 0], 2, false, false);
+fn three_blocks_once(blocks: [u64; MOST_DEVICES], waiter: u64) {
+    meet(Case { blocks, rounds: 1, waiter: Some(waiter), ..Case::default() });
 }
 
 fn two_blocks_until_they_are_stopped() {
-    meet_until([2, 0], 2, false, true);
+    meet(Case { blocks: [2, 0], rounds: 2, may_stop: true, ..Case::default() });
+}
+
+fn two_blocks_by_themselves_until_they_are_stopped() {
+    let blocks = [2, 0];
+    meet(Case { blocks, rounds: 2, meets_here: true, may_stop: true, ..Case::default() });
 }
 
 fn two_devices_until_they_are_stopped() {
-    meet_until([1, 1], 2, false, true);
+    meet(Case { blocks: [1, 1], rounds: 2, may_stop: true, ..Case::default() });
+}
+
+#[test]
+fn everything_before_is_visible_after() {
+    holds(two_blocks_four_times);
+}
+
+#[test]
+fn rounds_do_not_mix() {
+    holds(two_devices_four_times);
+}
+
+#[test]
+fn what_all_blocks_did_is_visible_to_each() {
+    holds(|| three_blocks_once([3, 0], 0));
+    holds(|| three_blocks_once([3, 0], 1));
+}
+
+#[test]
+fn what_all_blocks_did_is_visible_to_other_devices() {
+    holds(|| three_blocks_once([2, 1], 0));
+    holds(|| three_blocks_once([2, 1], 1));
+    holds(|| three_blocks_once([2, 1], 2));
+}
+
+#[test]
+fn blocks_of_a_device_meet_by_themselves() {
+    holds(two_blocks_by_themselves);
 }
 
 #[test]
@@ -365,8 +434,63 @@ fn blocks_that_are_stopped_leave() {
 }
 
 #[test]
+fn blocks_by_themselves_that_are_stopped_leave() {
+    holds(two_blocks_by_themselves_until_they_are_stopped);
+}
+
+#[test]
 fn devices_that_are_stopped_leave() {
     holds_within_two(two_devices_until_they_are_stopped);
+}
+
+#[test]
+fn an_arrival_without_its_fence_is_caught() {
+    fails_with(Fault::ArrivalWithoutFence as usize, two_blocks_four_times);
+}
+
+#[test]
+fn waiting_without_an_acquire_is_caught() {
+    fails_with(Fault::WaitWithoutAcquire as usize, two_devices_four_times);
+}
+
+#[test]
+fn waiting_for_one_round_only_is_caught() {
+    fails_with(Fault::WaitForOneRoundOnly as usize, two_devices_four_times);
+}
+
+#[test]
+fn a_first_block_that_counts_for_all_is_caught() {
+    fails_with(Fault::FirstIsAll as usize, two_blocks_four_times);
+}
+
+#[test]
+fn a_first_block_that_counts_for_all_is_caught_by_another_device() {
+    fails_with(Fault::FirstIsAll as usize, || three_blocks_once([2, 1], 2));
+}
+
+#[test]
+fn sums_that_take_two_turns_only_are_caught() {
+    fails_with(Fault::TwoTurns as usize, two_devices_four_times);
+}
+
+#[test]
+fn sums_cleared_at_once_are_caught() {
+    fails_with(Fault::ClearAtOnce as usize, two_blocks_four_times);
+}
+
+#[test]
+fn sums_cleared_before_all_have_come_are_caught() {
+    fails_with(Fault::ClearBeforeWait as usize, two_blocks_four_times);
+}
+
+#[test]
+fn sums_cleared_a_round_late_are_caught() {
+    fails_with(Fault::ClearLate as usize, two_devices_four_times);
+}
+
+#[test]
+fn a_maximum_that_stays_is_caught() {
+    fails_with(Fault::MostStays as usize, two_devices_four_times);
 }
 
 #[test]
@@ -375,23 +499,8 @@ fn a_stop_that_others_are_not_told_is_caught() {
 }
 
 #[test]
-fn waiting_for_letters_without_a_look_is_caught() {
-    fails_with(Fault::ExchangeWithoutLook as usize, two_devices_until_they_are_stopped);
-}
-
-#[test]
-fn everything_before_is_visible_after() {
-    holds(two_blocks_twice);
-}
-
-#[test]
-fn rounds_do_not_mix() {
-    holds(two_devices_three_times);
-}
-
-#[test]
-fn blocks_of_a_device_meet_by_themselves() {
-    holds(two_blocks_by_themselves);
+fn waiting_without_a_look_is_caught() {
+    fails_with(Fault::WaitWithoutLook as usize, two_devices_until_they_are_stopped);
 }
 
 #[test]
@@ -412,59 +521,4 @@ fn arrivals_by_themselves_set_back_late_are_caught() {
 #[test]
 fn meeting_by_themselves_once_in_a_round_only_is_caught() {
     fails_with(Fault::HereOnceInARound as usize, two_blocks_by_themselves);
-}
-
-#[test]
-fn what_all_blocks_did_is_visible_to_each() {
-    holds(three_blocks_once);
-}
-
-#[test]
-fn what_all_blocks_did_is_visible_to_other_devices() {
-    holds(three_blocks_of_two_devices_once);
-}
-
-#[test]
-fn a_letter_without_a_fence_is_caught() {
-    fails_with(Fault::LetterWithoutFence as usize, three_blocks_of_two_devices_once);
-}
-
-#[test]
-fn blocks_of_one_of_several_devices_meet() {
-    holds(two_blocks_of_one_of_several_devices);
-}
-
-#[test]
-fn an_arrival_without_its_acquire_is_caught() {
-    fails_with(Fault::ArrivalWithoutAcquire as usize, two_blocks_of_one_of_several_devices);
-}
-
-#[test]
-fn an_arrival_without_its_fence_is_caught() {
-    fails_with(Fault::ArrivalWithoutFence as usize, two_blocks_twice);
-}
-
-#[test]
-fn leading_without_a_fence_is_caught() {
-    fails_with(Fault::LeadWithoutFence as usize, three_blocks_once);
-}
-
-#[test]
-fn maxima_that_take_no_turns_are_caught() {
-    fails_with(Fault::OneMost as usize, two_blocks_twice);
-}
-
-#[test]
-fn lines_without_a_round_each_are_caught() {
-    fails_with(Fault::OneLineAlone as usize, two_devices_three_times);
-}
-
-#[test]
-fn hearing_without_an_acquire_is_caught() {
-    fails_with(Fault::HearWithoutAcquire as usize, two_devices_three_times);
-}
-
-#[test]
-fn letters_that_take_no_turns_are_caught() {
-    fails_with(Fault::OneLetter as usize, two_devices_three_times);
 }

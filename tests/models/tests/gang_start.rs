@@ -100,9 +100,9 @@ enum Word {
     Stop,
     /// `gang_state` of a device.
     State(usize),
-    /// The barrier's words of the first round, of a device: whether the other one's leader has
-    /// written, and whether the gang is stopped.
-    Letter(usize),
+    /// The barrier's words of the first round, of a device: whether the other one has
+    /// come, and whether the gang is stopped.
+    Come(usize),
     Stopped(usize),
     /// Kernels launched.
     Launched,
@@ -115,7 +115,7 @@ impl Word {
             Word::Stop => 1,
             Word::Launched => 2,
             Word::State(device) => 3 + device,
-            Word::Letter(device) => 3 + KERNELS + device,
+            Word::Come(device) => 3 + KERNELS + device,
             Word::Stopped(device) => 3 + 2 * KERNELS + device,
         }
     }
@@ -239,12 +239,12 @@ impl Kernel {
         host_stops
     }
 
-    /// One block, which leads: its letter goes out, and it waits for the other one's.
+    /// One block: it adds itself on the other device, and waits for the other one here.
     fn meet(&self) -> bool {
         let words = &self.words;
-        words.store(Word::Letter(1 - self.place), 1);
+        words.store(Word::Come(1 - self.place), 1);
         words.poll(|| {
-            if words.load(Word::Letter(self.place)) != 0 {
+            if words.load(Word::Come(self.place)) != 0 {
                 return Some(true);
             }
             if words.load(Word::Stopped(self.place)) != 0 {
