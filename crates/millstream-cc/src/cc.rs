@@ -278,7 +278,7 @@ async fn send_edges(
 
 /// Whether these are GPUs that merge their trees as a gang.
 fn is_gang(context: &Context) -> bool {
-    context.kernels_push() && Gang::is_possible(context)
+    context.kernels_push() && Gang::can_meet(context)
 }
 
 /// Whether these are host devices that merge their trees in each other's memory.

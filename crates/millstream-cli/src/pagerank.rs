@@ -173,10 +173,10 @@ fn check_packets(
     algorithm: Algorithm,
     context: &Context,
 ) -> Result<(), Error> {
-    let is_gang = Gang::is_possible(context) && context.kernels_push();
+    let is_gang = Gang::can_meet(context) && context.kernels_push();
     match arguments.worklist.given() {
         Some(option) if algorithm == Algorithm::Pull && is_gang => {
-            Err(meaningless(option, "pull where all GPUs reach each other"))
+            Err(meaningless(option, "pull where NVLink connects all GPUs"))
         }
         _ => Ok(()),
     }

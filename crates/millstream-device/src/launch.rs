@@ -196,10 +196,10 @@ impl BoundKernel {
     }
 
     /// Gives the kernel its place in its stream's order, and leaves it there until
-    /// [`EnteredKernel::begin`]: so several kernels that wait for each other begin together, whatever
-    /// it takes to enter them. The kernel has been [prepared](crate::Kernel::prepare). On
-    /// host devices, where devices share a GPU, and behind what the stream's thread has still to submit,
-    /// it begins without being told.
+    /// [`EnteredKernel::begin`]: so kernels that wait for each other begin together, whatever it
+    /// takes to enter them. The kernel has been [prepared](crate::Kernel::prepare). On host devices,
+    /// where devices share a GPU, and behind what the GPU's thread has still to submit, it begins
+    /// without being told.
     ///
     /// # Errors
     /// As [`Kernel::launch`](crate::Kernel::launch).

@@ -147,6 +147,15 @@ impl Topology {
         places.clone().all(|one| (0..one).all(|other| self.are_peers(one, other)))
     }
 
+    /// Whether kernels of all devices can change each other's words atomically: over NVLink, or in
+    /// one memory.
+    pub fn all_have_atomics(&self) -> bool {
+        let places = 0..self.names.len();
+        let mut pairs =
+            places.clone().flat_map(|one| places.clone().map(move |other| (one, other)));
+        pairs.all(|(one, other)| one == other || self.link(one, other) >= LinkKind::NvLink)
+    }
+
     /// An order of the devices in which neighbours, the last and the first
     /// included, are connected as well as can be: the ring of the distributed
     /// worklist \[G §4.3\]. Found by going on to the best connected device left,
@@ -258,6 +267,14 @@ mod tests {
             (from, to) if from == to => LinkKind::Memory,
             _ => LinkKind::Host,
         });
+        let pair = |kind| {
+            Topology::from_links(["0", "1"], |from, to| match from == to {
+                true => LinkKind::Memory,
+                false => kind,
+            })
+        };
+        assert!(pair(LinkKind::NvLink).all_have_atomics() && pair(LinkKind::Pcie).all_peers());
+        assert!(!pair(LinkKind::Pcie).all_have_atomics() && !here.all_have_atomics());
         let row = |to: usize| (0..3).map(move |from| (from, to));
         let shape = Topology::from_links(["0", "1", "2"], |from, to| match from == to {
             true => LinkKind::Memory,

@@ -118,6 +118,12 @@ impl Gang {
             && context.topology().all_peers()
     }
 
+    /// Whether kernels of a gang can meet in its barrier (`gang_barrier.cuh`): they add to words in
+    /// each other's memory, for which PCIe has no atomics.
+    pub fn can_meet(context: &Context) -> bool {
+        Gang::is_possible(context) && context.topology().all_have_atomics()
+    }
+
     /// A kernel for gangs: it has no twin, since a twin never waits.
     pub fn kernel<S: Parameter + 'static>(name: &str, source: Trusted<CudaSource>) -> Kernel<S> {
         let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
@@ -239,8 +245,8 @@ impl Gang {
         Ok(time)
     }
 
-    /// Launches a kernel on each device, all of which have been entered when the first begins, since
-    /// that waits for the others. One of them this thread gives to the driver, the others theirs.
+    /// Launches a kernel on each device, all of which have been entered when the first begins,
+    /// since that waits for the others. The last one this thread gives to the driver.
     fn launch_together(&self, bound: Vec<BoundKernel>) -> (Instant, Result<()>) {
         let before = Instant::now();
         let entered = bound.into_iter().map(BoundKernel::enter);

@@ -224,7 +224,7 @@ async fn upload_halos<R: Real>(
 /// Whether the sweeps of a context's devices are those of a gang, which pushes; else shares go over
 /// links.
 fn sweep_together(context: &Context) -> bool {
-    Gang::is_possible(context) && context.kernels_push()
+    Gang::can_meet(context) && context.kernels_push()
 }
 
 fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {

@@ -1,6 +1,6 @@
 //! Which devices can go from phase to phase together.
 
-use millstream_device::{Device, LinkKind, SharedSet};
+use millstream_device::{Device, SharedSet};
 use millstream_flow::{Context, Gang};
 
 use crate::{Error, Result};
@@ -18,15 +18,13 @@ use crate::{Error, Result};
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
 pub fn can_meet(context: &Context) -> bool {
-    let (devices, topology) = (context.devices(), context.topology());
-    let all = 0..devices.len();
-    let has_atomics = |from: usize, to: usize| topology.link(from, to) >= LinkKind::NvLink;
-    let are_connected =
-        all.clone().all(|from| all.clone().all(|to| from == to || has_atomics(from, to)));
-    context.kernels_push()
-        && are_connected
-        && (Gang::is_possible(context)
-            || devices.len() <= SharedSet::<u32>::MOST && !devices.iter().any(Device::is_gpu))
+    let devices = context.devices();
+    let are_hosts = || {
+        devices.len() <= SharedSet::<u32>::MOST
+            && !devices.iter().any(Device::is_gpu)
+            && context.topology().all_have_atomics()
+    };
+    context.kernels_push() && (Gang::can_meet(context) || are_hosts())
 }
 
 /// Refuses a search whose devices meet on a context that does not let them tell each other what

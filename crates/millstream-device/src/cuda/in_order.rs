@@ -141,8 +141,8 @@ impl<S, T> InOrder<S, T> {
 
     /// Performs the first that waits, and what `join` lets it take over of those behind, the
     /// next one at a time; others come back from it. Called by whoever resumes: when the
-    /// obstacle that came back last is over, or when [`InOrder::leave`] or [`InOrder::hold`] asks for it; and again
-    /// while there is [`Rest::More`]. So one thread at a time is here.
+    /// obstacle that came back last is over, or when [`InOrder::leave`] or [`InOrder::hold`] asks
+    /// for it; and again while there is [`Rest::More`]. So one thread at a time is here.
     pub(crate) fn resume<O>(
         &self,
         join: impl FnMut(&mut T, T) -> Option<T>,

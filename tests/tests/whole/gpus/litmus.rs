@@ -259,8 +259,8 @@ type GangRounds = (SharedSet<u64>, SharedSet<u32>, Shared<u32>, Shared<u64>, Val
 #[test]
 fn gang_barrier_rounds() {
     let context = super::context();
-    if !Gang::is_possible(&context) {
-        return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
+    if !Gang::can_meet(&context) {
+        return skip(Needs::Peers, "only GPUs with NVLink between all meet");
     }
     let blocks = gang_blocks();
     let source = CudaSource::new("litmus.cu", "gang_rounds", TEXT).blocks(blocks as u32);

@@ -231,7 +231,7 @@ fn a_device_that_is_silent() {
     let context = context();
     let devices = context.devices();
     let [first, .., last] = devices else { return skip(Needs::Several, "nobody waits") };
-    if !Gang::is_possible(&context) {
+    if !Gang::can_meet(&context) {
         return skip(Needs::Peers, "these devices are no gang");
     }
     if first.shares_gpu_with(last) {

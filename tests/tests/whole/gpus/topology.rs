@@ -3,18 +3,22 @@
 
 use futures_util::try_join;
 use millstream::bfs::{Algorithm, Bfs, BfsOptions};
+use millstream::cc::CcOptions;
 use millstream::device::{
     Device, DeviceList, DeviceSet, Error, LinkKind, StreamKind, Topology, TransferTable,
     TransferWay,
 };
-use millstream::flow::{Buffers, Context, Devices, Graph, LinkStatistics, broadcast};
+use millstream::flow::{Buffers, Context, Devices, Gang, Graph, LinkStatistics, broadcast};
 use millstream::graph::generate::{self, GenerateOptions};
-use millstream::graph::reference;
+use millstream::graph::{partition, reference};
+use millstream::pagerank::Algorithm as Sweeping;
+use millstream::traversal::can_meet;
 use millstream::worklist::Routing;
 
 use super::{Needs, scaled, skip};
 use crate::collective_model::all_types;
 use crate::shape_cases::{QUADRUPLETS, every_pair};
+use crate::{cc, pagerank};
 
 fn list() -> DeviceList {
     match std::env::var("MILLSTREAM_TEST_DEVICES") {
@@ -96,6 +100,29 @@ fn messages_between_devices_that_are_no_peers() {
         }
     }
     context.device_set().quiesce().unwrap();
+}
+
+/// The gang's barrier adds to words of other devices: over PCIe trees and shares go over links.
+#[test]
+fn nobody_meets_over_pcie() {
+    let context = connected(|_, _| LinkKind::Pcie);
+    if !Gang::is_possible(&context) || context.devices().len() < 2 {
+        return skip(Needs::Peers, "only GPUs that are peers could meet");
+    }
+    if Gang::can_meet(&context) {
+        return skip(Needs::SeveralGpus, "devices on one GPU meet whatever a shape says");
+    }
+    assert!(!can_meet(&context));
+    let graph = generate::kron(scaled(10, 6), 8, &GenerateOptions::default()).unwrap();
+    let options = CcOptions::default();
+    let parts = partition::automatic(&graph, context.devices().len());
+    let result = cc::run(&context, &graph, parts, options.clone());
+    cc::check("components", &graph, &options, &result);
+    assert!(!result.links.is_empty());
+    let options = pagerank::exact(Sweeping::Pull);
+    let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+    pagerank::check("ranks", &graph, &options, &result);
+    assert!(!result.statistics.links.is_empty());
 }
 
 /// Every second device is a peer: some packets of one message are staged.
