@@ -3,7 +3,7 @@
 //
 // Nobody leads: each block adds what it has counted, and then itself, to its device's tally on
 // each device, and polls those of its own. So all blocks have the same sums, and decide alike.
-// Alone, a device makes no operation of system scope.
+// Alone, a device makes no operation of system scope, but looks for a stop.
 #pragma once
 
 #include "gang.cuh"
@@ -75,14 +75,14 @@ class GangBarrier {
         taken,
         caller_word = 32,                      // `caller_words`.
         sent_word = caller_word + caller_words,
-        standing = sent_word + most_devices,   // `standing_words`,
+        standing = 48,                         // `standing_words`,
         met = standing + standing_words,       // after so many rounds.
         tallies = 64,                          // From each device.
         words_of_device = tallies + most_devices * tally_words
     };
-    static_assert(tally_words == 16 && met < tallies, "lines of memory");
-    static_assert(taken == 17 && sent_word == 37 && standing == 45 && met == 54,
-                  "as `gang_memory.rs` reads them");
+    static_assert(tally_words == 16 && sent_word + most_devices <= standing && met < tallies,
+                  "lines of memory");
+    static_assert(taken == 17 && sent_word == 37 && met == 57, "as `gang_memory.rs` reads them");
 
     // Nanoseconds after which the host's stop word is read again by who may never wait for long:
     // that takes a microsecond or two.
@@ -330,7 +330,7 @@ class GangBarrier {
         if (from < devices && sum == 0) goes_on = await(from, its.round + 1);
         // Rounds may be too short for a wait to look, and a lone block never waits.
         if (blockIdx.x == 0 && lane() == 1) goes_on = !is_told_to_stop(its.looked, nanoseconds());
-        if (!__all_sync(~0u, goes_on)) return false;
+        if (!__all_sync(~0u, goes_on)) return leave();
         // Who has waited has acquired; the others read after it.
         __syncwarp();
         // Others may have given up before the last have come.
@@ -338,9 +338,9 @@ class GangBarrier {
         u64 value = from < devices ? read(sums(here, from, its.turn) + sum) : 0;
         const u64 items = lane() < devices ? read(sums(here, lane(), its.turn) + sent_sum) : 0;
         // The others miss this block in the next round.
-        if (__any_sync(~0u, is_stopped != 0)) return false;
+        if (__any_sync(~0u, is_stopped != 0)) return leave();
         if (blockIdx.x == 0) clear((its.turn + 2) % turns);
-        if (from == here) its.own[sum] += value;
+        if (from == here && sum != Totals::most_sum) its.own[sum] += value;
         if (lane() < devices) its.received[lane()] += u32(items);
         for (u32 step = Totals::sums_of; step < 32; step *= 2) {
             const u64 more = __shfl_xor_sync(~0u, value, step);
@@ -358,6 +358,13 @@ class GangBarrier {
             its.turn = (its.turn + 1) % turns;
         }
         return true;
+    }
+
+    // All lanes: the gang is stopped.
+    __device__ static bool leave() {
+        // Acquires what who stopped it has said before.
+        fence_acq_rel_gpu();
+        return false;
     }
 
     // One thread: whether all blocks of a device have come so often.

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     streamed: bool,
     /// Bytes of a packet at most; there are packets where edges are streamed, devices do
-    /// not reach each other's memory, or --transfer is copy or host.
+    /// not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
     /// Packet buffers of each device and router.

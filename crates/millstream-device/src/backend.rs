@@ -41,10 +41,19 @@ impl Submitted {
         }
     }
 
-    /// The same; what waits for whoever has submitted it is given to the driver here.
+    /// Whether it waits for whoever has submitted it.
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Submitted::Done => false,
+            #[cfg(feature = "cuda")]
+            Submitted::Cuda(submitted) => matches!(submitted, crate::cuda::Submitted::Held(_)),
+        }
+    }
+
+    /// Does it; what waits for whoever has submitted it is given to the driver here.
     ///
     /// # Errors
-    /// What the driver refused at once.
+    /// What the driver refused at once, of what has not waited.
     pub(crate) fn begin_here(self) -> Result<()> {
         match self {
             Submitted::Done => Ok(()),

@@ -219,8 +219,12 @@ impl BoundKernel {
     }
 }
 
-/// A kernel that has its place in its stream's order, from [`BoundKernel::enter`]. What comes later
-/// in the stream waits for it. Dropped, it begins.
+/// A kernel that has its place in its stream's order, from [`BoundKernel::enter`]. Dropped, it
+/// begins.
+///
+/// What comes later on this stream waits for it, and on streams that share a lane of the GPU: so
+/// nobody may wait for those on the thread that has yet to begin it. Whoever enters kernels that wait
+/// for each other holds [`Launching`](crate::Launching) from before the first until all have begun.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet, EnteredKernel, Kernel, Shared};
@@ -256,6 +260,11 @@ impl fmt::Debug for EnteredKernel {
 }
 
 impl EnteredKernel {
+    /// Whether it has not begun, nor will before it is told: see [`BoundKernel::enter`].
+    pub fn is_held(&self) -> bool {
+        self.submitted.as_ref().is_some_and(Submitted::is_held)
+    }
+
     /// Lets a thread give the kernel to the GPU's driver; the caller goes on at once.
     ///
     /// # Errors

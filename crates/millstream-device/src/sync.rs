@@ -21,6 +21,8 @@ pub(crate) enum Fault {
     OvertakeTheHeldUp,
     /// An operation is performed while one that has waited is.
     OvertakeWhatIsUnderWay,
+    /// What is held is not let go before it is resumed.
+    LetGoLate,
     /// A ring between a look and the wait after it is missed.
     WaitWithoutNumber,
     /// Who is refused a turn does not try again after saying so.

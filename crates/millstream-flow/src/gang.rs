@@ -152,7 +152,7 @@ impl Gang {
         let words = gang.words().clone();
         let bound = gang.members().map(|member| bind(&words, member));
         let bound = bound.collect::<Result<Vec<_>>>()?;
-        gang.launch_and_wait(|gang| gang.launch_together(bound)).await
+        gang.launch_and_wait(|_| Gang::launch_together(bound)).await
     }
 
     /// A gang of all devices of a context.
@@ -247,13 +247,12 @@ impl Gang {
 
     /// Launches a kernel on each device, all of which have been entered when the first begins,
     /// since that waits for the others. The last one this thread gives to the driver.
-    fn launch_together(&self, bound: Vec<BoundKernel>) -> (Instant, Result<()>) {
+    fn launch_together(bound: Vec<BoundKernel>) -> (Instant, Result<()>) {
         let before = Instant::now();
         let entered = bound.into_iter().map(BoundKernel::enter);
         let entered = entered.collect::<Result<Vec<EnteredKernel>, _>>();
-        // Where devices share a GPU the first has begun.
-        let is_shared = (0..self.streams.len()).any(|place| self.sharers(place) > 1);
-        let start = if is_shared { before } else { Instant::now() };
+        let are_held = entered.iter().flatten().all(EnteredKernel::is_held);
+        let start = if are_held { Instant::now() } else { before };
         let launched = entered.and_then(|mut entered| {
             let last = entered.pop();
             entered.into_iter().try_for_each(EnteredKernel::begin)?;

@@ -7,12 +7,12 @@ use millstream_device::{Device, Error as DeviceError, SharedBuffer};
 use crate::{Context, Error, Result};
 
 /// Words of the barrier that say where it stands, as `GangBarrier` has them: places taken; what was
-/// sent to each device; of the last round, two counters, the largest number offered, all devices'
-/// places, what is kept, and its number; and each device's tally, which begins with how often that has
-/// come.
+/// sent to each device; as the first block had them when it last came, two counters, the largest
+/// number offered, all devices' places, what is kept, and rounds; and each device's tally, which begins
+/// with how often that has come.
 const TAKEN: usize = 17;
 const SENT: usize = 37;
-const STANDING: usize = 45;
+const STANDING: usize = 48;
 const KEPT: usize = STANDING + 4;
 const MET: usize = KEPT + 5;
 const TALLIES: usize = 64;

@@ -44,6 +44,7 @@ enum Fault {
     HereOnceInARound,
     StopUntold,
     WaitWithoutLook,
+    WaitForOthersOnly,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -174,6 +175,9 @@ impl Block {
         }
         let devices = self.gang.devices.len();
         for from in 0..devices {
+            if from == self.here && seeded(Fault::WaitForOthersOnly) {
+                continue;
+            }
             self.wait(&self.device().tallies[from].come, |come| {
                 match seeded(Fault::WaitForOneRoundOnly) {
                     true => come >> ROUND_SHIFT == self.round + 1,
@@ -387,6 +391,42 @@ fn three_blocks_once(blocks: [u64; MOST_DEVICES], waiter: u64) {
     meet(Case { blocks, rounds: 1, waiter: Some(waiter), ..Case::default() });
 }
 
+/// The first of two blocks of a device hears of the other one here, and comes again, perhaps before
+/// the other one's addition is seen elsewhere: the block of another device, which looks once, then has
+/// what both did all the same.
+fn a_block_that_comes_again() {
+    let cells = (0..3).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect();
+    let (devices, blocks) = ((0..2).map(|_| Device::default()).collect(), [2, 1]);
+    let gang = Arc::new(Gang { devices, blocks, meets_here: false, host: None, cells });
+    let block = |place: usize| {
+        let (here, is_first) = (usize::from(place == 2), place != 1);
+        let (round, total, own, leaves) = Default::default();
+        let gang = Arc::clone(&gang);
+        let mut block =
+            Block { gang, here, is_first, round, places: 0, offer: 7, total, own, leaves };
+        block.take_places(1);
+        block.write(place, 0);
+        block
+    };
+    let mut elsewhere = block(2);
+    elsewhere.arrive();
+    let (mut first, mut late) = (block(0), block(1));
+    let late = thread::spawn(move || late.arrive());
+    let first = thread::spawn(move || {
+        first.arrive();
+        first.hear().unwrap();
+        first.arrive();
+    });
+    let come = &gang.devices[1].tallies[0].come;
+    if come.load(Ordering::Acquire) >> ROUND_SHIFT > 0 {
+        let verdict = elsewhere.hear().unwrap();
+        assert_eq!(verdict.total, 3, "a count is missing");
+        elsewhere.look(0);
+    }
+    late.join().unwrap();
+    first.join().unwrap();
+}
+
 fn two_blocks_until_they_are_stopped() {
     meet(Case { blocks: [2, 0], rounds: 2, may_stop: true, ..Case::default() });
 }
@@ -421,6 +461,16 @@ fn what_all_blocks_did_is_visible_to_other_devices() {
     holds(|| three_blocks_once([2, 1], 0));
     holds(|| three_blocks_once([2, 1], 1));
     holds(|| three_blocks_once([2, 1], 2));
+}
+
+#[test]
+fn who_comes_again_speaks_for_the_late() {
+    holds(a_block_that_comes_again);
+}
+
+#[test]
+fn waiting_for_other_devices_only_is_caught() {
+    fails_with(Fault::WaitForOthersOnly as usize, a_block_that_comes_again);
 }
 
 #[test]

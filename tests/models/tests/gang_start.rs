@@ -4,7 +4,7 @@
 //!
 //! | here | there |
 //! |---|---|
-//! | `run`: the permit, the launches, what `finish` does | `Gang::run`, `Gang::finish` |
+//! | `run`: the permit, the launches, what `finish` does | `Gang::launch_and_wait`, `Gang::finish` |
 //! | `Permit`, of which each kernel's end has a share | `gang_permit`, `event.on_complete` |
 //! | `Gang`, dropped | `StopOnDrop` |
 //! | `Kernel::wait_for_start` | the same of `FusedService` in `fused_service.cuh` |

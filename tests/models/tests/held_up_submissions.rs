@@ -15,6 +15,7 @@ mod sync {
     pub(crate) enum Fault {
         OvertakeTheHeldUp,
         OvertakeWhatIsUnderWay,
+        LetGoLate,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {

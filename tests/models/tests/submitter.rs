@@ -4,6 +4,7 @@
 //!
 //! | here | there |
 //! |---|---|
+//! | `Gpu::hold_and_begin` | `Lane::hold`, `Lane::let_go` |
 //! | `Gpu::leave`, and who resumes | `Lane::leave`, `Submitted::finish`, `Lane::resume_soon` |
 //! | `Gpu::resume_on_the_thread`, `Gpu::is_awake` | `Submitter::resume`, `Submitting::is_awake` |
 //! | `Gpu::run`, `Gpu::next` | `run` and `next` of `submitter.rs`, which looks once before it sleeps |
@@ -23,15 +24,16 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
     pub(crate) use millstream_models::Mutex;
 
-    /// The faults of the production file, which `held_up_submissions.rs` seeds.
+    /// The faults of the production file; `held_up_submissions.rs` seeds the others.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         OvertakeTheHeldUp,
         OvertakeWhatIsUnderWay,
+        LetGoLate,
     }
 
-    pub(crate) fn seeded(_: Fault) -> bool {
-        false
+    pub(crate) fn seeded(fault: Fault) -> bool {
+        fault == Fault::LetGoLate && super::seeded(super::Fault::LetGoLate)
     }
 }
 
@@ -60,6 +62,8 @@ enum Fault {
     EndAtOnce,
     /// Who finds the thread asleep takes it for told.
     NobodyIsTold,
+    /// What is held is not let go before the thread resumes it.
+    LetGoLate,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -162,6 +166,20 @@ impl Gpu {
             false => self.submission.leave(operation, || Busy::begin(&self.busy)).0,
         };
         let Some(left) = left else { return };
+        if let Some(left) = self.resume_on_the_thread(left) {
+            self.resume_for(left);
+        }
+    }
+
+    /// Holds an operation, and begins it.
+    fn hold_and_begin(&self, operation: usize) {
+        if !self.submission.hold(operation) {
+            return;
+        }
+        // Who has not begun it does not wait for it.
+        self.settle(false);
+        let left = Busy::begin(&self.busy);
+        self.submission.let_go();
         if let Some(left) = self.resume_on_the_thread(left) {
             self.resume_for(left);
         }
@@ -273,6 +291,18 @@ fn leaves_and_settles() {
     thread.join().unwrap();
 }
 
+/// The same, with what is held until it is begun, and more behind it.
+fn begins_and_settles() {
+    let gpu = Gpu::new(WAKING, false);
+    let thread = start(&gpu);
+    gpu.hold_and_begin(0);
+    gpu.has_settled(&[0]);
+    gpu.leave(1);
+    gpu.lanes.close();
+    thread.join().unwrap();
+    gpu.has_settled(&[0, 1]);
+}
+
 /// Nobody settles: the submitter is dropped, and the thread ends after what it was given.
 fn leaves_and_drops() {
     let gpu = Gpu::new(AWAKE, false);
@@ -310,6 +340,16 @@ fn hearers_settle() {
 fn who_settles_comes_after_what_was_left() {
     holds(leaves_and_settles);
     holds(two_leave);
+}
+
+#[test]
+fn who_settles_comes_after_what_was_begun() {
+    holds(begins_and_settles);
+}
+
+#[test]
+fn letting_go_late_is_caught() {
+    fails_with(Fault::LetGoLate as usize, begins_and_settles);
 }
 
 #[test]

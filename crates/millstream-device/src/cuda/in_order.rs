@@ -128,7 +128,8 @@ impl<S, T> InOrder<S, T> {
     }
 
     /// Lets `operation` wait for whoever calls this. Whether it is the first to wait: then
-    /// [`InOrder::resume`] must be called, at any time; else it is performed after those before.
+    /// [`InOrder::resume`] must be called, at any time, by this thread or, after
+    /// [`InOrder::let_go`], another; else it is performed after those before.
     #[must_use]
     pub(crate) fn hold(&self, operation: T) -> bool {
         let mut waiting = self.waiting.lock();
@@ -137,6 +138,14 @@ impl<S, T> InOrder<S, T> {
         let is_first = self.outstanding.fetch_add(1, Ordering::Relaxed) == 0;
         waiting.is_held_up |= is_first;
         is_first
+    }
+
+    /// What is [held](InOrder::hold) will be resumed by somebody else, soon: who settles waits for it
+    /// from now on.
+    pub(crate) fn let_go(&self) {
+        if !seeded(Fault::LetGoLate) {
+            self.waiting.lock().is_held_up = false;
+        }
     }
 
     /// Performs the first that waits, and what `join` lets it take over of those behind, the

@@ -295,6 +295,14 @@ impl Lane {
         }
     }
 
+    /// Resumes what is held on the GPU's thread, or here if that sleeps.
+    pub(super) fn let_go(self: Arc<Self>) {
+        // In this order: who settles looks for those who are busy first.
+        let busy = Busy::begin();
+        self.submission.let_go();
+        self.resume_soon(busy);
+    }
+
     pub(super) fn resume_after(self: Arc<Self>, event: &Event) {
         event.on_recorded(move || self.resume());
     }

@@ -73,7 +73,7 @@ impl Submitted {
             Submitted::Queued => {}
             Submitted::Crowded(lane) => lane.wait_for_room(),
             Submitted::Left(lane, busy) => lane.resume_soon(busy),
-            Submitted::Held(lane) => lane.resume_soon(Busy::begin()),
+            Submitted::Held(lane) => lane.let_go(),
             Submitted::HeldUp(lane, event) => lane.resume_after(&event),
             Submitted::Performed(performed) => return performed.told(),
         }
@@ -83,7 +83,7 @@ impl Submitted {
     /// The same, but what waits for whoever has submitted it is performed here.
     ///
     /// # Errors
-    /// What the driver refused at once.
+    /// What the driver refused at once, of what has not waited.
     pub(crate) fn begin_here(self) -> Result<()> {
         match self {
             Submitted::Held(lane) => {

@@ -374,7 +374,8 @@ extern "C" __global__ void report(millstream::Span<millstream::u32> words,
 }
 
 // The gang's barrier: in each round every block writes a cell on every device, takes
-// places, meets the others, and looks at all cells of its device and at the total. Before
+// places, counts, offers less than in the round before, sends, meets the others, and looks at all
+// cells of its device, at the totals, and at what was sent here. Before
 // every third round the blocks of a device meet by themselves, and look at their own cells.
 // Cells take turns: those of a round are written again two rounds later.
 struct GangRounds {
@@ -402,7 +403,13 @@ extern "C" __global__ void gang_rounds(
         if (draw % 8 == 0) __nanosleep(draw >> 22);
         if (threadIdx.x < run.devices)
             cells[threadIdx.x][base + run.here * gridDim.x + blockIdx.x] = round + 1;
-        if (threadIdx.x == 0) barrier.take_places(3);
+        if (threadIdx.x == 0) {
+            barrier.take_places(3);
+            barrier.count(GangBarrier::second_count, 2);
+            barrier.offer(run.rounds - round);
+            for (u32 to = 0; to < run.devices; ++to)
+                if (to != run.here) barrier.send(to, 1);
+        }
         if (round % 3 == 0) {
             const Verdict verdict = barrier.meet_here();
             if (verdict.phase == GangBarrier::stopped) break;
@@ -411,11 +418,20 @@ extern "C" __global__ void gang_rounds(
             for (u32 each = threadIdx.x; each < gridDim.x; each += blockDim.x)
                 if (own[each] != round + 1) ++failures;
         }
-        const Verdict verdict = barrier.meet([&](const Totals& totals) {
-            return u32(totals.places() == (u64(round) + 1) * 3 * blocks ? 1 : 2);
+        const Verdict verdict = barrier.meet([&](Totals& totals) {
+            const u64 all = (u64(round) + 1) * blocks;
+            const bool is_right = totals.places() == 3 * all &&
+                                  totals.count(GangBarrier::second_count) == 2 * all &&
+                                  totals.most() == run.rounds - round &&
+                                  totals.keep(0, round + 1) == round;
+            return u32(is_right ? 1 : 2);
         });
         if (verdict.phase == GangBarrier::stopped) break;
         if (verdict.phase != 1 || verdict.places != (round + 1) * 3 * gridDim.x) ++failures;
+        if (threadIdx.x < run.devices && threadIdx.x != run.here &&
+            barrier.received_from(threadIdx.x) != (round + 1) * gridDim.x)
+            ++failures;
+        if (barrier.kept(0) != round + 1) ++failures;
         for (u32 each = threadIdx.x; each < blocks; each += blockDim.x)
             if (cells[run.here][base + each] != round + 1) ++failures;
     }

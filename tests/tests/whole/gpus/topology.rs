@@ -116,7 +116,7 @@ fn nobody_meets_over_pcie() {
     let graph = generate::kron(scaled(10, 6), 8, &GenerateOptions::default()).unwrap();
     let options = CcOptions::default();
     let parts = partition::automatic(&graph, context.devices().len());
-    let result = cc::run(&context, &graph, parts, options.clone());
+    let result = cc::run(&context, &graph, parts, options);
     cc::check("components", &graph, &options, &result);
     assert!(!result.links.is_empty());
     let options = pagerank::exact(Sweeping::Pull);

@@ -26,17 +26,17 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Less than the patience of a search, too.
 pub(super) const SOON: Duration = Duration::from_secs(9);
 
-/// A context that can run gangs.
+/// A context whose devices can run gangs, and meet.
 fn context() -> Option<Context> {
     let context = builder().build().unwrap();
-    if Gang::is_possible(&context) {
+    if Gang::can_meet(&context) {
         return Some(context);
     }
-    skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
+    skip(Needs::Peers, "only GPUs with NVLink between all meet");
     None
 }
 
-/// Who traps: the last, so that leaders wait, too.
+/// Who traps: the last, so that the first, which leads the fused worklist, waits, too.
 fn culprit(context: &Context) -> &Device {
     context.devices().last().unwrap()
 }

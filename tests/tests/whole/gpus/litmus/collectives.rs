@@ -32,8 +32,8 @@ pub(super) struct Case {
 impl Case {
     pub(super) fn check(&self) {
         let context = context();
-        if !Gang::is_possible(&context) {
-            return skip(Needs::Peers, "a gang runs on GPUs only, all of them peers");
+        if !Gang::can_meet(&context) {
+            return skip(Needs::Peers, "only GPUs with NVLink between all meet");
         }
         let &Case { text, entry, blocks, items, often } = self;
         let source = CudaSource::new("gang.cu", entry, text);
