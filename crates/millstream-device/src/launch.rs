@@ -199,7 +199,7 @@ impl BoundKernel {
     /// [`EnteredKernel::begin`]: so kernels that wait for each other begin together, whatever it
     /// takes to enter them. The kernel has been [prepared](crate::Kernel::prepare). On host devices,
     /// where devices share a GPU, and behind what the GPU's thread has still to submit, it begins
-    /// without being told.
+    /// without being told. What it uses is ordered from here on.
     ///
     /// # Errors
     /// As [`Kernel::launch`](crate::Kernel::launch).

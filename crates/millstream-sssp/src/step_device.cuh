@@ -66,7 +66,7 @@ class StepDevice : public GangDevice<u32> {
         u32 pending[warps];    // How many of each warp.
         u32 places[warps];     // Where they go.
         u32 told[SpanSet<u64>::most];   // By each device,
-        u32 heard[SpanSet<u64>::most];  // and since the start.
+        u32 seen[SpanSet<u64>::most];  // and by it since the start.
         u32 longs;
         u32 begin;    // The step: keys from here,
         u32 end;      // less than this.

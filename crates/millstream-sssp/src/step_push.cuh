@@ -118,10 +118,10 @@ class StepPush : public StepDevice {
         if (is_alone()) return block.here;
         const u32 device = threadIdx.x;
         if (device < settings.place.devices) {
-            const u32 heard = barrier.received_from(device);
+            const u32 seen = barrier.received_from(device);
             block.told[device] =
-                device == settings.place.device ? block.here : heard - block.heard[device];
-            block.heard[device] = heard;
+                device == settings.place.device ? block.here : seen - block.seen[device];
+            block.seen[device] = seen;
         }
         __syncthreads();
         u32 all = 0;

@@ -16,7 +16,7 @@ class StepSearch : public StepPull {
             block.begin = 0;
             block.end = settings.first_end;
         }
-        if (threadIdx.x < SpanSet<u64>::most) block.heard[threadIdx.x] = 0;
+        if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         if (lane() == 0) block.pending[threadIdx.x / 32] = 0;
         __syncthreads();
         u32 phase = collecting;

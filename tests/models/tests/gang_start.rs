@@ -121,7 +121,7 @@ impl Word {
     }
 }
 
-/// Looked at one by one, and in the order of one lock: what orders they need `gang_barrier.rs`
+/// Looked at one by one, and in the order of one lock: what orders they need `gang_barrier/`
 /// and `fused_termination.rs` show. Whoever polls sleeps until one has changed.
 #[derive(Default)]
 struct Words {

@@ -1,0 +1,324 @@
+//! The devices' words and the blocks, step by step as in `kernels/src/gang_barrier.cuh`: what
+//! each does, and which faults may be seeded.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+use millstream_models::is_seeded;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Fault {
+    ArrivalWithoutFence,
+    WaitWithoutAcquire,
+    WaitForOneRoundOnly,
+    FirstIsAll,
+    TwoTurns,
+    ClearAtOnce,
+    ClearBeforeWait,
+    ClearLate,
+    MostStays,
+    HereWithoutFence,
+    HereStaysArrived,
+    HereResetLate,
+    HereOnceInARound,
+    StopUntold,
+    WaitWithoutLook,
+    WaitForOthersOnly,
+}
+
+fn seeded(fault: Fault) -> bool {
+    is_seeded(fault as usize)
+}
+
+pub(crate) const MOST_DEVICES: usize = 2;
+const MOST_STEPS: usize = 4;
+const TURNS: usize = 3;
+pub(crate) const ROUND_SHIFT: u32 = 24;
+
+/// Of a round, what a device's blocks have counted, and their largest offer.
+#[derive(Default)]
+struct Sums {
+    places: AtomicU64,
+    most: AtomicU64,
+}
+
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Blocks that have come since the start.
+    pub(crate) come: AtomicU64,
+    /// Of three rounds, in turns.
+    sums: [Sums; TURNS],
+}
+
+#[derive(Default)]
+pub(crate) struct Device {
+    /// From each device.
+    pub(crate) tallies: [Tally; MOST_DEVICES],
+    /// Places of its list, which its blocks fill together.
+    pub(crate) taken: AtomicU64,
+    /// Where blocks meet by themselves.
+    pub(crate) arrived_here: AtomicU64,
+    pub(crate) here: AtomicU64,
+    pub(crate) stop: AtomicU64,
+}
+
+pub(crate) struct Gang {
+    pub(crate) devices: Vec<Device>,
+    /// Of each device.
+    pub(crate) blocks: [u64; MOST_DEVICES],
+    /// Whether blocks meet by themselves before each round.
+    pub(crate) meets_here: bool,
+    /// The host's stop word, where there is a host.
+    pub(crate) host: Option<AtomicU64>,
+    /// What each block has written in each step: each round, or twice by themselves in each.
+    pub(crate) cells: Vec<[UnsafeCell<u64>; MOST_STEPS]>,
+}
+
+// SAFETY: loom checks each access to a cell.
+unsafe impl Sync for Gang {}
+// SAFETY: as above.
+unsafe impl Send for Gang {}
+
+/// What a round has decided.
+pub(crate) struct Verdict {
+    /// Of all devices and of this one, since the start.
+    pub(crate) total: u64,
+    pub(crate) own: u64,
+    /// Of this round.
+    pub(crate) most: u64,
+}
+
+pub(crate) struct Block {
+    gang: Arc<Gang>,
+    here: usize,
+    is_first: bool,
+    round: u64,
+    /// Since it last met.
+    places: u64,
+    offer: u64,
+    /// Since the start: of all devices, and of this one.
+    total: u64,
+    own: u64,
+    /// Once it has arrived.
+    leaves: bool,
+}
+
+impl Block {
+    /// One of all blocks, those of the first device before the other's; whether it leaves once it has
+    /// arrived.
+    pub(crate) fn new(gang: &Arc<Gang>, place: u64, leaves: bool) -> Block {
+        let blocks = gang.blocks[0];
+        let (here, is_first) = (usize::from(place >= blocks), place == 0 || place == blocks);
+        let (round, places, offer, total, own) = Default::default();
+        let gang = Arc::clone(gang);
+        Block { gang, here, is_first, round, places, offer, total, own, leaves }
+    }
+
+    fn device(&self) -> &Device {
+        &self.gang.devices[self.here]
+    }
+
+    pub(crate) fn take_places(&mut self, count: u64) {
+        self.places += count;
+        self.device().taken.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Meets the others. `None` if the gang is stopped, as below.
+    fn meet(&mut self) -> Option<Verdict> {
+        self.arrive();
+        if self.leaves { None } else { self.hear() }
+    }
+
+    /// Which of its sums are those of a round.
+    fn turn_of(round: u64) -> usize {
+        let turns = if seeded(Fault::TwoTurns) { 2 } else { TURNS as u64 };
+        (round % turns) as usize
+    }
+
+    /// Adds what it has counted on each device, and then itself.
+    pub(crate) fn arrive(&mut self) {
+        let tallies = || self.gang.devices.iter().map(|to| &to.tallies[self.here]);
+        for tally in tallies() {
+            let sums = &tally.sums[Self::turn_of(self.round)];
+            sums.places.fetch_add(self.places, Ordering::Relaxed);
+            sums.most.fetch_max(self.offer, Ordering::Relaxed);
+        }
+        if !seeded(Fault::ArrivalWithoutFence) {
+            fence(Ordering::AcqRel);
+        }
+        let one = match self.is_first {
+            true if seeded(Fault::FirstIsAll) => 1 << ROUND_SHIFT,
+            true => (1 << ROUND_SHIFT) - (self.gang.blocks[self.here] - 1),
+            false => 1,
+        };
+        for tally in tallies() {
+            tally.come.fetch_add(one, Ordering::Relaxed);
+        }
+        self.places = 0;
+    }
+
+    /// Waits for all blocks of all devices, and takes what they have counted.
+    pub(crate) fn hear(&mut self) -> Option<Verdict> {
+        if self.is_first && seeded(Fault::ClearBeforeWait) {
+            self.clear(self.round + 2);
+        }
+        let devices = self.gang.devices.len();
+        for from in 0..devices {
+            if from == self.here && seeded(Fault::WaitForOthersOnly) {
+                continue;
+            }
+            self.wait(&self.device().tallies[from].come, |come| {
+                match seeded(Fault::WaitForOneRoundOnly) {
+                    true => come >> ROUND_SHIFT == self.round + 1,
+                    // They may have come again.
+                    false => come >> ROUND_SHIFT > self.round,
+                }
+            })?;
+        }
+        if self.gives_up() || self.is_first && self.is_told_to_stop() {
+            return None;
+        }
+        let mut most = 0;
+        for from in 0..devices {
+            let sums = &self.device().tallies[from].sums[Self::turn_of(self.round)];
+            let places = sums.places.load(Ordering::Relaxed);
+            most = most.max(sums.most.load(Ordering::Relaxed));
+            self.total += places;
+            if from == self.here {
+                self.own += places;
+            }
+        }
+        if self.is_first && !seeded(Fault::ClearBeforeWait) {
+            self.clear(match () {
+                () if seeded(Fault::ClearAtOnce) => self.round,
+                () if seeded(Fault::TwoTurns) || seeded(Fault::ClearLate) => self.round + 1,
+                () => self.round + 2,
+            });
+        }
+        self.round += 1;
+        Some(Verdict { total: self.total, own: self.own, most })
+    }
+
+    /// Clears what is to be the sums of a round. Those of the next but one are still those of the
+    /// round before, which all had read when they came to the present one.
+    fn clear(&self, round: u64) {
+        for tally in &self.device().tallies[..self.gang.devices.len()] {
+            let sums = &tally.sums[Self::turn_of(round)];
+            sums.places.store(0, Ordering::Relaxed);
+            if !seeded(Fault::MostStays) {
+                sums.most.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The look of a device's first block, at its own word and the host's.
+    fn is_told_to_stop(&self) -> bool {
+        let Some(host) = &self.gang.host else { return false };
+        if self.device().stop.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        if host.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        for (place, device) in self.gang.devices.iter().enumerate() {
+            if place == self.here || !seeded(Fault::StopUntold) {
+                device.stop.store(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    /// In each turn of a wait.
+    fn gives_up(&self) -> bool {
+        let looks = self.gang.host.is_some() && !seeded(Fault::WaitWithoutLook);
+        looks && self.device().stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// Until a word says enough: what it says.
+    fn wait(&self, word: &AtomicU64, is_enough: impl Fn(u64) -> bool) -> Option<u64> {
+        let is_relaxed = seeded(Fault::WaitWithoutAcquire);
+        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
+        loop {
+            let now = word.load(order);
+            if is_enough(now) {
+                return Some(now);
+            }
+            if self.gives_up() {
+                return None;
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Meets the blocks of the same device; its places.
+    fn meet_here(&self) -> Option<u64> {
+        let device = self.device();
+        let next = match seeded(Fault::HereOnceInARound) {
+            true => self.round + 1,
+            false => (device.here.load(Ordering::Relaxed) >> 32) + 1,
+        };
+        if !seeded(Fault::HereWithoutFence) {
+            fence(Ordering::AcqRel);
+        }
+        let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
+        let is_last = before == self.gang.blocks[self.here] - 1;
+        let is_late = seeded(Fault::HereStaysArrived) || seeded(Fault::HereResetLate);
+        fence(Ordering::AcqRel);
+        if !is_last {
+            return Some(self.wait(&device.here, |said| said >> 32 == next)? & 0xffff_ffff);
+        }
+        if !is_late {
+            device.arrived_here.store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::AcqRel);
+        let places = device.taken.load(Ordering::Relaxed);
+        device.here.store(next << 32 | places, Ordering::Relaxed);
+        if seeded(Fault::HereResetLate) {
+            device.arrived_here.store(0, Ordering::Relaxed);
+        }
+        Some(places)
+    }
+
+    pub(crate) fn run(mut self, place: usize, rounds: u64) {
+        let all = self.gang.cells.len() as u64;
+        let blocks = self.gang.blocks[self.here];
+        for round in 0..rounds {
+            self.take_places(1);
+            if self.gang.meets_here {
+                for step in 2 * round..2 * round + 2 {
+                    self.write(place, step);
+                    let Some(places) = self.meet_here() else { return };
+                    assert_eq!(places, (round + 1) * blocks, "a place is missing");
+                    self.look(step);
+                }
+            } else {
+                self.write(place, round);
+            }
+            // Each round offers less than the one before.
+            self.offer = 10 - 3 * round + place as u64;
+            let Some(verdict) = self.meet() else { return };
+            // Every block's places, of all rounds so far.
+            assert_eq!(verdict.total, (round + 1) * all, "a count is missing");
+            assert_eq!(verdict.own, (round + 1) * blocks, "a count of another device");
+            assert_eq!(verdict.most, 9 - 3 * round + all, "a maximum of another round");
+            if !self.gang.meets_here {
+                self.look(round);
+            }
+        }
+    }
+
+    pub(crate) fn write(&self, place: usize, step: u64) {
+        // SAFETY: only this block writes its cell, once in a step.
+        self.gang.cells[place][step as usize].with_mut(|cell| unsafe { *cell = step + 7 });
+    }
+
+    /// Looks at what all blocks have written in a step.
+    pub(crate) fn look(&self, step: u64) {
+        for cells in &self.gang.cells {
+            // SAFETY: nobody writes it any more; loom checks.
+            let cell = cells[step as usize].with(|cell| unsafe { *cell });
+            assert_eq!(cell, step + 7);
+        }
+    }
+}
