@@ -24,7 +24,7 @@ use crate::{Error, Result};
 ///
 /// Where host code and host devices use the items, one writes or many read at a time,
 /// whatever the words say: a program that gets its words wrong reads old items, and
-/// nothing worse. GPUs do as their kernels say.
+/// nothing worse. GPUs do as their kernels say, and as who [copies](GuardedBuffer::part_mut) answers for.
 ///
 /// Kernels take it as [`Guarded`], never as [`Read`](crate::Read) or
 /// [`Write`](crate::Write); streams copy [parts](GuardedBuffer::part) of it.
@@ -91,9 +91,13 @@ impl<T: Pod> GuardedBuffer<T> {
 
     /// Some of the items, as the destination of a copy.
     ///
+    /// # Safety
+    /// Of a buffer in the host's memory: until a copy to it by a GPU, or from a GPU's memory, is over,
+    /// neither host code nor a twin reads or writes these items. Other copies wait for their turn.
+    ///
     /// # Errors
     /// A range that does not lie in the buffer.
-    pub fn part_mut(&self, range: Range<usize>) -> Result<PartMut<'_, T>> {
+    pub unsafe fn part_mut(&self, range: Range<usize>) -> Result<PartMut<'_, T>> {
         let Part { allocation, range, .. } = self.buffer.part(range)?;
         Ok(PartMut { allocation, range, items: std::marker::PhantomData })
     }
@@ -112,7 +116,8 @@ impl<T: Pod> GuardedBuffer<T> {
     pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
         let turn = turns.lock.read();
-        // SAFETY: in range, and whoever writes in the host's memory takes the lock.
+        // SAFETY: in range, and whoever writes in the host's memory takes the lock, or has
+        // answered for it: see `part_mut`.
         let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
         drop(turn);
         turns.released(self.bell());
@@ -127,7 +132,7 @@ impl<T: Pod> GuardedBuffer<T> {
     pub fn write<R>(&self, range: Range<usize>, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
         let turn = turns.lock.write();
-        // SAFETY: in range, and the lock is ours alone.
+        // SAFETY: in range, and the lock is ours alone; for copies of GPUs, see `part_mut`.
         let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
         drop(turn);
         turns.released(self.bell());
@@ -189,7 +194,7 @@ impl<T: Pod> GuardedItems<'_, T> {
     pub fn try_read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
         let (turns, items) = self.at(&range)?;
         let turn = turns.try_read()?;
-        // SAFETY: in range; whoever writes takes the lock.
+        // SAFETY: in range; whoever writes takes the lock, or has answered for it: see `part_mut`.
         let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
         drop(turn);
         turns.released(self.allocation.device.runner.bell());
@@ -204,7 +209,7 @@ impl<T: Pod> GuardedItems<'_, T> {
     ) -> Option<R> {
         let (turns, items) = self.at(&range)?;
         let turn = turns.try_write()?;
-        // SAFETY: in range; the lock is ours alone.
+        // SAFETY: in range; the lock is ours alone; for copies of GPUs, see `part_mut`.
         let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
         drop(turn);
         turns.released(self.allocation.device.runner.bell());

@@ -357,14 +357,17 @@ impl Stream {
     /// # Errors
     /// An index out of range; memory out of reach; the first cause on a failed stream.
     pub fn signal(&self, words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<()> {
-        let (mut accesses, mut places) = (Vec::new(), Vec::new());
-        for (buffer, index, value) in words {
-            let range = *index..index.saturating_add(1);
-            buffer.check(&range)?;
-            accesses.push((Arc::clone(buffer.allocation()), AccessKind::Shared));
-            places.push((Place::new::<u32>(buffer.allocation(), &range), *value));
-        }
-        self.submit("signal", &accesses, Task::Signal(places))
+        let (accesses, task) = Task::signal(words)?;
+        self.submit("signal", &accesses, task)
+    }
+
+    /// Whether [`Stream::signal`] can store in these words; nothing is submitted.
+    ///
+    /// # Errors
+    /// An index out of range; memory out of reach.
+    pub fn check_signal(&self, words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<()> {
+        let (accesses, task) = Task::signal(words)?;
+        self.check_accesses("signal", &accesses, &task)
     }
 
     fn fill_place<T: Pod + Send>(&self, to: Place, value: T) -> Result<()> {
@@ -468,13 +471,22 @@ impl Stream {
         task: &Task,
     ) -> Result<MutexGuard<'_, ()>> {
         let device = &self.core.device.core;
-        for (allocation, _) in accesses {
-            self.check_set(name, &allocation.device.ledger)?;
-            device.check_reach(task, allocation)?;
-        }
+        self.check_accesses(name, accesses, task)?;
         let one = self.core.submission.lock();
         self.core.backend.check()?;
         device.ledger.submit(self.core.index, &self.core.place, name, accesses)?;
         Ok(one)
+    }
+
+    fn check_accesses(
+        &self,
+        name: &str,
+        accesses: &[(Arc<Allocation>, AccessKind)],
+        task: &Task,
+    ) -> Result<()> {
+        accesses.iter().try_for_each(|(allocation, _)| {
+            self.check_set(name, &allocation.device.ledger)?;
+            self.core.device.core.check_reach(task, allocation)
+        })
     }
 }

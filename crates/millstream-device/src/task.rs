@@ -10,7 +10,10 @@ use crate::Result;
 use crate::bell::Bell;
 use crate::host_data::HostData;
 use crate::kernel::Step;
+use crate::ledger::AccessKind;
 use crate::memory::Allocation;
+use crate::shared::SharedBuffer;
+use crate::turns::Turns;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
@@ -25,6 +28,9 @@ pub(crate) enum Task {
     /// Runs a kernel.
     Launch(Box<dyn Launch>),
 }
+
+/// Allocations that an operation uses, and how.
+pub(crate) type Accesses = Vec<(Arc<Allocation>, AccessKind)>;
 
 /// Who gives an operation to a GPU's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +122,21 @@ impl Place {
 }
 
 impl Task {
+    /// Storing values in words, and what that uses.
+    ///
+    /// # Errors
+    /// An index out of range.
+    pub(crate) fn signal(words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<(Accesses, Task)> {
+        let (mut accesses, mut places) = (Vec::new(), Vec::new());
+        for (buffer, index, value) in words {
+            let range = *index..index.saturating_add(1);
+            buffer.check(&range)?;
+            accesses.push((Arc::clone(buffer.allocation()), AccessKind::Shared));
+            places.push((Place::new::<u32>(buffer.allocation(), &range), *value));
+        }
+        Ok((accesses, Task::Signal(places)))
+    }
+
     /// Runs the operation on this thread, as far as it comes without waiting, for the device of
     /// this name.
     ///
@@ -123,25 +144,23 @@ impl Task {
     /// The ledger has ordered it: nothing that conflicts runs beside it.
     pub(crate) unsafe fn run(&self, device: &str) -> Result<Step> {
         match self {
-            Task::Copy { from, to } => {
+            Task::Copy { from, to } => in_turn(Some(&from.allocation), &to.allocation, || {
                 if !(from.allocation.is_host_memory() && to.allocation.is_host_memory()) {
-                    return copy_through_driver(from, to).map(|()| Step::Done);
+                    return copy_through_driver(from, to);
                 }
-                in_turn(Some(&from.allocation), &to.allocation, || {
-                    // SAFETY: ordered after all writes of the source and alone on the
-                    // destination, by the ledger or by the turns; lengths are equal.
-                    unsafe { std::ptr::copy(from.address(), to.address(), from.bytes()) };
-                });
-            }
-            Task::Upload { from, to } => {
+                // SAFETY: ordered after all writes of the source and alone on the
+                // destination, by the ledger or by the turns; lengths are equal.
+                unsafe { std::ptr::copy(from.address(), to.address(), from.bytes()) };
+                Ok(())
+            }),
+            Task::Upload { from, to } => in_turn(None, &to.allocation, || {
                 let from = from.bytes();
-                in_turn(None, &to.allocation, || {
-                    // SAFETY: ordered alone on the destination, which is as long.
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(from.as_ptr(), to.address(), from.len());
-                    }
-                });
-            }
+                // SAFETY: ordered alone on the destination, which is as long.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.as_ptr(), to.address(), from.len());
+                }
+                Ok(())
+            }),
             Task::Fill { to, pattern } => in_turn(None, &to.allocation, || {
                 // SAFETY: ordered alone on the destination, in range.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to.address(), to.bytes()) };
@@ -150,31 +169,38 @@ impl Task {
                         .chunks_exact_mut(pattern.len())
                         .for_each(|to| to.copy_from_slice(pattern));
                 }
+                Ok(())
             }),
-            Task::Signal(words) => signal(words),
-            Task::Launch(launch) => return launch.step_twin(device),
+            Task::Signal(words) => {
+                store(words);
+                Ok(Step::Done)
+            }
+            Task::Launch(launch) => launch.step_twin(device),
         }
-        Ok(Step::Done)
     }
 }
 
-/// Does something that reads one allocation and writes another, when it is its turn
-/// there, if words guard them.
-fn in_turn(from: Option<&Arc<Allocation>>, to: &Arc<Allocation>, work: impl FnOnce()) {
+/// Does something that reads one allocation and writes another, if it is its turn there, where words
+/// guard them; else it waits. It does not wait here: this thread may have been lent by who has the
+/// turn, whose twin's blocks it helps with.
+fn in_turn(
+    from: Option<&Arc<Allocation>>,
+    to: &Arc<Allocation>,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<Step> {
     let from = from.filter(|from| !Arc::ptr_eq(from, to));
     let (reading, writing) = (from.and_then(|from| from.turns()), to.turns());
-    let comes_first = from.is_some_and(|from| Arc::as_ptr(from) < Arc::as_ptr(to));
-    // Everyone takes two locks in the order of their addresses.
-    let early = reading.filter(|_| comes_first).map(|turns| turns.lock.read());
-    let write = writing.map(|turns| turns.lock.write());
-    let late = reading.filter(|_| !comes_first).map(|turns| turns.lock.read());
-    work();
-    drop((early, write, late));
+    let read = reading.map(Turns::try_read);
+    let write = writing.map(Turns::try_write);
+    let is_refused = matches!(read, Some(None)) || matches!(write, Some(None));
+    let result = if is_refused { Ok(Step::Waits) } else { work().map(|()| Step::Done) };
+    drop((read, write));
     let bell: &Bell = to.device.runner.bell();
     [reading, writing].into_iter().flatten().for_each(|turns| turns.released(bell));
+    result
 }
 
-fn signal(words: &[(Place, u32)]) {
+fn store(words: &[(Place, u32)]) {
     for (place, value) in words {
         // SAFETY: in range and aligned; everyone touches it through the same atomic.
         let word = unsafe { &*place.items::<AtomicU32>() };

@@ -31,6 +31,10 @@ pub(crate) enum Fault {
     FillWithoutRelease,
     /// A packet is empty before its items are read.
     EmptyWithoutRelease,
+    /// Two use a packet at once, of which one writes.
+    ClaimBesideOthers,
+    /// Who was refused a packet is not told when it is free.
+    GiveBackInSilence,
     /// The watcher is woken before it can see for whom.
     UnparkBeforeCounting,
     /// Two blocks may claim the same slot of a peer ring.

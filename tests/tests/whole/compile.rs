@@ -40,8 +40,8 @@ fn compile(source: &CudaSource, entries: &[&str], architecture: u32) -> Result<S
     };
     let log = format!("sm_{architecture}\n{log}\n");
     let has = |entry: &&str| log.contains(&format!("Compiling entry function '{entry}'"));
-    let are_there = entries.iter().all(has)
-        && log.matches("bytes spill stores").count() >= entries.len();
+    let are_there =
+        entries.iter().all(has) && log.matches("bytes spill stores").count() >= entries.len();
     match are_there && spills(&log).is_empty() {
         true => Ok(log),
         false => Err(format!("{entries:?} are not all there, or spill: {log}")),

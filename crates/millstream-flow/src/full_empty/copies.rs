@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_device::{Event, Promise, Stream};
+use millstream_device::{Event, Promise, SharedBuffer, Stream};
 
+use super::claims::Use;
+use super::holders::CopyUnderWay;
 use super::segment::{FullEmptySegment, SegmentCore};
-use super::trigger::{Condition, Pending};
+use super::trigger::{Condition, Pending, Then, Wanted};
 use crate::{Item, Result};
 
 /// What a copy waits for (the paper's `cudaMemcpyTrigger...`).
@@ -57,7 +59,9 @@ struct Side<T: Item> {
     segment: Arc<SegmentCore<T>>,
     epoch: u32,
     packet: usize,
-    action: Action,
+    guard: Guard,
+    /// What the copy does with the items, or their word.
+    usage: Use,
 }
 
 impl<T: Item> Drop for Side<T> {
@@ -68,12 +72,121 @@ impl<T: Item> Drop for Side<T> {
 }
 
 impl<T: Item> Side<T> {
-    fn act(&self, stream: &Stream) -> Result<()> {
-        match self.action {
-            Action::None => Ok(()),
-            Action::Fill => self.segment.signal_full(stream, self.packet, self.epoch),
-            Action::Empty => self.segment.signal_empty(stream, self.packet),
+    fn claim(&self, copy: &Arc<CopyUnderWay>) -> Option<u64> {
+        let leaves = match self.guard.action {
+            Action::None => None,
+            Action::Fill => Some(Condition::Full),
+            Action::Empty => Some(Condition::Empty),
+        };
+        let waits = self.guard.trigger != Trigger::None;
+        self.segment.claim_for_copy((self.packet, self.epoch), self.usage, leaves, (copy, waits))
+    }
+
+    fn give_back(&self, number: u64) {
+        self.segment.give_back(&(self.packet..self.packet + 1), number);
+    }
+
+    /// The words that the action changes.
+    fn words(&self) -> Vec<(&SharedBuffer<u32>, usize, u32)> {
+        match self.guard.action {
+            Action::None => Vec::new(),
+            Action::Fill => self.segment.full_words(self.packet, self.epoch),
+            Action::Empty => self.segment.empty_words(self.packet),
         }
+    }
+}
+
+/// A copy that is to be submitted.
+struct Copying<T: Item> {
+    stream: Stream,
+    source: Side<T>,
+    target: Side<T>,
+    copy: Arc<CopyUnderWay>,
+    /// By which the packets are claimed.
+    claims: Option<[u64; 2]>,
+}
+
+impl<T: Item> Copying<T> {
+    /// Claims both packets, or none if others are at them.
+    fn claim(&mut self) -> bool {
+        let Some(source) = self.source.claim(&self.copy) else { return false };
+        match self.target.claim(&self.copy) {
+            Some(target) => self.claims = Some([source, target]),
+            None => self.source.give_back(source),
+        }
+        self.claims.is_some()
+    }
+
+    fn give_back(&mut self) {
+        let numbers = self.claims.take().into_iter().flatten();
+        [&self.source, &self.target]
+            .into_iter()
+            .zip(numbers)
+            .for_each(|(side, number)| side.give_back(number));
+    }
+
+    /// Submits the copy, with the packets claimed: until it is over, unless it is refused.
+    fn submit(&mut self) -> Result<Event> {
+        let submitted = self.submit_claimed();
+        if submitted.is_err() && !self.copy.is_submitted() {
+            self.give_back();
+        }
+        submitted
+    }
+
+    fn submit_claimed(&self) -> Result<Event> {
+        let Copying { stream, source, target, .. } = self;
+        let words = [source, target].map(Side::words);
+        // Before anything is submitted: what is copied is told, or nothing is copied.
+        words.iter().try_for_each(|words| stream.check_signal(words))?;
+        source.segment.group.listen(stream);
+        target.segment.group.listen(stream);
+        let from = source.segment.items.part(source.segment.shape.range(source.packet))?;
+        // SAFETY: until the copy is over nobody on the host is at the packet, by the claim.
+        let to =
+            unsafe { target.segment.items.part_mut(target.segment.shape.range(target.packet))? };
+        stream.copy(from, to)?;
+        let mut words = words.iter().filter(|words| !words.is_empty());
+        let told = words.try_for_each(|words| stream.signal(words));
+        let told = told.and_then(|()| stream.record());
+        self.copy.submitted(told.as_ref().ok(), source.segment.bell());
+        Ok(told?)
+    }
+}
+
+/// A copy that waits, and what is told of it.
+struct Waiting<T: Item> {
+    copying: Copying<T>,
+    promise: Promise,
+}
+
+impl<T: Item> Then<T> for Waiting<T> {
+    fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool> {
+        if !self.copying.claim() {
+            return Ok(false);
+        }
+        // A copy that has ended meanwhile may have changed a word since it was looked at.
+        let missing = wanted.iter().map(|wanted| wanted.missing(None));
+        let are_met =
+            missing.collect::<Result<Vec<_>>>().map(|missing| missing.iter().all(Option::is_none));
+        if !matches!(are_met, Ok(true)) {
+            self.copying.give_back();
+        }
+        are_met
+    }
+
+    fn go(self, met: Result<()>) {
+        let Waiting { mut copying, promise } = self;
+        let copied = met.and_then(|()| {
+            copying.submit().inspect_err(|error| {
+                // Who waits for what it was to change would wait in vain.
+                copying.source.segment.group.fail(error);
+                copying.target.segment.group.fail(error);
+            })
+        });
+        // Whoever waits for the copy may begin a new epoch then.
+        drop(copying);
+        keep(promise, copied);
     }
 }
 
@@ -83,12 +196,16 @@ impl<T: Item> FullEmptySegment<T> {
     /// of the host with [`Trigger::Full`] at the source; back-pressure one with
     /// [`Trigger::Empty`] at the destination. Returns at once.
     ///
-    /// With a trigger, the copy is submitted to `stream` when that is met: it does not
-    /// hold up what is submitted there meanwhile.
+    /// With a trigger, the copy is submitted to `stream` when that is met and no other copy that
+    /// changes the packet is under way: it does not hold up what is submitted there meanwhile. So
+    /// any number of copies may wait for one packet, and each has it by itself; in which order is
+    /// not defined.
     ///
     /// # Errors
-    /// Packets that do not exist or differ in length; what a copy may fail with. The
-    /// event fails where waiting for a trigger would.
+    /// Packets that do not exist or differ in length; without triggers, a packet that host code or a
+    /// twin is at ([`Error::InFlight`]); words that the stream's device does not reach; what a copy may fail with. The
+    /// event fails where waiting for a trigger would, and the groups end with what a copy that was
+    /// waiting is refused for.
     ///
     /// # Device ordering
     /// The event is complete when copy and actions are over.
@@ -102,33 +219,40 @@ impl<T: Item> FullEmptySegment<T> {
         let (destination, its_packet, its_guard) = to;
         self.core.check_packet(packet)?;
         destination.core.check_packet(its_packet)?;
-        let source = self.side(packet, guard.action);
-        let target = destination.side(its_packet, its_guard.action);
+        let usage = match guard.action {
+            Action::None => Use::Read,
+            Action::Fill | Action::Empty => Use::Write,
+        };
+        let mut copying = Copying {
+            stream: stream.clone(),
+            source: self.side(packet, guard, usage),
+            target: destination.side(its_packet, its_guard, Use::Write),
+            copy: CopyUnderWay::new(stream),
+            claims: None,
+        };
         let wanted = [self.trigger(packet, guard), destination.trigger(its_packet, its_guard)];
         let wanted: Vec<_> = wanted.into_iter().flatten().collect();
         if wanted.is_empty() {
-            return submit(stream, &source, &target);
+            return match copying.claim() {
+                true => copying.submit(),
+                false => Err(destination.core.in_use(its_packet, "copied")),
+            };
         }
         let context = self.core.group.context();
         let label = self.core.group.label(self.core.number);
         let promise = context.device_set().promise(format!("copy of packet {packet} of {label}"));
-        let (event, stream) = (promise.event().clone(), stream.clone());
-        Pending::begin(wanted, None, move |met| {
-            let copied = met.and_then(|()| submit(&stream, &source, &target));
-            // Whoever waits for the copy may begin a new epoch then.
-            drop((source, target));
-            keep(promise, copied);
-        });
+        let event = promise.event().clone();
+        Pending::begin(wanted, None, Waiting { copying, promise });
         Ok(event)
     }
 
-    fn side(&self, packet: usize, action: Action) -> Side<T> {
+    fn side(&self, packet: usize, guard: Guard, usage: Use) -> Side<T> {
         // Relaxed: only this segment's owner begins a new epoch.
         self.core.pending_copies.fetch_add(1, Ordering::Relaxed);
-        Side { segment: Arc::clone(&self.core), epoch: self.epoch, packet, action }
+        Side { segment: Arc::clone(&self.core), epoch: self.epoch, packet, guard, usage }
     }
 
-    fn trigger(&self, packet: usize, guard: Guard) -> Option<super::trigger::Wanted<T>> {
+    fn trigger(&self, packet: usize, guard: Guard) -> Option<Wanted<T>> {
         let condition = match guard.trigger {
             Trigger::None => return None,
             Trigger::Full => Condition::Full,
@@ -158,15 +282,4 @@ fn keep(promise: Promise, copied: Result<Event>) {
             });
         }
     }
-}
-
-fn submit<T: Item>(stream: &Stream, source: &Side<T>, target: &Side<T>) -> Result<Event> {
-    source.segment.group.listen(stream);
-    target.segment.group.listen(stream);
-    let from = source.segment.items.part(source.segment.shape.range(source.packet))?;
-    let to = target.segment.items.part_mut(target.segment.shape.range(target.packet))?;
-    stream.copy(from, to)?;
-    source.act(stream)?;
-    target.act(stream)?;
-    Ok(stream.record()?)
 }

@@ -236,6 +236,20 @@ impl FullEmpty {
         listeners.push(listener);
     }
 
+    /// Ends all waiting for this reason.
+    pub(super) fn fail(&self, cause: &Error) {
+        let device_error = match cause {
+            Error::Device(error) => error.clone(),
+            other => millstream_device::Error::Unkept {
+                promise: "a copy that waited for packets".to_string(),
+                reason: other.to_string(),
+            },
+        };
+        // As in `listen`.
+        let _ = self.core.cause.set(device_error);
+        let _ = self.end(FAILED);
+    }
+
     /// The first cause stays, but for two that end it at once.
     fn end(&self, state: u64) -> Result<()> {
         if self.core.control.load(0)? == RUNNING {

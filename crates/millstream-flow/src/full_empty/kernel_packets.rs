@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
@@ -13,9 +13,10 @@ use millstream_device::{
 };
 use parking_lot::Mutex;
 
+use super::claims::Use;
 use super::core::PacketWords;
-use super::group::{FullEmpty, timed_out};
-use super::segment::FullEmptySegment;
+use super::group::timed_out;
+use super::segment::{FullEmptySegment, SegmentCore};
 use super::watcher::Attention;
 use crate::Item;
 
@@ -41,7 +42,7 @@ millstream_device::cuda_struct! {
 }
 
 /// Until when a twin waits for packets that it has missed, and whether for full ones; never
-/// [too long](FullEmpty::deadline) on simulated devices.
+/// [too long](super::FullEmpty::deadline) on simulated devices.
 type Waits = Mutex<HashMap<(usize, bool), Option<Instant>>>;
 
 /// A segment that a launch holds.
@@ -50,7 +51,7 @@ type Waits = Mutex<HashMap<(usize, bool), Option<Instant>>>;
 pub struct HeldPackets<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     waits: Waits,
-    group: FullEmpty,
+    core: Arc<SegmentCore<T>>,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
 }
@@ -67,9 +68,9 @@ impl<T: Item> Parameter for FullEmptyPackets<T> {
         // SAFETY: the caller's promise covers every part.
         let (items, words, mirror, arrivals, control, _, settings) =
             unsafe { Parts::<T>::view(&bound.parts) };
-        bound.attention.get_or_init(|| bound.group.attend());
-        let (waits, group) = (&bound.waits, &bound.group);
-        PacketsView { items, words, mirror, arrivals, control, settings, waits, group }
+        let (waits, core) = (&bound.waits, &bound.core);
+        bound.attention.get_or_init(|| core.group.attend());
+        PacketsView { items, words, mirror, arrivals, control, settings, waits, core }
     }
 }
 
@@ -96,7 +97,7 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
         Ok(HeldPackets {
             parts: Argument::<Parts<T>>::bind(parts, accesses)?,
             waits: Mutex::default(),
-            group: core.group.clone(),
+            core: Arc::clone(core),
             attention: OnceLock::new(),
         })
     }
@@ -106,7 +107,7 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
 /// a packet empty returns [`Step::Waits`](millstream_device::Step::Waits), and is called
 /// again.
 #[derive(Debug)]
-pub struct PacketsView<'a, T> {
+pub struct PacketsView<'a, T: Item> {
     items: GuardedItems<'a, T>,
     words: WordsView<'a>,
     mirror: WordsView<'a>,
@@ -114,7 +115,7 @@ pub struct PacketsView<'a, T> {
     control: &'a [AtomicU64],
     settings: Settings,
     waits: &'a Waits,
-    group: &'a FullEmpty,
+    core: &'a SegmentCore<T>,
 }
 
 impl<T: Item> PacketsView<'_, T> {
@@ -161,7 +162,7 @@ impl<T: Item> PacketsView<'_, T> {
             waits.remove(&(packet, full));
             return Ok(true);
         }
-        let deadline = *waits.entry((packet, full)).or_insert_with(|| self.group.deadline());
+        let deadline = *waits.entry((packet, full)).or_insert_with(|| self.core.group.deadline());
         drop(waits);
         self.goes_on(packet, deadline).map(|()| false)
     }
@@ -200,15 +201,17 @@ impl<T: Item> PacketsView<'_, T> {
         packet: usize,
         read: impl FnOnce(&[T]) -> R,
     ) -> Result<Option<R>, KernelFault> {
-        match self.is_full(packet)? {
-            true => Ok(self.items.try_read(self.range(packet), read)),
-            false => Ok(None),
+        if !self.is_full(packet)? {
+            return Ok(None);
         }
+        let claim = self.core.use_on_host(packet..packet + 1, Use::Read);
+        Ok(claim.and_then(|_claim| self.items.try_read(self.range(packet), read)))
     }
 
     /// Writes items of a packet, which is not full by that; `None` if the block must
     /// wait, because others are at it.
     pub fn write<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Option<R> {
+        let _claim = self.core.use_on_host(packet..packet + 1, Use::Write)?;
         self.items.try_write(self.range(packet), write)
     }
 
@@ -233,7 +236,9 @@ impl<T: Item> PacketsView<'_, T> {
                 return Ok(false);
             }
         }
-        let Some(items) = from.items.try_read(range, <[T]>::to_vec) else { return Ok(false) };
+        let claim = from.core.use_on_host(range.start / size..range.end.div_ceil(size), Use::Read);
+        let items = claim.and_then(|_claim| from.items.try_read(range, <[T]>::to_vec));
+        let Some(items) = items else { return Ok(false) };
         let copied = self.write(packet, |to| to.copy_from_slice(&items)).is_some();
         if copied {
             self.publish(packet);

@@ -9,6 +9,8 @@
 //! | `early_kernel` | what a kernel that was launched early came to |
 //! | `shape` | how a segment is cut into packets, and who writes them |
 //! | `segment` | the segment: epochs, filling and waiting in host code |
+//! | `claims` | who is at a packet's items |
+//! | `holders` | copies, host code and twins, as those who are |
 //! | `copies` | copies with triggers and actions |
 //! | `trigger` | waiting for packets without a thread |
 //! | `kernel_packets` | what kernels and their host twins take |
@@ -16,10 +18,12 @@
 //! | `attendance` | when that one rings and when it sleeps |
 
 mod attendance;
+mod claims;
 mod copies;
 mod core;
 mod early_kernel;
 mod group;
+mod holders;
 mod kernel_packets;
 mod segment;
 mod shape;

@@ -8,8 +8,10 @@ use std::time::Instant;
 
 use millstream_device::{Event, GuardedBuffer, InFlight, Part, SharedBuffer, Stream};
 
+use super::claims::{Claims, Use};
 use super::core::next_epoch;
 use super::group::FullEmpty;
+use super::holders::{CopyUnderWay, Holder, HostUse};
 use super::shape::PacketShape;
 use super::trigger::{Condition, Pending, Waiter, Wanted};
 use crate::{Error, Item, Result};
@@ -46,7 +48,12 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) local: SharedBuffer<u32>,
     /// Copies of this epoch that have not been submitted yet.
     pub(super) pending_copies: AtomicUsize,
+    /// Of packets, by who is at their items.
+    pub(super) claims: Claims<Holder>,
 }
+
+/// Words to be written, and what.
+type Signal<'a> = Vec<(&'a SharedBuffer<u32>, usize, u32)>;
 
 impl<T: Item> fmt::Debug for FullEmptySegment<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,24 +74,19 @@ impl<T: Item> SegmentCore<T> {
         Ok(self.seen.as_ref().ok_or_else(unseen)?.load(packet)? == epoch)
     }
 
-    /// Makes a packet full when everything before on the stream is done.
-    pub(super) fn signal_full(&self, stream: &Stream, packet: usize, epoch: u32) -> Result<()> {
-        Ok(stream.signal(&self.words_of(packet, epoch))?)
+    /// The words that make a packet full.
+    pub(super) fn full_words(&self, packet: usize, epoch: u32) -> Signal<'_> {
+        let words = [&self.words, &self.mirror].into_iter().filter(|words| !words.is_empty());
+        words.map(|words| (words, packet, epoch)).collect()
     }
 
-    /// The same to make it empty. Blocks that wait then look for the next fill, not at what one of
-    /// them has found before.
-    pub(super) fn signal_empty(&self, stream: &Stream, packet: usize) -> Result<()> {
+    /// The words that make it empty. Blocks that wait then look for the next fill, not at what one
+    /// of them has found before.
+    pub(super) fn empty_words(&self, packet: usize) -> Signal<'_> {
         let near = [packet, self.shape.packets() + packet].map(|place| LOCAL_WORDS + place);
         let near = near.into_iter().filter(|place| *place < self.local.len());
         let near = near.map(|place| (&self.local, place, 0));
-        let words: Vec<_> = near.chain(self.words_of(packet, 0)).collect();
-        Ok(stream.signal(&words)?)
-    }
-
-    fn words_of(&self, packet: usize, value: u32) -> Vec<(&SharedBuffer<u32>, usize, u32)> {
-        let words = [&self.words, &self.mirror].into_iter().filter(|words| !words.is_empty());
-        words.map(|words| (words, packet, value)).collect()
+        near.chain(self.full_words(packet, 0)).collect()
     }
 
     /// What the host has not waited for.
@@ -148,6 +150,7 @@ impl<T: Item> FullEmptySegment<T> {
                 .with_label(format!("local words of {label}")),
             shape,
             pending_copies: AtomicUsize::new(0),
+            claims: Claims::default(),
         };
         Ok(FullEmptySegment { core: Arc::new(core), epoch: next_epoch(0) })
     }
@@ -185,6 +188,8 @@ impl<T: Item> FullEmptySegment<T> {
             let buffer = self.core.group.label(self.core.number);
             return Err(Error::InFlight { buffer, action: "begun anew", access });
         }
+        // Of copies that are over.
+        self.core.claims.clear();
         self.epoch = next_epoch(self.epoch);
         Ok(())
     }
@@ -256,7 +261,7 @@ impl<T: Item> FullEmptySegment<T> {
         let label = label.group.label(self.core.number);
         let promise = set.promise(format!("packets {packets:?} of {label}"));
         let event = promise.event().clone();
-        Pending::begin(vec![self.wanted(packets, condition)], waiter, move |result| {
+        Pending::begin(vec![self.wanted(packets, condition)], waiter, move |result: Result<()>| {
             let reason = result.map_err(|error| millstream_device::Error::Unkept {
                 promise: promise.event().to_string(),
                 reason: error.to_string(),
@@ -295,9 +300,11 @@ impl<T: Item> FullEmptySegment<T> {
     /// Only in the host's memory, which kernels then read from there.
     ///
     /// # Errors
-    /// A packet that does not exist; a segment elsewhere.
+    /// A packet that does not exist, or that a copy or a twin is at ([`Error::InFlight`]); a segment
+    /// elsewhere.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;
+        let _claim = self.use_on_host(packet, Use::Write, "filled")?;
         let result = self.core.items.write(self.core.shape.range(packet), write)?;
         // A release store, as in `core.rs`.
         self.core.words.store(packet, self.epoch)?;
@@ -307,20 +314,34 @@ impl<T: Item> FullEmptySegment<T> {
     /// Lets host code read a packet that is full. Only in the host's memory.
     ///
     /// # Errors
-    /// A packet that is not full, or does not exist; a segment elsewhere.
+    /// A packet that is not full, or does not exist, or that a copy or a twin writes
+    /// ([`Error::InFlight`]); a segment elsewhere.
     pub fn read<R>(&self, packet: usize, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         if !self.is_full(packet)? {
             let segment = self.core.group.label(self.core.number);
             return Err(Error::PacketEmpty { segment, packet });
         }
+        let _claim = self.use_on_host(packet, Use::Read, "read")?;
         Ok(self.core.items.read(self.core.shape.range(packet), read)?)
+    }
+
+    fn use_on_host(
+        &self,
+        packet: usize,
+        usage: Use,
+        action: &'static str,
+    ) -> Result<HostUse<'_, T>> {
+        let claim = self.core.use_on_host(packet..packet + 1, usage);
+        claim.ok_or_else(|| self.core.in_use(packet, action))
     }
 
     /// Fills a packet by a copy from anywhere: the packet is full when the copy is
     /// over. Returns at once.
     ///
     /// # Errors
-    /// A packet that does not exist, or of another length; what a copy may fail with.
+    /// A packet that does not exist, or of another length, or that host code or a twin is at
+    /// ([`Error::InFlight`]); words of the segment that the stream's device does not reach; what a
+    /// copy may fail with.
     pub fn fill_from<'a>(
         &self,
         stream: &Stream,
@@ -328,9 +349,21 @@ impl<T: Item> FullEmptySegment<T> {
         source: impl Into<Part<'a, T>>,
     ) -> Result<()> {
         self.core.check_packet(packet)?;
+        let words = self.core.full_words(packet, self.epoch);
+        stream.check_signal(&words)?;
         self.core.group.listen(stream);
-        stream.copy(source, self.core.items.part_mut(self.core.shape.range(packet))?)?;
-        self.core.signal_full(stream, packet, self.epoch)
+        let copy = CopyUnderWay::new(stream);
+        let (place, leaves) = ((packet, self.epoch), Some(Condition::Full));
+        let number = self.core.claim_for_copy(place, Use::Write, leaves, (&copy, false));
+        let number = number.ok_or_else(|| self.core.in_use(packet, "filled"))?;
+        // SAFETY: until the copy is over nobody on the host is at the packet, by the claim.
+        let items = unsafe { self.core.items.part_mut(self.core.shape.range(packet))? };
+        stream.copy(source, items).inspect_err(|_| {
+            self.core.give_back(&(packet..packet + 1), number);
+        })?;
+        let told = stream.signal(&words);
+        copy.submitted(None, self.core.bell());
+        Ok(told?)
     }
 
     /// Makes a packet empty, when everything submitted to `stream` so far is done, for host code
@@ -344,6 +377,6 @@ impl<T: Item> FullEmptySegment<T> {
     pub fn mark_empty(&self, stream: &Stream, packet: usize) -> Result<()> {
         self.core.check_packet(packet)?;
         self.core.group.listen(stream);
-        self.core.signal_empty(stream, packet)
+        Ok(stream.signal(&self.core.empty_words(packet))?)
     }
 }

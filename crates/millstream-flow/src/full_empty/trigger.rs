@@ -39,7 +39,7 @@ impl<T: Item> Wanted<T> {
         Ok(None)
     }
 
-    /// Whether it makes sense to wait.
+    /// Fails if it makes no sense to wait.
     fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<()> {
         let group = &self.segment.group;
         group.check()?;
@@ -80,6 +80,23 @@ impl Drop for Waiter {
     }
 }
 
+/// What is done when packets are as wanted.
+pub(super) trait Then<T: Item>: Send + 'static {
+    /// Whether it can be done now that they are; if not, the bell rings when it may be.
+    fn is_free(&mut self, _wanted: &[Wanted<T>]) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Does it; or hears why the packets never will be as wanted.
+    fn go(self, met: Result<()>);
+}
+
+impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Then<T> for F {
+    fn go(self, met: Result<()>) {
+        self(met);
+    }
+}
+
 /// Something to be done when packets of some segments are as wanted.
 pub(super) struct Pending<T: Item, F> {
     wanted: Vec<Wanted<T>>,
@@ -90,32 +107,43 @@ pub(super) struct Pending<T: Item, F> {
     _attention: Attention,
 }
 
-impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Pending<T, F> {
-    /// Calls `then` when everything is as wanted, or with the reason why it will not
+impl<T: Item, F: Then<T>> Pending<T, F> {
+    /// Lets `then` go when everything is as wanted, or hear the reason why it will not
     /// be, on whatever thread finds that; now, if it is. Drops it once a waiter has left.
     pub(super) fn begin(wanted: Vec<Wanted<T>>, waiter: Option<&Waiter>, then: F) {
         let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
-            return then(Ok(()));
+            return then.go(Ok(()));
         };
         let (deadline, attention) = (group.deadline(), group.attend());
         let has_left = waiter.map(Waiter::has_left);
         Pending { wanted, deadline, has_left, then, _attention: attention }.go_on();
     }
 
-    fn go_on(self) {
+    fn go_on(mut self) {
         // Relaxed: as in `Waiter::drop`.
         if self.has_left.as_ref().is_some_and(|has_left| has_left.load(Ordering::Relaxed)) {
             return;
         }
-        let Some(bell) = self.bell() else { return (self.then)(Ok(())) };
+        let Some(bell) = self.bell() else { return self.then.go(Ok(())) };
         // Before the look, so that no ring is missed.
         let seen = bell.rings();
-        let looks = self.wanted.iter().map(|wanted| wanted.missing(self.deadline));
-        match looks.reduce(|one, other| Ok(one?.or(other?))) {
-            Some(Ok(Some(_))) => bell.at_next(seen, move || self.go_on()),
-            Some(Err(error)) => (self.then)(Err(error)),
-            Some(Ok(None)) | None => (self.then)(Ok(())),
+        match self.is_met() {
+            Ok(false) => bell.at_next(seen, move || self.go_on()),
+            met => self.then.go(met.map(drop)),
         }
+    }
+
+    fn is_met(&mut self) -> Result<bool> {
+        for wanted in &self.wanted {
+            if wanted.missing(self.deadline)?.is_some() {
+                return Ok(false);
+            }
+        }
+        if self.then.is_free(&self.wanted)? {
+            return Ok(true);
+        }
+        let Some(wanted) = self.wanted.first() else { return Ok(true) };
+        wanted.goes_on(wanted.packets.start, self.deadline).map(|()| false)
     }
 
     fn bell(&self) -> Option<Arc<Bell>> {

@@ -1,0 +1,109 @@
+//! Who is at a packet's items, beside what its word says. States, races and the model are in
+//! `README.md`.
+//!
+//! A word changes when a copy is over, not when it is submitted: of two copies that wait for the
+//! same packet to be empty, both would find it so. Who uses a packet's items claims it first, and
+//! then looks at its word. Many may read, or one may write; whoever is refused looks again when a
+//! claim has ended.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::sync::{Fault, Mutex, seeded};
+
+/// What is done to the items; what changes the word counts as writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Write,
+}
+
+/// Claims of a segment's packets, each by an `H`.
+#[derive(Debug)]
+pub(crate) struct Claims<H> {
+    state: Mutex<State<H>>,
+}
+
+#[derive(Debug)]
+struct State<H> {
+    of_packets: HashMap<usize, Vec<Claim<H>>>,
+    last: u64,
+    /// Somebody was refused since a claim ended last.
+    has_refused: bool,
+}
+
+#[derive(Debug)]
+struct Claim<H> {
+    number: u64,
+    usage: Use,
+    holder: H,
+}
+
+impl<H> Default for Claims<H> {
+    fn default() -> Claims<H> {
+        let state = State { of_packets: HashMap::new(), last: 0, has_refused: false };
+        Claims { state: Mutex::new(state) }
+    }
+}
+
+impl<H: Clone> Claims<H> {
+    /// Claims packets: the claim's number. Or nothing, if others are at them, but for those who are
+    /// `over` and those whom it does `not_mind`: who they are. `over` must not come back here.
+    pub(crate) fn claim(
+        &self,
+        packets: Range<usize>,
+        usage: Use,
+        holder: &H,
+        over: impl Fn(usize, &H) -> bool,
+        not_mind: impl Fn(&H) -> bool,
+    ) -> Result<u64, Vec<H>> {
+        // Dropped without the lock, here and below: a holder may tell others as it goes.
+        let (mut others, mut ended) = (Vec::new(), Vec::new());
+        let mut state = self.state.lock();
+        for packet in packets.clone() {
+            let Some(claims) = state.of_packets.get_mut(&packet) else { continue };
+            ended.extend(claims.extract_if(.., |claim| over(packet, &claim.holder)));
+            let conflicts = |claim: &&Claim<H>| {
+                (usage == Use::Write || claim.usage == Use::Write) && !not_mind(&claim.holder)
+            };
+            others.extend(claims.iter().filter(conflicts).map(|claim| claim.holder.clone()));
+        }
+        if !others.is_empty() && !seeded(Fault::ClaimBesideOthers) {
+            state.has_refused = true;
+            return Err(others);
+        }
+        state.last += 1;
+        let number = state.last;
+        for packet in packets {
+            let claim = Claim { number, usage, holder: holder.clone() };
+            state.of_packets.entry(packet).or_default().push(claim);
+        }
+        Ok(number)
+    }
+
+    /// Ends a claim. Whether somebody was refused, who must be told to look again.
+    #[must_use]
+    pub(crate) fn give_back(&self, packets: Range<usize>, number: u64) -> bool {
+        let mut ended = Vec::new();
+        let mut state = self.state.lock();
+        for packet in packets {
+            if let Some(claims) = state.of_packets.get_mut(&packet) {
+                ended.extend(claims.extract_if(.., |claim| claim.number == number));
+            }
+        }
+        std::mem::take(&mut state.has_refused) && !seeded(Fault::GiveBackInSilence)
+    }
+
+    /// A holder is over, which [`claim`](Claims::claim) will find. Whether somebody was refused, who
+    /// must be told to look again.
+    #[must_use]
+    pub(crate) fn has_refused(&self) -> bool {
+        std::mem::take(&mut self.state.lock().has_refused)
+    }
+
+    /// All are over.
+    pub(crate) fn clear(&self) {
+        let ended = std::mem::take(&mut self.state.lock().of_packets);
+        drop(ended);
+    }
+}

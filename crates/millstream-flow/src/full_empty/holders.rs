@@ -1,0 +1,165 @@
+//! Who holds claims of packets: copies until they are over, host code and twins while they are at
+//! the items.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use millstream_device::{Bell, Event, EventStatus, Stream};
+
+use super::claims::Use;
+use super::segment::SegmentCore;
+use super::trigger::Condition;
+use crate::{Error, Item};
+
+#[derive(Clone, Debug)]
+pub(super) enum Holder {
+    /// Host code or a twin, until it gives the claim back.
+    Host,
+    /// A copy, until it is over: its event says so, or, before anybody hears of that, the packet's
+    /// word in this epoch, if the copy changes that.
+    Copy { copy: Arc<CopyUnderWay>, tells: Option<(u32, Condition)> },
+}
+
+/// A copy, from before it is submitted until it is over.
+#[derive(Debug)]
+pub(super) struct CopyUnderWay {
+    stream: Stream,
+    is_submitted: AtomicBool,
+    /// Recorded after it, at the latest when somebody wants the packet.
+    event: OnceLock<Event>,
+}
+
+impl CopyUnderWay {
+    pub(super) fn new(stream: &Stream) -> Arc<CopyUnderWay> {
+        let (stream, is_submitted) = (stream.clone(), AtomicBool::new(false));
+        Arc::new(CopyUnderWay { stream, is_submitted, event: OnceLock::new() })
+    }
+
+    /// It is submitted, and perhaps an event was recorded after it.
+    pub(super) fn submitted(&self, event: Option<&Event>, bell: &Arc<Bell>) {
+        if let Some(event) = event {
+            self.has_event(event, bell);
+        }
+        // Release: pairs with `ask`, so that an event recorded there comes after the copy.
+        self.is_submitted.store(true, Ordering::Release);
+    }
+
+    fn has_event(&self, event: &Event, bell: &Arc<Bell>) {
+        if self.event.set(event.clone()).is_ok() {
+            let bell = Arc::clone(bell);
+            // Who was refused looks again.
+            event.on_complete(move |_| bell.ring());
+        }
+    }
+
+    pub(super) fn is_submitted(&self) -> bool {
+        self.is_submitted.load(Ordering::Acquire)
+    }
+
+    fn is_over(&self) -> bool {
+        // Nor does anything run on a stream that has failed.
+        self.event.get().is_some_and(|event| event.status() != EventStatus::Pending)
+    }
+
+    /// Records the event, if there is none yet: whether there is one now, and was not.
+    fn ask(&self, bell: &Arc<Bell>) -> bool {
+        if self.event.get().is_some() || !self.is_submitted() {
+            return false;
+        }
+        self.stream.record().is_ok_and(|event| {
+            self.has_event(&event, bell);
+            true
+        })
+    }
+}
+
+impl<T: Item> SegmentCore<T> {
+    pub(super) fn bell(&self) -> &Arc<Bell> {
+        self.group.context().device_set().bell()
+    }
+
+    /// Claims packets, unless others are at them, of whose end the bell tells.
+    fn claim(
+        &self,
+        packets: &Range<usize>,
+        usage: Use,
+        holder: &Holder,
+        not_mind: impl Fn(&Holder) -> bool,
+    ) -> Option<u64> {
+        loop {
+            let over = |packet, holder: &Holder| self.is_over(packet, holder);
+            match self.claims.claim(packets.clone(), usage, holder, over, &not_mind) {
+                Ok(number) => return Some(number),
+                Err(others) if !others.iter().any(|other| self.ask(other)) => return None,
+                // It may be over already.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn is_over(&self, packet: usize, holder: &Holder) -> bool {
+        let Holder::Copy { copy, tells } = holder else { return false };
+        let has_told = |(epoch, condition)| {
+            let is_full = self.is_full(packet, epoch);
+            is_full.is_ok_and(|is_full| is_full == (condition == Condition::Full))
+        };
+        copy.is_over() || copy.is_submitted() && tells.is_some_and(has_told)
+    }
+
+    fn ask(&self, holder: &Holder) -> bool {
+        matches!(holder, Holder::Copy { copy, .. } if copy.ask(self.bell()))
+    }
+
+    /// Claims a packet for a copy, which leaves it full or empty if it changes its word. Of other
+    /// copies only one that waits for the packet takes notice: streams order the rest.
+    pub(super) fn claim_for_copy(
+        &self,
+        (packet, epoch): (usize, u32),
+        usage: Use,
+        leaves: Option<Condition>,
+        (copy, waits): (&Arc<CopyUnderWay>, bool),
+    ) -> Option<u64> {
+        let becomes = |condition: &Condition| {
+            let is_full = self.is_full(packet, epoch);
+            is_full.is_ok_and(|is_full| is_full != (*condition == Condition::Full))
+        };
+        let tells = leaves.filter(becomes).map(|condition| (epoch, condition));
+        let holder = Holder::Copy { copy: Arc::clone(copy), tells };
+        let not_mind = |other: &Holder| !waits && matches!(other, Holder::Copy { .. });
+        self.claim(&(packet..packet + 1), usage, &holder, not_mind)
+    }
+
+    /// Ends a claim early.
+    pub(super) fn give_back(&self, packets: &Range<usize>, number: u64) {
+        if self.claims.give_back(packets.clone(), number) {
+            self.bell().ring();
+        }
+    }
+
+    /// Host code or a twin is at these packets' items, if nobody else is.
+    pub(super) fn use_on_host(&self, packets: Range<usize>, usage: Use) -> Option<HostUse<'_, T>> {
+        let number = self.claim(&packets, usage, &Holder::Host, |_| false)?;
+        Some(HostUse { segment: self, packets, number })
+    }
+
+    /// Why a packet cannot be used now: the group has ended, or somebody is at it.
+    pub(super) fn in_use(&self, packet: usize, action: &'static str) -> Error {
+        let (buffer, access) =
+            (self.group.label(self.number), format!("packet {packet} is in use"));
+        self.group.check().err().unwrap_or(Error::InFlight { buffer, action, access })
+    }
+}
+
+/// Until it is dropped, host code or a twin is at packets.
+pub(super) struct HostUse<'a, T: Item> {
+    segment: &'a SegmentCore<T>,
+    packets: Range<usize>,
+    number: u64,
+}
+
+impl<T: Item> Drop for HostUse<'_, T> {
+    fn drop(&mut self) {
+        self.segment.give_back(&self.packets, self.number);
+    }
+}
