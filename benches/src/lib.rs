@@ -1,4 +1,5 @@
-//! Criterion benches of Millstream: `cargo bench -p millstream-benches`.
+//! What Millstream's benches share: `cargo bench -p millstream-benches`. Four of them use
+//! criterion; the others are programs that print tables.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
 //! What the models of Millstream's protocols share.
 //!
-//! Each file in `tests/` includes a production file with `#[path]` and brings a
-//! `sync` module of loom's types in place of the production one. A model has two
-//! kinds of test: the protocol [`holds`], and with a seeded fault it
-//! [`fails_with`] that fault, so that the model is known to look.
+//! Some models include the production file with `#[path]` and bring a `sync` module
+//! of loom's types in place of the production one. The others, those of CUDA headers
+//! among them, repeat the production code step by step and map the steps to it at
+//! their beginning. A model has two kinds of test: the protocol [`holds`], and with
+//! a seeded fault it [`fails_with`] that fault, so that the model is known to look.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
