@@ -4,7 +4,7 @@
 //! A word changes when a copy is over, not when it is submitted: of two copies that wait for the
 //! same packet to be empty, both would find it so. Who uses a packet's items claims it first, and
 //! then looks at its word. Many may read, or one may write; whoever is refused looks again when a
-//! claim has ended.
+//! claim has ended, of which the bell tells.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -92,13 +92,6 @@ impl<H: Clone> Claims<H> {
             }
         }
         std::mem::take(&mut state.has_refused) && !seeded(Fault::GiveBackInSilence)
-    }
-
-    /// A holder is over, which [`claim`](Claims::claim) will find. Whether somebody was refused, who
-    /// must be told to look again.
-    #[must_use]
-    pub(crate) fn has_refused(&self) -> bool {
-        std::mem::take(&mut self.state.lock().has_refused)
     }
 
     /// All are over.

@@ -1,18 +1,22 @@
 //! Full/empty segments on host devices, threaded and simulated.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use millstream_device::{InjectedFault, Injection};
+use millstream_device::{Grid, InjectedFault, Injection, Kernel, Shared, Step};
 use millstream_flow::{
-    Action, Context, Devices, Error, FullEmpty, FullEmptySegment, Guard, PacketShape, Result,
-    Trigger,
+    Action, Context, Devices, Error, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard,
+    PacketShape, Result, Trigger,
 };
 
 use crate::common::everywhere;
 use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
-use crate::full_empty_copies::{between, emptied, set, triggers_and_actions, waiting_stream};
+use crate::full_empty_copies::{
+    between, emptied, queued, set, triggers_and_actions, waiting_stream,
+};
 use crate::full_empty_kernels::SCALE;
+use crate::shape_cases::QUADRUPLETS;
 
 fn host_rounds() -> u32 {
     std::env::var("MILLSTREAM_RUNS").map_or(25, |runs| runs.parse().unwrap())
@@ -50,6 +54,16 @@ fn writers_that_did_not_come_are_not_waited_for_later() {
     for result in
         everywhere(1, |context| async move { deserted(&context, &context.devices()[0], 3).await })
     {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn copies_that_wait_for_one_packet_have_it_one_by_one() {
+    for result in everywhere(1, |context| async move {
+        queued(&context, &context.devices()[0], 20, 1).await?;
+        queued(&context, &context.devices()[0], 20, 3).await
+    }) {
         result.unwrap();
     }
 }
@@ -276,6 +290,101 @@ fn a_stream_waits_for_a_packet() {
     {
         result.unwrap();
     }
+}
+
+/// On simulated devices, where copies wait until somebody waits for them.
+#[test]
+fn host_code_keeps_away_from_packets_that_copies_are_at() {
+    let context = Context::builder().devices(Devices::host(1)).simulated(3).build().unwrap();
+    let (_, source, target) = pair(&context).unwrap();
+    let stream = context.devices()[0].stream().unwrap();
+    let fill = |segment: &FullEmptySegment<u32>, value| segment.fill(0, |items| items.fill(value));
+    fill(&source, 1).unwrap();
+    fill(&target, 2).unwrap();
+    let here = Guard::default();
+    let copied = source.copy(&stream, 0, here, (&target, 0, here)).unwrap();
+    // It reads the one and writes the other.
+    source.read(0, |items| assert_eq!(items[0], 1)).unwrap();
+    for refused in [fill(&source, 3), fill(&target, 3), target.read(0, |_| ())] {
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("packet 0 is in use"), "{said}");
+    }
+    context.block_on(copied.completed()).unwrap().unwrap();
+    target.read(0, |items| assert_eq!(items[0], 1)).unwrap();
+    // Nor does a copy begin while host code is at a packet.
+    let begun = target.read(0, |_| source.copy(&stream, 0, here, (&target, 0, here)).map(drop));
+    assert!(matches!(begun.unwrap(), Err(Error::InFlight { .. })));
+    fill(&target, 3).unwrap();
+}
+
+/// A thread that helps with the blocks of a twin at one packet is given the copy of another, which waits
+/// for its turn without it.
+#[test]
+fn twins_share_the_work_on_a_packet_while_others_are_copied() {
+    let context = threaded();
+    let device = &context.devices()[0];
+    let group = FullEmpty::new(&context, Duration::from_secs(20)).unwrap();
+    let input = group.segment::<u32>(device, PacketShape::new(400, 100)).unwrap();
+    let sum = context.host().shared::<u32>(1).unwrap();
+    let add = Kernel::<(FullEmptyPackets<u32>, Shared<u32>)>::of_step_closure(
+        "add",
+        |packet, (input, sum)| {
+            let done = input.read(packet, |items| {
+                Grid::of_blocks(items.len(), 5).for_each_block(|block| {
+                    std::thread::sleep(Duration::from_micros(200));
+                    let part = items[block.range].iter().sum();
+                    sum[0].fetch_add(part, Ordering::Relaxed);
+                    Ok(())
+                })
+            })?;
+            match done {
+                Some(added) => added.map(|()| Step::Done),
+                None => Ok(Step::Waits),
+            }
+        },
+    );
+    let (compute, copies) = (device.stream().unwrap(), [device.stream(), device.stream()]);
+    let ones = copies[0].as_ref().unwrap().uploaded(vec![1_u32; 100]).unwrap();
+    let run = async {
+        let ended = group.launch_early(&compute, &add, 4, (&input, &sum)).await?;
+        for packet in 0..4 {
+            let stream = copies[packet % 2].as_ref().unwrap();
+            if packet == 0 {
+                copies[1].as_ref().unwrap().wait(&stream.record()?)?;
+            }
+            input.fill_from(stream, packet, &ones)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ended.completed().await
+    };
+    context.block_on(run).unwrap().unwrap();
+    assert_eq!(sum.load(0).unwrap(), 400);
+}
+
+/// Whoever would wait for the packet hears why it does not come, and nothing is copied that is not told.
+#[test]
+fn words_out_of_reach_are_refused_before_the_copy() {
+    let context = Context::builder().devices(Devices::host(8));
+    let context = context.topology(QUADRUPLETS.topology()).build().unwrap();
+    let (near, far) = (&context.devices()[0], &context.devices()[4]);
+    let group = FullEmpty::new(&context, Duration::from_secs(20)).unwrap();
+    let shape = PacketShape::new(10, 5);
+    let source = group.segment::<u32>(context.host(), shape.clone()).unwrap();
+    let target = group.segment::<u32>(far, shape).unwrap();
+    let stream = near.stream().unwrap();
+    let mut buffer = near.buffer::<u32>(5).unwrap();
+    stream.fill(&mut buffer, 7).unwrap();
+    let is_far =
+        |error: &Error| matches!(error, Error::Device(millstream_device::Error::OutOfReach { .. }));
+    let refused = target.fill_from(&stream, 0, &buffer).unwrap_err();
+    assert!(is_far(&refused), "{refused}");
+    let fill = Guard::new(Trigger::Empty, Action::Fill);
+    let full = Guard::new(Trigger::Full, Action::None);
+    let copied = source.copy(&stream, 0, full, (&target, 0, fill)).unwrap();
+    source.fill(0, |items| items.fill(9)).unwrap();
+    assert!(context.block_on(copied.completed()).unwrap().is_err());
+    let waited = context.block_on(target.full(0..1)).unwrap().unwrap_err();
+    assert!(is_far(&waited), "{waited}");
 }
 
 #[test]

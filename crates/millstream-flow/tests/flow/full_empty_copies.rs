@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use millstream_device::{Device, EventStatus, Stream, StreamKind};
 use millstream_flow::{
-    Action, Context, FullEmpty, FullEmptySegment, Guard, PacketShape, Result, Trigger,
+    Action, Context, Error, FullEmpty, FullEmptySegment, Guard, PacketShape, Result, Trigger,
 };
 
 use crate::full_empty_cases::Numbers;
-use crate::full_empty_kernels::SCALE;
+use crate::full_empty_kernels::{SCALE, TAKE_AGAIN};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -109,6 +109,55 @@ pub async fn emptied(context: &Context, device: &Device, rounds: u32) -> Result<
         }
         output.next_epoch()?;
     }
+    Ok(())
+}
+
+/// Many copies wait for one packet at once, each on a stream of its own or all on one: first for one
+/// that is empty, which a kernel empties again and again, then for one that is full, which the host
+/// fills again and again. Each has it by itself, and none is lost.
+pub async fn queued(context: &Context, device: &Device, copies: u32, streams: usize) -> Result<()> {
+    let group = FullEmpty::new(context, PATIENCE)?;
+    let one = PacketShape::new(PACKET, PACKET);
+    let many = PacketShape::new(PACKET * copies as usize, PACKET);
+    let kinds = (0..streams).map(|_| device.stream_of(StreamKind::Copy));
+    let lanes = kinds.collect::<std::result::Result<Vec<_>, _>>()?;
+    let source = group.segment::<u32>(context.host(), many.clone())?;
+    let gate = group.segment::<u32>(device, one)?;
+    for packet in 0..copies as usize {
+        source.fill(packet, |items| items.fill(packet as u32))?;
+    }
+    let sums = device.shared::<u32>(copies as usize + 1)?;
+    let compute = device.stream_of(StreamKind::Gang)?;
+    TAKE_AGAIN.prepare(device, 1)?;
+    let ended = group.launch_early(&compute, &TAKE_AGAIN, 1, (&gate, &sums, copies)).await?;
+    let full = Guard::new(Trigger::Full, Action::None);
+    let (fill, empty) =
+        (Guard::new(Trigger::Empty, Action::Fill), Guard::new(Trigger::Full, Action::Empty));
+    for (packet, lane) in (0..copies as usize).zip(lanes.iter().cycle()) {
+        let _ = source.copy(lane, packet, full, (&gate, 0, fill))?;
+    }
+    ended.completed().await?;
+    let mut sums = compute.download_shared(&sums, 0..copies as usize)?.await?;
+    sums.sort_unstable();
+    assert!(sums.into_iter().eq((0..copies).map(|turn| turn * PACKET as u32)), "some were lost");
+
+    let gate = group.segment::<u32>(context.host(), PacketShape::new(PACKET, PACKET))?;
+    let target = group.segment::<u32>(context.host(), many)?;
+    let fill = Guard::new(Trigger::None, Action::Fill);
+    for (packet, lane) in (0..copies as usize).zip(lanes.iter().cycle()) {
+        let _ = gate.copy(lane, 0, empty, (&target, packet, fill))?;
+    }
+    for turn in 0..copies {
+        gate.empty(0..1).await?;
+        while let Err(Error::InFlight { .. }) = gate.fill(0, |items| items.fill(turn)) {
+            std::thread::yield_now();
+        }
+    }
+    target.full(0..copies as usize).await?;
+    let first = |packet| target.read(packet, |items| items[0]);
+    let mut found = (0..copies as usize).map(first).collect::<Result<Vec<_>>>()?;
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..copies), "some were taken twice");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::{Needs, context, scaled, skip};
 use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
-use crate::full_empty_copies::{between, emptied, triggers_and_actions, waiting_stream};
+use crate::full_empty_copies::{between, emptied, queued, triggers_and_actions, waiting_stream};
 use crate::full_empty_kernels::SCALE;
 
 fn runs() -> u32 {
@@ -76,6 +76,15 @@ fn packets_that_a_stream_empties_are_waited_for_again() {
     let context = context();
     for device in context.devices() {
         context.block_on(emptied(&context, device, 5)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn copies_that_wait_for_one_packet_have_it_one_by_one() {
+    let context = context();
+    for (device, streams) in context.devices().iter().flat_map(|device| [(device, 1), (device, 3)])
+    {
+        context.block_on(queued(&context, device, scaled(200, 20), streams)).unwrap().unwrap();
     }
 }
 
