@@ -245,6 +245,35 @@ impl Ledger {
         }
     }
 
+    /// Lets the host use items of `allocation` beside kernels that do: nothing that conflicts is
+    /// submitted meanwhile. `kind` is reading or sharing.
+    pub(crate) fn on_host<R>(
+        &self,
+        allocation: &Allocation,
+        kind: AccessKind,
+        work: impl FnOnce() -> R,
+    ) -> Result<R> {
+        let record = allocation.record.lock();
+        // As a rule: nobody's clock has to be asked.
+        if record.iter().all(|access| access.kind == AccessKind::Shared) {
+            return Ok(work());
+        }
+        drop(record);
+        let clocks = self.clocks.lock();
+        let mut record = allocation.record.lock();
+        record.retain(|access| access.sequence > clocks.host.get(access.stream));
+        // Kernels and host code share; so reading has no more enemies than a copy that reads.
+        let conflicting = record.iter().find(|access| match access.kind {
+            AccessKind::Shared => false,
+            AccessKind::Read => kind != AccessKind::Read,
+            AccessKind::Write => true,
+        });
+        match conflicting {
+            Some(access) => Err(hazard("host code", allocation, access)),
+            None => Ok(work()),
+        }
+    }
+
     /// Whether what `stream` does next comes after all accesses so far.
     pub(crate) fn check_covered(&self, stream: StreamIndex, allocation: &Allocation) -> Result<()> {
         let clocks = self.clocks.lock();

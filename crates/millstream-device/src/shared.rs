@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
 
+use crate::ledger::AccessKind;
 use crate::memory::{Allocation, DeviceBuffer};
 use crate::{Error, Result};
 
@@ -112,18 +113,18 @@ impl<T: AtomicPod> SharedBuffer<T> {
     /// An acquire load: what a kernel wrote before its release is visible.
     ///
     /// # Errors
-    /// A buffer elsewhere; an index out of range.
+    /// A buffer elsewhere; an index out of range; a copy or a fill that may still write the buffer.
     pub fn load(&self, index: usize) -> Result<T> {
-        Ok(T::load(self.host_item(index)?))
+        self.on_host(index, AccessKind::Read, T::load)
     }
 
     /// Stores the item at `index`, for host code; of the host endpoint's buffers
     /// only. A release store.
     ///
     /// # Errors
-    /// As [`SharedBuffer::load`].
+    /// As [`SharedBuffer::load`]; a copy that may still read the buffer.
     pub fn store(&self, index: usize, value: T) -> Result<()> {
-        T::store(self.host_item(index)?, value);
+        self.on_host(index, AccessKind::Shared, |item| T::store(item, value))?;
         self.allocation().device.runner.bell().ring();
         Ok(())
     }
@@ -132,9 +133,9 @@ impl<T: AtomicPod> SharedBuffer<T> {
     /// host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// As [`SharedBuffer::load`].
+    /// As [`SharedBuffer::store`].
     pub fn swap(&self, index: usize, value: T) -> Result<T> {
-        let before = T::swap(self.host_item(index)?, value);
+        let before = self.on_host(index, AccessKind::Shared, |item| T::swap(item, value))?;
         self.allocation().device.runner.bell().ring();
         Ok(before)
     }
@@ -142,6 +143,18 @@ impl<T: AtomicPod> SharedBuffer<T> {
     /// An operation on the buffer that the host has not waited for.
     pub fn in_flight(&self) -> Option<crate::InFlight> {
         self.buffer.in_flight()
+    }
+
+    /// Does something to an item beside kernels, and beside nothing that is no atomic.
+    fn on_host<R>(
+        &self,
+        index: usize,
+        kind: AccessKind,
+        work: impl FnOnce(&T::Atomic) -> R,
+    ) -> Result<R> {
+        let item = self.host_item(index)?;
+        let allocation = self.allocation();
+        allocation.device.ledger.on_host(allocation, kind, || work(item))
     }
 
     fn host_item(&self, index: usize) -> Result<&T::Atomic> {
@@ -155,8 +168,8 @@ impl<T: AtomicPod> SharedBuffer<T> {
             return Err(Error::OutOfRange { buffer, start: index, end, len });
         }
         let item = allocation.items::<T>(&(index..end)).cast::<T::Atomic>();
-        // SAFETY: in range and aligned; the atomic has the number's size, and
-        // kernels touch the item through the same atomic type only.
+        // SAFETY: in range and aligned; the atomic has the number's size, and kernels touch the
+        // item through the same atomic type only; copies do not while it is used: see `on_host`.
         Ok(unsafe { &*item })
     }
 

@@ -200,3 +200,29 @@ fn what_stands_for_an_event_can_be_waited_for() {
         write(&other, &mut buffer).unwrap();
     });
 }
+
+/// Host code uses shared items beside kernels, and not beside copies, which are not atomic.
+#[test]
+fn host_code_beside_copies_of_shared_items() {
+    on_both(|set| {
+        let words = set.host().shared::<u32>(4).unwrap().with_label("the words");
+        let stream = set.devices()[0].stream().unwrap();
+        let refused = |result: Result<()>| {
+            let error = result.unwrap_err();
+            assert!(matches!(&error, Error::Hazard { buffer, .. } if buffer.contains("words")));
+        };
+        stream.fill_shared(&words, 0..4, 5).unwrap();
+        refused(words.load(0).map(drop));
+        refused(words.store(0, 1));
+        stream.record().unwrap().synchronize().unwrap();
+        assert_eq!(words.load(0).unwrap(), 5);
+        TOUCH.launch(&stream, 1, (&words,)).unwrap();
+        assert_eq!(words.swap(0, 6).unwrap(), 5);
+        stream.record().unwrap().synchronize().unwrap();
+        let download = stream.download_shared(&words, 0..1).unwrap();
+        assert_eq!(words.load(0).unwrap(), 6);
+        refused(words.swap(0, 7).map(drop));
+        assert_eq!(set.block_on(download).unwrap().unwrap(), [6]);
+        words.store(0, 7).unwrap();
+    });
+}
