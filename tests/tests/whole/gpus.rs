@@ -34,6 +34,7 @@ mod given_up;
 mod large;
 mod latency;
 mod levels;
+mod limits;
 mod links;
 mod litmus;
 mod mixed;

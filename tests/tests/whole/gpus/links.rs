@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::try_join;
 use millstream::device::{
     Awaitable, CudaSource, Device, DeviceBuffer, DeviceList, Kernel, LinkKind, Read, Shared,
-    SharedBuffer, StreamKind, TransferWay, Trusted, Value, Write,
+    SharedBuffer, Stream, StreamKind, TransferWay, Trusted, Value, Write,
 };
 use millstream::flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender};
 
@@ -93,6 +93,8 @@ pub(super) static CHECK: Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)
 /// One link, and what it sends and finds wrong.
 struct Tested {
     output: Sender<u32>,
+    /// What has made the messages.
+    stream: Stream,
     input: Receiver<u32>,
     messages: Vec<DeviceBuffer<u32>>,
     wrong: SharedBuffer<u32>,
@@ -109,14 +111,14 @@ impl Tested {
         };
         let messages = (0..ROUNDS).map(message).collect();
         stream.record().unwrap().synchronize().unwrap();
-        Tested { output, input, messages, wrong: to.shared(1).unwrap() }
+        Tested { output, stream, input, messages, wrong: to.shared(1).unwrap() }
     }
 
     /// Sends a message and receives it; when it had arrived.
     async fn round(&mut self, round: u32) -> Result<Instant> {
-        let Tested { output, input, messages, wrong } = self;
+        let Tested { output, stream, input, messages, wrong } = self;
         let message = &messages[round as usize];
-        let sent = output.send_from(message, &output.device().stream()?, 0)?;
+        let sent = output.send_from(message, stream, 0)?;
         let (_, arrived) = try_join!(sent, receive(input, message.len(), round, wrong))?;
         Ok(arrived)
     }
