@@ -127,7 +127,7 @@ pub enum Error {
     },
     /// Devices whose kernels cannot wait for each other.
     #[error(
-        "kernels that wait for each other need up to {} devices, GPUs that are all peers or host devices alone, not these {devices}",
+        "kernels that wait for each other need up to {} devices that are all peers, GPUs or host devices alone, not these {devices}",
         crate::Gang::MOST
     )]
     NotAGang {

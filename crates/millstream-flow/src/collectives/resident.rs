@@ -55,8 +55,9 @@ impl BlockSettings {
 /// (`block_collectives.cuh`) and for the twins of host devices
 /// ([`BlockCollectives`](crate::BlockCollectives)). Devices are ranks in the context's order.
 ///
-/// The kernels are a [`Gang`](crate::Gang), of GPUs that reach each other's memory or of host
-/// devices alone. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
+/// Every call is direct: each rank writes to each other one, in lines; there is no ring and no tree.
+/// So the kernels are a [`Gang`](crate::Gang) of GPUs that are all peers, or of host devices that
+/// are. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
 /// A kernel that waits for longer than its patience ends, and the gang with
 /// [`Error::PeerIsLate`](crate::Error::PeerIsLate). After a gang that failed or was stopped, when
 /// kernels have not left, collectives of this memory end kernels at once, and the gang with
@@ -132,8 +133,7 @@ impl ResidentCollectives {
     /// ever.
     ///
     /// # Errors
-    /// Devices that cannot: GPUs that [cannot run a gang](Gang::is_possible), GPUs and host devices
-    /// together, or more than [`Gang::MOST`]. No memory: four times `bytes` for each block and
+    /// [`Error::NotAGang`] of devices that [cannot](ResidentCollectives::are_possible). No memory: four times `bytes` for each block and
     /// rank; no thread for those who wait.
     pub fn new(
         context: &Context,
@@ -167,10 +167,13 @@ impl ResidentCollectives {
     }
 
     /// Whether the devices of a context can have them: those of a gang of kernels that wait inside a
-    /// launch ([`Gang::is_possible`]), or host devices alone, whose twins wait in steps.
+    /// launch ([`Gang::is_possible`]), or up to [`Gang::MOST`] host devices that are all peers in the
+    /// context's topology, whose twins wait in steps. Not GPUs and host devices together.
     pub fn are_possible(context: &Context) -> bool {
         let devices = context.devices();
-        let are_twins = !devices.iter().any(Device::is_gpu) && devices.len() <= Gang::MOST;
+        let are_twins = !devices.iter().any(Device::is_gpu)
+            && devices.len() <= Gang::MOST
+            && context.topology().all_peers();
         are_twins || Gang::is_possible(context)
     }
 
