@@ -10,8 +10,8 @@ use super::line_settings::LINE_BYTES;
 use crate::context::Context;
 use crate::{Error, Gang, Result};
 
-/// Lines from one rank to another at least: `least_capacity` of the header.
-const LEAST_CAPACITY: usize = 32;
+/// Lines from one rank to another at least, and of an item at most: `least_capacity` of the header.
+pub(super) const LEAST_CAPACITY: usize = 32;
 
 millstream_device::cuda_struct! {
     /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
@@ -58,6 +58,11 @@ impl BlockSettings {
 /// Every call is direct: each rank writes to each other one, in lines; there is no ring and no tree.
 /// So the kernels are a [`Gang`](crate::Gang) of GPUs that are all peers, or of host devices that
 /// are. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
+///
+/// Whole items go in whole lines of 8 bytes, at most 32: an item has up to 256 bytes if they are a
+/// multiple of 8, 128 of 4, 64 of 2, and else 32, whatever room there is. A kernel with larger ones
+/// does not compile, and its twin fails.
+///
 /// A kernel that waits for longer than its patience ends, and the gang with
 /// [`Error::PeerIsLate`](crate::Error::PeerIsLate). After a gang that failed or was stopped, when
 /// kernels have not left, collectives of this memory end kernels at once, and the gang with
