@@ -139,9 +139,11 @@ struct FullEmptySegment {
 
     // The whole block: waits for the items of a packet in another segment of the same
     // length, whose packets may be others, copies them here, and makes the packet full
-    // here. For items of the host's memory that are read more than once. False when
-    // waiting has ended.
+    // here, unless it is. For items of the host's memory that are read more than once. Only
+    // one block pulls a packet at a time. False when waiting has ended.
     __device__ bool pull(const FullEmptySegment& from, u32 packet) const {
+        // Others may be reading it. The barrier takes the acquire to the whole block.
+        if (__syncthreads_or(threadIdx.x == 0 && is_full(packet))) return true;
         const u64 first = begin(packet), bytes = (end(packet) - first) * sizeof(T);
         if (bytes != 0) {
             const u32 there = u32(first / from.settings.packet_items);

@@ -40,8 +40,8 @@ fn compile(source: &CudaSource, entries: &[&str], architecture: u32) -> Result<S
     };
     let log = format!("sm_{architecture}\n{log}\n");
     let has = |entry: &&str| log.contains(&format!("Compiling entry function '{entry}'"));
-    let are_there = entries.iter().all(has)
-        && log.matches("bytes spill stores").count() >= entries.len();
+    let are_there =
+        entries.iter().all(has) && log.matches("bytes spill stores").count() >= entries.len();
     match are_there && spills(&log).is_empty() {
         true => Ok(log),
         false => Err(format!("{entries:?} are not all there, or spill: {log}")),
@@ -100,7 +100,10 @@ fn components_without_spills() {
 #[test]
 fn full_empty_cases_without_spills() {
     let source = crate::full_empty_kernels::packets_source();
-    compile_all(vec![(&source, vec!["scale_packets", "count_packets"])]);
+    compile_all(vec![(
+        &source,
+        vec!["scale_packets", "count_packets", "scale_pulled", "pull_again"],
+    )]);
 }
 
 #[test]
