@@ -97,8 +97,7 @@ struct FullEmptySegment {
         __syncthreads();
         if (threadIdx.x == 0 && settings.writers > 1) {
             u64* arrived = &arrivals[packet];
-            // Those of an epoch in which not all came count no more. Relaxed: the same word.
-            fetch_max_relaxed_sys(arrived, u64(settings.epoch) << 32);
+            forget_other_epochs(arrived);
             // Each arrival pairs with the later ones: the last comes after all items.
             is_last = u32(fetch_add_acq_rel_sys(arrived, u64(1))) + 1 == settings.writers;
             // `fill` publishes it, and nobody arrives again in this epoch.
@@ -167,6 +166,18 @@ private:
         // before 0.
         store_release_sys(&words[packet], value);
         if (mirror.len != 0) store_release_sys(&mirror[packet], value);
+    }
+
+    // Arrivals of an epoch in which not all came count no more.
+    __device__ __forceinline__ void forget_other_epochs(u64* arrived) const {
+        const u64 none = u64(settings.epoch) << 32;
+        // Relaxed: the same word.
+        u64 before = load_relaxed_sys(arrived);
+        // Not less, but other: epochs wrap around. Whoever loses finds this epoch.
+        while (before >> 32 != settings.epoch) {
+            const u64 now = compare_exchange_relaxed_sys(arrived, before, none);
+            before = now == before ? none : now;
+        }
     }
 
     // One block looks at the host's word, all others at what it has found.
