@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Device, SharedBuffer};
+use millstream_device::{Device, SharedBuffer, patience_ns};
 
 use super::block_lines;
 use super::line_settings::LINE_BYTES;
@@ -161,7 +161,7 @@ impl ResidentCollectives {
             memory: memory.collect::<Result<_>>()?,
             patience,
             settings: BlockSettings {
-                patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
+                patience_ns: patience_ns(patience),
                 capacity: capacity as u64,
                 rank: 0,
                 ranks: ranks as u32,

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
-    Value, Words, WordsView,
+    Value, Words, WordsView, patience_ns,
 };
 use parking_lot::Mutex;
 
@@ -77,7 +77,7 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldPackets<T>> {
         let core = &self.core;
         let settings = Settings {
-            patience_ns: u64::try_from(core.group.patience().as_nanos()).unwrap_or(u64::MAX),
+            patience_ns: patience_ns(core.group.patience()),
             packet_items: core.shape.packet_items() as u64,
             packets: core.shape.packets() as u32,
             epoch: self.epoch,
