@@ -141,8 +141,9 @@ struct FullEmptySegment {
     // here, unless it is. For items of the host's memory that are read more than once. Only
     // one block pulls a packet at a time. False when waiting has ended.
     __device__ bool pull(const FullEmptySegment& from, u32 packet) const {
-        // Others may be reading it. The barrier takes the acquire to the whole block.
-        if (__syncthreads_or(threadIdx.x == 0 && is_full(packet))) return true;
+        // Others may be reading it. The barrier takes the acquire of whoever finds it full to all.
+        // One thread's look alone would take registers, for a branch.
+        if (__syncthreads_or(is_full(packet))) return true;
         const u64 first = begin(packet), bytes = (end(packet) - first) * sizeof(T);
         if (bytes != 0) {
             const u32 there = u32(first / from.settings.packet_items);
