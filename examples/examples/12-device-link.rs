@@ -106,6 +106,10 @@ fn main() -> Result<(), millstream::flow::Error> {
         println!("two devices are needed");
         return Ok(());
     };
+    if one.is_gpu() != other.is_gpu() {
+        println!("the first two devices must be GPUs, or host devices");
+        return Ok(());
+    }
     // Room for a few packets on each channel, in the receiver's memory; nobody waits longer
     // than 5 s.
     let room = LinkRoom::new(8, NUMBERS as usize).channels(CHANNELS);

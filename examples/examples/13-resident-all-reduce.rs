@@ -67,7 +67,10 @@ fn main() -> Result<(), millstream::flow::Error> {
     set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
     if !ResidentCollectives::are_possible(&context) {
-        println!("the devices must be up to {} GPUs that are peers, or host devices", Gang::MOST);
+        println!(
+            "the devices must be up to {} that are all peers, GPUs or host devices",
+            Gang::MOST
+        );
         return Ok(());
     }
     let ranks = context.devices().len() as u32;

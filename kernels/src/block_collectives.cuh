@@ -16,7 +16,8 @@
 //
 // Every call is the whole block's. It returns when the block's results are there, for
 // all its threads; false if the kernel must end, because it is stopped or a peer did not
-// come in time. Lengths are any: vectors longer than lines are sent in several goes.
+// come in time. Lengths are any: vectors longer than lines are sent in several goes. Items have at
+// most 256 bytes if they are a multiple of 8, 128 of 4, 64 of 2, else 32.
 // Parts that belong to ranks are as equal as can be, larger ones first, as in the host's
 // collectives. The output may be the input where all ranks' pieces of the two are the
 // same: not in reduce_scatter and all_gather.
@@ -47,7 +48,7 @@ struct ResidentCollectives {
 
 class BlockCollectives {
    public:
-    // Lines that there are at least, from one rank to another.
+    // Lines that there are at least, from one rank to another, and that an item has at most.
     static constexpr u32 least_capacity = 32;
 
     __device__ BlockCollectives(const ResidentCollectives& resident)

@@ -9,8 +9,6 @@
 
 namespace millstream {
 
-constexpr u32 pass_threads = 512;
-
 // The same items of several ranks' inputs, for several ranks' outputs: bits of ranks.
 struct PassJob {
     u64 len;

@@ -8,6 +8,8 @@
 namespace millstream {
 
 constexpr u32 most_ranks = 8;
+// Threads of a block of the host's collectives.
+constexpr u32 rank_threads = 512;
 // Blocks of a pass, at most.
 constexpr u32 most_pass_blocks = 128;
 // Nanoseconds between looks at the host's word.

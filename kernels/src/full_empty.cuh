@@ -97,8 +97,7 @@ struct FullEmptySegment {
         __syncthreads();
         if (threadIdx.x == 0 && settings.writers > 1) {
             u64* arrived = &arrivals[packet];
-            // Those of an epoch in which not all came count no more. Relaxed: the same word.
-            fetch_max_relaxed_sys(arrived, u64(settings.epoch) << 32);
+            forget_other_epochs(arrived);
             // Each arrival pairs with the later ones: the last comes after all items.
             is_last = u32(fetch_add_acq_rel_sys(arrived, u64(1))) + 1 == settings.writers;
             // `fill` publishes it, and nobody arrives again in this epoch.
@@ -108,7 +107,11 @@ struct FullEmptySegment {
     }
 
     // One thread, after a barrier of those that wrote: the packet is full.
-    __device__ __forceinline__ void fill(u32 packet) const { write(packet, settings.epoch); }
+    __device__ __forceinline__ void fill(u32 packet) const {
+        // Only who was emptied in this epoch may be filled so soon.
+        if (mirror.len != 0 && load_relaxed_sys(&words[packet]) == 0) catch_up(packet, false);
+        write(packet, settings.epoch);
+    }
 
     // The whole block: its items of the packet are written; the last of the packet's
     // writers makes it full.
@@ -134,14 +137,18 @@ struct FullEmptySegment {
             store_relaxed_gpu(found, 0u);
             store_relaxed_gpu(found + settings.packets, 0u);
         }
+        catch_up(packet, true);
         write(packet, 0);
     }
 
     // The whole block: waits for the items of a packet in another segment of the same
     // length, whose packets may be others, copies them here, and makes the packet full
-    // here. For items of the host's memory that are read more than once. False when
-    // waiting has ended.
+    // here, unless it is. For items of the host's memory that are read more than once. Only
+    // one block pulls a packet at a time. False when waiting has ended.
     __device__ bool pull(const FullEmptySegment& from, u32 packet) const {
+        // Others may be reading it. The barrier takes the acquire of whoever finds it full to all.
+        // One thread's look alone would take registers, for a branch.
+        if (__syncthreads_or(is_full(packet))) return true;
         const u64 first = begin(packet), bytes = (end(packet) - first) * sizeof(T);
         if (bytes != 0) {
             const u32 there = u32(first / from.settings.packet_items);
@@ -165,6 +172,28 @@ private:
         // before 0.
         store_release_sys(&words[packet], value);
         if (mirror.len != 0) store_release_sys(&mirror[packet], value);
+    }
+
+    // Arrivals of an epoch in which not all came count no more.
+    __device__ __forceinline__ void forget_other_epochs(u64* arrived) const {
+        const u64 none = u64(settings.epoch) << 32;
+        // Relaxed: the same word.
+        u64 before = load_relaxed_sys(arrived);
+        // Not less, but other: epochs wrap around. Whoever loses finds this epoch.
+        while (before >> 32 != settings.epoch) {
+            const u64 now = compare_exchange_relaxed_sys(arrived, before, none);
+            before = now == before ? none : now;
+        }
+    }
+
+    // One thread. A word changes before its mirror, and kernels look at words: whoever changes it
+    // next must not be overtaken in the mirror by the one before, who is between the two.
+    __device__ void catch_up(u32 packet, bool full) const {
+        u64 start = 0;
+        while (mirror.len != 0 && (load_relaxed_sys(&mirror[packet]) == settings.epoch) != full) {
+            if (!goes_on(packet, &start)) return;
+            __nanosleep(pause_ns);
+        }
     }
 
     // One block looks at the host's word, all others at what it has found.

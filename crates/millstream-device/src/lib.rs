@@ -45,6 +45,7 @@ mod memory;
 mod memory_budget;
 mod parameter;
 mod part;
+mod patience;
 #[cfg(feature = "cuda")]
 mod reactor;
 mod shared;
@@ -90,6 +91,7 @@ pub use memory_budget::MemoryUse;
 pub use millstream_kernels::spills;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
+pub use patience::patience_ns;
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{FailureListener, Stream};
 pub use stream_kind::StreamKind;

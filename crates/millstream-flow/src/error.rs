@@ -127,7 +127,7 @@ pub enum Error {
     },
     /// Devices whose kernels cannot wait for each other.
     #[error(
-        "kernels that wait for each other need up to {} devices, GPUs that are all peers or host devices alone, not these {devices}",
+        "kernels that wait for each other need up to {} devices that are all peers, GPUs or host devices alone, not these {devices}",
         crate::Gang::MOST
     )]
     NotAGang {
@@ -144,6 +144,14 @@ pub enum Error {
     /// A block of a kernel that calls resident collectives made for fewer.
     #[error("a block calls resident collectives that were made for fewer blocks")]
     CollectivesWithoutMemory,
+    /// A link between kernels of which one is a GPU's and the other a host twin.
+    #[error("a link between kernels of {from} and {to}: both must be GPUs, or neither")]
+    MixedLink {
+        /// Source.
+        from: String,
+        /// Destination.
+        to: String,
+    },
     /// An end of a link between kernels that has waited for the other for longer than its patience.
     #[error("an end of the {link} did not come within {patience:?}")]
     LinkTimeout {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_device::{Device, Error as DeviceError, SharedBuffer};
+use millstream_device::{Device, Error as DeviceError, SharedBuffer, patience_ns};
 
 use crate::{Context, Error, Result};
 
@@ -79,7 +79,7 @@ impl GangMemory {
 
     /// The patience, as kernels take it.
     pub fn patience_ns(&self) -> u64 {
-        u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX)
+        patience_ns(self.patience)
     }
 
     /// Fails if a kernel of a gang reports that it was stopped: see [`GangMemory::not_met`].

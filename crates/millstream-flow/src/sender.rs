@@ -149,9 +149,11 @@ impl<T: Item> Sender<T> {
     /// Sends host data as one message and waits until all its packets are
     /// assigned.
     ///
-    /// The driver copies packets for GPUs out of such memory on the thread that submits them. Much
-    /// data goes faster in a buffer of the host ([`Sender::send_from`]), out of which GPUs copy
-    /// by themselves, all at once.
+    /// GPUs copy out of pinned memory only. So packets of up to 64 KiB the driver copies for them, on
+    /// the thread that submits these; larger ones threads of the host copy into pinned memory that
+    /// the link has made before the graph runs, as much as it has packet buffers, and those for
+    /// which none of that is free the driver, too. Much data goes faster in a buffer of the host
+    /// ([`Sender::send_from`]), out of which GPUs copy by themselves.
     ///
     /// # Errors
     /// The graph's first cause.

@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     ArrivalWithoutOrder,
     /// Writers of an epoch in which not all came count in the next.
     ArrivalsOfAnyEpoch,
+    /// A writer that begins an epoch takes back the arrivals of another that did.
+    ForgetByStore,
     /// The first of many writers publishes.
     FirstArrivalFills,
     /// A packet is full before its items are there.

@@ -5,7 +5,7 @@ use millstream_device::{Device, Event, Part, PartMut, Stream, TransferTable, Tra
 use crate::{Item, Result};
 
 /// Bytes of a message, at most, for which it does not wait behind larger ones: it has
-/// lanes of its own, and GPUs push it, since an engine finishes what it has been given
+/// lanes of its own, and kernels of GPUs move it, since an engine finishes what it has been given
 /// (`docs/measurements/transfers.md`). Small messages of the host pass
 /// large ones without.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
@@ -61,15 +61,22 @@ impl Ways {
         from: &Device,
         to: &Device,
     ) -> Ways {
-        let pair = Pair::new(from, to);
+        Ways::of_pair(&Pair::new(from, to), asked_for, table)
+    }
+
+    fn of_pair(
+        pair: &Pair<'_>,
+        asked_for: Option<TransferWay>,
+        table: Option<&TransferTable>,
+    ) -> Ways {
         let by_size = (0..usize::BITS).map(|power| {
             [true, false].map(|is_whole| match asked_for {
                 Some(way) => pair.nearest(way),
                 None => pair.fastest(table, 1 << power, is_whole),
             })
         });
-        let small = if asked_for.is_none() { pair.pushes_small() } else { None };
-        let goes_through_host = from.copies_through_host(to);
+        let small = if asked_for.is_none() { pair.without_engines() } else { None };
+        let goes_through_host = pair.from.copies_through_host(pair.to);
         Ways { goes_through_host, small, by_size: by_size.collect() }
     }
 
@@ -101,6 +108,7 @@ impl Ways {
 struct Pair<'a> {
     from: &'a Device,
     to: &'a Device,
+    is_from_gpu: bool,
     pushes: bool,
     goes_through_host: bool,
 }
@@ -113,7 +121,8 @@ impl Pair<'_> {
         };
         let pushes = launches(from);
         let goes_through_host = pushes && launches(to);
-        Pair { from, to, pushes: pushes && from.reaches(to), goes_through_host }
+        let (is_from_gpu, pushes) = (from.is_gpu(), pushes && from.reaches(to));
+        Pair { from, to, is_from_gpu, pushes, goes_through_host }
     }
 
     fn has(&self, way: TransferWay) -> bool {
@@ -136,9 +145,10 @@ impl Pair<'_> {
         choice.into_iter().find(|way| self.has(*way)).unwrap_or_default()
     }
 
-    /// An engine would make a small message wait.
-    fn pushes_small(&self) -> Option<TransferWay> {
-        (self.pushes && self.from.is_gpu()).then_some(TransferWay::Push)
+    /// For what an engine of a GPU would make wait.
+    fn without_engines(&self) -> Option<TransferWay> {
+        let ways = [TransferWay::Push, TransferWay::Host];
+        ways.into_iter().find(|way| self.is_from_gpu && self.has(*way))
     }
 
     fn fastest(&self, table: Option<&TransferTable>, bytes: usize, is_whole: bool) -> TransferWay {
@@ -232,6 +242,40 @@ mod tests {
                 [whole, part],
                 "{bytes}"
             );
+        }
+    }
+
+    /// Also where engines are faster, as long as nothing is before it.
+    #[test]
+    fn small_messages_of_gpus_take_no_engine() {
+        let set = set(None);
+        let pair = |is_from_gpu, pushes, goes_through_host| {
+            let (from, to) = (&set.devices()[0], &set.devices()[1]);
+            Pair { from, to, is_from_gpu, pushes, goes_through_host }
+        };
+        let transfer = |way, time_us| {
+            let (from, to) = ("host".to_string(), "host".to_string());
+            Transfer { from, to, way, bytes: 1 << 10, time_us, latency_us: time_us }
+        };
+        let table =
+            TransferTable::new([transfer(Copy, 1.0), transfer(Push, 9.0), transfer(Host, 9.0)]);
+        for (pair, small) in [
+            (pair(true, true, true), Push),
+            // To the host.
+            (pair(true, true, false), Push),
+            // Out of reach.
+            (pair(true, false, true), Host),
+            // No kernels.
+            (pair(true, false, false), Copy),
+            (pair(false, true, true), Copy),
+        ] {
+            let ways = Ways::of_pair(&pair, None, Some(&table));
+            let of = [4, SMALL_BYTES, SMALL_BYTES + 1].map(|bytes| ways.of(bytes, bytes));
+            assert_eq!(of, [small, small, Copy]);
+            assert_eq!(ways.of(4, SMALL_BYTES + 1), Copy);
+            assert_eq!(ways.stages(4), small == Host);
+            let asked_for = Ways::of_pair(&pair, Some(Copy), Some(&table));
+            assert_eq!(asked_for.of(4, 4), Copy);
         }
     }
 

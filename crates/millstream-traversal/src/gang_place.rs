@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::SharedSet;
+use millstream_device::{SharedSet, patience_ns};
 use millstream_graph::Partition;
 
 millstream_device::cuda_struct! {
@@ -37,7 +37,7 @@ impl GangPlace {
         let mut boundaries = [partition.vertices(); GangPlace::MOST + 1];
         boundaries.iter_mut().zip(partition.boundaries()).for_each(|(to, &from)| *to = from);
         GangPlace {
-            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
+            patience_ns: patience_ns(patience),
             device: device as u32,
             devices: partition.parts() as u32,
             vertices: partition.vertices(),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{BoundKernel, Kernel, Shared, SharedBuffer, SharedSet, Trusted, Value};
+use millstream_device::{
+    BoundKernel, Kernel, Shared, SharedBuffer, SharedSet, Trusted, Value, patience_ns,
+};
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
@@ -232,7 +234,7 @@ impl<P: Program> FusedRun<P> {
         let delay = |delay: &Duration| delay.as_nanos().min(1_000_000) as u32;
         let delays = injection.delay.as_ref();
         GangSettings {
-            patience_ns: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
+            patience_ns: patience_ns(self.patience),
             delta: self.delta.unwrap_or(0),
             threshold,
             slots: self.rings.slots as u32,

@@ -15,6 +15,7 @@ mod sync {
         AnyEpochIsFull,
         ArrivalWithoutOrder,
         ArrivalsOfAnyEpoch,
+        ForgetByStore,
         FirstArrivalFills,
         FillWithoutRelease,
         EmptyWithoutRelease,
@@ -103,17 +104,19 @@ fn epochs(writers: usize, first: u32) -> impl Fn() + Sync + Send + 'static {
 }
 
 /// One of two writers comes in an epoch, both in the next.
-fn deserted() {
-    let packet = Packet::new(2);
-    packet.write(0, 1, 5);
-    assert!(!packet.words(1).is_full());
-    let other = {
-        let packet = Arc::clone(&packet);
-        thread::spawn(move || packet.write(1, 2, 7))
-    };
-    packet.write(0, 2, 7);
-    other.join().unwrap();
-    assert!(packet.words(2).is_full());
+fn deserted(first: u32) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let (packet, second) = (Packet::new(2), next_epoch(first));
+        packet.write(0, first, 5);
+        assert!(!packet.words(first).is_full());
+        let other = {
+            let packet = Arc::clone(&packet);
+            thread::spawn(move || packet.write(1, second, 7))
+        };
+        packet.write(0, second, 7);
+        other.join().unwrap();
+        assert!(packet.words(second).is_full());
+    }
 }
 
 /// The reader empties the packet, and the writer fills it again in the same epoch.
@@ -143,13 +146,15 @@ fn a_full_packet_has_all_its_items() {
 
 #[test]
 fn writers_that_did_not_come_are_not_waited_for_later() {
-    holds(deserted);
+    holds(deserted(1));
+    holds(deserted(u32::MAX));
 }
 
 #[test]
 fn epochs_wrap_around_and_leave_out_the_empty_one() {
     assert_eq!((next_epoch(0), next_epoch(u32::MAX)), (1, 1));
     holds(epochs(1, u32::MAX));
+    holds(epochs(2, u32::MAX));
 }
 
 #[test]
@@ -169,7 +174,12 @@ fn an_arrival_without_order_is_caught() {
 
 #[test]
 fn arrivals_of_an_earlier_epoch_are_caught() {
-    fails_with(Fault::ArrivalsOfAnyEpoch as usize, deserted);
+    fails_with(Fault::ArrivalsOfAnyEpoch as usize, deserted(1));
+}
+
+#[test]
+fn forgetting_by_store_is_caught() {
+    fails_with(Fault::ForgetByStore as usize, deserted(1));
 }
 
 #[test]

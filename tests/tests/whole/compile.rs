@@ -100,7 +100,10 @@ fn components_without_spills() {
 #[test]
 fn full_empty_cases_without_spills() {
     let source = crate::full_empty_kernels::packets_source();
-    compile_all(vec![(&source, vec!["scale_packets", "count_packets"])]);
+    compile_all(vec![(
+        &source,
+        vec!["scale_packets", "count_packets", "scale_pulled", "pull_again"],
+    )]);
 }
 
 #[test]

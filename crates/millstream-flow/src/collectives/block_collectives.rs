@@ -11,6 +11,7 @@ use parking_lot::MappedMutexGuard;
 use super::block_lines::BlockLines;
 use super::line_settings::{between, lines, unit};
 use super::plan::{Pattern, Piece, shares, signals, slice};
+use super::resident::LEAST_CAPACITY;
 use super::resident_rank::ResidentRankView;
 use crate::Item;
 
@@ -107,8 +108,8 @@ impl<'a> BlockCollectives<'a> {
     /// Everyone gets the items of all ranks, combined in the order of the ranks.
     ///
     /// # Errors
-    /// The gang is stopped, or a rank did not come in time, as in all of these; items that do not
-    /// fit into the lines.
+    /// The gang is stopped, or a rank did not come in time, as in all of these; items that are
+    /// [too large](crate::ResidentCollectives).
     pub fn all_reduce<T: Item>(
         &mut self,
         input: &[T],
@@ -240,10 +241,14 @@ impl<'a> BlockCollectives<'a> {
     /// Items of a piece that lines hold.
     fn most<T: Item>(&self) -> Result<usize, KernelFault> {
         let (items, lines) = unit(size_of::<T>());
-        let units = self.rank.settings.capacity().checked_div(lines).filter(|units| *units > 0);
-        units.map(|units| units * items).ok_or_else(|| {
-            KernelFault::new(format!("lines do not hold items of {} bytes", size_of::<T>()))
-        })
+        // Not as many as there are: a GPU's kernel does not compile with more.
+        match (1..=LEAST_CAPACITY).contains(&lines) {
+            true => Ok(self.rank.settings.capacity() / lines * items),
+            false => Err(KernelFault::new(format!(
+                "lines do not hold items of {} bytes",
+                size_of::<T>()
+            ))),
+        }
     }
 
     /// What has come so far, of as many items.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use millstream_device::{
     Argument, BoundKernel, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite,
-    Kernel, KernelFault, Launching, Parameter, Pod, Stream, Trusted, Value,
+    Kernel, KernelFault, Launching, Parameter, Pod, Stream, Trusted, Value, patience_ns,
 };
 
 use super::chain_settings::{self, ChainSettings, Channels};
@@ -103,7 +103,7 @@ impl Peers {
             blocks,
             capacity,
             channels,
-            patience_ns: u64::try_from(options.patience.as_nanos()).unwrap_or(u64::MAX),
+            patience_ns: patience_ns(options.patience),
             epoch: 0,
         })
     }

@@ -24,7 +24,7 @@ pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
         ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN, CHAIN_STRUCTS),
     ];
     kernels.map(|(file, header, entry, kernel, structs)| {
-        let kernel = format!("{kernel}{}", memory());
+        let kernel = format!("{kernel}{}", as_in_rust());
         let text = match operator {
             Some(operator) => program(header, operator, size_of::<T>(), &kernel),
             None => program(header, &moved::<T>(), word_bytes::<T>(), &kernel),
@@ -33,9 +33,13 @@ pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
     })
 }
 
-/// That both have the same words before the lines.
-fn memory() -> String {
-    format!("static_assert(millstream::rank_words == {RANK_WORDS}, \"as in Rust\");\n")
+/// That both have the same words before the lines, and the same blocks.
+fn as_in_rust() -> String {
+    [("rank_words", RANK_WORDS), ("rank_threads", THREADS)]
+        .map(|(name, value)| {
+            format!("static_assert(millstream::{name} == {value}, \"as in Rust\");\n")
+        })
+        .concat()
 }
 
 fn moved<T>() -> String {
@@ -63,7 +67,7 @@ const PASS_STRUCTS: &[StructLayout<'static>] =
 const CHAIN_STRUCTS: &[StructLayout<'static>] = &[RankSettings::LAYOUT, ChainSettings::LAYOUT];
 
 const LINES: &str = "
-extern \"C\" __global__ void __launch_bounds__(512, 1) lines_of_items(
+extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 1) lines_of_items(
     const __grid_constant__ millstream::LineOperations<Element> operations,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
     const __grid_constant__ millstream::LineSettings settings) {
@@ -73,7 +77,7 @@ extern \"C\" __global__ void __launch_bounds__(512, 1) lines_of_items(
 ";
 
 const PASS: &str = "
-extern \"C\" __global__ void __launch_bounds__(512, 1) pass_of_items(
+extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 1) pass_of_items(
     const __grid_constant__ millstream::SpanSet<const Element> inputs,
     const __grid_constant__ millstream::SpanSet<Element> outputs,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
@@ -84,7 +88,7 @@ extern \"C\" __global__ void __launch_bounds__(512, 1) pass_of_items(
 ";
 
 const CHAIN: &str = "
-extern \"C\" __global__ void __launch_bounds__(512, 2) chain_of_items(
+extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 2) chain_of_items(
     const __grid_constant__ millstream::SpanSet<const Element> inputs,
     const __grid_constant__ millstream::SpanSet<Element> outputs,
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,

@@ -12,7 +12,7 @@ pub(super) const MOST_BLOCKS: usize = 128;
 /// Words of each rank's memory before lines: `rank_words` of the header.
 pub(super) const RANK_WORDS: usize = (2 + MOST_BLOCKS) * MOST_RANKS;
 
-/// Threads of a block.
+/// Threads of a block: `rank_threads` of the header.
 pub(super) const THREADS: usize = 512;
 
 millstream_device::cuda_struct! {

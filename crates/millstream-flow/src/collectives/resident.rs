@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Device, SharedBuffer};
+use millstream_device::{Device, SharedBuffer, patience_ns};
 
 use super::block_lines;
 use super::line_settings::LINE_BYTES;
 use crate::context::Context;
 use crate::{Error, Gang, Result};
 
-/// Lines from one rank to another at least: `least_capacity` of the header.
-const LEAST_CAPACITY: usize = 32;
+/// Lines from one rank to another at least, and of an item at most: `least_capacity` of the header.
+pub(super) const LEAST_CAPACITY: usize = 32;
 
 millstream_device::cuda_struct! {
     /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
@@ -55,8 +55,14 @@ impl BlockSettings {
 /// (`block_collectives.cuh`) and for the twins of host devices
 /// ([`BlockCollectives`](crate::BlockCollectives)). Devices are ranks in the context's order.
 ///
-/// The kernels are a [`Gang`](crate::Gang), of GPUs that reach each other's memory or of host
-/// devices alone. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
+/// Every call is direct: each rank writes to each other one, in lines; there is no ring and no tree.
+/// So the kernels are a [`Gang`](crate::Gang) of GPUs that are all peers, or of host devices that
+/// are. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
+///
+/// Whole items go in whole lines of 8 bytes, at most 32: an item has up to 256 bytes if they are a
+/// multiple of 8, 128 of 4, 64 of 2, and else 32, whatever room there is. A kernel with larger ones
+/// does not compile, and its twin fails.
+///
 /// A kernel that waits for longer than its patience ends, and the gang with
 /// [`Error::PeerIsLate`](crate::Error::PeerIsLate). After a gang that failed or was stopped, when
 /// kernels have not left, collectives of this memory end kernels at once, and the gang with
@@ -132,8 +138,7 @@ impl ResidentCollectives {
     /// ever.
     ///
     /// # Errors
-    /// Devices that cannot: GPUs that [cannot run a gang](Gang::is_possible), GPUs and host devices
-    /// together, or more than [`Gang::MOST`]. No memory: four times `bytes` for each block and
+    /// [`Error::NotAGang`] of devices that [cannot](ResidentCollectives::are_possible). No memory: four times `bytes` for each block and
     /// rank; no thread for those who wait.
     pub fn new(
         context: &Context,
@@ -156,7 +161,7 @@ impl ResidentCollectives {
             memory: memory.collect::<Result<_>>()?,
             patience,
             settings: BlockSettings {
-                patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
+                patience_ns: patience_ns(patience),
                 capacity: capacity as u64,
                 rank: 0,
                 ranks: ranks as u32,
@@ -167,10 +172,13 @@ impl ResidentCollectives {
     }
 
     /// Whether the devices of a context can have them: those of a gang of kernels that wait inside a
-    /// launch ([`Gang::is_possible`]), or host devices alone, whose twins wait in steps.
+    /// launch ([`Gang::is_possible`]), or up to [`Gang::MOST`] host devices that are all peers in the
+    /// context's topology, whose twins wait in steps. Not GPUs and host devices together.
     pub fn are_possible(context: &Context) -> bool {
         let devices = context.devices();
-        let are_twins = !devices.iter().any(Device::is_gpu) && devices.len() <= Gang::MOST;
+        let are_twins = !devices.iter().any(Device::is_gpu)
+            && devices.len() <= Gang::MOST
+            && context.topology().all_peers();
         are_twins || Gang::is_possible(context)
     }
 

@@ -56,8 +56,7 @@ impl PacketWords<'_> {
             false => Ordering::AcqRel,
         };
         if !seeded(Fault::ArrivalsOfAnyEpoch) {
-            // Those of an epoch in which not all came count no more. Relaxed: the same word.
-            self.arrivals.fetch_max(u64::from(self.epoch) << 32, Ordering::Relaxed);
+            self.forget_other_epochs();
         }
         let before = self.arrivals.fetch_add(1, order) as u32;
         let is_last = match seeded(Fault::FirstArrivalFills) {
@@ -69,6 +68,26 @@ impl PacketWords<'_> {
             self.arrivals.store(0, Ordering::Relaxed);
         }
         is_last
+    }
+
+    /// Arrivals of an epoch in which not all came count no more.
+    fn forget_other_epochs(&self) {
+        let none = u64::from(self.epoch) << 32;
+        // Relaxed: the same word.
+        let mut before = self.arrivals.load(Ordering::Relaxed);
+        // Not less, but other: epochs wrap around. Whoever loses finds this epoch.
+        while before >> 32 != u64::from(self.epoch) {
+            let exchanged = self.exchange_arrivals(before, none);
+            before = exchanged.map_or_else(|now| now, |_| none);
+        }
+    }
+
+    fn exchange_arrivals(&self, before: u64, none: u64) -> Result<u64, u64> {
+        if seeded(Fault::ForgetByStore) {
+            self.arrivals.store(none, Ordering::Relaxed);
+            return Ok(before);
+        }
+        self.arrivals.compare_exchange(before, none, Ordering::Relaxed, Ordering::Relaxed)
     }
 
     /// Makes the items visible to whoever finds the packet full.

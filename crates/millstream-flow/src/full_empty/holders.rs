@@ -124,7 +124,9 @@ impl<T: Item> SegmentCore<T> {
             let is_full = self.is_full(packet, epoch);
             is_full.is_ok_and(|is_full| is_full != (*condition == Condition::Full))
         };
-        let tells = leaves.filter(becomes).map(|condition| (epoch, condition));
+        // A mirror may still be written when the word has changed.
+        let tells = leaves.filter(|_| self.mirror.is_empty()).filter(becomes);
+        let tells = tells.map(|condition| (epoch, condition));
         let holder = Holder::Copy { copy: Arc::clone(copy), tells };
         let not_mind = |other: &Holder| !waits && matches!(other, Holder::Copy { .. });
         self.claim(&(packet..packet + 1), usage, &holder, not_mind)

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
-    Value, Words, WordsView,
+    Value, Words, WordsView, patience_ns,
 };
 use parking_lot::Mutex;
 
@@ -78,7 +78,7 @@ impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldPackets<T>> {
         let core = &self.core;
         let settings = Settings {
-            patience_ns: u64::try_from(core.group.patience().as_nanos()).unwrap_or(u64::MAX),
+            patience_ns: patience_ns(core.group.patience()),
             packet_items: core.shape.packet_items() as u64,
             packets: core.shape.packets() as u32,
             epoch: self.epoch,
@@ -254,12 +254,8 @@ impl<T: Item> PacketsView<'_, T> {
 
     /// The packet is full.
     pub fn fill(&self, packet: usize) {
-        for words in [&self.words, &self.mirror] {
-            if let Some(words) = self.of(words, packet) {
-                words.fill();
-            }
-        }
-        self.words.ring();
+        self.catch_up(packet, false);
+        self.change(packet, PacketWords::fill);
     }
 
     /// [Arrives](PacketsView::arrive), and fills the packet if nobody else has to.
@@ -271,11 +267,25 @@ impl<T: Item> PacketsView<'_, T> {
 
     /// The packet's items are read, and may be replaced.
     pub fn empty(&self, packet: usize) {
-        for words in [&self.words, &self.mirror] {
-            if let Some(words) = self.of(words, packet) {
-                words.empty();
-            }
-        }
+        self.catch_up(packet, true);
+        self.change(packet, PacketWords::empty);
+    }
+
+    fn change(&self, packet: usize, change: impl Fn(&PacketWords<'_>)) {
+        let words = [&self.words, &self.mirror].into_iter().filter_map(|of| self.of(of, packet));
+        words.for_each(|words| change(&words));
         self.words.ring();
+    }
+
+    /// Until the mirror shows what the word does, as in the header: it changes right after it.
+    fn catch_up(&self, packet: usize, full: bool) {
+        let (Some(word), Some(mirror)) =
+            (self.of(&self.words, packet), self.of(&self.mirror, packet))
+        else {
+            return;
+        };
+        while word.is_full() == full && mirror.is_full() != full {
+            std::thread::yield_now();
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::traffic::{TRAFFIC_WORDS, Traffic};
 use crate::{Context, Error, Item, LinkStatistics, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
-/// same time: packets go through a peer ring in the receiver's memory, or in the host's
+/// same time. Both are GPUs, or neither is. Packets go through a peer ring in the receiver's memory, or in the host's
 /// between devices that do not reach each other's, and the host takes no part.
 ///
 /// Both kernels take the link as an argument ([`DeviceLinkEnd`](crate::DeviceLinkEnd)).
@@ -119,7 +119,8 @@ impl<T: Item> DeviceLink<T> {
     /// An empty link with that room. Nobody waits longer than `patience` for the other side.
     ///
     /// # Errors
-    /// No memory; a device of another context; no thread for those who wait.
+    /// [`Error::MixedLink`] between a GPU and a host device, or the host; a device of another
+    /// context; no memory; no thread for those who wait.
     pub fn new(
         context: &Context,
         from: &Device,
@@ -131,6 +132,10 @@ impl<T: Item> DeviceLink<T> {
             if !context.manages(device) {
                 return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
             }
+        }
+        // They store words in different sizes.
+        if from.is_gpu() != to.is_gpu() {
+            return Err(Error::MixedLink { from: from.name(), to: to.name() });
         }
         context.watcher().prepare(context.device_set())?;
         let way = way_between(context, from, to);

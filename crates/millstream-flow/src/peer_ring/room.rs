@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::TransferWay;
+use millstream_device::{TransferWay, patience_ns};
 
 use super::core::{SENDER_WORDS, SLOT_WORDS};
 use super::traffic::TRAFFIC_WORDS;
@@ -101,7 +101,7 @@ impl Settings {
             .find(|items| items.saturating_mul(item_bytes).is_multiple_of(SLOT_ALIGNMENT))
             .unwrap_or(usize::MAX);
         Settings {
-            patience_ns: u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX),
+            patience_ns: patience_ns(patience),
             packet_items: word(room.packet_items),
             slot_items: word(slot_items),
             packets: word(room.packets),

@@ -8,7 +8,9 @@ use millstream_flow::{
     Action, Context, FullEmpty, FullEmptySegment, Guard, PacketShape, Result, Trigger,
 };
 
-use crate::full_empty_kernels::{COUNT, SCALE, SCALE_PULLED, TAKE_AGAIN, WRITE_TOGETHER};
+use crate::full_empty_kernels::{
+    COUNT, PULL_AGAIN, SCALE, SCALE_PULLED, TAKE_AGAIN, WRITE_TOGETHER,
+};
 
 /// Numbers that look random, from a seed.
 pub struct Numbers(pub u64);
@@ -174,10 +176,35 @@ pub async fn withheld(context: &Context, device: &Device) -> Result<()> {
 }
 
 /// Blocks fetch packets from the host's memory for each other, in an order that the host
-/// chooses: the packets that they fetch are those of the host, or others.
+/// chooses: the packets that they fetch are those of the host, or others. What is here they do not
+/// fetch again.
 pub async fn pulled(context: &Context, device: &Device, rounds: u32, seed: u64) -> Result<()> {
     pulled_from(context, device, PACKET, rounds.div_ceil(2), seed).await?;
-    pulled_from(context, device, PACKET * 5 / 2, rounds.div_ceil(2), seed).await
+    pulled_from(context, device, PACKET * 5 / 2, rounds.div_ceil(2), seed).await?;
+    pulled_again(context, device).await
+}
+
+/// A block that waited for the source again would wait until its patience ends.
+async fn pulled_again(context: &Context, device: &Device) -> Result<()> {
+    let (group, shape) =
+        (FullEmpty::new(context, Duration::from_secs(20))?, PacketShape::new(LEN, PACKET));
+    let from = group.segment::<u32>(context.host(), shape.clone().read_by(device))?;
+    let input = group.segment::<u32>(device, shape.clone().unseen_by_host())?;
+    let output = group.segment::<u32>(context.host(), shape.clone())?;
+    let (compute, packets) = (device.stream_of(StreamKind::Gang)?, shape.packets());
+    let arguments = (&from, &input, &output);
+    let ended = group.launch_early(&compute, &PULL_AGAIN, packets, arguments).await?;
+    for packet in 0..packets {
+        from.fill(packet, |to| {
+            to.iter_mut().zip(shape.range(packet)).for_each(|(to, at)| *to = at as u32)
+        })?;
+    }
+    output.full(0..packets).await?;
+    for packet in 0..packets {
+        let expected = shape.range(packet).map(|at| at as u32);
+        output.read(packet, |items| assert!(items.iter().copied().eq(expected), "{packet}"))?;
+    }
+    ended.completed().await
 }
 
 async fn pulled_from(

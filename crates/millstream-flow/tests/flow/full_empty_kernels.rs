@@ -34,6 +34,19 @@ extern "C" __global__ void scale_pulled(FullEmptySegment<u32> from, FullEmptySeg
     }
 }
 
+// Each packet is pulled twice, the second time when its source is empty.
+extern "C" __global__ void pull_again(FullEmptySegment<u32> from, FullEmptySegment<u32> input,
+                                      FullEmptySegment<u32> output) {
+    for (u32 packet = blockIdx.x; packet < output.packets(); packet += gridDim.x) {
+        if (!input.pull(from, packet)) return;
+        from.empty(packet);
+        if (!input.pull(from, packet)) return;
+        for (u64 at = output.begin(packet) + threadIdx.x; at < output.end(packet); at += blockDim.x)
+            output.items[at] = input.items[at];
+        output.publish(packet);
+    }
+}
+
 // Each block counts one packet of the input; the last writes the one packet of the
 // output.
 extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
@@ -112,6 +125,28 @@ pub static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kerne
         let scaled = items[range].iter().rev().map(|item| item.wrapping_mul(*factor));
         let write = |to: &mut [u32]| to.iter_mut().zip(scaled).for_each(|(to, item)| *to = item);
         if output.write(packet, write).is_none() {
+            return Ok(Step::Waits);
+        }
+        output.publish(packet);
+        Ok(Step::Done)
+    },
+);
+
+/// Pulls each packet twice, the second time when its source is empty.
+pub static PULL_AGAIN: Kernel<(Packets, Packets, Packets)> = Kernel::of_steps(
+    "pull_again",
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(CudaSource::new("packets.cu", "pull_again", SOURCE).block_each()) },
+    |packet, (from, input, output)| {
+        if !input.pull(from, packet)? {
+            return Ok(Step::Waits);
+        }
+        from.empty(packet);
+        if !input.pull(from, packet)? {
+            return Err(KernelFault::new(format!("packet {packet} is full, and not found so")));
+        }
+        let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
+        if output.write(packet, |to| to.copy_from_slice(&items)).is_none() {
             return Ok(Step::Waits);
         }
         output.publish(packet);

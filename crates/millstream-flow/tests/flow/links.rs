@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use millstream_device::Injection;
 use millstream_flow::{Buffers, Context, Counter, Devices, Error, Graph, Receiver, Sender};
 
@@ -141,6 +142,45 @@ fn segments_say_where_they_come_from() {
         });
         let expected = [((0, 0, 4), 6, 11), ((0, 4, 2), 6, 11), ((1, 0, 3), 3, 22)];
         assert_eq!(seen.await.unwrap(), expected);
+    });
+}
+
+/// As many as are asked for are out at once, at least one; whoever wants more waits.
+#[test]
+fn send_buffers_are_as_many_as_asked_for() {
+    everywhere(2, |context| async move {
+        for (asked_for, expected) in [(None, 2), (Some(0), 1), (Some(1), 1), (Some(5), 5)] {
+            let graph = Graph::new(&context);
+            let (device, host) = (&context.devices()[0], context.host());
+            let (output, results) = graph.link::<u32>(device, host, Buffers::items(4)).unwrap();
+            let mut output = match asked_for {
+                Some(count) => output.with_send_buffers(count),
+                None => output,
+            };
+            let stream = device.stream().unwrap();
+            let main = async move {
+                let mut taken = Vec::new();
+                while let Some(buffer) = output.buffer(1).now_or_never().transpose()? {
+                    taken.push(buffer);
+                }
+                assert_eq!(taken.len(), expected, "{asked_for:?}");
+                for (mut buffer, item) in taken.into_iter().zip(0..) {
+                    stream.upload(vec![item], buffer.part_mut()?)?;
+                    output.send(buffer, &stream)?;
+                }
+                // Those that have been copied are free again.
+                let receive = results.collect();
+                let send = async move {
+                    let mut again = output.buffer(1).await?;
+                    stream.upload(vec![77], again.part_mut()?)?;
+                    output.send(again, &stream)?;
+                    output.shutdown()
+                };
+                futures_util::try_join!(send, receive).map(|(_, all)| all)
+            };
+            let all = graph.run(main).await.unwrap();
+            assert!(all.into_iter().eq((0..expected as u32).chain([77])), "{asked_for:?}");
+        }
     });
 }
 

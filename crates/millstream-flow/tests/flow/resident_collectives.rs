@@ -147,6 +147,19 @@ fn items_that_are_no_whole_lines_and_items_of_several() {
     );
 }
 
+/// Each word of them in a line of its own.
+#[test]
+fn items_as_large_as_lines_take() {
+    all_are_right(
+        |rank, at| [rank as u64; 32].map(|word| word << 32 | at as u64),
+        |one, other| std::array::from_fn(|word| one[word].wrapping_add(other[word])),
+    );
+    all_are_right(
+        |rank, at| [rank as u8; 31].map(|byte| byte ^ at as u8),
+        |one, other| std::array::from_fn(|byte| one[byte].wrapping_add(other[byte])),
+    );
+}
+
 /// Between two barriers each block reads what all others have written.
 #[test]
 fn a_barrier_makes_what_was_done_visible() {
@@ -272,7 +285,7 @@ fn memory_that_a_kernel_has_not_left_is_of_no_use() {
 #[test]
 fn what_cannot_be_is_refused() {
     type Wrong = fn(&ResidentRankView<'_>) -> std::result::Result<(), KernelFault>;
-    let cases: [(&str, Wrong); 8] = [
+    let cases: [(&str, Wrong); 10] = [
         ("made for fewer blocks", |rank| rank.block(1).map(drop)),
         ("has its collectives already", |rank| {
             let _first = rank.block(0)?;
@@ -284,8 +297,14 @@ fn what_cannot_be_is_refused() {
             rank.block(0)?.all_gather(&[1_u32, 2], 2).map(drop)
         }),
         ("3 items for 2 ranks", |rank| rank.block(0)?.all_to_all(&[1_u8, 2, 3]).map(drop)),
-        ("do not hold items of 512 bytes", |rank| {
-            rank.block(0)?.broadcast(0, &[[0_u64; 64]]).map(drop)
+        ("do not hold items of 33 bytes", |rank| {
+            rank.block(0)?.broadcast(0, &[[[0_u8; 11]; 3]]).map(drop)
+        }),
+        ("do not hold items of 66 bytes", |rank| {
+            rank.block(0)?.broadcast(0, &[[[0_u16; 11]; 3]]).map(drop)
+        }),
+        ("do not hold items of 264 bytes", |rank| {
+            rank.block(0)?.broadcast(0, &[[[0_u64; 11]; 3]]).map(drop)
         }),
         ("another collective", |rank| {
             let mut collectives = rank.block(0)?;
@@ -298,7 +317,8 @@ fn what_cannot_be_is_refused() {
         let kernel = Kernel::<(ResidentRank,)>::of_step_closure("wrong", move |_, (resident,)| {
             wrong(resident).map(|()| Step::Done)
         });
-        let collectives = ResidentCollectives::new(&context, 1, 1, PATIENCE).unwrap();
+        // What an item may have does not depend on the room, as on GPUs.
+        let collectives = ResidentCollectives::new(&context, 1, 8192, PATIENCE).unwrap();
         let run = run(&context, |words, place, stream| match place {
             0 => Ok(kernel.launch(stream, 1, ((&collectives, words, place),))?),
             _ => Ok(()),

@@ -99,6 +99,42 @@ fn all_to_all_follows_the_metadata() {
     });
 }
 
+/// The word of a send buffer is the policy's and the receiver's; the next message has its own.
+#[test]
+fn send_buffers_have_metadata() {
+    everywhere(2, |context| async move {
+        let graph = Graph::new(&context);
+        let router = graph.router::<u32>(all_to_all()).unwrap();
+        let mut output = router.sender(context.host()).unwrap();
+        let stream = context.host().stream().unwrap();
+        for device in context.devices() {
+            let mut input = router.receiver(device, Buffers::items(4)).unwrap();
+            let own = device.index().unwrap();
+            graph.spawn(async move {
+                let mut expected = [0, 1, 0].into_iter().filter(|to| *to == own);
+                while let Some(pending) = input.recv().await? {
+                    assert_eq!(Some(pending.metadata() as usize), expected.next());
+                    pending.ready().await?.release()?;
+                }
+                assert_eq!(expected.next(), None);
+                Ok::<_, Error>(())
+            });
+        }
+        let run = graph.run(async move {
+            for to in [None, Some(1), None] {
+                let mut buffer = output.buffer(1).await?;
+                buffer.host_view_mut()?.fill(7);
+                if let Some(to) = to {
+                    buffer.set_metadata(to);
+                }
+                output.send(buffer, &stream)?;
+            }
+            output.shutdown()
+        });
+        run.await.unwrap();
+    });
+}
+
 #[test]
 fn a_policy_without_an_answer_is_an_error() {
     everywhere(2, |context| async move {

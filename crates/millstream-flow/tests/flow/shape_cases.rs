@@ -42,7 +42,8 @@ fn way(link: &LinkStatistics) -> &'static str {
     }
 }
 
-async fn send(mut output: Sender<u32>, items: Vec<u32>) -> Result<()> {
+/// Sends a message out of a buffer of the link.
+pub async fn send(mut output: Sender<u32>, items: Vec<u32>) -> Result<()> {
     let stream = output.device().stream()?;
     let mut buffer = output.buffer(items.len()).await?;
     stream.upload(items, buffer.part_mut()?)?;
@@ -50,7 +51,8 @@ async fn send(mut output: Sender<u32>, items: Vec<u32>) -> Result<()> {
     output.shutdown()
 }
 
-async fn receive(mut input: Receiver<u32>, expected: Vec<u32>) -> Result<()> {
+/// Receives all there is, which must be that.
+pub async fn receive(mut input: Receiver<u32>, expected: Vec<u32>) -> Result<()> {
     let (stream, mut items) = (input.device().stream()?, Vec::new());
     while let Some(pending) = input.recv().await? {
         stream.wait(&pending)?;

@@ -1,9 +1,10 @@
 //! The shapes of other machines, on host devices: the ways of links, and collectives.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use millstream_device::TransferWay;
-use millstream_flow::{Context, Devices};
+use millstream_flow::{Context, Devices, Error, ResidentCollectives};
 
 use crate::collective_model::all_types;
 use crate::common::assert_nothing_leaked;
@@ -71,6 +72,18 @@ fn collectives_of_every_shape() {
         for context in contexts(shape, None) {
             context.block_on(all_types(&context, 19, 40)).unwrap().unwrap();
             assert_nothing_leaked(&context);
+        }
+    }
+}
+
+/// Their twins would reach what GPUs of that shape do not.
+#[test]
+fn resident_collectives_need_all_to_be_peers() {
+    for shape in &SHAPES {
+        for context in contexts(shape, None) {
+            assert!(!ResidentCollectives::are_possible(&context), "{}", shape.name);
+            let refused = ResidentCollectives::new(&context, 1, 1, Duration::from_secs(5));
+            assert!(matches!(refused, Err(Error::NotAGang { devices: 8 })), "{refused:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use millstream::device::{CudaSource, Kernel, Shared, TransferWay, Trusted, Value};
-use millstream::flow::{Context, DeviceLink, DeviceLinkEnd, Gang, LinkRoom};
+use millstream::flow::{Context, DeviceLink, DeviceLinkEnd, Error, Gang, LinkRoom};
 
 use super::{Needs, by, is_gpu, scaled, skip};
 
@@ -71,5 +71,27 @@ fn fill_and_read(context: &Context, way: Option<TransferWay>) {
         assert!(sent.largest_packet_bytes <= 4 * MOST_ITEMS as u64 && sent.bytes > 8 * all);
         let report = [0, 1, 2, 3].map(|word| report.load(word).unwrap());
         assert_eq!(report, [0; 4], "{slots} slots, {channels} channels of {senders} blocks");
+    }
+}
+
+/// Kernels and twins do not understand each other's words.
+#[test]
+fn a_gpu_and_a_host_device_have_no_link() {
+    let context = by(None);
+    let endpoints: Vec<_> = context.devices().iter().chain([context.host()]).collect();
+    let mut refused = 0;
+    for (from, to) in endpoints.iter().flat_map(|from| endpoints.iter().map(move |to| (from, to))) {
+        let link = DeviceLink::<u32>::new(&context, from, to, (2, 1), PATIENCE);
+        let is_mixed = is_gpu(from) != is_gpu(to);
+        assert_eq!(
+            matches!(link, Err(Error::MixedLink { .. })),
+            is_mixed,
+            "{from} to {to}: {link:?}"
+        );
+        assert!(is_mixed || link.is_ok(), "{from} to {to}: {link:?}");
+        refused += usize::from(is_mixed);
+    }
+    if refused == 0 {
+        skip(Needs::Peers, "GPUs are no part of these devices");
     }
 }

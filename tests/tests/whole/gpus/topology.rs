@@ -1,6 +1,8 @@
 //! Devices that do not reach each other's memory, and how long copies take: on
 //! the devices that `MILLSTREAM_TEST_DEVICES` names, else on four host devices.
 
+use std::str::FromStr;
+
 use futures_util::try_join;
 use millstream::bfs::{Algorithm, Bfs, BfsOptions};
 use millstream::cc::CcOptions;
@@ -17,7 +19,7 @@ use millstream::worklist::Routing;
 
 use super::{Needs, scaled, skip};
 use crate::collective_model::all_types;
-use crate::shape_cases::{QUADRUPLETS, every_pair};
+use crate::shape_cases::{QUADRUPLETS, every_pair, receive, send};
 use crate::{cc, pagerank};
 
 fn list() -> DeviceList {
@@ -123,6 +125,49 @@ fn nobody_meets_over_pcie() {
     let result = pagerank::run(&context, &graph, options.clone()).unwrap();
     pagerank::check("ranks", &graph, &options, &result);
     assert!(!result.statistics.links.is_empty());
+}
+
+/// Also where a table says that two engines are faster, as long as nothing is before it.
+#[test]
+fn small_messages_of_gpus_out_of_reach_take_no_engine() {
+    let automatic = super::context();
+    let [one, other, ..] = automatic.devices() else {
+        return skip(Needs::Several, "a link has two ends");
+    };
+    if !is_gpu(one) || !is_gpu(other) {
+        return skip(Needs::Peers, "small messages of host devices go by the table");
+    }
+    let [from, to] = [one.name(), other.name()];
+    let transfer = |way: TransferWay, bytes: usize, time_us: u32| {
+        format!(
+            r#"{{ "from": "{from}", "to": "{to}", "way": "{way}", "bytes": {bytes},
+                 "time_us": {time_us}, "latency_us": {time_us} }}"#
+        )
+    };
+    let transfers = [4 << 10, 1 << 20].map(|bytes| {
+        [transfer(TransferWay::Copy, bytes, 1), transfer(TransferWay::Host, bytes, 9)].join(",")
+    });
+    let shape = format!(
+        r#"{{ "devices": ["{from}", "{to}"], "transfers": [{}],
+             "links": [["memory", "host"], ["host", "memory"]] }}"#,
+        transfers.join(",")
+    );
+    let pair = DeviceList::from_str(&format!("{from},{to}")).unwrap();
+    let builder = Context::builder().devices(Devices::List(pair));
+    let context = builder.topology(shape.parse().unwrap()).build().unwrap();
+    let [one, other] = context.devices() else { unreachable!() };
+    for (bytes, way) in [(4 << 10, TransferWay::Host), (1 << 20, TransferWay::Copy)] {
+        let graph = Graph::new(&context);
+        let buffers = Buffers::bytes(bytes).count(2);
+        let (output, input) = graph.link::<u32>(one, other, buffers).unwrap();
+        let (items, statistics) = ((0..bytes as u32 / 4).collect::<Vec<_>>(), graph.statistics());
+        let run =
+            graph.run(async { try_join!(send(output, items.clone()), receive(input, items)) });
+        context.block_on(run).unwrap().unwrap();
+        let link = statistics.links().pop().unwrap();
+        assert_eq!(link.packets_by(way), link.packets, "{bytes} bytes: {link:?}");
+        check_way(&context, &link);
+    }
 }
 
 /// Every second device is a peer: some packets of one message are staged.
