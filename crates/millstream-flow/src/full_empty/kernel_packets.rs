@@ -255,7 +255,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// The packet is full.
     pub fn fill(&self, packet: usize) {
         self.catch_up(packet, false);
-        self.change(packet, PacketWords::fill);
+        self.change(packet, |words| words.fill());
     }
 
     /// [Arrives](PacketsView::arrive), and fills the packet if nobody else has to.
@@ -268,7 +268,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// The packet's items are read, and may be replaced.
     pub fn empty(&self, packet: usize) {
         self.catch_up(packet, true);
-        self.change(packet, PacketWords::empty);
+        self.change(packet, |words| words.empty());
     }
 
     fn change(&self, packet: usize, change: impl Fn(&PacketWords<'_>)) {
