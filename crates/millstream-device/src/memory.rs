@@ -403,10 +403,13 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Forgets operations that come before `event`, which is complete: the next
-    /// user of the buffer need not wait for them. Nothing happens if it is not.
+    /// user of the buffer need not wait for them. Nothing happens if it is not, or
+    /// if it is of another device set.
     pub fn retire(&self, event: &Event) {
-        if event.is_complete() {
-            self.allocation.device.ledger.retire(&self.allocation, event.clock());
+        let ledger = &self.allocation.device.ledger;
+        // Streams of other ledgers have the same numbers.
+        if event.is_complete() && Arc::ptr_eq(event.ledger(), ledger) {
+            ledger.retire(&self.allocation, event.clock());
         }
     }
 }
