@@ -319,7 +319,8 @@ impl Device {
     /// A buffer of `len` zeroed items.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`]; [`Error::Alignment`] of items aligned to more than 256 bytes, where
+    /// memory comes from the CUDA driver.
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len, Contents::Zeros)
     }
@@ -329,7 +330,7 @@ impl Device {
     /// nobody has written.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// As [`Device::buffer`].
     pub fn buffer_to_overwrite<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len, Contents::Any)
     }
@@ -380,7 +381,7 @@ impl Device {
     /// A buffer of `len` zeroed items that words guard.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// As [`Device::buffer`].
     pub fn guarded<T: Pod>(&self, len: usize) -> Result<GuardedBuffer<T>> {
         GuardedBuffer::new(self, len)
     }

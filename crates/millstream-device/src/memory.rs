@@ -1,5 +1,6 @@
 //! Memory of a device: allocations, and the buffers that own them.
 
+use std::alloc::Layout;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::block::{Block, Contents};
+use crate::block::{ALIGNMENT, Block, Contents};
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
@@ -64,34 +65,42 @@ impl Allocation {
     /// Memory of the host is zeroed whatever the contents: code of the host looks at it safely.
     fn new(
         device: &Device,
-        bytes: usize,
+        items: Layout,
         #[cfg_attr(not(feature = "cuda"), expect(unused_variables))] contents: Contents,
     ) -> Result<Allocation> {
         let core = &device.core;
         core.faults.check("allocate", core.name())?;
-        let counted = core.reserve(bytes as u64)?;
+        let is_aligned = match &core.place {
+            DevicePlace::Host => core.host_memory.aligns(items),
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(_) => items.align() <= ALIGNMENT,
+        };
+        check_alignment(core, items, is_aligned)?;
+        let bytes = items.size() as u64;
+        let counted = core.reserve(bytes)?;
         let block = match &core.place {
-            DevicePlace::Host => core.host_memory.allocate(bytes),
+            DevicePlace::Host => core.host_memory.allocate(items),
             #[cfg(feature = "cuda")]
             DevicePlace::Gpu(gpu) => {
-                gpu.allocate(bytes, contents).map(|memory| memory.map(Block::Gpu))
+                gpu.allocate(items.size(), contents).map(|memory| memory.map(Block::Gpu))
             }
         };
         match block {
             Ok(Some(block)) => Ok(Allocation::of(core, block, counted)),
             refused => {
                 core.give_back(counted);
-                refused.and(Err(core.out_of_memory(bytes as u64)))
+                refused.and(Err(core.out_of_memory(bytes)))
             }
         }
     }
 
     /// Memory of the host beside a device's own: neither counted nor failed on
     /// purpose.
-    fn staging(device: &Device, bytes: usize) -> Result<Allocation> {
+    fn staging(device: &Device, items: Layout) -> Result<Allocation> {
         let core = &device.core;
-        let block = core.host_memory.allocate_to_overwrite(bytes)?;
-        let block = block.ok_or_else(|| core.out_of_memory(bytes as u64))?;
+        check_alignment(core, items, core.host_memory.aligns(items))?;
+        let block = core.host_memory.allocate_to_overwrite(items)?;
+        let block = block.ok_or_else(|| core.out_of_memory(items.size() as u64))?;
         let mut allocation = Allocation::of(core, block, 0);
         allocation.is_staging = true;
         Ok(allocation)
@@ -165,8 +174,15 @@ impl Allocation {
 
     /// The items of `range`, not yet tied to any lifetime.
     pub(crate) fn items<T: Pod>(&self, range: &Range<usize>) -> *mut T {
-        self.address().cast::<T>().wrapping_add(range.start)
+        aligned::<T>(self.address()).wrapping_add(range.start)
     }
+}
+
+/// Where items begin; those that there is no room for because of their alignment
+/// ([`DeviceBuffer::cast`]) anywhere, where they may: a slice of none is aligned, too.
+pub(crate) fn aligned<T>(address: *mut u8) -> *mut T {
+    let items = address.cast::<T>();
+    if items.is_aligned() { items } else { std::ptr::dangling_mut() }
 }
 
 impl Drop for Allocation {
@@ -240,8 +256,8 @@ impl<T: Pod> fmt::Display for DeviceBuffer<T> {
 
 impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize, contents: Contents) -> Result<DeviceBuffer<T>> {
-        let bytes = bytes_of::<T>(device, len)?;
-        let allocation = Arc::new(Allocation::new(device, bytes, contents)?);
+        let items = layout_of::<T>(device, len)?;
+        let allocation = Arc::new(Allocation::new(device, items, contents)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
     }
 
@@ -259,14 +275,14 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Memory that words guard.
     pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?, Contents::Zeros)?;
+        let mut allocation = Allocation::new(device, layout_of::<T>(device, len)?, Contents::Zeros)?;
         allocation.turns = Some(Turns::default());
         Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
 
     /// Memory of the host for what `device` copies there.
     pub(crate) fn new_in_host_memory(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let allocation = Arc::new(Allocation::staging(device, bytes_of::<T>(device, len)?)?);
+        let allocation = Arc::new(Allocation::staging(device, layout_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
     }
 
@@ -301,8 +317,9 @@ impl<T: Pod> DeviceBuffer<T> {
         self
     }
 
-    /// The same memory for items of another type, as many as fit; none in memory that was
-    /// [adopted](Device::adopt) and does not begin where such an item may.
+    /// The same memory for items of another type, as many as fit; none in memory that does not
+    /// begin where such an item may, as that which was [adopted](Device::adopt) may not, or any if
+    /// the items are aligned to more than 256 bytes.
     ///
     /// ```
     /// use millstream_device::{DeviceBuffer, DeviceList, DeviceSet};
@@ -423,8 +440,16 @@ impl Allocation {
     }
 }
 
-fn bytes_of<T>(device: &Device, len: usize) -> Result<usize> {
-    len.checked_mul(size_of::<T>()).ok_or_else(|| device.core.out_of_memory(u64::MAX))
+fn layout_of<T>(device: &Device, len: usize) -> Result<Layout> {
+    Layout::array::<T>(len).map_err(|_| device.core.out_of_memory(u64::MAX))
+}
+
+fn check_alignment(core: &DeviceCore, items: Layout, is_aligned: bool) -> Result<()> {
+    let (device, alignment) = (core.name().to_string(), items.align());
+    match is_aligned {
+        true => Ok(()),
+        false => Err(Error::Alignment { device, alignment, most: ALIGNMENT }),
+    }
 }
 
 fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::bell::Bell;
 use crate::host_data::HostData;
 use crate::kernel::Step;
-use crate::memory::Allocation;
+use crate::memory::{Allocation, aligned};
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
@@ -107,7 +107,7 @@ impl Place {
     }
 
     pub(crate) fn items<T>(&self) -> *mut T {
-        self.address().cast()
+        aligned(self.address())
     }
 
     pub(crate) fn len<T: Pod>(&self) -> usize {

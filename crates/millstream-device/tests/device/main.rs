@@ -6,6 +6,7 @@ mod common;
 mod failures;
 mod guarded;
 mod hazards;
+mod memory;
 mod opening;
 mod ordering;
 mod simulation;
