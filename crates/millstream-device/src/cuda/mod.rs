@@ -9,7 +9,7 @@
 //! | `pool` | memory of GPUs, pinned memory of the host |
 //! | `words` | words that streams write |
 //! | `stream` | our streams, which share the driver's |
-//! | `lane`, `lane_stream` | the driver's streams |
+//! | `lane`, `lane_stream`, `submission` | the driver's streams |
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
@@ -35,6 +35,7 @@ mod pool;
 mod reactor;
 mod settle;
 mod stream;
+mod submission;
 mod submitter;
 mod words;
 
