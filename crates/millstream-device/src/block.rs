@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::Result;
+use crate::contain::contain;
 
 /// What all memory is aligned to at least: what the driver promises of a GPU's, and more than a
 /// cache line, so that no two buffers share one.
@@ -31,7 +32,7 @@ pub(crate) enum Block {
     #[cfg(feature = "cuda")]
     Gpu(crate::cuda::GpuMemory),
     /// Memory of the device that somebody else frees, when its owner is dropped.
-    Adopted { address: usize, _owner: Box<dyn Any + Send> },
+    Adopted { address: usize, owner: Option<Box<dyn Any + Send>> },
 }
 
 impl Block {
@@ -65,7 +66,8 @@ impl Drop for Block {
             Block::Heap { memory, layout, .. } => unsafe { dealloc(memory.as_ptr(), *layout) },
             #[cfg(feature = "cuda")]
             Block::Pinned(_) | Block::Gpu(_) => {}
-            Block::Adopted { .. } => {}
+            // On any thread.
+            Block::Adopted { owner, .. } => contain(|| drop(owner.take())),
         }
     }
 }

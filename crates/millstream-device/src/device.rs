@@ -340,7 +340,7 @@ impl Device {
     /// program's own. It does not count against the device's budget. `owner` is dropped when
     /// neither the buffer nor an operation uses the memory any more, on any thread, one that
     /// must not wait among them: what `owner` frees with a call that waits for kernels, as
-    /// `cuMemFree` does, it had better leave to a thread of its own.
+    /// `cuMemFree` does, it had better leave to a thread of its own. A panic of it is its own.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};

@@ -15,6 +15,7 @@ mod bell;
 mod block;
 mod cache;
 mod calibrate;
+mod contain;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod cuda_source;

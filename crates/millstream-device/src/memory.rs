@@ -268,7 +268,7 @@ impl<T: Pod> DeviceBuffer<T> {
         len: usize,
         owner: Box<dyn Any + Send>,
     ) -> DeviceBuffer<T> {
-        let block = Block::Adopted { address, _owner: owner };
+        let block = Block::Adopted { address, owner: Some(owner) };
         let allocation = Arc::new(Allocation::of(&device.core, block, 0));
         DeviceBuffer { allocation, len, items: PhantomData }
     }

@@ -1,7 +1,8 @@
-//! The one place the protocols' atomics, locks and threads come from, so that they
-//! run unchanged under a model checker (the models include the production file
+//! The one place the protocols' atomics, locks and threads come from, and how they call code of
+//! the program, so that they run unchanged under a model checker (the models include the production file
 //! and bring their own `sync`).
 
+pub(crate) use crate::contain::contain;
 pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(feature = "cuda")]
 pub(crate) use std::sync::atomic::AtomicUsize;
