@@ -125,7 +125,8 @@ mod tests {
     fn blocks_are_aligned_and_zeroed() {
         for bytes in [0, 1, 63, 64, 4097, 1 << 20] {
             for alignment in [1, 64, ALIGNMENT, 1 << 16] {
-                let block = Block::heap(Layout::from_size_align(bytes, alignment).unwrap()).unwrap();
+                let block =
+                    Block::heap(Layout::from_size_align(bytes, alignment).unwrap()).unwrap();
                 assert_eq!(block.address().addr() % alignment.max(ALIGNMENT), 0);
                 // SAFETY: the block has so many bytes, and nobody else has it.
                 let items = unsafe { std::slice::from_raw_parts(block.address(), bytes) };

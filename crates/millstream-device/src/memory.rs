@@ -12,6 +12,8 @@ use bytemuck::Pod;
 use parking_lot::Mutex;
 
 use crate::block::{ALIGNMENT, Block, Contents};
+use crate::bound_uses::BoundUses;
+use crate::buffer_reader::BufferReader;
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
@@ -34,7 +36,8 @@ pub(crate) struct Allocation {
     /// Accesses that may be under way; changed by the ledger only.
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
-    readers: AtomicUsize,
+    pub(crate) readers: AtomicUsize,
+    pub(crate) bound: BoundUses,
     /// Of memory that words guard.
     turns: Option<Turns>,
 }
@@ -116,6 +119,7 @@ impl Allocation {
             is_staging: false,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
+            bound: BoundUses::default(),
             turns: None,
         }
     }
@@ -275,7 +279,8 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Memory that words guard.
     pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let mut allocation = Allocation::new(device, layout_of::<T>(device, len)?, Contents::Zeros)?;
+        let mut allocation =
+            Allocation::new(device, layout_of::<T>(device, len)?, Contents::Zeros)?;
         allocation.turns = Some(Turns::default());
         Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
@@ -362,45 +367,32 @@ impl<T: Pod> DeviceBuffer<T> {
     /// stays the caller's. The ledger refuses whichever of a later read and a
     /// write of the owner is not ordered.
     pub fn reader(&self) -> BufferReader<T> {
-        // Relaxed: the owner that looks holds the buffer exclusively.
-        self.allocation.readers.fetch_add(1, Ordering::Relaxed);
-        let allocation = Arc::clone(&self.allocation);
-        BufferReader { allocation, len: self.len, items: PhantomData }
+        BufferReader::new(self)
     }
 
     /// The items, for host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// A buffer elsewhere; a write that the host has not waited for.
+    /// A buffer elsewhere; a write that the host has not waited for, or that a bound kernel
+    /// ([`Kernel::bind`](crate::Kernel::bind)) is about to do.
     pub fn host_view(&self) -> Result<&[T]> {
-        self.allocation.check_host_endpoint()?;
-        self.allocation.device.ledger.check_host(&self.allocation, AccessKind::Read)?;
+        self.allocation.check_host(AccessKind::Read)?;
         let items = self.allocation.items::<T>(&(0..self.len));
-        // SAFETY: in range; writes are over, and a new one needs an exclusive
-        // borrow of the buffer, which this shared borrow excludes.
+        // SAFETY: in range; writes are over, none is bound, and a new one needs an
+        // exclusive borrow of the buffer, which this shared borrow excludes.
         Ok(unsafe { std::slice::from_raw_parts(items, self.len) })
     }
 
     /// The items, to be written by host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// A buffer elsewhere; an access that the host has not waited for; a live
-    /// [`BufferReader`].
+    /// A buffer elsewhere; an access that the host has not waited for, or that a bound kernel is
+    /// about to do; a live [`BufferReader`].
     pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
-        self.allocation.check_host_endpoint()?;
-        self.allocation.device.ledger.check_host(&self.allocation, AccessKind::Write)?;
-        // Acquire: pairs with the reader's drop.
-        if self.allocation.readers.load(Ordering::Acquire) > 0 {
-            return Err(Error::Hazard {
-                operation: "host code".to_string(),
-                buffer: self.to_string(),
-                conflicting: "a reader that may still copy it".to_string(),
-                event: "the end of that reader".to_string(),
-            });
-        }
+        self.allocation.check_host(AccessKind::Write)?;
         let items = self.allocation.items::<T>(&(0..self.len));
-        // SAFETY: in range; nothing is in flight, nothing can be submitted while
-        // this exclusive borrow lives, and any bytes are a T.
+        // SAFETY: in range; nothing is in flight or bound, nothing can be submitted
+        // while this exclusive borrow lives, and any bytes are a T.
         Ok(unsafe { std::slice::from_raw_parts_mut(items, self.len) })
     }
 
@@ -432,11 +424,24 @@ impl<T: Pod> DeviceBuffer<T> {
 }
 
 impl Allocation {
-    fn check_host_endpoint(&self) -> Result<()> {
-        match self.device.is_host_endpoint() || self.is_staging {
-            true => Ok(()),
-            false => Err(Error::NotHostAccessible { buffer: self.to_string() }),
+    /// Whether host code may have a view of it, with which it does this. In this order: a reader's
+    /// copy is in the ledger, or bound, before the reader is dropped, and a bound kernel in the
+    /// ledger before it is bound no more.
+    fn check_host(&self, kind: AccessKind) -> Result<()> {
+        if !self.device.is_host_endpoint() && !self.is_staging {
+            return Err(Error::NotHostAccessible { buffer: self.to_string() });
         }
+        let hazard = |conflicting: &str, event: &str| {
+            let (operation, buffer) = ("host code".to_string(), self.to_string());
+            let (conflicting, event) = (conflicting.to_string(), event.to_string());
+            Error::Hazard { operation, buffer, conflicting, event }
+        };
+        // Acquire: pairs with the reader's drop.
+        if kind == AccessKind::Write && self.readers.load(Ordering::Acquire) > 0 {
+            return Err(hazard("a reader that may still copy it", "the end of that reader"));
+        }
+        let is_bound = || hazard("a bound kernel", "an event recorded after it is submitted");
+        self.bound.check(kind, is_bound, || self.device.ledger.check_host(self, kind))
     }
 }
 
@@ -452,42 +457,10 @@ fn check_alignment(core: &DeviceCore, items: Layout, is_aligned: bool) -> Result
     }
 }
 
-fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {
+pub(crate) fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {
     if range.start <= range.end && range.end <= len {
         return Ok(());
     }
     let buffer = allocation.to_string();
     Err(Error::OutOfRange { buffer, start: range.start, end: range.end, len })
-}
-
-/// A handle that lets operations read a buffer that stays its owner's; see
-/// [`DeviceBuffer::reader`].
-pub struct BufferReader<T: Pod> {
-    allocation: Arc<Allocation>,
-    len: usize,
-    items: PhantomData<T>,
-}
-
-impl<T: Pod> fmt::Debug for BufferReader<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "BufferReader({})", self.allocation)
-    }
-}
-
-impl<T: Pod> BufferReader<T> {
-    /// A part of the buffer.
-    ///
-    /// # Errors
-    /// A range that does not lie in the buffer.
-    pub fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
-        check_range(&self.allocation, &range, self.len)?;
-        Ok(Part { allocation: &self.allocation, range, items: PhantomData })
-    }
-}
-
-impl<T: Pod> Drop for BufferReader<T> {
-    fn drop(&mut self) {
-        // Release: pairs with the owner's look.
-        self.allocation.readers.fetch_sub(1, Ordering::Release);
-    }
 }

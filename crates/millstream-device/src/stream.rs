@@ -14,6 +14,7 @@ use crate::event::{Awaitable, Event};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
+use crate::parameter::Accesses;
 use crate::part::{Part, PartMut, same_length};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream_kind::StreamKind;
@@ -221,8 +222,8 @@ impl Stream {
     }
 
     fn upload_place<T: Pod + Send + Sync>(&self, data: HostData<T>, to: Place) -> Result<()> {
-        let accesses = [to.allocation().access(AccessKind::Write)];
-        self.submit("upload", &accesses, Task::Upload { from: Box::new(data), to })
+        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
+        self.submit("upload", &mut accesses, Task::Upload { from: Box::new(data), to })
     }
 
     /// A new buffer of this stream's device with these items.
@@ -309,9 +310,11 @@ impl Stream {
     }
 
     fn copy_place(&self, from: Place, to: Place) -> Result<()> {
-        let accesses =
-            [from.allocation().access(AccessKind::Read), to.allocation().access(AccessKind::Write)];
-        self.submit("copy", &accesses, Task::Copy { from, to })
+        let mut accesses = Accesses::of([
+            from.allocation().access(AccessKind::Read),
+            to.allocation().access(AccessKind::Write),
+        ]);
+        self.submit("copy", &mut accesses, Task::Copy { from, to })
     }
 
     /// Sets every item of a part.
@@ -357,20 +360,20 @@ impl Stream {
     /// # Errors
     /// An index out of range; memory out of reach; the first cause on a failed stream.
     pub fn signal(&self, words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<()> {
-        let (mut accesses, mut places) = (Vec::new(), Vec::new());
+        let (mut accesses, mut places) = (Accesses::default(), Vec::new());
         for (buffer, index, value) in words {
             let range = *index..index.saturating_add(1);
             buffer.check(&range)?;
-            accesses.push((Arc::clone(buffer.allocation()), AccessKind::Shared));
+            accesses.add(buffer.allocation(), AccessKind::Shared);
             places.push((Place::new::<u32>(buffer.allocation(), &range), *value));
         }
-        self.submit("signal", &accesses, Task::Signal(places))
+        self.submit("signal", &mut accesses, Task::Signal(places))
     }
 
     fn fill_place<T: Pod + Send>(&self, to: Place, value: T) -> Result<()> {
-        let accesses = [to.allocation().access(AccessKind::Write)];
+        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
         let pattern = bytemuck::bytes_of(&value).to_vec();
-        self.submit("fill", &accesses, Task::Fill { to, pattern })
+        self.submit("fill", &mut accesses, Task::Fill { to, pattern })
     }
 
     fn download_place<T: Pod + Send>(
@@ -381,9 +384,11 @@ impl Stream {
         let staging = DeviceBuffer::new_in_host_memory(&self.core.device, range.len())?;
         let from = Place::new::<T>(allocation, range);
         let to = Place::new::<T>(staging.allocation(), &(0..range.len()));
-        let accesses =
-            [allocation.access(AccessKind::Read), staging.allocation().access(AccessKind::Write)];
-        self.submit("download", &accesses, Task::Copy { from, to })?;
+        let mut accesses = Accesses::of([
+            allocation.access(AccessKind::Read),
+            staging.allocation().access(AccessKind::Write),
+        ]);
+        self.submit("download", &mut accesses, Task::Copy { from, to })?;
         Ok(Download::new(staging, self.record()?))
     }
 
@@ -399,7 +404,7 @@ impl Stream {
     pub(crate) fn submit(
         &self,
         name: impl Into<Arc<str>>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
     ) -> Result<()> {
         self.submit_by(name.into(), accesses, task, Submitting::Caller)
@@ -409,7 +414,7 @@ impl Stream {
     pub(crate) fn submit_by(
         &self,
         name: Arc<str>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
         submitting: Submitting,
     ) -> Result<()> {
@@ -420,7 +425,7 @@ impl Stream {
     pub(crate) fn submit_without_end(
         &self,
         name: Arc<str>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
         submitting: Submitting,
     ) -> Result<Submitted> {
@@ -434,7 +439,7 @@ impl Stream {
     pub(crate) fn submit_and_record(
         &self,
         name: impl Into<Arc<str>>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
     ) -> Result<Event> {
         let name = name.into();
@@ -464,17 +469,18 @@ impl Stream {
     fn enter(
         &self,
         name: &Arc<str>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: &Task,
     ) -> Result<MutexGuard<'_, ()>> {
         let device = &self.core.device.core;
-        for (allocation, _) in accesses {
+        for (allocation, _) in &accesses.list {
             self.check_set(name, &allocation.device.ledger)?;
             device.check_reach(task, allocation)?;
         }
         let one = self.core.submission.lock();
         self.core.backend.check()?;
-        device.ledger.submit(self.core.index, &self.core.place, name, accesses)?;
+        device.ledger.submit(self.core.index, &self.core.place, name, &accesses.list)?;
+        accesses.end();
         Ok(one)
     }
 }

@@ -116,7 +116,8 @@ mod tests {
         let name = |gpu: usize| format!("cuda:{gpu}");
         std::thread::scope(|scope| {
             for gpu in 0..8 {
-                let (folder, table) = (folder.path(), TransferTable::new([transfer(&name(gpu), 1.0)]));
+                let (folder, table) =
+                    (folder.path(), TransferTable::new([transfer(&name(gpu), 1.0)]));
                 scope.spawn(move || store(folder, "here", &table).unwrap());
             }
         });

@@ -1,5 +1,6 @@
 use millstream_device::{
-    Awaitable, DeviceBuffer, DeviceList, DeviceSet, Error, Event, Kernel, Read, Result, Shared, Stream,
+    Awaitable, DeviceBuffer, DeviceList, DeviceSet, Error, Event, Kernel, Read, Result, Shared,
+    Stream,
 };
 
 use crate::common::{ADD_ONE, on_both, slow_add};

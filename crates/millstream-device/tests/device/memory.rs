@@ -25,7 +25,8 @@ fn items_are_aligned_as_their_type_asks_for() {
         // Some of them would be aligned by chance.
         let buffers: Vec<_> = (0..4).map(|_| set.host().buffer::<Page>(3).unwrap()).collect();
         assert!(buffers.iter().all(|buffer| buffer.host_view().unwrap().as_ptr().is_aligned()));
-        let (from, mut to) = (stream.uploaded(pages.clone()).unwrap(), set.host().buffer(3).unwrap());
+        let (from, mut to) =
+            (stream.uploaded(pages.clone()).unwrap(), set.host().buffer(3).unwrap());
         let last = to.part_mut(2..3).unwrap();
         MOVE.launch(&stream, 1, (from.part(1..2).unwrap(), last)).unwrap();
         let download = stream.download(&to).unwrap();
