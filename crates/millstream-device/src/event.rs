@@ -248,12 +248,10 @@ impl Event {
     ///
     /// # Errors
     /// The first cause, if an operation before the event failed; a deadlock of
-    /// the simulation.
+    /// the simulation, such as that of a twin that waits for its own stream.
     pub fn synchronize(&self) -> Result<()> {
         if let Runner::Simulated(simulation) = &*self.core.runner {
-            while self.status() == EventStatus::Pending {
-                simulation.step()?;
-            }
+            simulation.run_until(|| self.status() != EventStatus::Pending)?;
         }
         let mut state = self.core.state.lock();
         while state.status == EventStatus::Pending {
