@@ -313,7 +313,7 @@ impl Device {
     /// # Errors
     /// None on host devices.
     pub fn stream_of(&self, kind: StreamKind) -> Result<Stream> {
-        Stream::new(self.clone(), kind)
+        Stream::new(self.clone(), kind, None)
     }
 
     /// A buffer of `len` zeroed items.

@@ -30,6 +30,7 @@ mod error;
 mod event;
 mod first_cause;
 mod gang_parameter;
+mod gang_streams;
 mod gpus;
 mod grid;
 mod guarded;

@@ -92,10 +92,11 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(device: Device, kind: StreamKind) -> Result<Stream> {
+    /// A gang's may be told which of its GPU's it takes.
+    pub(crate) fn new(device: Device, kind: StreamKind, turn: Option<usize>) -> Result<Stream> {
         let index = device.core.ledger.open_stream();
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
-        let backend = Backend::new(&device, kind, &place, index)
+        let backend = Backend::new(&device, (kind, turn), &place, index)
             .inspect_err(|_| device.core.ledger.close_stream(index))?;
         let submission = Mutex::new(());
         Ok(Stream {

@@ -110,8 +110,15 @@ impl Gpu {
         self.devices.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A stream of its own order.
-    pub(crate) fn stream(&self, kind: StreamKind) -> Result<CudaStream> {
+    /// Turns at the gang's lanes that follow each other, so that up to as many as there are lanes
+    /// have one each; the first.
+    pub(crate) fn take_turns_of_gang(&self, count: usize) -> usize {
+        // Relaxed: only a number is needed.
+        self.next_of_gang.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// A stream of its own order, on the lane whose turn it is, or this one's.
+    pub(crate) fn stream(&self, kind: StreamKind, turn: Option<usize>) -> Result<CudaStream> {
         let (lanes, next) = match kind {
             StreamKind::Compute => (&self.compute, &self.next),
             StreamKind::HighPriority => (&self.high_priority, &self.next),
@@ -120,7 +127,7 @@ impl Gpu {
             StreamKind::SmallCopy => (&self.small_copy, &self.next),
         };
         // Relaxed: any lane will do.
-        let turn = next.fetch_add(1, Ordering::Relaxed);
+        let turn = turn.unwrap_or_else(|| next.fetch_add(1, Ordering::Relaxed));
         let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]), self.is_shared());
         stream.check().map(|()| stream)
     }
