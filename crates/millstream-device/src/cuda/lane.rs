@@ -68,6 +68,11 @@ impl Lane {
         words: &Arc<Words>,
         (submitter, reactor): (Arc<Submitter>, ReactorHandle),
     ) -> Result<Arc<Lane>> {
+        // First: whoever fails here has no stream yet.
+        let word = match kind {
+            StreamKind::Copy => None,
+            _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
+        };
         context.bind()?;
         let (mut least, mut greatest, mut stream) = (0, 0, std::ptr::null_mut());
         // SAFETY: the context is current.
@@ -79,10 +84,6 @@ impl Lane {
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };
         context.check(answer, "cuStreamCreateWithPriority")?;
-        let word = match kind {
-            StreamKind::Copy => None,
-            _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
-        };
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
