@@ -80,7 +80,7 @@ impl Backend {
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub(crate) fn new(
         device: &Device,
-        kind: StreamKind,
+        (kind, turn): (StreamKind, Option<usize>),
         place: &Arc<str>,
         index: StreamIndex,
     ) -> Result<Backend> {
@@ -90,7 +90,7 @@ impl Backend {
                 Ok(Backend::Host(queue))
             }
             #[cfg(feature = "cuda")]
-            DevicePlace::Gpu(gpu) => gpu.stream(kind).map(Backend::Cuda),
+            DevicePlace::Gpu(gpu) => gpu.stream(kind, turn).map(Backend::Cuda),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sync::{Fault, Mutex, seeded};
+use crate::sync::{Fault, Mutex, contain, seeded};
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -61,11 +61,12 @@ impl Bell {
             std::mem::take(&mut state.waiting)
         };
         // Without the lock: they may ring, or wait again.
-        waiting.into_iter().for_each(|callback| callback());
+        waiting.into_iter().for_each(contain);
     }
 
     /// Calls `callback` at the next ring, or at once if it was rung since `seen`, so
-    /// that no ring is missed between a look and this call. It must be short.
+    /// that no ring is missed between a look and this call. It must be short. A panic of it at a
+    /// ring is its own.
     pub fn at_next(&self, seen: u64, callback: impl FnOnce() + Send + 'static) {
         {
             let mut state = self.state.lock();

@@ -7,9 +7,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::Result;
+use crate::contain::contain;
 
-/// A cache line, so that no two buffers share one.
-const ALIGNMENT: usize = 64;
+/// What all memory is aligned to at least: what the driver promises of a GPU's, and more than a
+/// cache line, so that no two buffers share one.
+pub(crate) const ALIGNMENT: usize = 256;
 
 /// What new memory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +32,18 @@ pub(crate) enum Block {
     #[cfg(feature = "cuda")]
     Gpu(crate::cuda::GpuMemory),
     /// Memory of the device that somebody else frees, when its owner is dropped.
-    Adopted { address: usize, _owner: Box<dyn Any + Send> },
+    Adopted { address: usize, owner: Option<Box<dyn Any + Send>> },
 }
 
 impl Block {
-    fn heap(bytes: usize) -> Option<Block> {
+    fn heap(items: Layout) -> Option<Block> {
+        let alignment = items.align().max(ALIGNMENT);
         // Aligned here: the allocator would write to all of a block that must be aligned more
         // than others, where it has pages that are zeroed once they are touched.
-        let layout = Layout::array::<u8>(bytes.checked_add(ALIGNMENT)?).ok()?;
+        let layout = Layout::array::<u8>(items.size().checked_add(alignment)?).ok()?;
         // SAFETY: the layout is not empty.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let offset = memory.align_offset(ALIGNMENT);
+        let offset = memory.align_offset(alignment);
         Some(Block::Heap { memory, layout, offset })
     }
 
@@ -63,7 +66,8 @@ impl Drop for Block {
             Block::Heap { memory, layout, .. } => unsafe { dealloc(memory.as_ptr(), *layout) },
             #[cfg(feature = "cuda")]
             Block::Pinned(_) | Block::Gpu(_) => {}
-            Block::Adopted { .. } => {}
+            // On any thread.
+            Block::Adopted { owner, .. } => contain(|| drop(owner.take())),
         }
     }
 }
@@ -79,25 +83,35 @@ pub(crate) enum HostMemory {
 }
 
 impl HostMemory {
-    /// Zeroed; `None` if there is not enough.
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<Option<Block>> {
+    /// Whether it is aligned for such items.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+    pub(crate) fn aligns(&self, items: Layout) -> bool {
         match self {
-            HostMemory::Heap => Ok(Block::heap(bytes)),
+            HostMemory::Heap => true,
+            #[cfg(feature = "cuda")]
+            HostMemory::Pinned(_) => items.align() <= ALIGNMENT,
+        }
+    }
+
+    /// Zeroed, for items that it [aligns](Self::aligns); `None` if there is not enough.
+    pub(crate) fn allocate(&self, items: Layout) -> Result<Option<Block>> {
+        match self {
+            HostMemory::Heap => Ok(Block::heap(items)),
             #[cfg(feature = "cuda")]
             HostMemory::Pinned(pool) => {
-                pool.allocate(bytes).map(|memory| memory.map(Block::Pinned))
+                pool.allocate(items.size()).map(|memory| memory.map(Block::Pinned))
             }
         }
     }
 
-    /// For a copy that writes all of it; `None` if there is not enough.
-    pub(crate) fn allocate_to_overwrite(&self, bytes: usize) -> Result<Option<Block>> {
+    /// As [`HostMemory::allocate`], for a copy that writes all of it.
+    pub(crate) fn allocate_to_overwrite(&self, items: Layout) -> Result<Option<Block>> {
         match self {
             // Costs nothing until it is touched.
-            HostMemory::Heap => Ok(Block::heap(bytes)),
+            HostMemory::Heap => Ok(Block::heap(items)),
             #[cfg(feature = "cuda")]
             HostMemory::Pinned(pool) => {
-                pool.allocate_to_overwrite(bytes).map(|memory| memory.map(Block::Pinned))
+                pool.allocate_to_overwrite(items.size()).map(|memory| memory.map(Block::Pinned))
             }
         }
     }
@@ -110,12 +124,16 @@ mod tests {
     #[test]
     fn blocks_are_aligned_and_zeroed() {
         for bytes in [0, 1, 63, 64, 4097, 1 << 20] {
-            let block = Block::heap(bytes).unwrap();
-            assert_eq!(block.address().addr() % ALIGNMENT, 0);
-            // SAFETY: the block has so many bytes, and nobody else has it.
-            let items = unsafe { std::slice::from_raw_parts(block.address(), bytes) };
-            assert!(items.iter().all(|byte| *byte == 0));
+            for alignment in [1, 64, ALIGNMENT, 1 << 16] {
+                let block =
+                    Block::heap(Layout::from_size_align(bytes, alignment).unwrap()).unwrap();
+                assert_eq!(block.address().addr() % alignment.max(ALIGNMENT), 0);
+                // SAFETY: the block has so many bytes, and nobody else has it.
+                let items = unsafe { std::slice::from_raw_parts(block.address(), bytes) };
+                assert!(items.iter().all(|byte| *byte == 0));
+            }
         }
-        assert!(Block::heap(usize::MAX).is_none() && Block::heap(isize::MAX as usize).is_none());
+        let most = Layout::array::<u8>(isize::MAX as usize).unwrap();
+        assert!(Block::heap(most).is_none());
     }
 }

@@ -313,13 +313,14 @@ impl Device {
     /// # Errors
     /// None on host devices.
     pub fn stream_of(&self, kind: StreamKind) -> Result<Stream> {
-        Stream::new(self.clone(), kind)
+        Stream::new(self.clone(), kind, None)
     }
 
     /// A buffer of `len` zeroed items.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`]; [`Error::Alignment`] of items aligned to more than 256 bytes, where
+    /// memory comes from the CUDA driver.
     pub fn buffer<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len, Contents::Zeros)
     }
@@ -329,7 +330,7 @@ impl Device {
     /// nobody has written.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// As [`Device::buffer`].
     pub fn buffer_to_overwrite<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::new(self, len, Contents::Any)
     }
@@ -339,7 +340,7 @@ impl Device {
     /// program's own. It does not count against the device's budget. `owner` is dropped when
     /// neither the buffer nor an operation uses the memory any more, on any thread, one that
     /// must not wait among them: what `owner` frees with a call that waits for kernels, as
-    /// `cuMemFree` does, it had better leave to a thread of its own.
+    /// `cuMemFree` does, it had better leave to a thread of its own. A panic of it is its own.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -380,7 +381,7 @@ impl Device {
     /// A buffer of `len` zeroed items that words guard.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// As [`Device::buffer`].
     pub fn guarded<T: Pod>(&self, len: usize) -> Result<GuardedBuffer<T>> {
         GuardedBuffer::new(self, len)
     }

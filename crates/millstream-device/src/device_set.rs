@@ -218,7 +218,7 @@ impl Drop for Shared {
         // Nobody waits any more, but operations hold memory: threads finish them
         // on their own, a simulation here.
         if let Runner::Simulated(simulation) = &*self.runner {
-            while simulation.can_step() && simulation.step().is_ok() {}
+            let _ = simulation.run_until(|| simulation.outstanding() == 0);
         }
     }
 }
@@ -304,9 +304,7 @@ impl DeviceSet {
     pub fn quiesce(&self) -> Result<()> {
         match &*self.shared.runner {
             Runner::Simulated(simulation) => {
-                while self.shared.runner.outstanding() > 0 {
-                    simulation.step()?;
-                }
+                simulation.run_until(|| simulation.outstanding() == 0)?;
             }
             Runner::Threaded(threads) => threads.wait_until_idle(),
         }
@@ -359,8 +357,11 @@ impl DeviceSet {
             signal.woken.store(false, Ordering::Release);
             return Ok(true);
         }
-        simulation.step()?;
-        Ok(false)
+        match simulation.step() {
+            // Others may have run what this has waited for.
+            Err(error) if !signal.woken.load(Ordering::Acquire) => Err(error),
+            _ => Ok(false),
+        }
     }
 }
 

@@ -74,6 +74,16 @@ pub enum Error {
         /// Bytes that no process uses, where it was the driver that refused.
         free: Option<u64>,
     },
+    /// Items that must be aligned to more than memory from the CUDA driver is.
+    #[error("{device}: items aligned to {alignment} bytes, in memory aligned to {most}")]
+    Alignment {
+        /// The device.
+        device: String,
+        /// What an item's address must be a multiple of.
+        alignment: usize,
+        /// What the memory's address is a multiple of.
+        most: usize,
+    },
     /// A range outside of a buffer.
     #[error("items {start}..{end} of {buffer}, which holds {len}")]
     OutOfRange {

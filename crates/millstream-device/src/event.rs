@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::contain::contain;
 use crate::host::Runner;
 use crate::ledger::{Clock, Ledger};
 use crate::{Error, Result};
@@ -248,12 +248,10 @@ impl Event {
     ///
     /// # Errors
     /// The first cause, if an operation before the event failed; a deadlock of
-    /// the simulation.
+    /// the simulation, such as that of a twin that waits for its own stream.
     pub fn synchronize(&self) -> Result<()> {
         if let Runner::Simulated(simulation) = &*self.core.runner {
-            while self.status() == EventStatus::Pending {
-                simulation.step()?;
-            }
+            simulation.run_until(|| self.status() != EventStatus::Pending)?;
         }
         let mut state = self.core.state.lock();
         while state.status == EventStatus::Pending {
@@ -266,7 +264,8 @@ impl Event {
     }
 
     /// Calls `callback` when the event is complete, on the thread that completes
-    /// it, or at once. It must be short, and orders nothing.
+    /// it, or at once. It must be short, and orders nothing. A panic of it on another thread is
+    /// its own.
     pub fn on_complete(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let result = {
             let mut state = self.core.state.lock();
@@ -301,11 +300,10 @@ impl Event {
         self.core.changed.notify_all();
         self.recorded();
         for callback in callbacks {
-            // A panic is the callback's own: the stream goes on.
             let result = result.clone();
-            let _ = catch_unwind(AssertUnwindSafe(move || callback(result)));
+            contain(move || callback(result));
         }
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(|waker| contain(move || waker.wake()));
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Result<()>> {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::mem::take;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
 use crate::Error;
+use crate::contain::contain;
 
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
@@ -94,8 +94,7 @@ impl Untold {
         let Some((cause, listeners)) = self.0.map(|told| *told) else { return };
         for (_, listener) in listeners {
             let cause = cause.clone();
-            // A panic is the listener's own: the device goes on.
-            let _ = catch_unwind(AssertUnwindSafe(move || listener(cause)));
+            contain(move || listener(cause));
         }
     }
 }

@@ -316,15 +316,31 @@ impl<S: Parameter> Kernel<S> {
     where
         S: 'static,
     {
-        self.bind(stream, size, arguments)?.submit()
+        self.bind_at_once(stream, size, arguments)?.submit()
     }
 
     /// The kernel with its arguments, to be submitted later, by any thread: each takes
-    /// microseconds, which those of several devices can take at the same time.
+    /// microseconds, which those of several devices can take at the same time. Until it is submitted
+    /// or dropped host code is refused a view of what it writes, and a mutable one of what it uses.
     ///
     /// # Errors
     /// An argument whose range does not lie in its buffer.
     pub fn bind(
+        &self,
+        stream: &Stream,
+        size: usize,
+        arguments: impl Argument<S>,
+    ) -> Result<BoundKernel>
+    where
+        S: 'static,
+    {
+        let mut bound = self.bind_at_once(stream, size, arguments)?;
+        bound.hold();
+        Ok(bound)
+    }
+
+    /// As [`Kernel::bind`], to be submitted before the caller's borrows of the arguments end.
+    pub(crate) fn bind_at_once(
         &self,
         stream: &Stream,
         size: usize,

@@ -127,7 +127,7 @@ impl Stream {
         same_length(source.len(), destination.len())?;
         let (source, destination) = (bytes_of(source), bytes_of_mut(destination));
         let size = size(destination.len());
-        Ok((COPY_BYTES.bind(self, size, (source, destination, Tell))?, size))
+        Ok((COPY_BYTES.bind_at_once(self, size, (source, destination, Tell))?, size))
     }
 }
 

@@ -155,6 +155,11 @@ impl BoundKernel {
         BoundKernel { stream: stream.clone(), name, accesses, task }
     }
 
+    /// The program goes on before the kernel is submitted.
+    pub(crate) fn hold(&mut self) {
+        self.accesses.bind();
+    }
+
     /// Submits the kernel to its stream. What it uses is ordered from here on.
     ///
     /// # Errors
@@ -204,18 +209,18 @@ impl BoundKernel {
     /// # Errors
     /// As [`Kernel::launch`](crate::Kernel::launch).
     pub fn enter(self) -> Result<EnteredKernel> {
-        let BoundKernel { stream, name, accesses, task } = self;
-        let submitted = stream.submit_without_end(name, &accesses.list, task, Submitting::Later)?;
+        let BoundKernel { stream, name, mut accesses, task } = self;
+        let submitted = stream.submit_without_end(name, &mut accesses, task, Submitting::Later)?;
         Ok(EnteredKernel { submitted: Some(submitted), stream })
     }
 
-    fn submit_by(self, submitting: Submitting) -> Result<()> {
-        self.stream.submit_by(self.name, &self.accesses.list, self.task, submitting)
+    fn submit_by(mut self, submitting: Submitting) -> Result<()> {
+        self.stream.submit_by(self.name, &mut self.accesses, self.task, submitting)
     }
 
     /// Submits a kernel that [tells](ArgumentWriter::tell), and records an event.
-    pub(crate) fn submit_and_record(self) -> Result<Event> {
-        self.stream.submit_and_record(self.name, &self.accesses.list, self.task)
+    pub(crate) fn submit_and_record(mut self) -> Result<Event> {
+        self.stream.submit_and_record(self.name, &mut self.accesses, self.task)
     }
 }
 

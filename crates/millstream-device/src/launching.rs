@@ -52,7 +52,9 @@ impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(INSIDE.get() - 1);
         if !Inside::is_here() {
-            LAUNCHES.take();
+            // What a thread holds is gone before its last thread locals are, which may launch or let
+            // go of a GPU.
+            drop(LAUNCHES.try_with(RefCell::take));
         }
     }
 }
@@ -68,7 +70,8 @@ impl Launching {
     pub fn begin() -> Launching {
         if !Inside::is_here() {
             let guard = GATE.read();
-            LAUNCHES.set(Some(guard));
+            // At a thread's end, see above, nothing is held: the gate is only waited for.
+            drop(LAUNCHES.try_with(|held| held.replace(Some(guard))));
         }
         Launching { _inside: Inside::begin() }
     }
@@ -96,6 +99,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    /// When it is dropped, everything that a program's thread local may do.
+    struct Last(mpsc::Sender<()>);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            drop(Launching::begin());
+            let _ = while_nobody_launches(|| self.0.send(()));
+        }
+    }
+
+    thread_local! {
+        static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    }
+
+    #[test]
+    fn thread_locals_may_launch_when_they_are_dropped() {
+        let (done, hear) = mpsc::channel();
+        let thread = std::thread::spawn(|| {
+            // Those that were first used later are dropped earlier.
+            LAST.set(Some(Last(done)));
+            drop(Launching::begin());
+        });
+        thread.join().unwrap();
+        hear.recv().unwrap();
+    }
 
     #[test]
     fn nothing_begins_while_somebody_launches() {

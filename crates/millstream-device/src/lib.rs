@@ -13,8 +13,11 @@
 mod backend;
 mod bell;
 mod block;
+mod bound_uses;
+mod buffer_reader;
 mod cache;
 mod calibrate;
+mod contain;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod cuda_source;
@@ -27,6 +30,7 @@ mod error;
 mod event;
 mod first_cause;
 mod gang_parameter;
+mod gang_streams;
 mod gpus;
 mod grid;
 mod guarded;
@@ -63,6 +67,7 @@ mod trusted;
 mod turns;
 
 pub use bell::Bell;
+pub use buffer_reader::BufferReader;
 pub use bytemuck::{Pod, Zeroable};
 pub use cuda_source::CudaSource;
 pub use device::{Device, DeviceId};
@@ -86,7 +91,7 @@ pub use layout::ArgumentWriter;
 pub use ledger::InFlight;
 pub use library_call::LibraryCall;
 pub use location::{Location, NvLinks};
-pub use memory::{BufferReader, DeviceBuffer};
+pub use memory::DeviceBuffer;
 pub use memory_budget::MemoryUse;
 pub use millstream_kernels::spills;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};

@@ -1,5 +1,6 @@
 //! Memory of a device: allocations, and the buffers that own them.
 
+use std::alloc::Layout;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytemuck::Pod;
 use parking_lot::Mutex;
 
-use crate::block::{Block, Contents};
+use crate::block::{ALIGNMENT, Block, Contents};
+use crate::bound_uses::BoundUses;
+use crate::buffer_reader::BufferReader;
 use crate::device::{Device, DeviceCore, DevicePlace};
 use crate::event::Event;
 use crate::ledger::{Access, AccessKind, InFlight};
@@ -33,7 +36,8 @@ pub(crate) struct Allocation {
     /// Accesses that may be under way; changed by the ledger only.
     pub(crate) record: Mutex<Vec<Access>>,
     /// Live [`BufferReader`]s: operations that may still be submitted.
-    readers: AtomicUsize,
+    pub(crate) readers: AtomicUsize,
+    pub(crate) bound: BoundUses,
     /// Of memory that words guard.
     turns: Option<Turns>,
 }
@@ -64,34 +68,42 @@ impl Allocation {
     /// Memory of the host is zeroed whatever the contents: code of the host looks at it safely.
     fn new(
         device: &Device,
-        bytes: usize,
+        items: Layout,
         #[cfg_attr(not(feature = "cuda"), expect(unused_variables))] contents: Contents,
     ) -> Result<Allocation> {
         let core = &device.core;
         core.faults.check("allocate", core.name())?;
-        let counted = core.reserve(bytes as u64)?;
+        let is_aligned = match &core.place {
+            DevicePlace::Host => core.host_memory.aligns(items),
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(_) => items.align() <= ALIGNMENT,
+        };
+        check_alignment(core, items, is_aligned)?;
+        let bytes = items.size() as u64;
+        let counted = core.reserve(bytes)?;
         let block = match &core.place {
-            DevicePlace::Host => core.host_memory.allocate(bytes),
+            DevicePlace::Host => core.host_memory.allocate(items),
             #[cfg(feature = "cuda")]
             DevicePlace::Gpu(gpu) => {
-                gpu.allocate(bytes, contents).map(|memory| memory.map(Block::Gpu))
+                gpu.allocate(items.size(), contents).map(|memory| memory.map(Block::Gpu))
             }
         };
         match block {
             Ok(Some(block)) => Ok(Allocation::of(core, block, counted)),
             refused => {
                 core.give_back(counted);
-                refused.and(Err(core.out_of_memory(bytes as u64)))
+                refused.and(Err(core.out_of_memory(bytes)))
             }
         }
     }
 
     /// Memory of the host beside a device's own: neither counted nor failed on
     /// purpose.
-    fn staging(device: &Device, bytes: usize) -> Result<Allocation> {
+    fn staging(device: &Device, items: Layout) -> Result<Allocation> {
         let core = &device.core;
-        let block = core.host_memory.allocate_to_overwrite(bytes)?;
-        let block = block.ok_or_else(|| core.out_of_memory(bytes as u64))?;
+        check_alignment(core, items, core.host_memory.aligns(items))?;
+        let block = core.host_memory.allocate_to_overwrite(items)?;
+        let block = block.ok_or_else(|| core.out_of_memory(items.size() as u64))?;
         let mut allocation = Allocation::of(core, block, 0);
         allocation.is_staging = true;
         Ok(allocation)
@@ -107,6 +119,7 @@ impl Allocation {
             is_staging: false,
             record: Mutex::new(Vec::new()),
             readers: AtomicUsize::new(0),
+            bound: BoundUses::default(),
             turns: None,
         }
     }
@@ -165,8 +178,15 @@ impl Allocation {
 
     /// The items of `range`, not yet tied to any lifetime.
     pub(crate) fn items<T: Pod>(&self, range: &Range<usize>) -> *mut T {
-        self.address().cast::<T>().wrapping_add(range.start)
+        aligned::<T>(self.address()).wrapping_add(range.start)
     }
+}
+
+/// Where items begin; those that there is no room for because of their alignment
+/// ([`DeviceBuffer::cast`]) anywhere, where they may: a slice of none is aligned, too.
+pub(crate) fn aligned<T>(address: *mut u8) -> *mut T {
+    let items = address.cast::<T>();
+    if items.is_aligned() { items } else { std::ptr::dangling_mut() }
 }
 
 impl Drop for Allocation {
@@ -240,8 +260,8 @@ impl<T: Pod> fmt::Display for DeviceBuffer<T> {
 
 impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize, contents: Contents) -> Result<DeviceBuffer<T>> {
-        let bytes = bytes_of::<T>(device, len)?;
-        let allocation = Arc::new(Allocation::new(device, bytes, contents)?);
+        let items = layout_of::<T>(device, len)?;
+        let allocation = Arc::new(Allocation::new(device, items, contents)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
     }
 
@@ -252,21 +272,22 @@ impl<T: Pod> DeviceBuffer<T> {
         len: usize,
         owner: Box<dyn Any + Send>,
     ) -> DeviceBuffer<T> {
-        let block = Block::Adopted { address, _owner: owner };
+        let block = Block::Adopted { address, owner: Some(owner) };
         let allocation = Arc::new(Allocation::of(&device.core, block, 0));
         DeviceBuffer { allocation, len, items: PhantomData }
     }
 
     /// Memory that words guard.
     pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let mut allocation = Allocation::new(device, bytes_of::<T>(device, len)?, Contents::Zeros)?;
+        let mut allocation =
+            Allocation::new(device, layout_of::<T>(device, len)?, Contents::Zeros)?;
         allocation.turns = Some(Turns::default());
         Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
     }
 
     /// Memory of the host for what `device` copies there.
     pub(crate) fn new_in_host_memory(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
-        let allocation = Arc::new(Allocation::staging(device, bytes_of::<T>(device, len)?)?);
+        let allocation = Arc::new(Allocation::staging(device, layout_of::<T>(device, len)?)?);
         Ok(DeviceBuffer { allocation, len, items: PhantomData })
     }
 
@@ -301,8 +322,9 @@ impl<T: Pod> DeviceBuffer<T> {
         self
     }
 
-    /// The same memory for items of another type, as many as fit; none in memory that was
-    /// [adopted](Device::adopt) and does not begin where such an item may.
+    /// The same memory for items of another type, as many as fit; none in memory that does not
+    /// begin where such an item may, as that which was [adopted](Device::adopt) may not, or any if
+    /// the items are aligned to more than 256 bytes.
     ///
     /// ```
     /// use millstream_device::{DeviceBuffer, DeviceList, DeviceSet};
@@ -345,45 +367,32 @@ impl<T: Pod> DeviceBuffer<T> {
     /// stays the caller's. The ledger refuses whichever of a later read and a
     /// write of the owner is not ordered.
     pub fn reader(&self) -> BufferReader<T> {
-        // Relaxed: the owner that looks holds the buffer exclusively.
-        self.allocation.readers.fetch_add(1, Ordering::Relaxed);
-        let allocation = Arc::clone(&self.allocation);
-        BufferReader { allocation, len: self.len, items: PhantomData }
+        BufferReader::new(self)
     }
 
     /// The items, for host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// A buffer elsewhere; a write that the host has not waited for.
+    /// A buffer elsewhere; a write that the host has not waited for, or that a bound kernel
+    /// ([`Kernel::bind`](crate::Kernel::bind)) is about to do.
     pub fn host_view(&self) -> Result<&[T]> {
-        self.allocation.check_host_endpoint()?;
-        self.allocation.device.ledger.check_host(&self.allocation, AccessKind::Read)?;
+        self.allocation.check_host(AccessKind::Read)?;
         let items = self.allocation.items::<T>(&(0..self.len));
-        // SAFETY: in range; writes are over, and a new one needs an exclusive
-        // borrow of the buffer, which this shared borrow excludes.
+        // SAFETY: in range; writes are over, none is bound, and a new one needs an
+        // exclusive borrow of the buffer, which this shared borrow excludes.
         Ok(unsafe { std::slice::from_raw_parts(items, self.len) })
     }
 
     /// The items, to be written by host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// A buffer elsewhere; an access that the host has not waited for; a live
-    /// [`BufferReader`].
+    /// A buffer elsewhere; an access that the host has not waited for, or that a bound kernel is
+    /// about to do; a live [`BufferReader`].
     pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
-        self.allocation.check_host_endpoint()?;
-        self.allocation.device.ledger.check_host(&self.allocation, AccessKind::Write)?;
-        // Acquire: pairs with the reader's drop.
-        if self.allocation.readers.load(Ordering::Acquire) > 0 {
-            return Err(Error::Hazard {
-                operation: "host code".to_string(),
-                buffer: self.to_string(),
-                conflicting: "a reader that may still copy it".to_string(),
-                event: "the end of that reader".to_string(),
-            });
-        }
+        self.allocation.check_host(AccessKind::Write)?;
         let items = self.allocation.items::<T>(&(0..self.len));
-        // SAFETY: in range; nothing is in flight, nothing can be submitted while
-        // this exclusive borrow lives, and any bytes are a T.
+        // SAFETY: in range; nothing is in flight or bound, nothing can be submitted
+        // while this exclusive borrow lives, and any bytes are a T.
         Ok(unsafe { std::slice::from_raw_parts_mut(items, self.len) })
     }
 
@@ -403,63 +412,55 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Forgets operations that come before `event`, which is complete: the next
-    /// user of the buffer need not wait for them. Nothing happens if it is not.
+    /// user of the buffer need not wait for them. Nothing happens if it is not, or
+    /// if it is of another device set.
     pub fn retire(&self, event: &Event) {
-        if event.is_complete() {
-            self.allocation.device.ledger.retire(&self.allocation, event.clock());
+        let ledger = &self.allocation.device.ledger;
+        // Streams of other ledgers have the same numbers.
+        if event.is_complete() && Arc::ptr_eq(event.ledger(), ledger) {
+            ledger.retire(&self.allocation, event.clock());
         }
     }
 }
 
 impl Allocation {
-    fn check_host_endpoint(&self) -> Result<()> {
-        match self.device.is_host_endpoint() || self.is_staging {
-            true => Ok(()),
-            false => Err(Error::NotHostAccessible { buffer: self.to_string() }),
+    /// Whether host code may have a view of it, with which it does this. In this order: a reader's
+    /// copy is in the ledger, or bound, before the reader is dropped, and a bound kernel in the
+    /// ledger before it is bound no more.
+    fn check_host(&self, kind: AccessKind) -> Result<()> {
+        if !self.device.is_host_endpoint() && !self.is_staging {
+            return Err(Error::NotHostAccessible { buffer: self.to_string() });
         }
+        let hazard = |conflicting: &str, event: &str| {
+            let (operation, buffer) = ("host code".to_string(), self.to_string());
+            let (conflicting, event) = (conflicting.to_string(), event.to_string());
+            Error::Hazard { operation, buffer, conflicting, event }
+        };
+        // Acquire: pairs with the reader's drop.
+        if kind == AccessKind::Write && self.readers.load(Ordering::Acquire) > 0 {
+            return Err(hazard("a reader that may still copy it", "the end of that reader"));
+        }
+        let is_bound = || hazard("a bound kernel", "an event recorded after it is submitted");
+        self.bound.check(kind, is_bound, || self.device.ledger.check_host(self, kind))
     }
 }
 
-fn bytes_of<T>(device: &Device, len: usize) -> Result<usize> {
-    len.checked_mul(size_of::<T>()).ok_or_else(|| device.core.out_of_memory(u64::MAX))
+fn layout_of<T>(device: &Device, len: usize) -> Result<Layout> {
+    Layout::array::<T>(len).map_err(|_| device.core.out_of_memory(u64::MAX))
 }
 
-fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {
+fn check_alignment(core: &DeviceCore, items: Layout, is_aligned: bool) -> Result<()> {
+    let (device, alignment) = (core.name().to_string(), items.align());
+    match is_aligned {
+        true => Ok(()),
+        false => Err(Error::Alignment { device, alignment, most: ALIGNMENT }),
+    }
+}
+
+pub(crate) fn check_range(allocation: &Allocation, range: &Range<usize>, len: usize) -> Result<()> {
     if range.start <= range.end && range.end <= len {
         return Ok(());
     }
     let buffer = allocation.to_string();
     Err(Error::OutOfRange { buffer, start: range.start, end: range.end, len })
-}
-
-/// A handle that lets operations read a buffer that stays its owner's; see
-/// [`DeviceBuffer::reader`].
-pub struct BufferReader<T: Pod> {
-    allocation: Arc<Allocation>,
-    len: usize,
-    items: PhantomData<T>,
-}
-
-impl<T: Pod> fmt::Debug for BufferReader<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "BufferReader({})", self.allocation)
-    }
-}
-
-impl<T: Pod> BufferReader<T> {
-    /// A part of the buffer.
-    ///
-    /// # Errors
-    /// A range that does not lie in the buffer.
-    pub fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
-        check_range(&self.allocation, &range, self.len)?;
-        Ok(Part { allocation: &self.allocation, range, items: PhantomData })
-    }
-}
-
-impl<T: Pod> Drop for BufferReader<T> {
-    fn drop(&mut self) {
-        // Release: pairs with the owner's look.
-        self.allocation.readers.fetch_sub(1, Ordering::Release);
-    }
 }

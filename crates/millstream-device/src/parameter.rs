@@ -18,9 +18,28 @@ use crate::task::Place;
 #[derive(Debug, Default)]
 pub struct Accesses {
     pub(crate) list: SmallVec<[(Arc<Allocation>, AccessKind); 4]>,
+    /// Whether they count as [`BoundUses`](crate::bound_uses::BoundUses).
+    is_bound: bool,
 }
 
 impl Accesses {
+    pub(crate) fn of<const N: usize>(list: [(Arc<Allocation>, AccessKind); N]) -> Accesses {
+        Accesses { list: list.into_iter().collect(), is_bound: false }
+    }
+
+    /// The program goes on before they are entered in the ledger.
+    pub(crate) fn bind(&mut self) {
+        self.list.iter().for_each(|(allocation, kind)| allocation.bound.begin(*kind));
+        self.is_bound = true;
+    }
+
+    /// They are entered, or never will be.
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.is_bound) {
+            self.list.iter().for_each(|(allocation, kind)| allocation.bound.end(*kind));
+        }
+    }
+
     pub(crate) fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
         // Several parts of one buffer are one access, if they are alike.
         let known = self.list.iter().any(|(earlier, earlier_kind)| {
@@ -29,6 +48,12 @@ impl Accesses {
         if !known {
             self.list.push((Arc::clone(allocation), kind));
         }
+    }
+}
+
+impl Drop for Accesses {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -14,6 +14,7 @@ use crate::event::{Awaitable, Event};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
+use crate::parameter::Accesses;
 use crate::part::{Part, PartMut, same_length};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream_kind::StreamKind;
@@ -91,10 +92,11 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(device: Device, kind: StreamKind) -> Result<Stream> {
+    /// A gang's may be told which of its GPU's it takes.
+    pub(crate) fn new(device: Device, kind: StreamKind, turn: Option<usize>) -> Result<Stream> {
         let index = device.core.ledger.open_stream();
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
-        let backend = Backend::new(&device, kind, &place, index)
+        let backend = Backend::new(&device, (kind, turn), &place, index)
             .inspect_err(|_| device.core.ledger.close_stream(index))?;
         let submission = Mutex::new(());
         Ok(Stream {
@@ -221,8 +223,8 @@ impl Stream {
     }
 
     fn upload_place<T: Pod + Send + Sync>(&self, data: HostData<T>, to: Place) -> Result<()> {
-        let accesses = [to.allocation().access(AccessKind::Write)];
-        self.submit("upload", &accesses, Task::Upload { from: Box::new(data), to })
+        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
+        self.submit("upload", &mut accesses, Task::Upload { from: Box::new(data), to })
     }
 
     /// A new buffer of this stream's device with these items.
@@ -309,9 +311,11 @@ impl Stream {
     }
 
     fn copy_place(&self, from: Place, to: Place) -> Result<()> {
-        let accesses =
-            [from.allocation().access(AccessKind::Read), to.allocation().access(AccessKind::Write)];
-        self.submit("copy", &accesses, Task::Copy { from, to })
+        let mut accesses = Accesses::of([
+            from.allocation().access(AccessKind::Read),
+            to.allocation().access(AccessKind::Write),
+        ]);
+        self.submit("copy", &mut accesses, Task::Copy { from, to })
     }
 
     /// Sets every item of a part.
@@ -357,8 +361,8 @@ impl Stream {
     /// # Errors
     /// An index out of range; memory out of reach; the first cause on a failed stream.
     pub fn signal(&self, words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<()> {
-        let (accesses, task) = Task::signal(words)?;
-        self.submit("signal", &accesses, task)
+        let (mut accesses, task) = Task::signal(words)?;
+        self.submit("signal", &mut accesses, task)
     }
 
     /// Whether [`Stream::signal`] can store in these words; nothing is submitted.
@@ -371,9 +375,9 @@ impl Stream {
     }
 
     fn fill_place<T: Pod + Send>(&self, to: Place, value: T) -> Result<()> {
-        let accesses = [to.allocation().access(AccessKind::Write)];
+        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
         let pattern = bytemuck::bytes_of(&value).to_vec();
-        self.submit("fill", &accesses, Task::Fill { to, pattern })
+        self.submit("fill", &mut accesses, Task::Fill { to, pattern })
     }
 
     fn download_place<T: Pod + Send>(
@@ -384,9 +388,11 @@ impl Stream {
         let staging = DeviceBuffer::new_in_host_memory(&self.core.device, range.len())?;
         let from = Place::new::<T>(allocation, range);
         let to = Place::new::<T>(staging.allocation(), &(0..range.len()));
-        let accesses =
-            [allocation.access(AccessKind::Read), staging.allocation().access(AccessKind::Write)];
-        self.submit("download", &accesses, Task::Copy { from, to })?;
+        let mut accesses = Accesses::of([
+            allocation.access(AccessKind::Read),
+            staging.allocation().access(AccessKind::Write),
+        ]);
+        self.submit("download", &mut accesses, Task::Copy { from, to })?;
         Ok(Download::new(staging, self.record()?))
     }
 
@@ -402,7 +408,7 @@ impl Stream {
     pub(crate) fn submit(
         &self,
         name: impl Into<Arc<str>>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
     ) -> Result<()> {
         self.submit_by(name.into(), accesses, task, Submitting::Caller)
@@ -412,7 +418,7 @@ impl Stream {
     pub(crate) fn submit_by(
         &self,
         name: Arc<str>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
         submitting: Submitting,
     ) -> Result<()> {
@@ -423,7 +429,7 @@ impl Stream {
     pub(crate) fn submit_without_end(
         &self,
         name: Arc<str>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
         submitting: Submitting,
     ) -> Result<Submitted> {
@@ -437,7 +443,7 @@ impl Stream {
     pub(crate) fn submit_and_record(
         &self,
         name: impl Into<Arc<str>>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: Task,
     ) -> Result<Event> {
         let name = name.into();
@@ -467,24 +473,20 @@ impl Stream {
     fn enter(
         &self,
         name: &Arc<str>,
-        accesses: &[(Arc<Allocation>, AccessKind)],
+        accesses: &mut Accesses,
         task: &Task,
     ) -> Result<MutexGuard<'_, ()>> {
         let device = &self.core.device.core;
         self.check_accesses(name, accesses, task)?;
         let one = self.core.submission.lock();
         self.core.backend.check()?;
-        device.ledger.submit(self.core.index, &self.core.place, name, accesses)?;
+        device.ledger.submit(self.core.index, &self.core.place, name, &accesses.list)?;
+        accesses.end();
         Ok(one)
     }
 
-    fn check_accesses(
-        &self,
-        name: &str,
-        accesses: &[(Arc<Allocation>, AccessKind)],
-        task: &Task,
-    ) -> Result<()> {
-        accesses.iter().try_for_each(|(allocation, _)| {
+    fn check_accesses(&self, name: &str, accesses: &Accesses, task: &Task) -> Result<()> {
+        accesses.list.iter().try_for_each(|(allocation, _)| {
             self.check_set(name, &allocation.device.ledger)?;
             self.core.device.core.check_reach(task, allocation)
         })

@@ -15,7 +15,8 @@ pub enum StreamKind {
     /// Copies that do not wait behind large ones.
     SmallCopy,
     /// Kernels that wait for kernels on other devices: up to eight at once on one
-    /// GPU, none of which waits for another's stream.
+    /// GPU, none of which waits for another's stream: see
+    /// [`Stream::of_gang`](crate::Stream::of_gang).
     Gang,
 }
 

@@ -1,11 +1,10 @@
-//! The one place the protocols' atomics, locks and threads come from, so that they
-//! run unchanged under a model checker (the models include the production file
+//! The one place the protocols' atomics, locks and threads come from, and how they call code of
+//! the program, so that they run unchanged under a model checker (the models include the production file
 //! and bring their own `sync`).
 
+pub(crate) use crate::contain::contain;
 pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-#[cfg(feature = "cuda")]
-pub(crate) use std::sync::atomic::AtomicUsize;
-pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 #[cfg(feature = "cuda")]
 pub(crate) use std::thread::{Thread, park};
 
@@ -27,6 +26,8 @@ pub(crate) enum Fault {
     WaitWithoutNumber,
     /// Who is refused a turn does not try again after saying so.
     RefuseWithoutRetry,
+    /// Host code asks the ledger before it asks what is bound.
+    AskTheLedgerFirst,
 }
 
 /// Whether `fault` is seeded: never, outside the models.

@@ -11,7 +11,8 @@ use crate::bell::Bell;
 use crate::host_data::HostData;
 use crate::kernel::Step;
 use crate::ledger::AccessKind;
-use crate::memory::Allocation;
+use crate::memory::{Allocation, aligned};
+use crate::parameter::Accesses;
 use crate::shared::SharedBuffer;
 use crate::turns::Turns;
 
@@ -28,9 +29,6 @@ pub(crate) enum Task {
     /// Runs a kernel.
     Launch(Box<dyn Launch>),
 }
-
-/// Allocations that an operation uses, and how.
-pub(crate) type Accesses = Vec<(Arc<Allocation>, AccessKind)>;
 
 /// Who gives an operation to a GPU's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +111,7 @@ impl Place {
     }
 
     pub(crate) fn items<T>(&self) -> *mut T {
-        self.address().cast()
+        aligned(self.address())
     }
 
     pub(crate) fn len<T: Pod>(&self) -> usize {
@@ -127,11 +125,11 @@ impl Task {
     /// # Errors
     /// An index out of range.
     pub(crate) fn signal(words: &[(&SharedBuffer<u32>, usize, u32)]) -> Result<(Accesses, Task)> {
-        let (mut accesses, mut places) = (Vec::new(), Vec::new());
+        let (mut accesses, mut places) = (Accesses::default(), Vec::new());
         for (buffer, index, value) in words {
             let range = *index..index.saturating_add(1);
             buffer.check(&range)?;
-            accesses.push((Arc::clone(buffer.allocation()), AccessKind::Shared));
+            accesses.add(buffer.allocation(), AccessKind::Shared);
             places.push((Place::new::<u32>(buffer.allocation(), &range), *value));
         }
         Ok((accesses, Task::Signal(places)))

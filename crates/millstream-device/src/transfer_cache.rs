@@ -74,11 +74,12 @@ pub(crate) fn store(
     machine: &str,
     table: &TransferTable,
 ) -> std::io::Result<PathBuf> {
+    let file = file(folder, machine);
+    let _alone = cache::lock(&file)?;
     let known = load(folder, machine).ok().flatten().unwrap_or_default();
     let all = known.transfers().iter().chain(table.transfers()).cloned();
     let transfers = TransferTable::new(all).transfers().to_vec();
     let stored = Stored { version: VERSION, machine: machine.to_string(), transfers };
-    let file = file(folder, machine);
     cache::write(&file, &[&serde_json::to_vec_pretty(&stored)?])?;
     Ok(file)
 }
@@ -107,6 +108,22 @@ mod tests {
         assert_eq!(store(&folder, "one", &again).unwrap(), file);
         let both = TransferTable::new([transfer("cuda:0", 1.0), transfer("cuda:1", 3.0)]);
         assert_eq!(load(&folder, "one"), Ok(Some(both)));
+    }
+
+    #[test]
+    fn pairs_that_are_kept_at_once_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |gpu: usize| format!("cuda:{gpu}");
+        std::thread::scope(|scope| {
+            for gpu in 0..8 {
+                let (folder, table) =
+                    (folder.path(), TransferTable::new([transfer(&name(gpu), 1.0)]));
+                scope.spawn(move || store(folder, "here", &table).unwrap());
+            }
+        });
+        let table = load(folder.path(), "here").unwrap().unwrap();
+        let has = |gpu: usize| table.transfers().iter().any(|transfer| transfer.to == name(gpu));
+        assert!((0..8).all(has), "{table:?}");
     }
 
     #[test]

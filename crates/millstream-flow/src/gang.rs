@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
     BoundKernel, CudaSource, Device, EnteredKernel, FailureListener, Kernel, KernelFault,
-    Launching, Parameter, SharedBuffer, Stream, StreamKind, Trusted,
+    Launching, Parameter, SharedBuffer, Stream, Trusted,
 };
 
 use crate::{Context, Error, Result};
@@ -164,8 +164,7 @@ impl Gang {
         if devices > Gang::MOST && context.devices().iter().any(Device::is_gpu) {
             return Err(Error::NotAGang { devices });
         }
-        let streams = context.devices().iter().map(|device| device.stream_of(StreamKind::Gang));
-        let streams = streams.collect::<Result<Vec<_>, millstream_device::Error>>()?;
+        let streams = Stream::of_gang(context.devices())?;
         let words = context.host().shared(2)?;
         let words = Arc::new(StopOnDrop { words, cause: OnceLock::new() });
         // Others would wait for a kernel that is not launched.

@@ -23,7 +23,7 @@ mod sync {
     }
 }
 
-use core::{Parking, Waiting, reached};
+use core::{Parking, Waiting, reached, shown};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32};
@@ -47,15 +47,15 @@ unsafe impl Send for Stream {}
 
 /// A thread submits an operation, the device completes it, and the reactor, awake
 /// or about to park, finishes it and sees what it wrote.
-fn completion(first: u32) -> impl Fn() + Sync + Send + 'static {
+fn completion(first: u64) -> impl Fn() + Sync + Send + 'static {
     move || {
         let stream = Arc::new(Stream {
-            word: AtomicU32::new(first),
+            word: AtomicU32::new(shown(first)),
             result: UnsafeCell::new(0),
             waiting: Waiting::new(),
             parking: Parking::new(),
         });
-        let target = first.wrapping_add(1);
+        let point = first + 1;
         let reactor = {
             let stream = Arc::clone(&stream);
             thread::spawn(move || {
@@ -78,10 +78,10 @@ fn completion(first: u32) -> impl Fn() + Sync + Send + 'static {
             thread::spawn(move || {
                 // SAFETY: nobody reads before the word says so.
                 stream.result.with_mut(|result| unsafe { *result = 7 });
-                stream.word.store(target, Ordering::Release);
+                stream.word.store(shown(point), Ordering::Release);
             })
         };
-        stream.waiting.push(target, "an event");
+        stream.waiting.push(point, "an event");
         stream.parking.notify(reactor.thread());
         device.join().unwrap();
         reactor.join().unwrap();
@@ -122,8 +122,11 @@ fn an_operation_is_finished_and_its_result_seen() {
 
 #[test]
 fn words_wrap_around() {
-    holds(completion(u32::MAX));
-    assert!(reached(2, u32::MAX) && !reached(u32::MAX, 2) && reached(5, 5));
+    const LAST: u64 = u32::MAX as u64;
+    holds(completion(LAST));
+    holds(completion((7 << 32) + LAST));
+    assert!(reached(2, LAST) && !reached(u32::MAX, 2) && reached(5, 5));
+    assert!(reached(5, (7 << 32) + 5) && !reached(4, (7 << 32) + 5));
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn the_reactor_notices_who_registers_while_it_parks() {
 
 #[test]
 fn a_plain_compare_is_caught() {
-    fails_with(Fault::PlainCompare as usize, completion(u32::MAX));
+    fails_with(Fault::PlainCompare as usize, completion(u64::from(u32::MAX)));
 }
 
 #[test]

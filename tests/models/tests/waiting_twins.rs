@@ -43,6 +43,11 @@ mod sync {
         RefuseWithoutRetry,
     }
 
+    /// What panics here, the model has found.
+    pub(crate) fn contain(work: impl FnOnce()) {
+        work();
+    }
+
     pub(crate) fn seeded(fault: Fault) -> bool {
         millstream_models::is_seeded(fault as usize)
     }

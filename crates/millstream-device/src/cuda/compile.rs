@@ -1,8 +1,9 @@
 //! CUDA C++ to a GPU's code: NVRTC, and a cache on disk.
 //!
-//! A cached file holds the compiler's version and the whole key (source, headers, options)
-//! before the code, and is used only if the key is equal, and the version; or, if there is no
-//! compiler, if the driver loads what one of that version makes.
+//! A cached file holds the compiler's version, the whole key (source, headers, options), and the
+//! code's length and checksum before the code. It is used only if the code is whole, because the
+//! driver reads as far as the code says itself, and the key is equal, and the version; or, if there
+//! is no compiler, if the driver loads what one of that version makes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -129,12 +130,17 @@ fn read_cached(file: &Path, is_usable: impl FnOnce(Version) -> bool, key: &str) 
     let mut bytes = std::fs::read(file).ok()?;
     let (minor, rest) = bytes.split_first_chunk()?;
     let (major, rest) = rest.split_first_chunk()?;
+    let (key_length, rest) = rest.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
+    let (checksum, rest) = rest.split_first_chunk()?;
+    let (its_key, code) = rest.split_at_checked(key.len())?;
     let is_ours = is_usable((i32::from_le_bytes(*major), i32::from_le_bytes(*minor)))
-        && u64::from_le_bytes(*length) == key.len() as u64
-        && rest.get(..key.len())? == key.as_bytes();
-    let code = bytes.len() - rest.len() + key.len();
-    is_ours.then(|| bytes.split_off(code))
+        && u64::from_le_bytes(*key_length) == key.len() as u64
+        && its_key == key.as_bytes()
+        && u64::from_le_bytes(*length) == code.len() as u64
+        && u32::from_le_bytes(*checksum) == crc32fast::hash(code);
+    let start = bytes.len() - code.len();
+    is_ours.then(|| bytes.split_off(start))
 }
 
 fn write_cached(
@@ -144,8 +150,10 @@ fn write_cached(
     code: &[u8],
 ) -> std::io::Result<()> {
     let (minor, major) = (minor.to_le_bytes(), major.to_le_bytes());
-    let length = (key.len() as u64).to_le_bytes();
-    cache::write(file, &[&minor, &major, &length, key.as_bytes(), code])
+    let [key_length, length] = [key.len(), code.len()].map(|length| (length as u64).to_le_bytes());
+    let checksum = crc32fast::hash(code).to_le_bytes();
+    let header: [&[u8]; 5] = [&minor, &major, &key_length, &length, &checksum];
+    cache::write(file, &[&header.concat(), key.as_bytes(), code])
 }
 
 #[cfg(test)]
@@ -164,6 +172,23 @@ mod tests {
         assert_eq!(read_cached(&file, |version| version == (13, 1), "key"), None);
         std::fs::write(&file, b"short").unwrap();
         assert_eq!(read_cached(&file, is_ours, "key"), None);
+    }
+
+    #[test]
+    fn code_that_is_not_whole_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("code");
+        write_cached(&file, (13, 0), "key", b"code").unwrap();
+        let whole = std::fs::read(&file).unwrap();
+        let zeroed = [&whole[..whole.len() - 1], &[0]].concat();
+        let longer = [&whole[..], b"e"].concat();
+        let prefixes = (0..whole.len()).map(|length| whole[..length].to_vec());
+        for damaged in prefixes.chain([zeroed, longer]) {
+            std::fs::write(&file, &damaged).unwrap();
+            assert_eq!(read_cached(&file, |_| true, "key"), None, "{damaged:?}");
+        }
+        std::fs::write(&file, whole).unwrap();
+        assert_eq!(read_cached(&file, |_| true, "key").as_deref(), Some(&b"code"[..]));
     }
 
     #[test]

@@ -317,7 +317,7 @@ pub(crate) struct NativeEvent {
     /// Identifies the stream that it was recorded on.
     pub(super) lane: usize,
     /// The point of that stream which it belongs to.
-    pub(super) point: u32,
+    pub(super) point: u64,
 }
 
 // SAFETY: driver handles may be used from any thread at once.
@@ -331,7 +331,7 @@ impl NativeEvent {
     pub(super) unsafe fn record(
         context: &Arc<GpuContext>,
         stream: sys::CUstream,
-        (lane, point): (usize, u32),
+        (lane, point): (usize, u64),
     ) -> Result<NativeEvent> {
         let handle = context.event()?;
         let event = NativeEvent { handle, context: Arc::clone(context), lane, point };

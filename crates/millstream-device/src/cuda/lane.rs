@@ -1,8 +1,6 @@
 //! Lanes: the driver's streams, and what waits to be submitted to them.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
 use cudarc::driver::sys::{self, CUstream};
@@ -14,11 +12,12 @@ use super::operation::{Operation, Performed, Queue, Submitted, Work};
 use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
 use super::settle::{Busy, Resuming, is_resuming, wait_until, watch};
+use super::submission::Submission;
 use super::submitter::Submitter;
 use super::words::{Word, Words};
 use crate::event::{Event, EventStatus};
 use crate::first_cause::{FirstCause, Untold};
-use crate::reactor::Waiting;
+use crate::reactor::{Waiting, shown};
 use crate::stream_kind::StreamKind;
 use crate::task::Task;
 use crate::{Error, Result};
@@ -43,7 +42,7 @@ pub(crate) struct Lane {
     submitter: Arc<Submitter>,
     waiting: Waiting<Pending>,
     /// The last point that is finished: written by the reactor.
-    finished: AtomicU32,
+    finished: AtomicU64,
     reactor: ReactorHandle,
 }
 
@@ -54,36 +53,6 @@ struct Handle(CUstream);
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
-
-/// What has been submitted.
-#[derive(Default)]
-pub(super) struct Submission {
-    /// The last point given out.
-    point: u32,
-    held: Vec<Held>,
-    after: Vec<(Event, Arc<FirstCause>)>,
-    /// Points of other lanes that this one comes after already.
-    passed: HashMap<usize, u32>,
-}
-
-impl Submission {
-    /// Whether nothing has been submitted after this point.
-    fn is_over(&self, finished: u32) -> bool {
-        self.point == finished && self.held.is_empty() && self.after.is_empty()
-    }
-
-    /// Whether the lane comes after a point of another; it does from now on.
-    fn passes(&mut self, lane: usize, point: u32) -> bool {
-        match self.passed.entry(lane) {
-            // Points wrap around.
-            Entry::Occupied(known) if point.wrapping_sub(*known.get()) as i32 <= 0 => true,
-            entry => {
-                entry.insert_entry(point);
-                false
-            }
-        }
-    }
-}
 
 impl std::fmt::Debug for Lane {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,6 +68,11 @@ impl Lane {
         words: &Arc<Words>,
         (submitter, reactor): (Arc<Submitter>, ReactorHandle),
     ) -> Result<Arc<Lane>> {
+        // First: whoever fails here has no stream yet.
+        let word = match kind {
+            StreamKind::Copy => None,
+            _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
+        };
         context.bind()?;
         let (mut least, mut greatest, mut stream) = (0, 0, std::ptr::null_mut());
         // SAFETY: the context is current.
@@ -110,10 +84,6 @@ impl Lane {
         // SAFETY: as above; destroyed with the lane.
         let answer = unsafe { sys::cuStreamCreateWithPriority(&mut stream, flags, priority) };
         context.check(answer, "cuStreamCreateWithPriority")?;
-        let word = match kind {
-            StreamKind::Copy => None,
-            _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
-        };
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
@@ -123,7 +93,7 @@ impl Lane {
             watched: Once::new(),
             submitter,
             waiting: Waiting::new(),
-            finished: AtomicU32::new(0),
+            finished: AtomicU64::new(0),
             reactor,
         }))
     }
@@ -391,14 +361,15 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         self.context.bind()?;
-        let point = submission.point.wrapping_add(1);
+        let point = submission.point + 1;
         let is_placed = event.is_some() || self.word.is_none();
         let native = is_placed.then(|| self.place(event, point)).transpose()?;
         if let Some(word) = &self.word {
             // SAFETY: the word lives as long as the lane; without the flag that omits
             // it, the write comes after everything before and makes that visible.
-            let answer =
-                unsafe { sys::cuStreamWriteValue32_v2(self.stream.0, word.address(), point, 0) };
+            let answer = unsafe {
+                sys::cuStreamWriteValue32_v2(self.stream.0, word.address(), shown(point), 0)
+            };
             self.context.check(answer, "cuStreamWriteValue32")?;
         }
         submission.point = point;
@@ -419,8 +390,8 @@ impl Lane {
             self.run(submission, task, cause)?;
             return self.submit_point(submission, Some(event), cause);
         };
-        let point = submission.point.wrapping_add(1);
-        let telling = LaneStream { tell: (word.address(), point), ..self.driver_stream() };
+        let point = submission.point + 1;
+        let telling = LaneStream { tell: (word.address(), shown(point)), ..self.driver_stream() };
         let submitted = self.context.bind().and_then(|()| telling.submit(&task));
         // Held, and its number taken, even if the call fails: it may have begun.
         submission.held.push(Held::Task(task));
@@ -432,7 +403,7 @@ impl Lane {
     }
 
     /// Records the driver's event where the driver's stream is now.
-    fn place(&self, event: Option<&Event>, point: u32) -> Result<Arc<NativeEvent>> {
+    fn place(&self, event: Option<&Event>, point: u64) -> Result<Arc<NativeEvent>> {
         let place = (self.number, point);
         // SAFETY: a live stream of the context.
         let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;

@@ -9,7 +9,7 @@
 //! | `pool` | memory of GPUs, pinned memory of the host |
 //! | `words` | words that streams write |
 //! | `stream` | our streams, which share the driver's |
-//! | `lane`, `lane_stream` | the driver's streams |
+//! | `lane`, `lane_stream`, `submission` | the driver's streams |
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
@@ -35,6 +35,7 @@ mod pool;
 mod reactor;
 mod settle;
 mod stream;
+mod submission;
 mod submitter;
 mod words;
 
@@ -109,8 +110,15 @@ impl Gpu {
         self.devices.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A stream of its own order.
-    pub(crate) fn stream(&self, kind: StreamKind) -> Result<CudaStream> {
+    /// Turns at the gang's lanes that follow each other, so that up to as many as there are lanes
+    /// have one each; the first.
+    pub(crate) fn take_turns_of_gang(&self, count: usize) -> usize {
+        // Relaxed: only a number is needed.
+        self.next_of_gang.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// A stream of its own order, on the lane whose turn it is, or this one's.
+    pub(crate) fn stream(&self, kind: StreamKind, turn: Option<usize>) -> Result<CudaStream> {
         let (lanes, next) = match kind {
             StreamKind::Compute => (&self.compute, &self.next),
             StreamKind::HighPriority => (&self.high_priority, &self.next),
@@ -119,7 +127,7 @@ impl Gpu {
             StreamKind::SmallCopy => (&self.small_copy, &self.next),
         };
         // Relaxed: any lane will do.
-        let turn = next.fetch_add(1, Ordering::Relaxed);
+        let turn = turn.unwrap_or_else(|| next.fetch_add(1, Ordering::Relaxed));
         let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]), self.is_shared());
         stream.check().map(|()| stream)
     }

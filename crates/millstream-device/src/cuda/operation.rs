@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::in_order::InOrder;
-use super::lane::{Lane, Submission};
+use super::lane::Lane;
 use super::pending::Held;
 use super::settle::Busy;
+use super::submission::Submission;
 use crate::Result;
 use crate::event::Event;
 use crate::first_cause::{FirstCause, Untold};

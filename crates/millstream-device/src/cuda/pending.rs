@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::context::NativeEvent;
 use crate::Error;
+use crate::contain::contain;
 use crate::event::{Event, EventStatus};
 use crate::first_cause::FirstCause;
 use crate::task::Task;
@@ -41,13 +42,48 @@ impl Pending {
                 cause.set(error).tell();
             }
         }
-        // Memory first: whoever hears of the event may want it.
-        drop(self.held);
+        // Memory first: whoever hears of the event may want it. Some of it may be the program's.
+        self.held.into_iter().for_each(|held| contain(move || drop(held)));
         if let Some(poison) = poison {
             self.cause.set(poison.clone()).tell();
         }
         if let Some(event) = self.event {
             event.complete(self.cause.get().map_or(Ok(()), |cause| Err(cause.clone())));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{DeviceList, DeviceSet};
+
+    struct Dropped(Arc<AtomicUsize>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("asked for");
+        }
+    }
+
+    #[test]
+    fn what_panics_when_it_is_let_go_holds_nobody_up() {
+        let set = DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
+        let promise = set.promise("lunch");
+        let (event, count) = (promise.event().clone(), Arc::new(AtomicUsize::new(0)));
+        let held = || Held::Other(Box::new(Dropped(Arc::clone(&count))));
+        let pending = Pending {
+            event: Some(event.clone()),
+            native: None,
+            cause: Arc::default(),
+            after: Vec::new(),
+            held: vec![held(), held()],
+        };
+        pending.finish(None);
+        assert!(event.is_complete());
+        assert_eq!(count.load(Ordering::Relaxed), 2);
     }
 }

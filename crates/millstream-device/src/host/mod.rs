@@ -15,6 +15,7 @@ use threads::Threads;
 
 use crate::backend::OpenStream;
 use crate::bell::Bell;
+use crate::contain::contain;
 use crate::event::{Event, EventStatus};
 use crate::first_cause::FirstCause;
 use crate::injection::{InjectedFault, Injection};
@@ -92,9 +93,12 @@ impl StreamQueue {
                     }
                     Err(cause) => self.cause.set(cause).tell(),
                 }
+                // What it captures is the program's, here and below.
+                contain(|| drop(run));
             }
             (Work::Close(open), _) => drop(open),
-            (Work::Wait(_) | Work::Run(_), Some(_)) => {}
+            (Work::Wait(_), Some(_)) => {}
+            (Work::Run(run), Some(_)) => contain(|| drop(run)),
         }
         None
     }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{Operation, StreamQueue, Work};
@@ -28,9 +29,12 @@ pub struct SimulationReport {
     pub schedule: u64,
 }
 
-/// Runs one operation of one stream at a time.
+/// Runs one operation of one stream at a time, for each thread that waits: operations of different
+/// streams may run at once, one in another if its twin waits.
 pub(crate) struct Simulation {
     state: Mutex<State>,
+    /// Something was submitted, or is over.
+    changed: Condvar,
     bell: Arc<Bell>,
 }
 
@@ -39,10 +43,21 @@ struct State {
     random: SmallRng,
     /// Streams with operations.
     queues: Vec<Arc<StreamQueue>>,
+    /// Operations that are not over, and out of their queues.
+    running: Vec<Running>,
     outstanding: usize,
     delay: RangeInclusive<Duration>,
     /// Favours some streams for a while, instead of choosing evenly.
     favour: Option<u64>,
+}
+
+/// An operation that a thread runs.
+struct Running {
+    queue: Arc<StreamQueue>,
+    name: Arc<str>,
+    thread: ThreadId,
+    /// In it, the thread waits for what others run.
+    waits: bool,
 }
 
 impl fmt::Debug for Simulation {
@@ -53,6 +68,8 @@ impl fmt::Debug for Simulation {
 
 /// A kernel or a copy takes a microsecond unless delayed.
 const STEP: Duration = Duration::from_micros(1);
+/// How long a thread sleeps that waits for others, which may ring, or complete an event, meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
 
 impl Simulation {
     pub(crate) fn new(seed: u64, injection: &Injection) -> Simulation {
@@ -60,9 +77,9 @@ impl Simulation {
         let mut random = SmallRng::seed_from_u64(seed ^ injection.seed.rotate_left(32));
         let favour = injection.reorder.then(|| random.random());
         let delay = injection.delay.clone().unwrap_or(STEP..=STEP);
-        let (queues, outstanding) = (Vec::new(), 0);
-        let state = State { report, random, queues, outstanding, delay, favour };
-        Simulation { state: Mutex::new(state), bell: Arc::default() }
+        let (queues, running, outstanding) = (Vec::new(), Vec::new(), 0);
+        let state = State { report, random, queues, running, outstanding, delay, favour };
+        Simulation { state: Mutex::new(state), changed: Condvar::new(), bell: Arc::default() }
     }
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {
@@ -81,6 +98,7 @@ impl Simulation {
         if !std::mem::replace(&mut queued.scheduled, true) {
             state.queues.push(Arc::clone(queue));
         }
+        self.changed.notify_all();
     }
 
     pub(crate) fn outstanding(&self) -> usize {
@@ -90,7 +108,8 @@ impl Simulation {
     /// Whether an operation could run now.
     pub(crate) fn can_step(&self) -> bool {
         let rings = self.bell.rings();
-        self.state.lock().queues.iter().any(|queue| is_runnable(queue, rings))
+        let state = self.state.lock();
+        state.queues.iter().any(|queue| state.is_runnable(queue, rings))
     }
 
     /// A coin for whoever may run a task or an operation.
@@ -98,32 +117,45 @@ impl Simulation {
         self.state.lock().random.random()
     }
 
-    /// Runs one operation.
+    /// Runs operations until `is_done`.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] if none can run.
-    pub(crate) fn step(&self) -> Result<()> {
-        let rings = self.bell.rings();
-        let (queue, operation) = {
-            let mut state = self.state.lock();
-            let Some(place) = state.choose(rings) else {
-                return Err(state.deadlock());
-            };
-            let queue = Arc::clone(&state.queues[place]);
-            let mut queued = queue.state.lock();
-            let operation = queued.operations.pop_front();
-            queued.waits_since = None;
-            if queued.operations.is_empty() {
-                queued.scheduled = false;
-                state.queues.swap_remove(place);
+    /// [`Error::Deadlock`] if none can run before.
+    pub(crate) fn run_until(&self, is_done: impl Fn() -> bool) -> Result<()> {
+        while !is_done() {
+            match self.step() {
+                // Others may have run what this has waited for.
+                Err(_) if is_done() => {}
+                stepped => stepped?,
             }
-            drop(queued);
-            state.advance(queue.index as u64);
-            (queue, operation)
+        }
+        Ok(())
+    }
+
+    /// Runs one operation, or waits a little for what other threads run.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`] if none can run, nor will when others have done what they run.
+    pub(crate) fn step(&self) -> Result<()> {
+        let (rings, thread) = (self.bell.rings(), std::thread::current().id());
+        let taken = {
+            let mut state = self.state.lock();
+            match state.choose(rings) {
+                Some(place) => state.take(place, thread),
+                None if state.others_run(thread) => {
+                    state.set_waits(thread, true);
+                    self.changed.wait_for(&mut state, LOOK);
+                    state.set_waits(thread, false);
+                    None
+                }
+                None => return Err(state.deadlock()),
+            }
         };
+        let Some((queue, operation)) = taken else { return Ok(()) };
         // Outside of the lock: whoever waits may submit more.
-        let waits = operation.and_then(|operation| queue.perform(operation));
+        let waits = queue.perform(operation);
         let mut state = self.state.lock();
+        state.running.retain(|running| !Arc::ptr_eq(&running.queue, &queue));
         match waits {
             None => state.outstanding -= 1,
             Some(operation) => {
@@ -135,13 +167,14 @@ impl Simulation {
                 }
             }
         }
+        self.changed.notify_all();
         Ok(())
     }
 }
 
 impl State {
     fn choose(&mut self, rings: u64) -> Option<usize> {
-        let is_runnable = |place: &usize| is_runnable(&self.queues[*place], rings);
+        let is_runnable = |place: &usize| self.is_runnable(&self.queues[*place], rings);
         let runnable: Vec<usize> = (0..self.queues.len()).filter(is_runnable).collect();
         let choice = self.random.random_range(0..runnable.len().max(1));
         let Some(favour) = self.favour else {
@@ -155,6 +188,33 @@ impl State {
             (index ^ favour).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
         };
         runnable.into_iter().max_by_key(rank)
+    }
+
+    /// Takes the first operation out of a queue, to run it.
+    fn take(&mut self, place: usize, thread: ThreadId) -> Option<(Arc<StreamQueue>, Operation)> {
+        let queue = Arc::clone(&self.queues[place]);
+        let mut queued = queue.state.lock();
+        let operation = queued.operations.pop_front()?;
+        queued.waits_since = None;
+        if queued.operations.is_empty() {
+            queued.scheduled = false;
+            self.queues.swap_remove(place);
+        }
+        drop(queued);
+        self.advance(queue.index as u64);
+        let name = Arc::clone(&operation.name);
+        self.running.push(Running { queue: Arc::clone(&queue), name, thread, waits: false });
+        Some((queue, operation))
+    }
+
+    /// Whether another thread runs something, and does not wait for others in it itself.
+    fn others_run(&self, thread: ThreadId) -> bool {
+        self.running.iter().any(|running| running.thread != thread && !running.waits)
+    }
+
+    fn set_waits(&mut self, thread: ThreadId, waits: bool) {
+        let own = self.running.iter_mut().filter(|running| running.thread == thread);
+        own.for_each(|running| running.waits = waits);
     }
 
     fn advance(&mut self, stream: u64) {
@@ -175,20 +235,28 @@ impl State {
                 _ => format!("{} at {}", queue.place, operation.name),
             })
         };
+        let busy = |Running { queue, name, .. }: &Running| {
+            format!("{} runs {name}, in which somebody waits for what comes later", queue.place)
+        };
+        let running = self.running.iter().map(busy);
         Error::Deadlock {
             seed: self.report.seed,
             steps: self.report.steps,
-            outstanding: self.queues.iter().filter_map(head).collect(),
+            outstanding: running.chain(self.queues.iter().filter_map(head)).collect(),
         }
     }
-}
 
-fn is_runnable(queue: &StreamQueue, rings: u64) -> bool {
-    let queued = queue.state.lock();
-    match queued.operations.front() {
-        Some(Operation { work: Work::Wait(event), .. }) => event.status() != EventStatus::Pending,
-        Some(Operation { work: Work::Run(_), .. }) => queued.waits_since != Some(rings),
-        Some(_) => true,
-        None => false,
+    fn is_runnable(&self, queue: &Arc<StreamQueue>, rings: u64) -> bool {
+        let is_busy = |running: &Running| Arc::ptr_eq(&running.queue, queue);
+        let queued = queue.state.lock();
+        let is_ready = match queued.operations.front() {
+            Some(Operation { work: Work::Wait(event), .. }) => {
+                event.status() != EventStatus::Pending
+            }
+            Some(Operation { work: Work::Run(_), .. }) => queued.waits_since != Some(rings),
+            Some(_) => true,
+            None => false,
+        };
+        is_ready && !self.running.iter().any(is_busy)
     }
 }

@@ -5,19 +5,25 @@ use std::collections::VecDeque;
 
 use crate::sync::{AtomicBool, Fault, Mutex, Ordering, Thread, park, seeded};
 
-/// Whether a word that shows `value` has come to `target`. Words only grow, and
-/// wrap around; at most 2^31 - 1 operations of a stream are outstanding.
-pub(crate) fn reached(value: u32, target: u32) -> bool {
-    if seeded(Fault::PlainCompare) {
-        return value >= target;
-    }
-    value.wrapping_sub(target) as i32 >= 0
+/// What the word of a stream shows that has come to `point`: points are counted for the stream's
+/// life, words wrap around.
+pub(crate) fn shown(point: u64) -> u32 {
+    point as u32
 }
 
-/// What waits for one stream's completion word, in the order of the targets.
+/// Whether a stream whose word shows `value` has come to `point`: at most 2^31 - 1 of a stream are
+/// outstanding.
+pub(crate) fn reached(value: u32, point: u64) -> bool {
+    if seeded(Fault::PlainCompare) {
+        return u64::from(value) >= point;
+    }
+    value.wrapping_sub(shown(point)) as i32 >= 0
+}
+
+/// What waits for one stream's completion word, in the order of the points.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
-    queue: Mutex<VecDeque<(u32, T)>>,
+    queue: Mutex<VecDeque<(u64, T)>>,
 }
 
 impl<T> Waiting<T> {
@@ -26,18 +32,18 @@ impl<T> Waiting<T> {
         Waiting { queue: Mutex::new(VecDeque::new()) }
     }
 
-    /// Adds what waits for `target`, which is no less than the targets before.
+    /// Adds what waits for `point`, which is no less than the points before.
     /// [`Parking::notify`] must follow.
-    pub(crate) fn push(&self, target: u32, item: T) {
-        self.queue.lock().push_back((target, item));
+    pub(crate) fn push(&self, point: u64, item: T) {
+        self.queue.lock().push_back((point, item));
     }
 
     /// Takes out, from the front, what the word has reached and `is_ready`.
     pub(crate) fn take_done(&self, value: u32, is_ready: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = self.queue.lock();
         let mut done = Vec::new();
-        while let Some((target, item)) = queue.front() {
-            if !reached(value, *target) || !is_ready(item) {
+        while let Some((point, item)) = queue.front() {
+            if !reached(value, *point) || !is_ready(item) {
                 break;
             }
             done.extend(queue.pop_front().map(|(_, item)| item));

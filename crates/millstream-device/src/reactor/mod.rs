@@ -3,4 +3,4 @@
 
 mod core;
 
-pub(crate) use self::core::{Parking, Waiting};
+pub(crate) use self::core::{Parking, Waiting, shown};

@@ -1,3 +1,10 @@
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Wake, Waker};
+
 use millstream_device::{
     Device, DeviceSet, Error, EventStatus, Grid, InjectedFault, Injection, Kernel, KernelFault,
     Write,
@@ -170,5 +177,73 @@ fn sets_do_not_mix() {
         let stream = set.devices()[0].stream().unwrap();
         assert!(matches!(stream.wait(&event), Err(Error::DifferentDeviceSet { .. })));
         assert_ne!(set.devices()[0], other.devices()[0]);
+    });
+}
+
+#[test]
+fn a_callback_of_the_bell_that_panics_keeps_nobody_from_hearing() {
+    on_both(|set| {
+        let (bell, (told, hear)) = (set.bell(), channel());
+        let seen = bell.rings();
+        bell.at_next(seen, || panic!("asked for"));
+        bell.at_next(seen, move || told.send(()).unwrap());
+        bell.ring();
+        hear.try_recv().unwrap();
+    });
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("asked for");
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("asked for, too");
+    }
+}
+
+struct Tells(Sender<()>);
+
+impl Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        self.0.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_nobody_from_waking() {
+    on_both(|set| {
+        let (promise, (told, hear)) = (set.promise("dinner"), channel());
+        let panics = ManuallyDrop::new(Arc::new(Panics));
+        let wakers = [Waker::from(Arc::clone(&panics)), Waker::from(Arc::new(Tells(told)))];
+        let mut completions = [promise.event().completed(), promise.event().completed()];
+        for (completion, waker) in completions.iter_mut().zip(&wakers) {
+            assert!(Pin::new(completion).poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        promise.complete(Ok(()));
+        hear.try_recv().unwrap();
+    });
+}
+
+#[test]
+fn an_owner_that_panics_when_it_is_dropped_keeps_no_stream_from_going_on() {
+    on_both(|set| {
+        let device = &set.devices()[0];
+        let stream = device.stream().unwrap();
+        let items = Box::leak(Box::new([1_u32; 4]));
+        let address = items.as_mut_ptr().expose_provenance();
+        // SAFETY: nobody else has the items, which stay.
+        let mut buffer = unsafe { device.adopt::<u32>(address, 4, Panics) };
+        let begin = set.promise("begin");
+        stream.wait(begin.event()).unwrap();
+        ADD_ONE.launch(&stream, 4, (&mut buffer,)).unwrap();
+        drop(buffer);
+        let last = stream.record().unwrap();
+        begin.complete(Ok(()));
+        last.synchronize().unwrap();
     });
 }

@@ -1,8 +1,9 @@
 use millstream_device::{
-    Awaitable, DeviceBuffer, DeviceSet, Error, Event, Kernel, Read, Result, Shared, Stream,
+    Awaitable, DeviceBuffer, DeviceList, DeviceSet, Error, Event, Kernel, Read, Result, Shared,
+    Stream,
 };
 
-use crate::common::{ADD_ONE, on_both};
+use crate::common::{ADD_ONE, on_both, slow_add};
 
 static LOOK: Kernel<(Read<u32>,)> = Kernel::new("look", |_, _| Ok(()));
 static TOUCH: Kernel<(Shared<u32>,)> = Kernel::new("touch", |_, _| Ok(()));
@@ -136,6 +137,25 @@ fn waiting_on_the_host_orders_what_it_submits_next() {
         one.record().unwrap().synchronize().unwrap();
         assert!(buffer.covered_by(&other).is_ok());
         write(&other, &mut buffer).unwrap();
+    });
+}
+
+#[test]
+fn events_of_another_set_retire_nothing() {
+    on_both(|set| {
+        let open = || DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
+        // Ahead on its stream, whose number is that of the other set's.
+        let (elsewhere, stream) = (open(), set.devices()[0].stream().unwrap());
+        let other = elsewhere.devices()[0].stream().unwrap();
+        let events = (0..10).map(|_| other.record().unwrap()).collect::<Vec<_>>();
+        let event = events.last().unwrap();
+        event.synchronize().unwrap();
+        let mut buffer = set.host().buffer::<u32>(16).unwrap();
+        slow_add().launch(&stream, 16, (&mut buffer,)).unwrap();
+        buffer.retire(event);
+        assert!(matches!(buffer.host_view(), Err(Error::Hazard { .. })));
+        stream.record().unwrap().synchronize().unwrap();
+        assert_eq!(buffer.host_view().unwrap(), [1; 16]);
     });
 }
 

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod bound;
 mod common;
 mod failures;
 mod guarded;
 mod hazards;
+mod memory;
 mod opening;
 mod ordering;
 mod simulation;

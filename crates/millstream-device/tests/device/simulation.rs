@@ -1,9 +1,13 @@
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use millstream_device::{
-    DeviceList, DeviceSet, Error, Grid, Injection, Kernel, SimulationReport, Write,
+    DeviceBuffer, DeviceList, DeviceSet, Error, Event, Grid, Injection, Kernel, KernelFault,
+    SimulationReport, Stream, Write,
 };
+
+use crate::common::ADD_ONE;
 
 /// The order in which kernels of three streams ran.
 fn schedule(seed: u64, injection: Injection) -> (Vec<String>, SimulationReport) {
@@ -110,4 +114,97 @@ fn delays_that_are_none_are_refused() {
     let builder = DeviceSet::builder().devices(DeviceList::host(1));
     let opened = builder.injection(Injection { delay, ..Injection::default() }).open();
     assert!(matches!(opened, Err(Error::Injection { reason }) if reason.contains("2ms")));
+}
+
+/// A kernel that takes its time, and counts itself while it runs.
+fn lone(now: &Arc<AtomicUsize>) -> Kernel<(Write<u32>,)> {
+    let now = Arc::clone(now);
+    Kernel::from_closure("lone", move |_: &Grid, (items,): (&mut [u32],)| {
+        assert_eq!(now.fetch_add(1, Ordering::Relaxed), 0, "two of one stream");
+        std::thread::sleep(Duration::from_micros(300));
+        items[0] += 1;
+        now.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    })
+}
+
+#[test]
+fn threads_that_wait_run_no_two_operations_of_a_stream_at_once() {
+    for seed in 0..20 {
+        let set = DeviceSet::builder().devices(DeviceList::host(2)).simulated(seed).open().unwrap();
+        let mut buffers = Vec::new();
+        for device in set.devices() {
+            let (stream, mut buffer) = (device.stream().unwrap(), device.buffer(1).unwrap());
+            let now = Arc::new(AtomicUsize::new(0));
+            for _ in 0..5 {
+                lone(&now).launch(&stream, 1, (&mut buffer,)).unwrap();
+            }
+            buffers.push((stream.record().unwrap(), stream, buffer));
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| set.quiesce().unwrap());
+                scope.spawn(|| buffers.iter().for_each(|(event, ..)| event.synchronize().unwrap()));
+                scope.spawn(|| {
+                    let all = async {
+                        for (event, ..) in &buffers {
+                            event.completed().await.unwrap();
+                        }
+                    };
+                    set.block_on(all).unwrap();
+                });
+            }
+        });
+        for (_, stream, buffer) in &buffers {
+            assert_eq!(stream.download(buffer).unwrap().wait().unwrap(), [5]);
+        }
+    }
+}
+
+/// Launches a kernel that waits for an event, which comes later.
+fn waits(stream: &Stream, buffer: &mut DeviceBuffer<u32>) -> Arc<OnceLock<Event>> {
+    let later = Arc::<OnceLock<Event>>::default();
+    let event = Arc::clone(&later);
+    let twin = move |_: &Grid, _: (&mut [u32],)| {
+        event.get().unwrap().synchronize().map_err(|error| KernelFault::new(error.to_string()))
+    };
+    Kernel::from_closure("wait", twin).launch(stream, 1, (buffer,)).unwrap();
+    later
+}
+
+#[test]
+fn a_twin_may_wait_for_other_streams_and_not_for_its_own() {
+    for seed in 0..20 {
+        let set = DeviceSet::builder().devices(DeviceList::host(1)).simulated(seed).open().unwrap();
+        let device = &set.devices()[0];
+        let [mut one, mut other] = [1, 1].map(|len| device.buffer(len).unwrap());
+        let (here, there) = (device.stream().unwrap(), device.stream().unwrap());
+        let later = waits(&here, &mut one);
+        ADD_ONE.launch(&there, 1, (&mut other,)).unwrap();
+        later.set(there.record().unwrap()).unwrap();
+        ADD_ONE.launch(&here, 1, (&mut one,)).unwrap();
+        here.record().unwrap().synchronize().unwrap();
+        let later = waits(&here, &mut one);
+        ADD_ONE.launch(&here, 1, (&mut one,)).unwrap();
+        later.set(here.record().unwrap()).unwrap();
+        let error = later.get().unwrap().synchronize().unwrap_err();
+        assert!(error.to_string().contains("runs wait, in which somebody waits"), "{error}");
+    }
+}
+
+#[test]
+fn twins_that_wait_for_each_other_are_a_deadlock() {
+    let set = DeviceSet::builder().devices(DeviceList::host(2)).simulated(1).open().unwrap();
+    let [one, other] = set.devices() else { panic!("two devices") };
+    let (mut here, mut there) = (one.buffer(1).unwrap(), other.buffer(1).unwrap());
+    let (one, other) = (one.stream().unwrap(), other.stream().unwrap());
+    let (first, second) = (waits(&one, &mut here), waits(&other, &mut there));
+    let events = [one.record().unwrap(), other.record().unwrap()];
+    first.set(events[1].clone()).unwrap();
+    second.set(events[0].clone()).unwrap();
+    std::thread::scope(|scope| {
+        for event in &events {
+            scope.spawn(|| assert!(event.synchronize().is_err()));
+        }
+    });
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::{Awaitable, Event, FailureListener, Stream, StreamKind};
+use millstream_device::{Awaitable, Device, Event, FailureListener, Stream};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
@@ -128,9 +128,10 @@ impl Communicator {
             && Peers::are_possible(context);
         let mut devices = context.devices().iter();
         devices.try_for_each(|device| ways::prepare(context.transfer(), device))?;
-        let kind = if are_peers { StreamKind::Gang } else { StreamKind::Compute };
-        let streams = context.devices().iter().map(|device| device.stream_of(kind));
-        let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
+        let streams = match are_peers {
+            true => Stream::of_gang(context.devices()),
+            false => context.devices().iter().map(Device::stream).collect(),
+        }?;
         let peers = are_peers.then(|| Peers::new(context, &options)).transpose()?;
         // Others would wait for a rank that has failed. Their kernels hold the words.
         let listen = |peers: &Peers, stream: &Stream| {

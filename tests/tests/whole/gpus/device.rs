@@ -4,8 +4,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use millstream::device::{
-    CudaSource, Device, DeviceBuffer, DeviceSet, Error, Kernel, Read, Stream, StreamKind, Trusted,
-    Value, Write,
+    CudaSource, Device, DeviceBuffer, DeviceSet, Error, Kernel, Pod, Read, Stream, StreamKind,
+    Trusted, Value, Write, Zeroable,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -259,4 +259,29 @@ fn memory_has_an_end() {
     }
     let tight = DeviceSet::builder().devices(list()).memory_budget(1000).open().unwrap();
     assert!(tight.devices()[0].buffer::<u8>(1001).is_err());
+}
+
+/// Aligned to more than the driver's memory.
+#[derive(Clone, Copy)]
+#[repr(C, align(512))]
+struct Wide([u8; 512]);
+
+// SAFETY: bytes, as many as fill it.
+unsafe impl Zeroable for Wide {}
+// SAFETY: as above.
+unsafe impl Pod for Wide {}
+
+#[test]
+fn items_that_the_memory_does_not_align_are_refused() {
+    let set = set();
+    for device in set.devices().iter().filter(|device| is_gpu(device)) {
+        for place in [device, set.host()] {
+            let error = place.buffer::<Wide>(1).unwrap_err();
+            assert!(matches!(error, Error::Alignment { alignment: 512, .. }), "{error}");
+        }
+        let bytes = device.buffer::<u8>(1024).unwrap();
+        let stream = device.stream().unwrap();
+        let cast = bytes.cast::<Wide>();
+        assert!(cast.len() <= 2 && stream.download(&cast).is_err());
+    }
 }

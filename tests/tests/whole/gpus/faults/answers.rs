@@ -85,3 +85,18 @@ fn a_copy_of_a_host_device_that_answers_something_new() {
         assert!(start.elapsed() < super::AT_ONCE, "{:?}", start.elapsed());
     });
 }
+
+/// Asked for a stream later, the driver would refuse that instead.
+#[test]
+fn a_lane_without_pinned_memory_has_asked_for_no_stream() {
+    if !can_ask() {
+        return;
+    }
+    let case = concat!(module_path!(), "::a_lane_without_pinned_memory_has_asked_for_no_stream");
+    // The first stream is that of the pool of memory.
+    let answers = "cuMemHostAlloc=CUDA_ERROR_OUT_OF_MEMORY,cuStreamCreate=CUDA_ERROR_CONTAINED@2";
+    in_child_asked(case, answers, || {
+        let error = DeviceSet::builder().devices("cuda:0".parse().unwrap()).open().unwrap_err();
+        assert!(error.to_string().contains("cuMemHostAlloc"), "{error}");
+    });
+}
