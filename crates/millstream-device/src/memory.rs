@@ -440,6 +440,9 @@ impl Allocation {
         if kind == AccessKind::Write && self.readers.load(Ordering::Acquire) > 0 {
             return Err(hazard("a reader that may still copy it", "the end of that reader"));
         }
+        // One GPU's failure fails what all have been given, and others run on: an event that has
+        // failed does not say that nobody is at it.
+        self.block.check_failure()?;
         let is_bound = || hazard("a bound kernel", "an event recorded after it is submitted");
         self.bound.check(kind, is_bound, || self.device.ledger.check_host(self, kind))
     }

@@ -331,6 +331,12 @@ impl Pinned {
     pub(crate) fn address(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.address as usize)
     }
+
+    /// # Errors
+    /// The failure that poisoned the process.
+    pub(crate) fn check_failure(&self) -> Result<()> {
+        self.pool.poison.get().map_or(Ok(()), |cause| Err(cause.clone()))
+    }
 }
 
 impl Drop for Pinned {

@@ -34,6 +34,8 @@ fn a_stream_that_answers_something_new() {
     let case = concat!(module_path!(), "::a_stream_that_answers_something_new");
     in_child_asked(case, "cuStreamQuery=CUDA_ERROR_DEVICE_UNAVAILABLE@20", || {
         let context = builder().build().unwrap();
+        let results = context.host().buffer::<u32>(4).unwrap();
+        assert_eq!(results.host_view().unwrap().len(), 4);
         let cause = fails_everywhere(&context, |device, stop| {
             let stream = device.stream()?;
             kernel("waits", 1).launch(&stream, 1, (&stop, 120_000))?;
@@ -42,6 +44,8 @@ fn a_stream_that_answers_something_new() {
         assert!(cause.to_string().contains("a kernel or a copy failed"), "{cause}");
         refused("a stream", &cause, || culprit(&context).stream());
         refused("quiescence", &cause, || context.device_set().quiesce());
+        // Another GPU may still write there.
+        refused("a view", &cause, || results.host_view().map(<[u32]>::len));
     });
 }
 
