@@ -77,7 +77,7 @@ pub(crate) enum Error {
     NotConverged {
         /// Whether they are f32.
         is_single: bool,
-        /// Sweeps or rounds made.
+        /// Sweeps made, or the work of so many.
         iterations: u32,
         /// How close they are.
         delta: f64,

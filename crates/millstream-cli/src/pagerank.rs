@@ -34,13 +34,13 @@ pub(crate) struct Arguments {
     /// Probability to follow an arc.
     #[arg(long, default_value_t = 0.85)]
     damping: f64,
-    /// Largest L1 norm of the last sweep's change, or of the residuals.
+    /// Largest L1 norm of the last sweep's change, or, pushing, of what another would change.
     #[arg(long, default_value_t = 1e-6)]
     tolerance: f64,
     /// The type of ranks; f64 for a tolerance below 1e-6 unless given.
     #[arg(long, value_enum)]
     precision: Option<PrecisionOption>,
-    /// Sweeps, or pushes of each vertex, at most.
+    /// Sweeps at most, or the work of so many, pushing: a push of every vertex, and every arc once.
     #[arg(long, default_value_t = 1000)]
     max_iterations: u32,
     /// Succeeds even if the ranks have not converged.
