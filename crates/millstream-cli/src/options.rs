@@ -194,12 +194,29 @@ impl Spread {
         self.partitioner.is_some()
     }
 
-    /// The partition that `--partitioner` asks for, if it is given.
+    /// The partition that `--partitioner` asks for; `None` if it is edges or not given: which arcs
+    /// are to be balanced then, the algorithm knows.
     pub(crate) fn chosen_partition(
         &self,
         graph: &CsrGraph,
         parts: usize,
-    ) -> Option<Result<Partition, Error>> {
-        self.partitioner.map(|partitioner| partitioner.divide(graph, parts))
+    ) -> Result<Option<Partition>, Error> {
+        match self.partitioner {
+            None | Some(Partitioner::Edges) => Ok(None),
+            Some(partitioner) => partitioner.divide(graph, parts).map(Some),
+        }
+    }
+
+    /// As [`Spread::chosen_partition`], but METIS for a mesh-like graph unless given.
+    pub(crate) fn suitable_partition(
+        &self,
+        graph: &CsrGraph,
+        parts: usize,
+    ) -> Result<Option<Partition>, Error> {
+        #[cfg(feature = "metis")]
+        if self.partitioner.is_none() && parts > 1 && partition::is_mesh_like(graph) {
+            return Ok(phase("partitioning", || partition::metis(graph, parts)).ok());
+        }
+        self.chosen_partition(graph, parts)
     }
 }

@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let mut common = Common::new("pagerank", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     let parts = context.devices().len();
-    let partition = spread.chosen_partition(&graph, parts).transpose()?;
+    let partition = spread.chosen_partition(&graph, parts)?;
     common.phases_ms.partition = clock.lap();
     let search = async {
         let pagerank = match partition {

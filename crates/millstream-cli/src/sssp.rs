@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let mut common = Common::new("sssp", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     common.source = Some(original_ids(&graph, &sources));
-    let partition = spread.partition(&graph, context.devices().len())?;
+    let partition = spread.suitable_partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;

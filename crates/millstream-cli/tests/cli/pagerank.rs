@@ -91,6 +91,23 @@ fn what_does_not_converge_is_written_and_said() {
     assert_eq!((&report["converged"], &report["iterations"]), (&json!(false), &json!(2)));
 }
 
+/// Pulling, a device has the arcs that enter its vertices, pushing, those that leave them.
+#[test]
+fn edges_are_what_is_balanced_unless_another_partitioner_is_given() {
+    let graph = dataset("debian-dependencies.el.gz");
+    let items = |algorithm: &str, options: &[&str]| {
+        let fixed = ["pagerank", &graph, "--devices", "host:4", "--algorithm", algorithm];
+        let report = json(&[&fixed[..], &["--damping", "0"], options].concat());
+        let devices = report["per_device"].as_array().unwrap().clone();
+        devices.iter().map(|device| device["work_items"].clone()).collect::<Vec<_>>()
+    };
+    for algorithm in ["pull", "push"] {
+        let edges = items(algorithm, &["--partitioner", "edges"]);
+        assert_eq!(items(algorithm, &[]), edges, "{algorithm}");
+    }
+    assert_ne!(items("pull", &[]), items("pull", &["--partitioner", "blocks"]));
+}
+
 #[test]
 fn ranks_are_even_without_any_iteration() {
     let folder = Folder::new();
