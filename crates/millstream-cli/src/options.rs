@@ -98,7 +98,6 @@ impl Worklist {
         let packets = [
             (self.packet_bytes.is_some(), "--packet-bytes"),
             (self.buffers.is_some(), "--buffers"),
-            (self.queue_entries.is_some(), "--queue-entries"),
         ];
         let packets = packets.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
         self.given_beside_packets().or(packets)
@@ -106,13 +105,13 @@ impl Worklist {
 
     /// The same, where links have a use for packets without a worklist, too.
     pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
-        match (self.routing, self.worker) {
-            (RoutingOption::Auto, WorkerOption::Auto) => {
-                self.no_halo_filter.then_some("--no-halo-filter")
-            }
-            (RoutingOption::Auto, _) => Some("--worker"),
-            _ => Some("--routing"),
-        }
+        let options = [
+            (self.routing != RoutingOption::Auto, "--routing"),
+            (self.worker != WorkerOption::Auto, "--worker"),
+            (self.queue_entries.is_some(), "--queue-entries"),
+            (self.no_halo_filter, "--no-halo-filter"),
+        ];
+        options.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }
 
     pub(crate) fn options(&self) -> WorklistOptions {

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     answer: Answer,
     /// Full sweeps that pull, or residuals pushed on the worklist; pull unless given, or
-    /// push where --routing or --worker is.
+    /// push where --routing, --worker or --queue-entries is.
     #[arg(long, value_enum)]
     algorithm: Option<AlgorithmOption>,
     /// Probability to follow an arc.

@@ -132,7 +132,7 @@ fn an_option_of_the_worklist_asks_for_it() {
         let report = json(&[&["pagerank", &karate, "--verify"], options].concat());
         report["method"] == "push"
     };
-    for option in [["--routing", "ring"], ["--worker", "host"]] {
+    for option in [["--routing", "ring"], ["--worker", "host"], ["--queue-entries", "64"]] {
         assert!(pushes(&option), "{option:?}");
         let said =
             refused(&[&["pagerank", &karate, "--algorithm", "pull"], &option[..]].concat(), 2);
