@@ -44,7 +44,7 @@ pub(crate) enum Error {
     /// The search for shortest paths failed.
     #[error(transparent)]
     Sssp(#[from] SsspError),
-    /// A weight of a file that no path can have, by the ids of the file.
+    /// A weight of a file that no arc can have, by the ids of the file.
     #[error(
         "{}: arc {from} -> {to} weighs {weight}; weights must be finite and not negative",
         path.display()

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use millstream::flow::{Context, Gang};
+use millstream::graph::reference::PageRankError;
 use millstream::graph::{CsrGraph, validate};
-use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, PageRankResult, Precision};
+use millstream::pagerank::{
+    Algorithm, Error as RankError, PageRank, PageRankOptions, PageRankResult, Precision,
+};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::input::{Input, vertices};
+use crate::input::{Input, bad_weight, vertices};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_writable, write_values};
@@ -117,7 +120,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         Ok::<_, millstream::pagerank::Error>((upload, layouts, ran))
     };
     let (upload, layouts, (result, prepare)) =
-        phase("ranking", || run_interruptibly(&context, search))??;
+        phase("ranking", || run_interruptibly(&context, search))?
+            .map_err(|error| outside(error, input, &graph))?;
     common.phases_ms.upload = upload;
     let fault = match how.verify {
         true => phase("verifying", || verify(&graph, &options, &result.ranks)).err(),
@@ -155,6 +159,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
 }
 
 /// Sweeps send packets, too, over the links of devices that do not reach each other.
+/// An error as the file has it: vertices by its ids, and its name with its faults.
+fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
+    match error {
+        RankError::Question(PageRankError::Weight(weight)) => bad_weight(weight, input, graph),
+        error => error.into(),
+    }
+}
+
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     if arguments.worklist.no_halo_filter {
         let reason = "--no-halo-filter has no meaning here: every residual is sent";

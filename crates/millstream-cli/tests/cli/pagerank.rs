@@ -158,4 +158,10 @@ fn questions_without_answers_are_refused() {
     assert!(said.contains("--personalize \"7\" is not one of the 2 vertices"), "{said}");
     assert!(refused(&["pagerank", &graph, "--weighted"], 2).contains("no weights"));
     assert!(refused(&["pagerank", &negative, "--weighted"], 2).contains("-2.5"));
+    let ids = folder.file("ids.wel", "100 700 -1.5\n");
+    for algorithm in ["pull", "push"] {
+        let relabel = ["pagerank", &ids, "--relabel", "--weighted", "--algorithm", algorithm];
+        let said = refused(&relabel, 2);
+        assert!(said.contains(&format!("{ids}: arc 100 -> 700 weighs -1.5")), "{said}");
+    }
 }
