@@ -123,8 +123,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         phase("ranking", || run_interruptibly(&context, search))?
             .map_err(|error| outside(error, input, &graph))?;
     common.phases_ms.upload = upload;
+    let change = if result.converged { options.tolerance } else { result.delta };
     let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &options, &result.ranks)).err(),
+        true => phase("verifying", || verify(&graph, &options, &result.ranks, change)).err(),
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
@@ -158,7 +159,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     }
 }
 
-/// Sweeps send packets, too, over the links of devices that do not reach each other.
 /// An error as the file has it: vertices by its ids, and its name with its faults.
 fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     match error {
@@ -167,6 +167,7 @@ fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     }
 }
 
+/// Sweeps send packets, too, over the links of devices that do not reach each other.
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     if arguments.worklist.no_halo_filter {
         let reason = "--no-halo-filter has no meaning here: every residual is sent";
@@ -218,13 +219,14 @@ fn options(
     Ok(options)
 }
 
-/// What one sweep in f64 changes bounds the error, which must be small enough for the tolerance,
-/// whatever the search says that it has come to. Ranks in f32 are not closer than their rounding;
-/// pushed ones are f64.
+/// What one sweep in f64 changes bounds the error. It must be about what the run says, which is
+/// the tolerance if that says that it has converged, whatever it has come to. Ranks in f32 are not
+/// closer than their rounding; pushed ones are f64.
 fn verify(
     graph: &CsrGraph,
     options: &PageRankOptions,
     ranks: &[f64],
+    change: f64,
 ) -> Result<f64, validate::PageRankFault> {
     let scale = if options.unnormalized { 1.0 / f64::from(graph.vertices()) } else { 1.0 };
     let ranks: Vec<f64> = ranks.iter().map(|rank| rank * scale).collect();
@@ -234,7 +236,7 @@ fn verify(
         (true, false) if options.weighted => 1e-7,
         (true, _) => 1e-12,
     };
-    let allowed = (2.0 * options.tolerance + rounding) / (1.0 - options.damping);
+    let allowed = (2.0 * change + rounding) / (1.0 - options.damping);
     validate::pagerank(graph, &options.question(), &ranks, allowed)
 }
 
@@ -260,9 +262,9 @@ mod tests {
         let mut ranks = [0.25; 4];
         (ranks[0], ranks[1]) = (0.25 + 2.7e-6, 0.25 - 2.7e-6);
         let mut options = PageRankOptions::default();
-        assert!(verify(&graph, &options, &ranks).is_ok());
+        assert!(verify(&graph, &options, &ranks, options.tolerance).is_ok());
         options.algorithm = Algorithm::Push;
-        assert!(verify(&graph, &options, &ranks).is_err());
-        assert!(verify(&graph, &options, &[0.25; 4]).is_ok());
+        assert!(verify(&graph, &options, &ranks, options.tolerance).is_err());
+        assert!(verify(&graph, &options, &[0.25; 4], options.tolerance).is_ok());
     }
 }

@@ -89,6 +89,16 @@ fn what_does_not_converge_is_written_and_said() {
     assert_eq!(ranks(&folder.text("ranks")).len(), 34);
     let report = json(&[&arguments[..], &["--allow-unconverged"]].concat());
     assert_eq!((&report["converged"], &report["iterations"]), (&json!(false), &json!(2)));
+    // Verified is what the ranks are said to be: so close, and not closer.
+    for algorithm in ["pull", "push"] {
+        let verified = ["--algorithm", algorithm, "--max-iterations", "1", "--verify"];
+        let arguments = [&["pagerank", &karate][..], &verified].concat();
+        let answer = run(&arguments);
+        assert!(answer.code == Some(3) && answer.stdout.ends_with("verified\n"), "{answer:?}");
+        assert!(answer.stderr.contains("not converged: "), "{answer:?}");
+        let report = json(&[&arguments[..], &["--allow-unconverged"]].concat());
+        assert_eq!((&report["converged"], &report["verified"]), (&json!(false), &json!(true)));
+    }
 }
 
 /// Pulling, a device has the arcs that enter its vertices, pushing, those that leave them.
