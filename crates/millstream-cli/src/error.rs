@@ -44,7 +44,7 @@ pub(crate) enum Error {
     /// The search for shortest paths failed.
     #[error(transparent)]
     Sssp(#[from] SsspError),
-    /// A weight of a file that no path can have, by the ids of the file.
+    /// A weight of a file that no arc can have, by the ids of the file.
     #[error(
         "{}: arc {from} -> {to} weighs {weight}; weights must be finite and not negative",
         path.display()
@@ -77,7 +77,7 @@ pub(crate) enum Error {
     NotConverged {
         /// Whether they are f32.
         is_single: bool,
-        /// Sweeps or rounds made.
+        /// Sweeps made, or the work of so many.
         iterations: u32,
         /// How close they are.
         delta: f64,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use millstream::graph::read::{ReadOptions, read_graph_with_format};
-use millstream::graph::{CsrGraph, Format, source};
+use millstream::graph::{BadWeight, CsrGraph, Format, source};
 
 use crate::error::Error;
 use crate::progress::phase;
@@ -96,4 +96,11 @@ pub(crate) fn original_id(graph: &CsrGraph, vertex: u32) -> u64 {
         Some(ids) => ids[vertex as usize],
         None => vertex.into(),
     }
+}
+
+/// What is said of a weight of the file that has no meaning.
+pub(crate) fn bad_weight(weight: BadWeight, input: &Input, graph: &CsrGraph) -> Error {
+    let BadWeight { from, to, weight } = weight;
+    let (from, to) = (original_id(graph, from), original_id(graph, to));
+    Error::Weight { path: input.graph.clone(), from, to, weight }
 }

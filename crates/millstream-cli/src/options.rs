@@ -98,7 +98,6 @@ impl Worklist {
         let packets = [
             (self.packet_bytes.is_some(), "--packet-bytes"),
             (self.buffers.is_some(), "--buffers"),
-            (self.queue_entries.is_some(), "--queue-entries"),
         ];
         let packets = packets.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
         self.given_beside_packets().or(packets)
@@ -106,13 +105,13 @@ impl Worklist {
 
     /// The same, where links have a use for packets without a worklist, too.
     pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
-        match (self.routing, self.worker) {
-            (RoutingOption::Auto, WorkerOption::Auto) => {
-                self.no_halo_filter.then_some("--no-halo-filter")
-            }
-            (RoutingOption::Auto, _) => Some("--worker"),
-            _ => Some("--routing"),
-        }
+        let options = [
+            (self.routing != RoutingOption::Auto, "--routing"),
+            (self.worker != WorkerOption::Auto, "--worker"),
+            (self.queue_entries.is_some(), "--queue-entries"),
+            (self.no_halo_filter, "--no-halo-filter"),
+        ];
+        options.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }
 
     pub(crate) fn options(&self) -> WorklistOptions {
@@ -194,12 +193,29 @@ impl Spread {
         self.partitioner.is_some()
     }
 
-    /// The partition that `--partitioner` asks for, if it is given.
+    /// The partition that `--partitioner` asks for; `None` if it is edges or not given: which arcs
+    /// are to be balanced then, the algorithm knows.
     pub(crate) fn chosen_partition(
         &self,
         graph: &CsrGraph,
         parts: usize,
-    ) -> Option<Result<Partition, Error>> {
-        self.partitioner.map(|partitioner| partitioner.divide(graph, parts))
+    ) -> Result<Option<Partition>, Error> {
+        match self.partitioner {
+            None | Some(Partitioner::Edges) => Ok(None),
+            Some(partitioner) => partitioner.divide(graph, parts).map(Some),
+        }
+    }
+
+    /// As [`Spread::chosen_partition`], but METIS for a mesh-like graph unless given.
+    pub(crate) fn suitable_partition(
+        &self,
+        graph: &CsrGraph,
+        parts: usize,
+    ) -> Result<Option<Partition>, Error> {
+        #[cfg(feature = "metis")]
+        if self.partitioner.is_none() && parts > 1 && partition::is_mesh_like(graph) {
+            return Ok(phase("partitioning", || partition::metis(graph, parts)).ok());
+        }
+        self.chosen_partition(graph, parts)
     }
 }

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use millstream::flow::{Context, Gang};
+use millstream::graph::reference::PageRankError;
 use millstream::graph::{CsrGraph, validate};
-use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, PageRankResult, Precision};
+use millstream::pagerank::{
+    Algorithm, Error as RankError, PageRank, PageRankOptions, PageRankResult, Precision,
+};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::input::{Input, vertices};
+use crate::input::{Input, bad_weight, vertices};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_writable, write_values};
@@ -28,19 +31,19 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     answer: Answer,
     /// Full sweeps that pull, or residuals pushed on the worklist; pull unless given, or
-    /// push where --routing or --worker is.
+    /// push where --routing, --worker or --queue-entries is.
     #[arg(long, value_enum)]
     algorithm: Option<AlgorithmOption>,
     /// Probability to follow an arc.
     #[arg(long, default_value_t = 0.85)]
     damping: f64,
-    /// Largest L1 norm of the last sweep's change, or of the residuals.
+    /// Largest L1 norm of the last sweep's change, or, pushing, of what another would change.
     #[arg(long, default_value_t = 1e-6)]
     tolerance: f64,
     /// The type of ranks; f64 for a tolerance below 1e-6 unless given.
     #[arg(long, value_enum)]
     precision: Option<PrecisionOption>,
-    /// Sweeps, or pushes of each vertex, at most.
+    /// Sweeps at most, or the work of so many, pushing: a push of every vertex, and every arc once.
     #[arg(long, default_value_t = 1000)]
     max_iterations: u32,
     /// Succeeds even if the ranks have not converged.
@@ -100,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let mut common = Common::new("pagerank", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     let parts = context.devices().len();
-    let partition = spread.chosen_partition(&graph, parts).transpose()?;
+    let partition = spread.chosen_partition(&graph, parts)?;
     common.phases_ms.partition = clock.lap();
     let search = async {
         let pagerank = match partition {
@@ -117,10 +120,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         Ok::<_, millstream::pagerank::Error>((upload, layouts, ran))
     };
     let (upload, layouts, (result, prepare)) =
-        phase("ranking", || run_interruptibly(&context, search))??;
+        phase("ranking", || run_interruptibly(&context, search))?
+            .map_err(|error| outside(error, input, &graph))?;
     common.phases_ms.upload = upload;
+    let change = if result.converged { options.tolerance } else { result.delta };
     let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &options, &result.ranks)).err(),
+        true => phase("verifying", || verify(&graph, &options, &result.ranks, change)).err(),
         false => None,
     };
     common.verified = how.verify.then_some(fault.is_none());
@@ -151,6 +156,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         Some(fault) => Err(Error::NotVerified(fault.to_string())),
         None if converged || arguments.allow_unconverged => Ok(()),
         None => Err(Error::NotConverged { is_single: precision == "f32", iterations, delta }),
+    }
+}
+
+/// An error as the file has it: vertices by its ids, and its name with its faults.
+fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
+    match error {
+        RankError::Question(PageRankError::Weight(weight)) => bad_weight(weight, input, graph),
+        error => error.into(),
     }
 }
 
@@ -206,13 +219,14 @@ fn options(
     Ok(options)
 }
 
-/// What one sweep in f64 changes bounds the error, which must be small enough for the tolerance,
-/// whatever the search says that it has come to. Ranks in f32 are not closer than their rounding;
-/// pushed ones are f64.
+/// What one sweep in f64 changes bounds the error. It must be about what the run says, which is
+/// the tolerance if that says that it has converged, whatever it has come to. Ranks in f32 are not
+/// closer than their rounding; pushed ones are f64.
 fn verify(
     graph: &CsrGraph,
     options: &PageRankOptions,
     ranks: &[f64],
+    change: f64,
 ) -> Result<f64, validate::PageRankFault> {
     let scale = if options.unnormalized { 1.0 / f64::from(graph.vertices()) } else { 1.0 };
     let ranks: Vec<f64> = ranks.iter().map(|rank| rank * scale).collect();
@@ -222,7 +236,7 @@ fn verify(
         (true, false) if options.weighted => 1e-7,
         (true, _) => 1e-12,
     };
-    let allowed = (2.0 * options.tolerance + rounding) / (1.0 - options.damping);
+    let allowed = (2.0 * change + rounding) / (1.0 - options.damping);
     validate::pagerank(graph, &options.question(), &ranks, allowed)
 }
 
@@ -248,9 +262,9 @@ mod tests {
         let mut ranks = [0.25; 4];
         (ranks[0], ranks[1]) = (0.25 + 2.7e-6, 0.25 - 2.7e-6);
         let mut options = PageRankOptions::default();
-        assert!(verify(&graph, &options, &ranks).is_ok());
+        assert!(verify(&graph, &options, &ranks, options.tolerance).is_ok());
         options.algorithm = Algorithm::Push;
-        assert!(verify(&graph, &options, &ranks).is_err());
-        assert!(verify(&graph, &options, &[0.25; 4]).is_ok());
+        assert!(verify(&graph, &options, &ranks, options.tolerance).is_err());
+        assert!(verify(&graph, &options, &[0.25; 4], options.tolerance).is_ok());
     }
 }

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::graph::{BadWeight, CsrGraph, Weights, generate, validate};
+use millstream::graph::{CsrGraph, Weights, generate, validate};
 use millstream::sssp::{
     Algorithm, Delta, Distances, Error as SsspError, Sssp, SsspOptions, SsspResult,
 };
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::input::{Input, original_id, original_ids, sources};
+use crate::input::{Input, bad_weight, original_id, original_ids, sources};
 use crate::interrupt::run_interruptibly;
 use crate::options::{Spread, Worklist, meaningless};
 use crate::output::{answer, check_both_writable, write_predecessors, write_values};
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let mut common = Common::new("sssp", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     common.source = Some(original_ids(&graph, &sources));
-    let partition = spread.partition(&graph, context.devices().len())?;
+    let partition = spread.suitable_partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
         let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
@@ -221,13 +221,9 @@ fn shortest(distance: f64) -> Option<f64> {
 
 /// An error as the file has it: vertices by its ids, and its name with its faults.
 fn outside(error: SsspError, input: &Input, graph: &CsrGraph) -> Error {
-    let id = |vertex: u32| original_id(graph, vertex);
     match error {
-        SsspError::Weight(BadWeight { from, to, weight }) => {
-            let (path, from, to) = (input.graph.clone(), id(from), id(to));
-            Error::Weight { path, from, to, weight }
-        }
-        SsspError::Overflow { vertex } => Error::Overflow { vertex: id(vertex) },
+        SsspError::Weight(weight) => bad_weight(weight, input, graph),
+        SsspError::Overflow { vertex } => Error::Overflow { vertex: original_id(graph, vertex) },
         error => error.into(),
     }
 }

@@ -25,7 +25,7 @@ pub enum Error {
     /// Ranks that left the range of their type.
     #[error("ranks left the range of their type within {iterations} iterations")]
     NotFinite {
-        /// Sweeps or rounds made.
+        /// See [`PageRankResult::iterations`](crate::PageRankResult::iterations).
         iterations: u32,
     },
     /// No memory for the graph with its arcs the other way round.

@@ -13,6 +13,7 @@ mod options;
 mod pagerank;
 mod pull;
 pub mod push;
+mod push_graph;
 mod push_run;
 mod real;
 mod share;

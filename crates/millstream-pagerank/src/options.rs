@@ -33,10 +33,11 @@ pub enum Precision {
 pub struct PageRankOptions {
     /// Probability to follow an arc, from 0 up to but not including 1.
     pub damping: f64,
-    /// The end: the L1 norm of one sweep's change (pull), or of the residuals
+    /// The end: the L1 norm of what the last sweep has changed (pull), or of what another would
     /// (push), is at most this, for ranks that sum to 1.
     pub tolerance: f64,
-    /// Sweeps (pull), or pushes of each vertex (push), at most, converged or not.
+    /// Sweeps (pull), or the work of so many (push), at most, converged or not. The work of a
+    /// sweep is a push of every vertex, and every arc once.
     pub max_iterations: u32,
     /// Where a step leads that follows no arc, each as likely; any vertex if empty.
     pub personalization: Vec<u32>,

@@ -13,7 +13,7 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
 use crate::pull::PullGraph;
-use crate::push_run::PushGraph;
+use crate::push_graph::PushGraph;
 use crate::share::with_moderate_weights;
 use crate::{Algorithm, Error, PageRankOptions, Result};
 
@@ -23,9 +23,10 @@ use crate::{Algorithm, Error, PageRankOptions, Result};
 pub struct PageRankResult {
     /// They sum to 1, or to the number of vertices if that was asked for.
     pub ranks: Vec<f64>,
-    /// Sweeps (pull), or pushes of the vertex that was pushed most (push).
+    /// Sweeps (pull), or the work of so many (push): pushes and arcs gone along, over vertices and
+    /// arcs, rounded up.
     pub iterations: u32,
-    /// L1 norm of the last sweep's change (pull) or of the residuals (push), for
+    /// L1 norm of the last sweep's change (pull), or of what another would change (push), for
     /// ranks that sum to 1; infinite before the first iteration.
     pub delta: f64,
     /// Whether that is at most the tolerance.
@@ -243,10 +244,10 @@ impl PageRank {
             Uploaded::Push64(graph) => graph.run(options).await?,
         };
         let Ranks { ranks, iterations, delta, converged, statistics, .. } = found;
-        // Before the first iteration the change is infinite. A gang's is in fixed point, where what
+        // Without any iteration the change is infinite. A gang's is in fixed point, where what
         // is no number may look small.
         let is_finite = delta.is_finite() && ranks.par_iter().all(|rank| rank.is_finite());
-        if iterations > 0 && !is_finite {
+        if options.max_iterations > 0 && !is_finite {
             return Err(Error::NotFinite { iterations });
         }
         let vertices = ranks.len() as f64;

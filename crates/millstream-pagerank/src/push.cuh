@@ -11,8 +11,6 @@ struct PushSettings {
     double damping;
     double threshold;
     double top;
-    // Of each vertex.
-    u64 most_pushes;
 };
 
 // Ranks and residuals are doubles: many small ones come together.
@@ -40,10 +38,8 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         Span<u64> residuals;
         // Of the owned vertices.
         Span<u64> ranks;
-        // How often each has been pushed.
-        Span<u32> pushes;
-        // What the dangling vertices have given.
-        Span<u64> leaked;
+        // The pushes and arcs that the device may still do.
+        Span<u64> allowance;
         Owners owners;
         PushSettings settings;
     };
@@ -100,19 +96,19 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
         const u32 row = problem.owners.row(here, vertex);
-        // Relaxed: only how many there were counts.
-        if (fetch_add_relaxed_gpu(&problem.pushes[row], 1u) >= problem.settings.most_pushes)
-            return 0;
+        const u64 begins = problem.offsets[row];
+        const u64 ends = problem.offsets[row + 1];
+        // Relaxed: only how much is left counts.
+        const u64 left = fetch_add_relaxed_gpu(&problem.allowance[0], begins - ends - 1);
+        if (static_cast<long long>(left) <= 0) return 0;
         const double residual = take(problem, vertex);
         add(problem.ranks[row], residual);
         const double share = problem.settings.damping * residual;
         const double inverse = problem.inverse_row_weights[row];
-        if (inverse == 0) {
-            add(problem.leaked[0], share);
-            return 0;
-        }
-        *first = problem.offsets[row];
-        *last = problem.offsets[row + 1];
+        // What dangling vertices give is seen in their ranks.
+        if (inverse == 0) return 0;
+        *first = begins;
+        *last = ends;
         return share * inverse;
     }
 

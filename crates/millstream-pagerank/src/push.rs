@@ -29,10 +29,9 @@ problem! {
         pub residuals: Shared<u64>,
         /// Of the owned vertices.
         pub ranks: Shared<u64>,
-        /// How often each of the owned vertices has been pushed.
-        pub pushes: Shared<u32>,
-        /// One number, what the vertices that nothing leaves have given.
-        pub leaked: Shared<u64>,
+        /// One number: the pushes and arcs that the device may still do; below 0, in the bits of
+        /// `i64`, what is refused comes off, too.
+        pub allowance: Shared<u64>,
         /// First vertex of each device, and the number of vertices.
         pub owners: Read<u32>,
         /// How a push goes.
@@ -50,8 +49,6 @@ millstream_device::cuda_struct! {
         pub threshold: f64,
         /// Residuals of this size, for a cost of 1, go first.
         pub top: f64,
-        /// Of each vertex.
-        pub most_pushes: u64,
     }
 }
 
@@ -154,20 +151,21 @@ impl<R: Real> VertexProgram for Push<R> {
         _: &mut u64,
     ) {
         let row = place.row(vertex);
-        // Relaxed: only how many there were counts.
-        if u64::from(view.pushes[row].fetch_add(1, Relaxed)) >= view.settings.most_pushes {
+        let arcs = place.arcs(view.offsets, vertex);
+        // Relaxed: only how much is left counts.
+        if view.allowance[0].fetch_sub(arcs.len() as u64 + 1, Relaxed) as i64 <= 0 {
             return;
         }
         let residual = take(&view.residuals[vertex as usize]);
         add_to(&view.ranks[row], residual);
         let share = view.settings.damping * residual;
         let inverse = view.inverse_row_weights[row];
+        // What dangling vertices give is seen in their ranks.
         if inverse == 0.0 {
-            add_to(&view.leaked[0], share);
             return;
         }
         let share = share * inverse;
-        for arc in place.arcs(view.offsets, vertex) {
+        for arc in arcs {
             let target = view.targets[arc];
             let value = match view.weights.get(arc) {
                 None => share,

@@ -1,262 +1,258 @@
-//! Rounds of pushing: between them, what the dangling vertices have given is spread
-//! evenly, where that matters.
+//! A run: residuals are pushed until a sweep would change little enough.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::DeviceBuffer;
-use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition};
-use millstream_traversal::{Columns, DistributedGraph, PartWeights, Vertices};
+use millstream_device::SharedBuffer;
+use millstream_traversal::{Part, Vertices};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::pagerank::Ranks;
 use crate::push::{Problem, Push, Settings};
+use crate::push_graph::PushGraph;
 use crate::real::Real;
-use crate::share::{by_new_id, even_inflow, inverse_row_weights, teleport};
+use crate::share::teleport;
 use crate::{PageRankOptions, Result};
 
-/// What a push costs beside its arcs, in arcs.
-const FIXED_COST: f64 = 8.0;
-
-/// The graph on the devices, every row with the arcs that leave.
-#[derive(Debug)]
-pub(crate) struct PushGraph<R: Real> {
-    graph: DistributedGraph,
-    inverse: Vec<Arc<DeviceBuffer<f64>>>,
-    weights: Vec<Arc<DeviceBuffer<R>>>,
-    /// On each device, of all vertices.
-    costs_on_devices: Vec<Arc<DeviceBuffer<f32>>>,
-    /// What a push of each vertex costs, by new id.
-    costs: Vec<f64>,
-    /// What each vertex gets along arcs when every vertex that has some has the same
-    /// rank, by new id: see [`even_inflow`].
-    inflow: Vec<f64>,
-    /// Whether no step leaves a vertex along an arc, by new id.
-    is_dangling: Vec<bool>,
-}
-
-/// Ranks and residuals to start from, by new id.
-struct Start {
+/// Ranks so far, and residuals, by new id. What dangling vertices give is in neither.
+struct Pushed {
     ranks: Vec<f64>,
     residuals: Vec<f64>,
-    /// Whether dangling vertices give nothing, and ranks are scaled at the end.
-    ignores_leaks: bool,
+}
+
+/// One device's words.
+struct Words {
+    residuals: SharedBuffer<u64>,
+    ranks: SharedBuffer<u64>,
+    allowance: SharedBuffer<u64>,
+}
+
+/// A run, and what it has done.
+struct PushRun<'a, R: Real> {
+    graph: &'a PushGraph<R>,
+    options: &'a PageRankOptions,
+    words: Vec<Words>,
+    /// Pushes, and arcs gone along.
+    work: u64,
+    /// Whether every residual is below its threshold, as far as the last passes went.
+    is_settled: bool,
+    statistics: WorklistStatistics,
+    run_time: Duration,
+    gather_time: Duration,
 }
 
 impl<R: Real> PushGraph<R> {
-    pub(crate) async fn new(
-        context: &Context,
-        graph: &CsrGraph,
-        partition: Partition,
-        is_weighted: bool,
-    ) -> Result<PushGraph<R>> {
-        let inverse = inverse_row_weights(graph, is_weighted);
-        let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
-        let inverse = by_new_id(&partition, &inverse);
-        let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
-        let cost = |vertex| graph.degree(vertex) as f64 + FIXED_COST;
-        let costs = by_new_id(&partition, &(0..graph.vertices()).map(cost).collect::<Vec<_>>());
-        let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
-        let graph = DistributedGraph::new(context, graph, partition, columns).await?;
-        let (inverses, weights, costs_on_devices) = (Vec::new(), Vec::new(), Vec::new());
-        let mut uploaded = PushGraph {
-            graph,
-            inverse: inverses,
-            weights,
-            costs_on_devices,
-            costs,
-            inflow,
-            is_dangling,
-        };
-        for (place, device) in context.devices().iter().enumerate() {
-            let stream = device.stream()?;
-            let own = uploaded.graph.partition().range(place);
-            let own = inverse[own.start as usize..own.end as usize].to_vec();
-            let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
-                PartWeights::None => Vec::new(),
-                PartWeights::Integer(weights) => {
-                    let weights = stream.download(&**weights)?.await?;
-                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
-                }
-                PartWeights::Real(weights) => {
-                    let weights = stream.download(&**weights)?.await?;
-                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
-                }
-            };
-            uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
-            uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
-            let costs: Vec<_> = uploaded.costs.iter().map(|&cost| cost as f32).collect();
-            uploaded.costs_on_devices.push(Arc::new(stream.uploaded(costs)?));
-            stream.record()?.completed().await?;
-        }
-        Ok(uploaded)
-    }
-
-    /// Pushes until residuals, and what the dangling vertices have given, are small
-    /// enough together.
+    /// Pushes until a sweep would change the ranks by the tolerance at most, or the work of
+    /// [`PageRankOptions::max_iterations`] is done.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
         let vertices = self.graph.vertices() as usize;
-        let Start { ranks, residuals, ignores_leaks } = self.start(options);
-        let left = match ignores_leaks {
-            // Ranks may sum to 1 - damping before they are scaled.
-            true => options.tolerance * (1.0 - options.damping),
-            // Half for residuals, half for the dangling vertices.
-            false => options.tolerance / 2.0,
+        let (damping, even) = (options.damping, 1.0 / vertices as f64);
+        let teleport = teleport(self.graph.partition(), options);
+        let is_even = teleport.is_empty();
+        let leads: Vec<_> = match is_even {
+            true => vec![even; vertices],
+            false => teleport.iter().map(|chance| chance / (1.0 - damping)).collect(),
         };
-        let threshold = left / self.costs.iter().sum::<f64>();
-        let worth = residuals.iter().zip(&self.costs).map(|(residual, cost)| residual.abs() / cost);
-        let top = worth.fold(0.0, f64::max);
-        let most_pushes = u64::from(options.max_iterations);
-        let settings = Settings { damping: options.damping, threshold, top, most_pushes };
-        let mut residuals = residuals;
-        let problems = self.problems(settings, ranks).await?;
-        let program = Arc::new(Vertices::new(self.graph.owners(), Push::<R>::PROGRAM));
-        let worklist = || {
-            let (context, program) = (self.graph.context(), Arc::clone(&program));
-            let worklist = options.worklist.worklist(context, program, problems.clone(), vertices);
-            worklist.delta(Some(1))
+        let mut own = match is_even {
+            true => self.even_start(damping),
+            false => Pushed { ranks: vec![0.0; vertices], residuals: teleport },
         };
-        worklist().prepare()?;
-        let mut statistics = WorklistStatistics::default();
-        statistics.devices = vec![DeviceStatistics::default(); problems.len()];
-        let (mut rounds, mut iterations) = (0, 0);
-        let (mut delta, mut run_time) = (f64::INFINITY, Duration::ZERO);
-        // Even, should there be no round.
-        let (mut ranks, start) = (vec![1.0 / vertices as f64; vertices], Instant::now());
-        while delta > options.tolerance && rounds.max(iterations) < options.max_iterations {
-            self.upload_residuals(&problems, &residuals).await?;
-            let residual = |vertex: u32| residuals[vertex as usize].abs();
-            let is_worth = |&v: &u32| residual(v) > threshold * self.costs[v as usize];
-            let worth = (0..vertices as u32).filter(is_worth);
-            let initial: Vec<_> =
-                worth.map(|vertex| (self.graph.partition().owner(vertex), vertex)).collect();
-            let worklist = worklist();
-            let round = Instant::now();
-            statistics.add(&worklist.run(&initial).await?);
-            run_time += round.elapsed();
-            let buffers = problems.iter().map(|problem| problem.residuals.clone());
-            residuals = self.graph.gather(buffers, f64::from_bits).await?;
-            ranks = self.ranks(&problems).await?;
-            let leaked = self.take_leaked(&problems).await?;
-            let left: f64 = residuals.iter().map(|residual| residual.abs()).sum();
-            delta = match ignores_leaks {
-                true => left / ranks.iter().sum::<f64>(),
-                false => left + leaked.abs(),
-            };
-            let share = if ignores_leaks { 0.0 } else { leaked / vertices as f64 };
-            residuals.iter_mut().for_each(|residual| *residual += share);
-            iterations = self.most_pushes(&problems).await?.min(options.max_iterations);
-            rounds += 1;
+        let mut spread = Pushed { ranks: vec![0.0; vertices], residuals: vec![even; vertices] };
+        let mut run = PushRun::new(self, options)?;
+        let (mut ranks, mut delta) = (vec![even; vertices], f64::INFINITY);
+        // Ranks come to about so much before they are scaled; should it be less, or residuals count
+        // twice, there is another pass. Of all that there is to push, half is worth it in any case.
+        let sum_about = if is_even { own.ranks.iter().sum() } else { 1.0 };
+        let mut left = (options.tolerance * sum_about).min((1.0 - damping) / 2.0);
+        while delta > options.tolerance && run.has_a_sweep_left() {
+            run.is_settled = true;
+            let mut factor = 0.0;
+            if is_even {
+                run.push(&mut own, left).await?;
+            } else {
+                run.push(&mut own, left / 2.0).await?;
+                let given = self.given(&own, damping);
+                if given > 0.0 {
+                    let most = given / (1.0 - damping);
+                    run.push(&mut spread, left / 2.0 / most).await?;
+                }
+                factor = given / (1.0 - self.given(&spread, damping));
+            }
+            (ranks, delta) = sum(&own, &spread, factor, &leads);
+            // Else what was too much for one device is first gone on with.
+            if run.is_settled {
+                left /= 2.0;
+            }
         }
-        let sum: f64 = ranks.iter().sum();
-        ranks.iter_mut().for_each(|rank| *rank /= sum);
-        let ranks = self.graph.partition().restore(ranks);
-        let gather_time = start.elapsed() - run_time;
-        let converged = delta <= options.tolerance;
-        Ok(Ranks { ranks, iterations, delta, converged, statistics, run_time, gather_time })
+        Ok(run.finish(ranks, delta))
     }
 
-    /// Where to start. Steps that follow no arc and lead to any vertex alike add
-    /// the same to each, so only the scale of ranks depends on how many such steps
-    /// there are: what dangling vertices give may be ignored, and ranks scaled at
-    /// the end. They start even then, but for dangling vertices, which start at
-    /// what they come to: the nearer, the less there is to push. For a
-    /// personalization everything starts at its vertices.
-    fn start(&self, options: &PageRankOptions) -> Start {
-        let PageRankOptions { damping, ref personalization, .. } = *options;
-        let vertices = self.graph.vertices() as usize;
-        if !personalization.is_empty() {
-            let residuals = teleport(self.graph.partition(), options);
-            return Start { ranks: vec![0.0; vertices], residuals, ignores_leaks: false };
-        }
-        let even = 1.0 / vertices as f64;
+    /// What the dangling vertices give.
+    fn given(&self, pushed: &Pushed, damping: f64) -> f64 {
+        let dangling = pushed.ranks.iter().zip(&self.is_dangling).filter(|(_, is)| **is);
+        damping * dangling.map(|(rank, _)| rank).sum::<f64>()
+    }
+
+    /// Even ranks, but for dangling vertices, which start at what they come to: the nearer, the
+    /// less there is to push. Residuals are what the first sweep would change.
+    fn even_start(&self, damping: f64) -> Pushed {
+        let even = 1.0 / f64::from(self.graph.vertices());
         let given = |inflow: &f64| (1.0 - damping) * even + damping * inflow;
         let start = |(inflow, &is_dangling): (&f64, &bool)| match is_dangling {
             true => (given(inflow), 0.0),
             false => (even, given(inflow) - even),
         };
         let (ranks, residuals) = self.inflow.iter().zip(&self.is_dangling).map(start).unzip();
-        Start { ranks, residuals, ignores_leaks: true }
+        Pushed { ranks, residuals }
+    }
+}
+
+/// The ranks `own + factor * spread`, scaled to sum to 1, and what a sweep would change of them, in
+/// L1, if steps that follow no arc lead to where `leads` says: see `README.md`.
+fn sum(own: &Pushed, spread: &Pushed, factor: f64, leads: &[f64]) -> (Vec<f64>, f64) {
+    let add = |own: &[f64], spread: &[f64]| -> Vec<f64> {
+        own.iter().zip(spread).map(|(own, spread)| own + factor * spread).collect()
+    };
+    let mut ranks = add(&own.ranks, &spread.ranks);
+    let residuals = add(&own.residuals, &spread.residuals);
+    let (sum, missing): (f64, f64) = (ranks.iter().sum(), residuals.iter().sum());
+    let change = residuals.iter().zip(leads).map(|(residual, leads)| residual - missing * leads);
+    let delta = change.map(f64::abs).sum::<f64>() / sum;
+    ranks.iter_mut().for_each(|rank| *rank /= sum);
+    (ranks, delta)
+}
+
+impl<'a, R: Real> PushRun<'a, R> {
+    fn new(graph: &'a PushGraph<R>, options: &'a PageRankOptions) -> Result<PushRun<'a, R>> {
+        let partition = graph.graph.partition();
+        let devices = graph.graph.context().devices();
+        let words = devices.iter().enumerate().map(|(place, device)| {
+            let residuals = device.shared(graph.graph.vertices() as usize)?;
+            let ranks = device.shared(partition.range(place).len())?;
+            Ok(Words { residuals, ranks, allowance: device.shared(1)? })
+        });
+        let mut statistics = WorklistStatistics::default();
+        statistics.devices = vec![DeviceStatistics::default(); devices.len()];
+        Ok(PushRun {
+            graph,
+            options,
+            words: words.collect::<Result<_>>()?,
+            work: 0,
+            is_settled: true,
+            statistics,
+            run_time: Duration::ZERO,
+            gather_time: Duration::ZERO,
+        })
     }
 
-    async fn problems(&self, settings: Settings, ranks: Vec<f64>) -> Result<Vec<Arc<Problem<R>>>> {
-        let mut problems = Vec::new();
-        let devices = self.graph.context().devices().iter();
-        for (place, (device, part)) in devices.zip(self.graph.parts()).enumerate() {
-            let own = self.graph.partition().range(place);
-            let own = &ranks[own.start as usize..own.end as usize];
-            let bits: Vec<_> = own.iter().map(|rank| rank.to_bits()).collect();
-            let (ranks, pushes) = (device.shared(bits.len())?, device.shared(bits.len())?);
-            let stream = device.stream()?;
-            stream.upload_shared(bits, &ranks, 0..ranks.len())?;
-            stream.record()?.completed().await?;
-            problems.push(Arc::new(Problem {
-                offsets: Arc::clone(&part.offsets),
-                targets: Arc::clone(&part.targets),
-                weights: Arc::clone(&self.weights[place]),
-                inverse_row_weights: Arc::clone(&self.inverse[place]),
-                costs: Arc::clone(&self.costs_on_devices[place]),
-                residuals: device.shared(self.graph.vertices() as usize)?,
-                ranks,
-                pushes,
-                leaked: device.shared(1)?,
-                owners: Arc::clone(&part.owners),
-                settings,
-            }));
+    /// The work that may still be done.
+    fn work_left(&self) -> u64 {
+        let most = self.graph.sweep.saturating_mul(self.options.max_iterations.into());
+        most.saturating_sub(self.work)
+    }
+
+    fn has_a_sweep_left(&self) -> bool {
+        self.work_left() >= self.graph.sweep
+    }
+
+    /// Pushes until all residuals are at most `left` together, or a device has done as much as
+    /// it may: its part of what is left to do.
+    async fn push(&mut self, pushed: &mut Pushed, left: f64) -> Result<()> {
+        let (graph, costs) = (&self.graph.graph, &self.graph.costs);
+        let threshold = left / costs.iter().sum::<f64>();
+        let residuals = pushed.residuals.iter().map(|residual| residual.abs()).zip(costs);
+        let is_worth = |(residual, cost): &(f64, &f64)| *residual > threshold * *cost;
+        let top = residuals.clone().map(|(residual, cost)| residual / cost).fold(0.0, f64::max);
+        let initial = (0..).zip(residuals).filter(|(_, worth)| is_worth(worth));
+        let initial: Vec<_> =
+            initial.map(|(vertex, _)| (graph.partition().owner(vertex), vertex)).collect();
+        let allowance = self.work_left().div_ceil(self.words.len() as u64).min(i64::MAX as u64);
+        if initial.is_empty() || allowance == 0 {
+            self.is_settled &= initial.is_empty();
+            return Ok(());
         }
-        Ok(problems)
+        self.upload(pushed, allowance).await?;
+        let settings = Settings { damping: self.options.damping, threshold, top };
+        let program = Arc::new(Vertices::new(graph.owners(), Push::<R>::PROGRAM));
+        let (problems, vertices) = (self.problems(settings), graph.vertices() as usize);
+        let worklist = &self.options.worklist;
+        let worklist = worklist.worklist(graph.context(), program, problems, vertices);
+        let worklist = worklist.delta(Some(1));
+        worklist.prepare()?;
+        let start = Instant::now();
+        self.statistics.add(&worklist.run(&initial).await?);
+        self.run_time += start.elapsed();
+        self.download(pushed, allowance).await
     }
 
-    /// Gives every owner its residuals; all others are 0, as everything is sent.
-    async fn upload_residuals(
-        &self,
-        problems: &[Arc<Problem<R>>],
-        residuals: &[f64],
-    ) -> Result<()> {
-        let devices = self.graph.context().devices().iter().zip(problems);
-        for (place, (device, problem)) in devices.enumerate() {
-            let own = self.graph.partition().range(place);
+    fn problems(&self, settings: Settings) -> Vec<Arc<Problem<R>>> {
+        let parts = self.graph.graph.parts().iter().zip(&self.words).enumerate();
+        let problem = |(place, (part, words)): (usize, (&Part, &Words))| Problem {
+            offsets: Arc::clone(&part.offsets),
+            targets: Arc::clone(&part.targets),
+            weights: Arc::clone(&self.graph.weights[place]),
+            inverse_row_weights: Arc::clone(&self.graph.inverse[place]),
+            costs: Arc::clone(&self.graph.costs_on_devices[place]),
+            residuals: words.residuals.clone(),
+            ranks: words.ranks.clone(),
+            allowance: words.allowance.clone(),
+            owners: Arc::clone(&part.owners),
+            settings,
+        };
+        parts.map(problem).map(Arc::new).collect()
+    }
+
+    /// Gives every owner its ranks and residuals; all other residuals are 0, as everything is
+    /// sent.
+    async fn upload(&self, pushed: &Pushed, allowance: u64) -> Result<()> {
+        let devices = self.graph.graph.context().devices().iter().zip(&self.words);
+        for (place, (device, words)) in devices.enumerate() {
+            let own = self.graph.graph.partition().range(place);
             let own = own.start as usize..own.end as usize;
-            let bits: Vec<_> = residuals[own.clone()].iter().map(|r| r.to_bits()).collect();
+            let bits = |values: &[f64]| values[own.clone()].iter().map(|v| v.to_bits()).collect();
+            let (ranks, residuals): (Vec<_>, Vec<_>) =
+                (bits(&pushed.ranks), bits(&pushed.residuals));
             let stream = device.stream()?;
-            stream.upload_shared(bits, &problem.residuals, own)?;
+            stream.upload_shared(ranks, &words.ranks, 0..own.len())?;
+            stream.upload_shared(residuals, &words.residuals, own)?;
+            stream.upload_shared(vec![allowance], &words.allowance, 0..1)?;
             stream.record()?.completed().await?;
         }
         Ok(())
     }
 
-    /// What the dangling vertices have given since the last call.
-    async fn take_leaked(&self, problems: &[Arc<Problem<R>>]) -> Result<f64> {
-        let mut sum = 0.0;
-        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
+    async fn download(&mut self, pushed: &mut Pushed, allowance: u64) -> Result<()> {
+        let (start, graph) = (Instant::now(), &self.graph.graph);
+        let buffers = self.words.iter().map(|words| words.residuals.clone());
+        pushed.residuals = graph.gather(buffers, f64::from_bits).await?;
+        pushed.ranks.clear();
+        for (device, words) in graph.context().devices().iter().zip(&self.words) {
             let stream = device.stream()?;
-            let leaked = stream.download_shared(&problem.leaked, 0..1)?.await?;
-            sum += leaked.into_iter().map(f64::from_bits).sum::<f64>();
-            stream.fill_shared(&problem.leaked, 0..1, 0)?;
-            stream.record()?.completed().await?;
+            let ranks = stream.download_shared(&words.ranks, 0..words.ranks.len())?;
+            let left = stream.download_shared(&words.allowance, 0..1)?;
+            ranks.append_to(&mut pushed.ranks, f64::from_bits).await?;
+            // What was refused counts, too: less than nothing is left then.
+            let left = left.await?.into_iter().map(|left| left as i64).sum::<i64>();
+            self.is_settled &= left > 0;
+            self.work += allowance - left.max(0) as u64;
         }
-        Ok(sum)
+        self.gather_time += start.elapsed();
+        Ok(())
     }
 
-    /// How often the vertex was pushed that was pushed most.
-    async fn most_pushes(&self, problems: &[Arc<Problem<R>>]) -> Result<u32> {
-        let mut most = 0;
-        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
-            let own = 0..problem.pushes.len();
-            let pushes = device.stream()?.download_shared(&problem.pushes, own)?.await?;
-            most = most.max(pushes.into_iter().max().unwrap_or(0));
+    /// `ranks` are by new id.
+    fn finish(self, ranks: Vec<f64>, delta: f64) -> Ranks {
+        // The last row may have been more than was allowed.
+        let most = self.options.max_iterations;
+        let iterations = self.work.div_ceil(self.graph.sweep).min(most.into()) as u32;
+        Ranks {
+            ranks: self.graph.graph.partition().restore(ranks),
+            iterations,
+            delta,
+            converged: delta <= self.options.tolerance,
+            statistics: self.statistics,
+            run_time: self.run_time,
+            gather_time: self.gather_time,
         }
-        Ok(most)
-    }
-
-    async fn ranks(&self, problems: &[Arc<Problem<R>>]) -> Result<Vec<f64>> {
-        let mut ranks = Vec::with_capacity(self.graph.vertices() as usize);
-        for (device, problem) in self.graph.context().devices().iter().zip(problems) {
-            let own = 0..problem.ranks.len();
-            let arriving = device.stream()?.download_shared(&problem.ranks, own)?;
-            arriving.append_to(&mut ranks, f64::from_bits).await?;
-        }
-        Ok(ranks)
     }
 }

@@ -157,7 +157,8 @@ enum WeightType {
 }
 
 impl Sssp {
-    /// Uploads a graph in edge-balanced blocks.
+    /// Uploads a graph in blocks with equally many arcs: of those that enter them for a search in
+    /// steps, of those that leave for any other.
     ///
     /// # Errors
     /// No weights, or one that is negative; no memory on a device.
@@ -165,8 +166,7 @@ impl Sssp {
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Sssp> {
-        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
-        Sssp::with_partition(context, graph, partition).await
+        Sssp::boxed_upload(context, graph, None, Algorithm::Auto).await
     }
 
     /// Uploads a graph in the parts of `partition`, one for each device.
@@ -185,7 +185,8 @@ impl Sssp {
         Sssp::with_algorithm(context, graph, partition, Algorithm::Auto).await
     }
 
-    /// Uploads a graph in the parts of `partition`, for one algorithm.
+    /// Uploads a graph in the parts of `partition`, or, for `None`, as [`Sssp::new`], for one
+    /// algorithm.
     ///
     /// A search in steps needs the arcs that enter a device's vertices, in ascending
     /// order of weight: once in rows of these vertices, and once in rows of all vertices,
@@ -205,17 +206,17 @@ impl Sssp {
     pub async fn with_algorithm(
         context: &Context,
         graph: &CsrGraph,
-        partition: Partition,
+        partition: impl Into<Option<Partition>>,
         algorithm: Algorithm,
     ) -> Result<Sssp> {
-        Sssp::boxed_upload(context, graph, partition, algorithm).await
+        Sssp::boxed_upload(context, graph, partition.into(), algorithm).await
     }
 
     /// Boxed, so that it is compiled here, and not again in each program.
     fn boxed_upload<'a>(
         context: &'a Context,
         graph: &'a CsrGraph,
-        partition: Partition,
+        partition: Option<Partition>,
         algorithm: Algorithm,
     ) -> BoxFuture<'a, Result<Sssp>> {
         Sssp::upload(context, graph, partition, algorithm).boxed()
@@ -224,7 +225,7 @@ impl Sssp {
     async fn upload(
         context: &Context,
         graph: &CsrGraph,
-        partition: Partition,
+        partition: Option<Partition>,
         algorithm: Algorithm,
     ) -> Result<Sssp> {
         let weights = weight_type(graph)?;
@@ -243,6 +244,9 @@ impl Sssp {
         } else {
             let on_gpus = context.devices().iter().any(Device::is_gpu);
             let columns = Columns::Weighted;
+            let parts = context.devices().len();
+            let balanced = || partition::edge_balanced_blocks(graph, parts);
+            let partition = partition.unwrap_or_else(balanced);
             let rows = DistributedGraph::new(context, graph, partition, columns).await?;
             let threshold = means.and_then(|means| means.threshold(on_gpus));
             let is_real = matches!(weights, WeightType::Real);

@@ -1,6 +1,7 @@
 //! The rows of a search in steps: arcs in ascending order of weight, on the device that
 //! owns their target.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,21 +38,23 @@ pub(crate) struct StepGraph {
 const CHUNK: u32 = 1 << 12;
 
 impl StepGraph {
+    /// In the parts of `partition`, or in blocks that equally many arcs enter.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
-        partition: Partition,
+        partition: Option<Partition>,
     ) -> Result<StepGraph> {
         let start = Instant::now();
         let is_symmetric = graph.is_symmetric_with_weights();
         let columns = Columns::Nearest;
-        let incoming = match is_symmetric {
-            true => DistributedGraph::new(context, graph, partition, columns).await?,
-            false => {
-                let reversed = graph.transposed()?;
-                DistributedGraph::new(context, &reversed, partition, columns).await?
-            }
+        let reversed = match is_symmetric {
+            true => Cow::Borrowed(graph),
+            false => Cow::Owned(graph.transposed()?),
         };
+        let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
+        let partition = partition.unwrap_or_else(balanced);
+        let incoming = DistributedGraph::new(context, &reversed, partition, columns).await?;
+        drop(reversed);
         let outgoing = match is_symmetric && context.devices().len() == 1 {
             true => None,
             false => Some(outgoing(&incoming, graph).await?),
@@ -164,6 +167,7 @@ pub(crate) fn is_worth_it(graph: &CsrGraph) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use millstream_flow::Devices;
     use millstream_graph::generate::{self, GenerateOptions};
 
     use super::*;
@@ -195,5 +199,18 @@ mod tests {
         assert_eq!(offsets, [0, 3, 3, 4, 5]);
         assert_eq!(targets, [2, 3, 1, 3, 1]);
         assert_eq!(weights, [1, 3, 5, 9, 0]);
+    }
+
+    /// Arcs that enter a few vertices: no device has more than its part of them.
+    #[test]
+    fn the_arcs_that_a_device_has_are_balanced() {
+        let edges: Vec<_> = (0..4000).map(|from| (from, from % 40, 1u32)).collect();
+        let graph = CsrGraph::from_weighted_edges(4000, &edges).unwrap();
+        let context = Context::builder().devices(Devices::host(4)).build().unwrap();
+        let steps = context.block_on(StepGraph::new(&context, &graph, None)).unwrap().unwrap();
+        let arcs: Vec<_> = steps.incoming.parts().iter().map(|part| part.targets.len()).collect();
+        // An arc and a vertex weigh alike: three parts have arcs to divide, the last vertices only.
+        assert_eq!(arcs.iter().sum::<usize>(), 4000);
+        assert!(arcs.iter().all(|&arcs| arcs <= 2000), "{arcs:?}");
     }
 }

@@ -37,13 +37,18 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let options = generate::GenerateOptions { max_weight: Some(1000), seed: 0 };
     let roads = generate::road(100, 100, 605, &options)?;
     let context = Context::builder().devices(Devices::All).build()?;
-    let parts = partition::edge_balanced_blocks(&roads, context.devices().len());
+    let devices = context.devices().len();
     context.block_on(async {
-        let graph = DistributedGraph::new(&context, &roads, parts, Columns::Weighted).await?;
-        for worker in [Worker::HostDriven, Worker::Fused] {
-            match widest_paths(&graph, worker).await {
-                Err(Worklist(NotFused { reason })) => println!("not fused: {reason}"),
-                widths => assert_eq!(widths?, expected(&roads)),
+        for parts in [
+            partition::edge_balanced_blocks(&roads, devices),
+            partition::random(&roads, devices, 0),
+        ] {
+            let graph = DistributedGraph::new(&context, &roads, parts, Columns::Weighted).await?;
+            for worker in [Worker::HostDriven, Worker::Fused] {
+                match widest_paths(&graph, worker).await {
+                    Err(Worklist(NotFused { reason })) => println!("not fused: {reason}"),
+                    widths => assert_eq!(widths?, expected(&roads)),
+                }
             }
         }
         Ok(())

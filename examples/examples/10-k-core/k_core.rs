@@ -1,6 +1,5 @@
-//! The k-core of a graph on the distributed worklist, as a program whose packets count: what is
-//! left when vertices with fewer than k neighbours go, until none has fewer. An item is one that
-//! has gone.
+//! The k-core of a graph on the distributed worklist, by packets that count: what is left when
+//! vertices with fewer than k neighbours go, until none has fewer. An item is one that has gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -85,19 +84,19 @@ pub async fn k_core(
     k: u32,
     worker: Worker,
 ) -> Result<Vec<bool>> {
-    let (left, gone) =
-        (graph.shared(neighbours).await?, graph.shared(vec![0; neighbours.len()]).await?);
-    let (owners, mut problems) = (graph.owners(), Vec::new());
+    let degree = |new| neighbours[graph.partition().to_original(new) as usize];
+    let (items, owners, mut problems) = (neighbours.len(), graph.owners(), Vec::new());
+    let left: Vec<_> = (0..graph.vertices()).map(degree).collect();
+    let (left, gone) = (graph.shared(left).await?, graph.shared(vec![0; items]).await?);
     for (part, (left, gone)) in graph.parts().iter().zip(left.iter().zip(gone)) {
         let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
         let (left, owners) = (left.clone(), Arc::clone(&part.owners));
         problems.push(Arc::new(Problem { offsets, targets, left, gone, owners, k }));
     }
-    let few = (0..graph.vertices()).filter(|&v| neighbours[v as usize] < k);
-    let initial: Vec<_> = few.map(|v| (owners.owner(v), v)).collect();
-    let (program, items) = (Arc::new(Vertices::new(owners, KCore)), neighbours.len());
+    let few = (0..graph.vertices()).filter(|&v| degree(v) < k).map(|v| (owners.owner(v), v));
+    let program = Arc::new(Vertices::new(graph.owners(), KCore));
     let worklist = DistributedWorklist::new(graph.context(), program, problems, items);
-    let statistics = worklist.worker(worker).run(&initial).await?;
-    println!("{worker:?}: {} of {} vertices go", statistics.work_items(), neighbours.len());
-    graph.gather(left.into_iter(), |left| left >= k).await
+    let statistics = worklist.worker(worker).run(&few.collect::<Vec<_>>()).await?;
+    println!("{worker:?}: {} of {items} vertices go", statistics.work_items());
+    Ok(graph.partition().restore(graph.gather(left.into_iter(), |left| left >= k).await?))
 }

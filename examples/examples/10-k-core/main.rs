@@ -31,13 +31,19 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let network = generate::social(12, 8, &generate::GenerateOptions::default())?;
     let degrees: Vec<u32> = (0..network.vertices()).map(|v| network.degree(v) as u32).collect();
     let context = Context::builder().devices(Devices::All).build()?;
-    let parts = partition::edge_balanced_blocks(&network, context.devices().len());
+    let devices = context.devices().len();
     context.block_on(async {
-        let graph = DistributedGraph::new(&context, &network, parts, Columns::Structure).await?;
-        for worker in [Worker::HostDriven, Worker::Fused] {
-            match k_core(&graph, &degrees, K, worker).await {
-                Err(Worklist(NotFused { reason })) => println!("not fused: {reason}"),
-                core => assert_eq!(core?, expected(&network, degrees.clone())),
+        for parts in [
+            partition::edge_balanced_blocks(&network, devices),
+            partition::random(&network, devices, 0),
+        ] {
+            let columns = Columns::Structure;
+            let graph = DistributedGraph::new(&context, &network, parts, columns).await?;
+            for worker in [Worker::HostDriven, Worker::Fused] {
+                match k_core(&graph, &degrees, K, worker).await {
+                    Err(Worklist(NotFused { reason })) => println!("not fused: {reason}"),
+                    core => assert_eq!(core?, expected(&network, degrees.clone())),
+                }
             }
         }
         Ok(())

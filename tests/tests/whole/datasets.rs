@@ -8,7 +8,7 @@ use millstream::cc::Cc;
 use millstream::flow::{Context, Devices};
 use millstream::graph::read::{ReadOptions, read_graph};
 use millstream::graph::{CsrGraph, generate, reference, source, validate};
-use millstream::pagerank::PageRankOptions;
+use millstream::pagerank::{Algorithm, PageRankOptions};
 use millstream::sssp::Sssp;
 
 use crate::pagerank;
@@ -87,6 +87,21 @@ fn our_graphs_have_their_answers() {
             assert_eq!(answers(&graph, source, devices), expected, "{file} on {devices}");
             everything_else(&graph, devices);
         }
+    }
+}
+
+/// Most of what one package needs ends at packages that need nothing, and there are loops on the way.
+#[test]
+fn ranks_near_one_package_by_pushing() {
+    let graph = our_graph("debian-dependencies.el.gz", false);
+    for devices in [1, 4] {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        let mut options = PageRankOptions::default();
+        options.algorithm = Algorithm::Push;
+        options.personalization = vec![0];
+        let result = pagerank::run(&context, &graph, options.clone()).unwrap();
+        pagerank::check(&format!("{devices} devices"), &graph, &options, &result);
+        assert!(result.iterations < 28, "more work than by pulling: {}", result.iterations);
     }
 }
 

@@ -214,8 +214,7 @@ fn what_does_not_converge_says_so() {
     options.max_iterations = 3;
     let result = run(&host(2), &graph, options.clone()).unwrap();
     assert!(!result.converged && result.iterations == 3 && result.delta > options.tolerance);
-    // With a personalization, what vertices without arcs give must be spread again
-    // and again.
+    // With a personalization, what vertices without arcs give must be spread, too.
     options.algorithm = Algorithm::Push;
     options.max_iterations = 1;
     options.personalization = vec![0];
@@ -226,22 +225,78 @@ fn what_does_not_converge_says_so() {
 
 /// Pushing goes on for long where nearly nothing is lost on the way.
 #[test]
-fn pushes_of_a_vertex_are_limited() {
+fn the_work_of_pushing_is_limited() {
     let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
+    let sweep = graph.arcs() + u64::from(graph.vertices());
     let mut options = exact(Algorithm::Push);
     options.damping = 0.9999;
-    for most in [0, 1, 20] {
-        options.max_iterations = most;
-        let result = run(&host(2), &graph, options.clone()).unwrap();
-        assert!(!result.converged && result.iterations == most, "{most}: {result:?}");
-        let own: u64 = result.statistics.devices.iter().map(|device| device.work_items).sum();
-        assert!(own > 0 || most == 0);
-        assert!((result.ranks.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    for (devices, personalization) in [(1, vec![]), (2, vec![]), (8, vec![3])] {
+        options.personalization = personalization;
+        for most in [0, 1, 20] {
+            options.max_iterations = most;
+            let result = run(&host(devices), &graph, options.clone()).unwrap();
+            assert!(!result.converged && result.iterations == most, "{most}: {result:?}");
+            let items = result.statistics.work_items();
+            assert!(items > 0 || most == 0);
+            assert!((result.ranks.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            // More only by what is refused, each item at most once in each of few passes.
+            assert!(items <= sweep * u64::from(most + 1), "{most}: {items}");
+        }
     }
-    options.damping = 0.85;
-    options.max_iterations = 1000;
+    let options = exact(Algorithm::Push);
     let result = run(&host(2), &graph, options.clone()).unwrap();
     assert!(result.converged && (1..1000).contains(&result.iterations), "{}", result.iterations);
+}
+
+/// A vertex is pushed as often as it takes: one with a loop, one that all others lead to.
+#[test]
+fn pushing_converges_however_often_it_pushes_a_vertex() {
+    let arcs = (0..2000).flat_map(|vertex| [(vertex, (7 * vertex + 1) % 2000), (vertex, 0)]);
+    let hub = CsrGraph::from_edges(2000, &arcs.collect::<Vec<_>>()).unwrap();
+    let mut options = exact(Algorithm::Push);
+    for devices in [1, 4, 8] {
+        let result = run(&host(devices), &hub, options.clone()).unwrap();
+        check(&format!("hub, {devices} devices"), &hub, &options, &result);
+    }
+    options.personalization = vec![1];
+    let loops = CsrGraph::from_edges(100, &[(0, 0), (1, 99)]).unwrap();
+    for devices in [1, 4] {
+        let result = run(&host(devices), &loops, options.clone()).unwrap();
+        check(&format!("loop, {devices} devices"), &loops, &options, &result);
+    }
+    options.personalization = Vec::new();
+    options.damping = 0.95;
+    let kron = generate::kron(12, 16, &GenerateOptions::default()).unwrap();
+    for devices in [1, 4] {
+        let result = run(&host(devices), &kron, options.clone()).unwrap();
+        check(&format!("kron, {devices} devices"), &kron, &options, &result);
+    }
+}
+
+/// What pushing says of its ranks is what a sweep would change, whatever they were scaled by.
+#[test]
+fn a_push_knows_what_a_sweep_would_change() {
+    let star = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (0, 2), (2, 0), (0, 3), (3, 0)]).unwrap();
+    let pairs = CsrGraph::from_edges(100, &[(0, 1), (1, 0), (0, 2), (99, 0)]).unwrap();
+    let random = awkward::graphs().swap_remove(7).1;
+    for (name, graph) in [("star", star), ("pairs", pairs), ("random", random)] {
+        for (damping, tolerance) in [(0.99, 0.1), (0.85, 1e-2), (0.85, 1e300), (0.5, 1e-5)] {
+            for personalization in [vec![], vec![0], vec![0, 2, 2]] {
+                let what = format!("{name}, {damping}, {tolerance:e}, {personalization:?}");
+                let mut options = PageRankOptions::default();
+                options.algorithm = Algorithm::Push;
+                (options.damping, options.tolerance) = (damping, tolerance);
+                options.personalization = personalization;
+                let result = run(&host(2), &graph, options.clone()).unwrap();
+                assert!(result.converged && result.delta <= tolerance, "{what}: {result:?}");
+                assert!((result.ranks.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{what}");
+                let question = options.question();
+                let bound = validate::pagerank(&graph, &question, &result.ranks, 1e9).unwrap();
+                let change = bound * (1.0 - damping);
+                assert!((change - result.delta).abs() < 1e-12, "{what}: {change:e} {result:?}");
+            }
+        }
+    }
 }
 
 #[test]

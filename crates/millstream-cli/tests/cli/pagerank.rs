@@ -89,6 +89,33 @@ fn what_does_not_converge_is_written_and_said() {
     assert_eq!(ranks(&folder.text("ranks")).len(), 34);
     let report = json(&[&arguments[..], &["--allow-unconverged"]].concat());
     assert_eq!((&report["converged"], &report["iterations"]), (&json!(false), &json!(2)));
+    // Verified is what the ranks are said to be: so close, and not closer.
+    for algorithm in ["pull", "push"] {
+        let verified = ["--algorithm", algorithm, "--max-iterations", "1", "--verify"];
+        let arguments = [&["pagerank", &karate][..], &verified].concat();
+        let answer = run(&arguments);
+        assert!(answer.code == Some(3) && answer.stdout.ends_with("verified\n"), "{answer:?}");
+        assert!(answer.stderr.contains("not converged: "), "{answer:?}");
+        let report = json(&[&arguments[..], &["--allow-unconverged"]].concat());
+        assert_eq!((&report["converged"], &report["verified"]), (&json!(false), &json!(true)));
+    }
+}
+
+/// Pulling, a device has the arcs that enter its vertices, pushing, those that leave them.
+#[test]
+fn edges_are_what_is_balanced_unless_another_partitioner_is_given() {
+    let graph = dataset("debian-dependencies.el.gz");
+    let items = |algorithm: &str, options: &[&str]| {
+        let fixed = ["pagerank", &graph, "--devices", "host:4", "--algorithm", algorithm];
+        let report = json(&[&fixed[..], &["--damping", "0"], options].concat());
+        let devices = report["per_device"].as_array().unwrap().clone();
+        devices.iter().map(|device| device["work_items"].clone()).collect::<Vec<_>>()
+    };
+    for algorithm in ["pull", "push"] {
+        let edges = items(algorithm, &["--partitioner", "edges"]);
+        assert_eq!(items(algorithm, &[]), edges, "{algorithm}");
+    }
+    assert_ne!(items("pull", &[]), items("pull", &["--partitioner", "blocks"]));
 }
 
 #[test]
@@ -115,7 +142,7 @@ fn an_option_of_the_worklist_asks_for_it() {
         let report = json(&[&["pagerank", &karate, "--verify"], options].concat());
         report["method"] == "push"
     };
-    for option in [["--routing", "ring"], ["--worker", "host"]] {
+    for option in [["--routing", "ring"], ["--worker", "host"], ["--queue-entries", "64"]] {
         assert!(pushes(&option), "{option:?}");
         let said =
             refused(&[&["pagerank", &karate, "--algorithm", "pull"], &option[..]].concat(), 2);
@@ -141,4 +168,10 @@ fn questions_without_answers_are_refused() {
     assert!(said.contains("--personalize \"7\" is not one of the 2 vertices"), "{said}");
     assert!(refused(&["pagerank", &graph, "--weighted"], 2).contains("no weights"));
     assert!(refused(&["pagerank", &negative, "--weighted"], 2).contains("-2.5"));
+    let ids = folder.file("ids.wel", "100 700 -1.5\n");
+    for algorithm in ["pull", "push"] {
+        let relabel = ["pagerank", &ids, "--relabel", "--weighted", "--algorithm", algorithm];
+        let said = refused(&relabel, 2);
+        assert!(said.contains(&format!("{ids}: arc 100 -> 700 weighs -1.5")), "{said}");
+    }
 }

@@ -1,0 +1,86 @@
+//! The graph as pushes need it.
+
+use std::sync::Arc;
+
+use millstream_device::DeviceBuffer;
+use millstream_flow::Context;
+use millstream_graph::{CsrGraph, Partition};
+use millstream_traversal::{Columns, DistributedGraph, PartWeights};
+
+use crate::Result;
+use crate::real::Real;
+use crate::share::{by_new_id, even_inflow, inverse_row_weights};
+
+/// What a push costs beside its arcs, in arcs.
+const FIXED_COST: f64 = 8.0;
+
+/// The graph on the devices, every row with the arcs that leave.
+#[derive(Debug)]
+pub(crate) struct PushGraph<R: Real> {
+    pub(crate) graph: DistributedGraph,
+    pub(crate) inverse: Vec<Arc<DeviceBuffer<f64>>>,
+    pub(crate) weights: Vec<Arc<DeviceBuffer<R>>>,
+    /// On each device, of all vertices.
+    pub(crate) costs_on_devices: Vec<Arc<DeviceBuffer<f32>>>,
+    /// What a push of each vertex costs, by new id.
+    pub(crate) costs: Vec<f64>,
+    /// What each vertex gets along arcs when every vertex that has some has the same
+    /// rank, by new id: see [`even_inflow`].
+    pub(crate) inflow: Vec<f64>,
+    /// Whether no step leaves a vertex along an arc, by new id.
+    pub(crate) is_dangling: Vec<bool>,
+    /// What it takes to push each vertex once, in pushes and arcs gone along.
+    pub(crate) sweep: u64,
+}
+
+impl<R: Real> PushGraph<R> {
+    pub(crate) async fn new(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        is_weighted: bool,
+    ) -> Result<PushGraph<R>> {
+        let inverse = inverse_row_weights(graph, is_weighted);
+        let inflow = by_new_id(&partition, &even_inflow(graph, &inverse, is_weighted));
+        let inverse = by_new_id(&partition, &inverse);
+        let is_dangling = inverse.iter().map(|&inverse| inverse == 0.0).collect();
+        let cost = |vertex| graph.degree(vertex) as f64 + FIXED_COST;
+        let costs = by_new_id(&partition, &(0..graph.vertices()).map(cost).collect::<Vec<_>>());
+        let sweep = graph.arcs() + u64::from(graph.vertices());
+        let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
+        let graph = DistributedGraph::new(context, graph, partition, columns).await?;
+        let (inverses, weights, costs_on_devices) = (Vec::new(), Vec::new(), Vec::new());
+        let mut uploaded = PushGraph {
+            graph,
+            inverse: inverses,
+            weights,
+            costs_on_devices,
+            costs,
+            inflow,
+            is_dangling,
+            sweep,
+        };
+        for (place, device) in context.devices().iter().enumerate() {
+            let stream = device.stream()?;
+            let own = uploaded.graph.partition().range(place);
+            let own = inverse[own.start as usize..own.end as usize].to_vec();
+            let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
+                PartWeights::None => Vec::new(),
+                PartWeights::Integer(weights) => {
+                    let weights = stream.download(&**weights)?.await?;
+                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
+                }
+                PartWeights::Real(weights) => {
+                    let weights = stream.download(&**weights)?.await?;
+                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
+                }
+            };
+            uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
+            uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
+            let costs: Vec<_> = uploaded.costs.iter().map(|&cost| cost as f32).collect();
+            uploaded.costs_on_devices.push(Arc::new(stream.uploaded(costs)?));
+            stream.record()?.completed().await?;
+        }
+        Ok(uploaded)
+    }
+}
