@@ -69,7 +69,9 @@ pub(crate) fn compile_with_log(
 ) -> Result<(Vec<u8>, String)> {
     let (compiler, options) = (compiler()?, options(architecture));
     let report = ["--ptxas-options=-v", "--ptxas-options=--warn-on-spills"].map(String::from);
-    let all = [&options[..], &report].concat();
+    // The compiler has a cache of its own, which has no reports.
+    let anew = (compiler.version >= (12, 9)).then(|| "--no-cache".to_string());
+    let all = [&options[..], &report, anew.as_slice()].concat();
     let compiled = run_compiler(compiler, source, architecture, &all)?;
     // Reports do not change the code.
     keep(compiler, &key(source, &options), &compiled.0);
