@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::contain::contain;
+
 /// The result of a device operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -242,9 +244,11 @@ pub enum Error {
 
 impl Error {
     /// A kernel failed because code of the program panicked.
-    pub(crate) fn panicked(kernel: &Arc<str>, device: &str, panic: &(dyn Any + Send)) -> Error {
+    pub(crate) fn panicked(kernel: &Arc<str>, device: &str, panic: Box<dyn Any + Send>) -> Error {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        // What was thrown may panic itself.
+        contain(|| drop(panic));
         Error::KernelFailed {
             kernel: Arc::clone(kernel),
             device: device.to_string(),

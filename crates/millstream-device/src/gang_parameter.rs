@@ -149,7 +149,8 @@ impl<'a, T: Pod + Send + Sync> From<&'a mut [DeviceBuffer<T>]> for GangPartsMut<
 }
 
 /// The buffers of all devices, and which is the kernel's own.
-impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, usize) {
+// SAFETY: a read of its own buffer is declared, which is all that a twin sees.
+unsafe impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, usize) {
     fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
         let (parts, own) = self;
         Ok(BoundGang::new(&parts.bound, own, AccessKind::Read, accesses))
@@ -157,7 +158,8 @@ impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, usize) 
 }
 
 /// The buffers of all devices, and which is the kernel's own.
-impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&GangPartsMut<'_, T>, usize) {
+// SAFETY: a write of its own buffer is declared, which is all that a twin sees.
+unsafe impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&GangPartsMut<'_, T>, usize) {
     fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
         let (parts, own) = self;
         Ok(BoundGang::new(&parts.bound, own, AccessKind::Write, accesses))

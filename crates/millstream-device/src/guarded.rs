@@ -237,7 +237,8 @@ impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
+// SAFETY: a shared use of what is returned is declared; turns do the rest.
+unsafe impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         let allocation = self.buffer.allocation();
         accesses.add(allocation, AccessKind::Shared);
@@ -286,7 +287,8 @@ impl Parameter for Words {
     }
 }
 
-impl Argument<Words> for &SharedBuffer<u32> {
+// SAFETY: a shared use of what is returned is declared.
+unsafe impl Argument<Words> for &SharedBuffer<u32> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation(), AccessKind::Shared);
         Ok(Bound(Place::new::<u32>(self.allocation(), &(0..self.len()))))

@@ -442,6 +442,6 @@ impl<S: Parameter> BoundLaunch<S> {
     /// Runs what is the program's own: the lane goes on if it panics.
     fn guarded<R>(&self, context: &crate::cuda::GpuContext, work: impl FnOnce() -> R) -> Result<R> {
         catch_unwind(AssertUnwindSafe(work))
-            .map_err(|panic| Error::panicked(&self.code.name, context.name(), panic.as_ref()))
+            .map_err(|panic| Error::panicked(&self.code.name, context.name(), panic))
     }
 }

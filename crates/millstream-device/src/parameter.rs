@@ -86,7 +86,48 @@ pub trait Parameter {
 }
 
 /// Something that a call may pass for parameter `P`.
-pub trait Argument<P: Parameter> {
+///
+/// # Safety
+/// The ledger orders kernels by what `bind` declares, and twins get views accordingly. So `bind`
+/// * declares all that the value it returns lets the kernel use, by binding each part in the
+///   `accesses` that it is given, and takes nothing out of there;
+/// * returns nothing that was bound at another time or in other accesses, unless the memory is used
+///   by atomics alone, whoever uses it;
+/// * keeps no view of that memory, nor gives one away.
+///
+/// ```
+/// # use millstream_device::{Accesses, Argument, DeviceBuffer, Parameter, Read, Result, Value};
+/// /// Items, and where to begin.
+/// struct From<'a>(&'a DeviceBuffer<u32>, u64);
+///
+/// // SAFETY: all that is returned is bound in the accesses, here and now.
+/// unsafe impl Argument<(Read<u32>, Value<u64>)> for From<'_> {
+///     fn bind(
+///         self,
+///         accesses: &mut Accesses,
+///     ) -> Result<<(Read<u32>, Value<u64>) as Parameter>::Bound> {
+///         Argument::<(Read<u32>, Value<u64>)>::bind((self.0, self.1), accesses)
+///     }
+/// }
+/// ```
+///
+/// Who does not answer for that, has no argument:
+///
+/// ```compile_fail,E0200
+/// # use millstream_device::{Accesses, Argument, DeviceBuffer, Parameter, Result, Write};
+/// struct Twice<'a>(&'a mut DeviceBuffer<u32>);
+///
+/// impl Argument<(Write<u32>, Write<u32>)> for Twice<'_> {
+///     fn bind(
+///         self,
+///         _: &mut Accesses,
+///     ) -> Result<<(Write<u32>, Write<u32>) as Parameter>::Bound> {
+///         let one = Argument::<Write<u32>>::bind(&mut *self.0, &mut Accesses::default())?;
+///         Ok((one, Argument::<Write<u32>>::bind(self.0, &mut Accesses::default())?))
+///     }
+/// }
+/// ```
+pub unsafe trait Argument<P: Parameter> {
     /// Declares what the kernel will access, and holds it for the launch.
     ///
     /// # Errors
@@ -207,13 +248,15 @@ pub(crate) fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {
     to.value(&spans);
 }
 
-impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
+// SAFETY: the part does.
+unsafe impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         Part::from(self).bind(accesses)
     }
 }
 
-impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
+// SAFETY: a read of what is returned is declared.
+unsafe impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         self.allocation.refuse_guarded()?;
         accesses.add(self.allocation, AccessKind::Read);
@@ -221,13 +264,15 @@ impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Argument<Write<T>> for &mut DeviceBuffer<T> {
+// SAFETY: the part does.
+unsafe impl<T: Pod + Send + Sync> Argument<Write<T>> for &mut DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         PartMut::from(self).bind(accesses)
     }
 }
 
-impl<T: Pod + Send + Sync> Argument<Write<T>> for PartMut<'_, T> {
+// SAFETY: a write of what is returned is declared.
+unsafe impl<T: Pod + Send + Sync> Argument<Write<T>> for PartMut<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         self.allocation.refuse_guarded()?;
         accesses.add(self.allocation, AccessKind::Write);
@@ -235,7 +280,8 @@ impl<T: Pod + Send + Sync> Argument<Write<T>> for PartMut<'_, T> {
     }
 }
 
-impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
+// SAFETY: a shared use of what is returned is declared.
+unsafe impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         accesses.add(self.allocation(), AccessKind::Shared);
         Ok(Bound(Place::new::<T>(self.allocation(), &(0..self.len()))))
@@ -243,14 +289,16 @@ impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
 }
 
 /// Buffers beyond [`SharedSet::MOST`] are left out.
-impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
+// SAFETY: each buffer does.
+unsafe impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
     fn bind(self, accesses: &mut Accesses) -> Result<Arc<[Bound]>> {
         let buffers = self.iter().take(SharedSet::<T>::MOST);
         buffers.map(|buffer| Argument::<Shared<T>>::bind(*buffer, accesses)).collect()
     }
 }
 
-impl<T: Pod + Send + Sync> Argument<Value<T>> for T {
+// SAFETY: the kernel uses no memory.
+unsafe impl<T: Pod + Send + Sync> Argument<Value<T>> for T {
     fn bind(self, _: &mut Accesses) -> Result<T> {
         Ok(self)
     }
@@ -276,7 +324,8 @@ macro_rules! tuple {
             }
         }
 
-        impl<$($parameter: Parameter, $argument: Argument<$parameter>),+>
+        // SAFETY: each part does.
+        unsafe impl<$($parameter: Parameter, $argument: Argument<$parameter>),+>
             Argument<($($parameter,)+)> for ($($argument,)+)
         {
             fn bind(self, accesses: &mut Accesses) -> Result<($($parameter::Bound,)+)> {

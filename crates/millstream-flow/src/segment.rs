@@ -141,7 +141,8 @@ impl<T: Item> Drop for SendBuffer<T> {
     }
 }
 
-impl<T: Item> Argument<Read<T>> for &SendBuffer<T> {
+// SAFETY: the part does.
+unsafe impl<T: Item> Argument<Read<T>> for &SendBuffer<T> {
     fn bind(
         self,
         accesses: &mut Accesses,
@@ -153,7 +154,8 @@ impl<T: Item> Argument<Read<T>> for &SendBuffer<T> {
     }
 }
 
-impl<T: Item> Argument<Write<T>> for &mut SendBuffer<T> {
+// SAFETY: the part does.
+unsafe impl<T: Item> Argument<Write<T>> for &mut SendBuffer<T> {
     fn bind(
         self,
         accesses: &mut Accesses,
@@ -467,7 +469,8 @@ impl<T: Item> Awaitable for PendingSegment<T> {
 
 macro_rules! readable_by_kernels {
     ($segment:ident) => {
-        impl<T: Item> Argument<Read<T>> for &$segment<T> {
+        // SAFETY: the part does.
+        unsafe impl<T: Item> Argument<Read<T>> for &$segment<T> {
             fn bind(
                 self,
                 accesses: &mut Accesses,

@@ -67,7 +67,8 @@ pub(crate) struct CommonArgument<'a, P: Program> {
     pub(crate) place: Place,
 }
 
-impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
+// SAFETY: the problem and the other parts do.
+unsafe impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
     fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
         let problem = self.problem.bind(accesses)?;
         let QueueBuffers { bits, entries, control, most } = self.queues;

@@ -10,7 +10,10 @@ use millstream_device::{
 
 /// A program's memory on one device, as kernels take it: made by
 /// [`problem!`](crate::problem!).
-pub trait Problem: Parameter + Send + Sync + 'static {
+///
+/// # Safety
+/// Its `bind` owes what that of an [`Argument`] does.
+pub unsafe trait Problem: Parameter + Send + Sync + 'static {
     /// Its members, in order.
     const MEMBERS: &'static [MemberLayout];
 
@@ -23,7 +26,10 @@ pub trait Problem: Parameter + Send + Sync + 'static {
 
 /// A parameter that may be a member of a problem, which several kernels use at once:
 /// [`Read`], [`Shared`] or [`Value`].
-pub trait Member: Parameter {
+///
+/// # Safety
+/// Its `bind` owes what that of an [`Argument`] does.
+pub unsafe trait Member: Parameter {
     /// What holds it on the host.
     type Holder: Send + Sync + 'static;
     /// Bytes and alignment in CUDA C++.
@@ -50,7 +56,8 @@ pub struct MemberLayout {
 /// A pointer and a length.
 const SPAN: (usize, usize) = (16, 8);
 
-impl<T: Pod + Send + Sync> Member for Read<T> {
+// SAFETY: the argument does.
+unsafe impl<T: Pod + Send + Sync> Member for Read<T> {
     type Holder = Arc<DeviceBuffer<T>>;
     const LAYOUT: (usize, usize) = SPAN;
 
@@ -59,7 +66,8 @@ impl<T: Pod + Send + Sync> Member for Read<T> {
     }
 }
 
-impl<T: AtomicPod> Member for Shared<T> {
+// SAFETY: the argument does.
+unsafe impl<T: AtomicPod> Member for Shared<T> {
     type Holder = SharedBuffer<T>;
     const LAYOUT: (usize, usize) = SPAN;
 
@@ -68,7 +76,8 @@ impl<T: AtomicPod> Member for Shared<T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Member for Value<T> {
+// SAFETY: the argument does.
+unsafe impl<T: Pod + Send + Sync> Member for Value<T> {
     type Holder = T;
     const LAYOUT: (usize, usize) = (size_of::<T>(), align_of::<T>());
 
@@ -189,7 +198,8 @@ macro_rules! problem {
             }
         }
 
-        impl$(<$($generic: $bound),+>)? $crate::Problem for $Problem$(<$($generic),+>)? {
+        // SAFETY: each member does.
+        unsafe impl$(<$($generic: $bound),+>)? $crate::Problem for $Problem$(<$($generic),+>)? {
             const MEMBERS: &'static [$crate::MemberLayout] = &[
                 $($crate::MemberLayout {
                     name: stringify!($member),

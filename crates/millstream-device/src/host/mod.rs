@@ -84,7 +84,7 @@ impl StreamQueue {
             }
             (Work::Run(mut run), None) => {
                 let result = catch_unwind(AssertUnwindSafe(&mut run)).unwrap_or_else(|panic| {
-                    Err(Error::panicked(&operation.name, &self.device, panic.as_ref()))
+                    Err(Error::panicked(&operation.name, &self.device, panic))
                 });
                 match result {
                     Ok(Step::Done) => {}

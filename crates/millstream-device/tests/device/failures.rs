@@ -230,6 +230,16 @@ fn a_waker_that_panics_keeps_nobody_from_waking() {
 }
 
 #[test]
+fn a_twin_may_panic_with_anything() {
+    static ANYTHING: Kernel<(Write<u32>,)> =
+        Kernel::new("anything", |_, _| std::panic::panic_any(Panics));
+    on_both(|set| {
+        let error = fails(&set.devices()[0], &ANYTHING);
+        assert!(error.to_string().contains("a panic without a message"), "{error}");
+    });
+}
+
+#[test]
 fn an_owner_that_panics_when_it_is_dropped_keeps_no_stream_from_going_on() {
     on_both(|set| {
         let device = &set.devices()[0];

@@ -177,7 +177,8 @@ fn clocks_travel_through_chains_of_events() {
 fn one_launch_must_not_get_a_part_twice() {
     struct Twice<'a>(&'a mut DeviceBuffer<u32>);
     type Pair = (millstream_device::Write<u32>, millstream_device::Write<u32>);
-    impl millstream_device::Argument<Pair> for Twice<'_> {
+    // SAFETY: both are bound in the accesses, here and now.
+    unsafe impl millstream_device::Argument<Pair> for Twice<'_> {
         fn bind(
             self,
             accesses: &mut millstream_device::Accesses,

@@ -103,7 +103,8 @@ impl<T: Item> Parameter for LineOperations<T> {
     }
 }
 
-impl<T: Item> Argument<LineOperations<T>> for LineArguments<'_, T> {
+// SAFETY: input and output are bound in the accesses; the words are used by atomics alone.
+unsafe impl<T: Item> Argument<LineOperations<T>> for LineArguments<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<BoundLines> {
         let LineArguments { input, output, pieces, words, settings } = self;
         let input = input.map(|input| Argument::<Read<T>>::bind(input, accesses)).transpose()?;

@@ -69,7 +69,8 @@ impl Parameter for PeerWords {
     }
 }
 
-impl Argument<PeerWords> for &Arc<PeerWords> {
+// SAFETY: the words are used by atomics alone, whoever uses them.
+unsafe impl Argument<PeerWords> for &Arc<PeerWords> {
     fn bind(self, _: &mut Accesses) -> millstream_device::Result<Arc<PeerWords>> {
         Ok(Arc::clone(self))
     }

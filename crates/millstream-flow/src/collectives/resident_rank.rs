@@ -56,7 +56,8 @@ impl Parameter for ResidentRank {
 }
 
 /// The collectives, the words of the gang, and the rank, of which there must be one.
-impl Argument<ResidentRank> for (&ResidentCollectives, &SharedBuffer<u32>, usize) {
+// SAFETY: the parts do, and are all that is held.
+unsafe impl Argument<ResidentRank> for (&ResidentCollectives, &SharedBuffer<u32>, usize) {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldRank> {
         let (collectives, host, rank) = self;
         let memory: Vec<_> = collectives.memory.iter().collect();

@@ -74,7 +74,8 @@ impl<T: Item> Parameter for FullEmptyPackets<T> {
     }
 }
 
-impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
+// SAFETY: the parts do, and are all that is held.
+unsafe impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldPackets<T>> {
         let core = &self.core;
         let settings = Settings {

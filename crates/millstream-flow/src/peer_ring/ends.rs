@@ -78,7 +78,8 @@ impl<T: Item> Parameter for DeviceLinkEnd<T> {
     }
 }
 
-impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
+// SAFETY: the parts do, and are all that is held.
+unsafe impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
         let (payloads, traffic, late) = (&self.payloads, &self.traffic, &self.late);
         let parts =
