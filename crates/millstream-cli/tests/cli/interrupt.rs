@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::{Answer, Folder, command, remarks};
+use crate::common::{Answer, Folder, command, dataset, remarks};
 
 /// Starts a command that takes minutes, interrupts it while its devices run, and
 /// waits for its end.
@@ -48,6 +48,13 @@ fn an_interrupted_search_writes_nothing() {
     let by_levels = ["bfs", &graph, "--source", "0", "--algorithm", "level-synchronous"];
     assert_interrupted(&interrupt(&[&by_levels[..], &["--output", &levels]].concat()));
     assert_eq!(folder.names(), ["chain.el".as_ref() as &std::path::Path]);
+}
+
+/// More runs than numbers of 32 bits count, with the one that is not timed.
+#[test]
+fn the_most_repetitions_go_on_until_they_are_interrupted() {
+    let repeated = ["bfs", &dataset("karate.mtx"), "--repeat", "4294967295"];
+    assert_interrupted(&interrupt(&repeated));
 }
 
 #[test]
