@@ -113,15 +113,32 @@ fn an_old_answer_outlives_a_disk_that_fills_up() {
 fn a_header_that_lies_costs_less_than_a_gibibyte() {
     let folder = Folder::new();
     let banner = "%%MatrixMarket matrix coordinate pattern general";
-    let lying = folder.file("lying.mtx", format!("{banner}\n67108864 67108864 1\n1 2\n"));
-    let info = command(&["info", &lying, "--transpose", "--dedupe", "--json"]);
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "ulimit -d 1048576; exec \"$0\" \"$@\""]);
-    // Threads have stacks.
-    shell.arg(info.get_program()).args(info.get_args()).env("RAYON_NUM_THREADS", "2");
-    let answer = Answer::from(shell.output().unwrap());
-    assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(answer.stdout.contains("\"components\":67108863"), "{answer:?}");
+    // The most that one arc is believed.
+    let most = (1 << 22) + 2;
+    let lying = folder.file("lying.mtx", format!("{banner}\n{most} {most} 1\n1 2\n"));
+    for arguments in [
+        &["info", &lying, "--transpose", "--dedupe"][..],
+        &["pagerank", &lying, "--devices", "host:8", "--algorithm", "push"],
+        &["sssp", &lying, "--devices", "host:8", "--weights", "unit"],
+    ] {
+        let command = command(&[arguments, &["--json"]].concat());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -d 1048576; exec \"$0\" \"$@\""]);
+        // Threads have stacks.
+        shell.arg(command.get_program()).args(command.get_args()).env("RAYON_NUM_THREADS", "2");
+        let answer = Answer::from(shell.output().unwrap());
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert!(answer.stdout.contains(&format!("\"vertices\":{most}")), "{answer:?}");
+    }
+    let one_more = most + 1;
+    for lying in [
+        folder.file("more.mtx", format!("{banner}\n{one_more} {one_more} 1\n1 2\n")),
+        folder.file("more.el", format!("{most} 0\n")),
+    ] {
+        let said = refused(&["pagerank", &lying], 2);
+        assert!(said.contains(&format!("{one_more} vertices are not credible for 1 ")), "{said}");
+        assert!(said.contains(".mill") && said.contains("--relabel"), "{said}");
+    }
 }
 
 #[cfg(unix)]
