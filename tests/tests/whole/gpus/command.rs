@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use millstream::flow::Gang;
 use millstream::traversal::can_meet;
 
 use super::child::{command, run};
@@ -184,6 +185,34 @@ fn a_compiler_that_is_not_here() {
     let reason = "needs NVRTC: neither libnvrtc.so.13 nor libnvrtc.so.12 is in ";
     for part in [reason, &folder.display().to_string(), "MILLSTREAM_NVRTC"] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// GPUs that are too small for their part of a gang: the host drives the worklist there, unless
+/// the fused worker is asked for. Emulated GPUs alone are of any size.
+#[test]
+fn gpus_too_small_for_a_gang() {
+    if !scaled(false, true) {
+        return skip(Needs::Emulation, "real GPUs are as large as they are");
+    }
+    let context = context();
+    if context.devices().len() < 3 || !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "a gang of three needs more blocks than one of two");
+    }
+    let chain = Edges::chain("small", 60);
+    let search = ["sssp", chain.path(), "--weights", "unit", "--algorithm", "asynchronous"];
+    let direct = ["--routing", "direct", "--verify"];
+    let small = |worker: &[&str]| {
+        let mut command = millstream(&[&search[..], &direct, worker].concat())?;
+        // Two of each GPU stay free.
+        command.env("MILLSTREAM_EMULATED_MULTIPROCESSORS", "4");
+        Some(run(&mut command, LIMIT, |_| {}).0)
+    };
+    for (worker, expected) in [(&[][..], 0), (&["--worker", "fused"], 2)] {
+        let Some(output) = small(worker) else { return };
+        let (code, text) = code_and_text(&output);
+        assert_eq!(code, Some(expected), "{worker:?}: {text}");
+        assert_eq!(text.contains("too few multiprocessors"), expected == 2, "{worker:?}: {text}");
     }
 }
 
