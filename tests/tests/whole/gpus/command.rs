@@ -245,6 +245,10 @@ fn a_trap_on_one_rank() {
         println!("{kernel}, after {time:?}: {text}");
         assert_eq!((code, output.stdout.len()), (Some(1), 0), "{kernel}: {text}");
         assert!(text.contains("CUDA_ERROR_") && !text.contains("panicked"), "{kernel}: {text}");
+        // No call is blamed that only heard of it.
+        for part in ["a kernel or a copy failed", "compute-sanitizer"] {
+            assert!(text.contains(part), "{kernel}: {part}: {text}");
+        }
         // Before those who wait lose their patience.
         assert!(time < Duration::from_secs(9), "{kernel}: {time:?}");
     }
