@@ -1,9 +1,10 @@
 //! The file a graph goes to.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::graph::write::{format_of_file, write_graph};
+use millstream::graph::write::{WriteError, format_of_file, write_graph};
 use millstream::graph::{CsrGraph, Format, Weights};
 use serde::Serialize;
 
@@ -77,7 +78,11 @@ impl Destination {
     /// Writes a graph and says what it is.
     pub(crate) fn write(&self, graph: &CsrGraph) -> Result<(), Error> {
         let format = self.format()?;
-        phase("writing", || write_graph(&self.out, graph, Some(format)))?;
+        match phase("writing", || write_graph(&self.out, graph, Some(format))) {
+            // As for an answer, a reader that has seen enough is no failure.
+            Err(WriteError::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
         if graph.original_ids().is_some()
             && !matches!(format, Format::EdgeList | Format::Millstream)
         {

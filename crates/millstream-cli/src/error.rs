@@ -93,7 +93,7 @@ pub(crate) enum Error {
     /// The validator found a fault.
     #[error("not verified: {0}")]
     NotVerified(String),
-    /// Ctrl-C.
+    /// Ctrl-C, SIGTERM or SIGHUP.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,4 +1,5 @@
-//! Ctrl-C: stops the devices first, then ends the command with exit code 130.
+//! Ctrl-C, and the signals SIGTERM and SIGHUP: they stop the devices first, then end the command
+//! with exit code 130.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{self, Poll};
@@ -19,18 +20,41 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 static PRESSED: AtomicBool = AtomicBool::new(false);
 static WAKER: AtomicWaker = AtomicWaker::new();
 
-/// Listens to Ctrl-C from now on.
+/// Listens to Ctrl-C, SIGTERM and SIGHUP from now on.
 pub(crate) fn listen() {
-    // Without a handler Ctrl-C ends the process at once, which is as well.
-    let _ = ctrlc::set_handler(|| {
-        let pressed_before = PRESSED.swap(true, Ordering::AcqRel);
-        if pressed_before || !RUNNING.load(Ordering::Acquire) {
-            remark(Error::Interrupted);
-            // Nothing is dropped.
-            discard_unfinished(|| std::process::exit(EXIT_CODE.into()));
-        }
-        WAKER.wake();
-    });
+    // Without a handler they end the process at once, which is as well.
+    let _ = keep_ignored_hangup(|| ctrlc::set_handler(pressed));
+}
+
+/// `nohup` starts commands that ignore SIGHUP, as this one does then, whatever `listen` sets.
+#[cfg(unix)]
+fn keep_ignored_hangup<E>(listen: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: nothing is called when a signal comes that is ignored, or that ends the process.
+    let set = |handler| unsafe { signal(Signal::SIGHUP, handler) };
+    let before = set(SigHandler::SigIgn);
+    let result = listen();
+    match before {
+        Ok(SigHandler::SigIgn) => drop(set(SigHandler::SigIgn)),
+        _ if result.is_err() => drop(set(SigHandler::SigDfl)),
+        _ => {}
+    }
+    result
+}
+
+#[cfg(not(unix))]
+fn keep_ignored_hangup<E>(listen: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    listen()
+}
+
+fn pressed() {
+    let pressed_before = PRESSED.swap(true, Ordering::AcqRel);
+    if pressed_before || !RUNNING.load(Ordering::Acquire) {
+        remark(Error::Interrupted);
+        // Nothing is dropped.
+        discard_unfinished(|| std::process::exit(EXIT_CODE.into()));
+    }
+    WAKER.wake();
 }
 
 /// Runs a future until it ends or Ctrl-C is pressed, which drops it and so stops

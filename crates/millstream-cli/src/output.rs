@@ -74,13 +74,8 @@ pub(crate) fn answer<R: Serialize>(
         true => serde_json::json!(report).to_string(),
         false => table(report),
     };
-    match writeln!(io::stdout().lock(), "{text}") {
-        // The reader has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => {
-            written.map_err(|source| Error::Output { path: "standard output".into(), source })
-        }
-    }
+    unless_seen_enough(writeln!(io::stdout().lock(), "{text}"))
+        .map_err(|source| Error::Output { path: "standard output".into(), source })
 }
 
 /// A table of names and values.
@@ -183,21 +178,29 @@ fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
 /// `.npy` by extension, else lines `vertex value` with `inf` where there is none.
-/// Nothing is left half-written.
+/// Nothing is left half-written, but in a pipe whose reader has seen enough.
 pub(crate) fn write_values<V: VertexValue>(
     path: &Path,
     original_ids: Option<&[u64]>,
     values: &[V],
 ) -> Result<(), Error> {
-    let failed = |source| Error::Output { path: path.to_path_buf(), source };
-    let mut writer = BufWriter::new(OutputFile::create(path).map_err(failed)?);
-    let written = match path.extension().is_some_and(|extension| extension == "npy") {
-        true => write_npy(&mut writer, original_ids, values),
-        false => write_lines(&mut writer, original_ids, values),
+    let write = || {
+        let mut writer = BufWriter::new(OutputFile::create(path)?);
+        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy")) {
+            true => write_npy(&mut writer, original_ids, values),
+            false => write_lines(&mut writer, original_ids, values),
+        }?;
+        writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     };
-    written.map_err(failed)?;
-    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.finish().map_err(failed)
+    unless_seen_enough(write()).map_err(|source| Error::Output { path: path.to_path_buf(), source })
+}
+
+/// A pipe whose reader has seen enough is no failure.
+fn unless_seen_enough(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Writes predecessors as [`write_values`] does, by their original ids.

@@ -27,7 +27,8 @@ impl Repeat {
     ) -> Result<(T, Duration), E> {
         let mut all = Vec::new();
         // The first does not count if there are several.
-        let runs = if self.repeat == 1 { 1 } else { self.repeat + 1 };
+        let uncounted = usize::from(self.repeat > 1);
+        let runs = uncounted.saturating_add(self.repeat as usize);
         loop {
             let start = Instant::now();
             let mut result = run().await?;
@@ -35,10 +36,10 @@ impl Repeat {
             let (run_time, gather_time) = times(&mut result);
             let preparing = whole.saturating_sub(*run_time + gather_time);
             all.push(*run_time);
-            if all.len() < runs as usize {
+            if all.len() < runs {
                 continue;
             }
-            let counted = &mut all[(runs - self.repeat) as usize..];
+            let counted = &mut all[uncounted..];
             counted.sort();
             *run_time = counted[counted.len() / 2];
             return Ok((result, preparing));

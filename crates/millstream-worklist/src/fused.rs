@@ -79,13 +79,31 @@ pub(crate) fn entries(entries: usize, items: usize) -> usize {
     entries.max((1 << 19) / laps.max(1))
 }
 
-/// Compiles and loads the kernel on all devices.
-pub(crate) fn prepare<P: Program>(context: &Context) -> Result<()> {
-    let kernel = kernel::<P>()?;
-    for device in context.devices() {
-        kernel.prepare(device, 1)?;
+/// A gang and the kernel of a program, loaded on all its devices.
+pub(crate) struct FusedGang<P: Program> {
+    gang: Gang,
+    kernel: Kernel<Signature<P>>,
+    /// Those that a device has at least.
+    blocks: u32,
+}
+
+impl<P: Program> FusedGang<P> {
+    /// Compiles and loads the kernel.
+    pub(crate) fn prepared(context: &Context) -> Result<FusedGang<P>> {
+        let (gang, kernel) = (Gang::new(context)?, kernel::<P>()?);
+        let blocks = gang.prepare(&kernel)?;
+        Ok(FusedGang { gang, kernel, blocks })
     }
-    Ok(())
+
+    /// Why it cannot run with so many outboxes a device: `run` of `fused.cuh` has a block that looks
+    /// after the device, two for each outbox, and at least one that works.
+    pub(crate) fn obstacle(&self, outboxes: usize) -> Option<&'static str> {
+        let is_too_small = (self.blocks as usize) < 2 + 2 * outboxes;
+        is_too_small.then_some(
+            "a GPU has too few multiprocessors for its part of the gang; fewer devices need less, \
+             and so does a ring",
+        )
+    }
 }
 
 /// A run whose initial items are queued.
@@ -142,11 +160,14 @@ struct Memory {
 
 impl<P: Program> FusedRun<P> {
     /// Runs to the end, `threshold` being the first one.
-    pub(crate) async fn run(self, threshold: u32) -> Result<WorklistStatistics> {
+    pub(crate) async fn run(
+        self,
+        gang: FusedGang<P>,
+        threshold: u32,
+    ) -> Result<WorklistStatistics> {
+        let FusedGang { gang, kernel, blocks } = gang;
         self.context.wake_links()?;
-        let gang = Gang::new(&self.context)?;
-        let kernel = kernel::<P>()?;
-        let lanes = self.lanes(gang.prepare(&kernel)?);
+        let lanes = self.lanes(blocks);
         let memory = self.memory(threshold, lanes).await?;
         let words = gang.words().clone();
         let settings = |place| self.settings(place, threshold, lanes);

@@ -9,7 +9,7 @@ use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::common::{OUTBOXES, QueueBuffers};
 use crate::coordinator::Coordinator;
-use crate::fused::{self, FusedRun, Rings};
+use crate::fused::{self, FusedGang, FusedRun, Rings};
 use crate::kernels::Kernels;
 use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
@@ -212,7 +212,7 @@ impl<P: Program> DistributedWorklist<P> {
     /// # Errors
     /// Settings that do not fit together; CUDA C++ that does not compile.
     pub fn prepare(&self) -> Result<()> {
-        let is_fused = self.is_fused()?;
+        let is_fused = self.fused_gang(self.uses_ring())?.is_some();
         let devices = self.context.devices();
         for (place, device) in devices.iter().enumerate() {
             let here = Here { device: place, devices: devices.len(), next: None };
@@ -222,7 +222,7 @@ impl<P: Program> DistributedWorklist<P> {
                 kernels.prepare_host_driven(device)?;
             }
         }
-        if is_fused { fused::prepare::<P>(&self.context) } else { Ok(()) }
+        Ok(())
     }
 
     /// Runs to the end: from the initial items `(device, item)`, whose values
@@ -238,16 +238,17 @@ impl<P: Program> DistributedWorklist<P> {
     /// When it resolves, all kernels are over and host code comes after them.
     pub async fn run(self, initial: &[(usize, u32)]) -> Result<WorklistStatistics> {
         self.check(initial)?;
-        let (is_ring, is_fused) = (self.uses_ring(), self.is_fused()?);
-        let devices = self.devices(is_ring, is_fused)?;
+        let is_ring = self.uses_ring();
+        let fused_gang = self.fused_gang(is_ring)?;
+        let devices = self.devices(is_ring, fused_gang.is_some())?;
         let outboxes = self.outboxes(is_ring);
         let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, self.delta));
         let solvers = self.solvers(&devices, &coordinator, initial).await?;
-        if is_fused {
+        if let Some(gang) = fused_gang {
             let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
             let rings = Rings::new::<P::Packet>(self.buffers, self.packet_bytes)?;
             let run = FusedRun { context, devices, is_ring, delta, patience, rings };
-            return run.run(coordinator.threshold()).await;
+            return run.run(gang, coordinator.threshold()).await;
         }
         let graph = Graph::new(&self.context);
         let links = graph.statistics();
@@ -306,8 +307,14 @@ impl<P: Program> DistributedWorklist<P> {
         Ok(solvers)
     }
 
-    fn is_fused(&self) -> Result<bool> {
-        is_fused(self.worker, fused::obstacle::<P>(&self.context), self.items)
+    /// The gang of a fused run; `None` if the host drives.
+    fn fused_gang(&self, is_ring: bool) -> Result<Option<FusedGang<P>>> {
+        let is_fused = |obstacle| is_fused(self.worker, obstacle, self.items);
+        if !is_fused(fused::obstacle::<P>(&self.context))? {
+            return Ok(None);
+        }
+        let gang = FusedGang::prepared(&self.context)?;
+        Ok(is_fused(gang.obstacle(self.outboxes(is_ring)))?.then_some(gang))
     }
 
     fn check(&self, initial: &[(usize, u32)]) -> Result<()> {

@@ -18,7 +18,7 @@ fn text_has_a_line_for_each_vertex() {
 fn numpy_files_hold_an_array() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", GRAPH);
-    let (levels, tree) = (folder.path("levels.npy"), folder.path("tree.npy"));
+    let (levels, tree) = (folder.path("levels.npy"), folder.path("tree.NPY"));
     succeed(&["bfs", &graph, "--source", "0", "--output", &levels, "--predecessors", &tree]);
     let expected = "{'descr': '<u4', 'fortran_order': False, 'shape': (5,), }";
     let none = u32::MAX;
@@ -113,15 +113,32 @@ fn an_old_answer_outlives_a_disk_that_fills_up() {
 fn a_header_that_lies_costs_less_than_a_gibibyte() {
     let folder = Folder::new();
     let banner = "%%MatrixMarket matrix coordinate pattern general";
-    let lying = folder.file("lying.mtx", format!("{banner}\n67108864 67108864 1\n1 2\n"));
-    let info = command(&["info", &lying, "--transpose", "--dedupe", "--json"]);
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "ulimit -d 1048576; exec \"$0\" \"$@\""]);
-    // Threads have stacks.
-    shell.arg(info.get_program()).args(info.get_args()).env("RAYON_NUM_THREADS", "2");
-    let answer = Answer::from(shell.output().unwrap());
-    assert_eq!(answer.code, Some(0), "{answer:?}");
-    assert!(answer.stdout.contains("\"components\":67108863"), "{answer:?}");
+    // The most that one arc is believed.
+    let most = (1 << 22) + 2;
+    let lying = folder.file("lying.mtx", format!("{banner}\n{most} {most} 1\n1 2\n"));
+    for arguments in [
+        &["info", &lying, "--transpose", "--dedupe"][..],
+        &["pagerank", &lying, "--devices", "host:8", "--algorithm", "push"],
+        &["sssp", &lying, "--devices", "host:8", "--weights", "unit"],
+    ] {
+        let command = command(&[arguments, &["--json"]].concat());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -d 1048576; exec \"$0\" \"$@\""]);
+        // Threads have stacks.
+        shell.arg(command.get_program()).args(command.get_args()).env("RAYON_NUM_THREADS", "2");
+        let answer = Answer::from(shell.output().unwrap());
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        assert!(answer.stdout.contains(&format!("\"vertices\":{most}")), "{answer:?}");
+    }
+    let one_more = most + 1;
+    for lying in [
+        folder.file("more.mtx", format!("{banner}\n{one_more} {one_more} 1\n1 2\n")),
+        folder.file("more.el", format!("{most} 0\n")),
+    ] {
+        let said = refused(&["pagerank", &lying], 2);
+        assert!(said.contains(&format!("{one_more} vertices are not credible for 1 ")), "{said}");
+        assert!(said.contains(".mill") && said.contains("--relabel"), "{said}");
+    }
 }
 
 #[cfg(unix)]
@@ -131,9 +148,13 @@ fn answers_can_be_read_by_whom_the_mask_allows() {
     let folder = Folder::new();
     let plain = folder.file("plain", "");
     let levels = folder.path("levels.txt");
-    succeed(&["bfs", &dataset("karate.mtx"), "--output", &levels]);
+    let bfs = ["bfs", &dataset("karate.mtx"), "--output", &levels];
+    succeed(&bfs);
     let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&levels), mode(&plain));
+    std::fs::set_permissions(&levels, std::fs::Permissions::from_mode(0o600)).unwrap();
+    succeed(&bfs);
+    assert_eq!(mode(&levels) & 0o777, 0o600);
 }
 
 #[test]
@@ -190,6 +211,28 @@ fn values_can_go_to_standard_output() {
     for text in [piped, folder.text("out")] {
         let answer = text.strip_prefix("0 0\n1 1\n2 2\n3 inf\n4 inf\n").unwrap();
         assert!(answer.starts_with('{') && answer.ends_with("}\n"), "{text}");
+    }
+}
+
+/// As `head` does after a line: the answer itself takes that, too.
+#[cfg(unix)]
+#[test]
+fn a_reader_of_values_may_leave_early() {
+    let folder = Folder::new();
+    let graph = dataset("debian-dependencies.el.gz");
+    for arguments in [
+        &["bfs", &graph, "--output", "/dev/stdout"][..],
+        &["bfs", &graph, "--output", "/dev/null", "--predecessors", "/dev/stdout"],
+        &["cc", &graph, "--output", "/dev/stdout"],
+        &["convert", &graph, "/dev/stdout", "--format", "edge-list"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let said = folder.path("said");
+        let mut command = command(arguments);
+        command.stdout(writer).stderr(std::fs::File::create(&said).unwrap());
+        let code = command.status().unwrap().code();
+        assert_eq!((code, &*remarks(&folder.text("said"))), (Some(0), ""), "{arguments:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C, and other signals that end a command.
 
 #![cfg(unix)]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::{Answer, Folder, command, remarks};
+use crate::common::{Answer, Folder, command, dataset, remarks};
 
 /// Starts a command that takes minutes, interrupts it while its devices run, and
 /// waits for its end.
@@ -16,21 +16,29 @@ fn interrupt(arguments: &[&str]) -> Answer {
 }
 
 fn interrupt_after(arguments: &[&str], wait: impl FnOnce()) -> Answer {
-    let mut command = command(arguments);
+    signal_after("INT", command(arguments), wait)
+}
+
+/// Starts a command, sends it a signal, and waits for its end.
+fn signal_after(signal: &str, mut command: Command, wait: impl FnOnce()) -> Answer {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait();
-    assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended before it was interrupted");
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    assert!(child.try_wait().unwrap().is_none(), "{command:?} ended before it was interrupted");
+    send(signal, child.id());
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > Duration::from_secs(20) {
             child.kill().unwrap();
-            panic!("{arguments:?} goes on after it was interrupted");
+            panic!("{command:?} goes on after it was interrupted");
         }
         sleep(Duration::from_millis(20));
     }
     child.wait_with_output().unwrap().into()
+}
+
+fn send(signal: &str, process: u32) {
+    let kill = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
+    assert!(kill.unwrap().success());
 }
 
 fn assert_interrupted(answer: &Answer) {
@@ -50,6 +58,13 @@ fn an_interrupted_search_writes_nothing() {
     assert_eq!(folder.names(), ["chain.el".as_ref() as &std::path::Path]);
 }
 
+/// More runs than numbers of 32 bits count, with the one that is not timed.
+#[test]
+fn the_most_repetitions_go_on_until_they_are_interrupted() {
+    let repeated = ["bfs", &dataset("karate.mtx"), "--repeat", "4294967295"];
+    assert_interrupted(&interrupt(&repeated));
+}
+
 #[test]
 fn an_interrupted_filter_answers_nothing() {
     let options = ["--items", "40000000", "--packet-bytes", "64", "--buffers", "1"];
@@ -58,19 +73,53 @@ fn an_interrupted_filter_answers_nothing() {
 
 #[test]
 fn a_file_that_is_not_complete_is_gone() {
-    let folder = Folder::new();
-    let out = folder.path("random.el.gz");
+    for signal in ["INT", "TERM", "HUP"] {
+        let folder = Folder::new();
+        let out = folder.path("random.el.gz");
+        let generate = command(&["generate", "random", "100000", "2000000", &out]);
+        assert_interrupted(&signal_after(signal, generate, || until_written(&folder)));
+        assert!(folder.names().is_empty(), "SIG{signal}");
+    }
+}
+
+/// Waits until something has been written in a folder.
+fn until_written(folder: &Folder) {
     let is_written = || {
         let names = folder.names();
         let length = |name: &PathBuf| std::fs::metadata(folder.path(name.to_str().unwrap()));
         names.iter().any(|name| length(name).is_ok_and(|file| file.len() > 0))
     };
-    let wait = || {
-        let start = Instant::now();
-        while !is_written() && start.elapsed() < Duration::from_secs(20) {
-            sleep(Duration::from_millis(2));
-        }
-    };
-    assert_interrupted(&interrupt_after(&["generate", "random", "100000", "2000000", &out], wait));
+    let start = Instant::now();
+    while !is_written() && start.elapsed() < Duration::from_secs(20) {
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// The devices stop first.
+#[test]
+fn a_terminated_search_writes_nothing() {
+    let folder = Folder::new();
+    let levels = folder.path("levels.txt");
+    let repeated = ["bfs", &dataset("karate.mtx"), "--repeat", "1000000000", "--output", &levels];
+    let wait = || sleep(Duration::from_secs(2));
+    assert_interrupted(&signal_after("TERM", command(&repeated), wait));
     assert!(folder.names().is_empty());
+}
+
+/// As `nohup` starts a command, which then outlives its terminal.
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let repeated = command(&["bfs", &dataset("karate.mtx"), "--repeat", "1000000000"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    shell.arg(repeated.get_program()).args(repeated.get_args());
+    shell.env("MILLSTREAM_DEVICES", "host:2").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = shell.spawn().unwrap();
+    sleep(Duration::from_secs(2));
+    send("HUP", child.id());
+    sleep(Duration::from_secs(1));
+    let has_ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(has_ended, None);
 }

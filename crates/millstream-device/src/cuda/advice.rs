@@ -45,6 +45,55 @@ pub(super) fn advice(answer: CUresult) -> Option<&'static str> {
         | CUresult::CUDA_ERROR_CONTAINED => {
             "the hardware failed; start the process again, and have the GPU reset if that comes again"
         }
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | CUresult::CUDA_ERROR_INVALID_PC
+        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUresult::CUDA_ERROR_LAUNCH_FAILED
+        | CUresult::CUDA_ERROR_ASSERT
+        | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK => {
+            "a kernel that ran by then is at fault; compute-sanitizer says which, and with \
+             MILLSTREAM_EXACT_ALLOCATIONS=1 finds every access beyond a buffer"
+        }
+        CUresult::CUDA_ERROR_LAUNCH_TIMEOUT => {
+            "a kernel took longer than a GPU with a display allows: use one without"
+        }
+        CUresult::CUDA_ERROR_EXTERNAL_DEVICE => {
+            "a device that the GPU works with failed: dmesg may say which"
+        }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::is_fault_of_work;
+    use super::*;
+
+    /// Whoever asks next hears of these: the call's name does not help.
+    #[test]
+    fn faults_of_kernels_come_with_advice() {
+        let answers = [
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+            CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+            CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+            CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+            CUresult::CUDA_ERROR_INVALID_PC,
+            CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+            CUresult::CUDA_ERROR_LAUNCH_FAILED,
+            CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+            CUresult::CUDA_ERROR_ASSERT,
+            CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+            CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+            CUresult::CUDA_ERROR_CONTAINED,
+            CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
+            CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+        ];
+        for answer in answers {
+            assert!(is_fault_of_work(answer) && advice(answer).is_some(), "{answer:?}");
+        }
+        assert!(!is_fault_of_work(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
+    }
 }

@@ -175,8 +175,10 @@ impl GpuContext {
         }
     }
 
-    /// The first fault: this one, unless there was another before.
+    /// The first fault: this one, unless there was another before. Where something failed that was
+    /// submitted before, the call that is answered so is not to blame.
     fn fault(&self, answer: CUresult, call: &'static str) -> Error {
+        let call = if is_fault_of_work(answer) { WORK } else { call };
         self.poison.get_or_init(|| failure(answer, call, &self.name)).clone()
     }
 
@@ -257,8 +259,22 @@ pub(super) enum Peer {
     WithAtomics,
 }
 
+/// What runs on streams, as errors call it.
+pub(super) const WORK: &str = "a kernel or a copy";
+
 /// Answers to any call after which the driver refuses everything else.
 fn is_fault(answer: CUresult) -> bool {
+    is_fault_of_work(answer)
+        || matches!(
+            answer,
+            CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
+                | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+                | CUresult::CUDA_ERROR_UNKNOWN
+        )
+}
+
+/// Those of them that tell how earlier work ended, whatever is asked.
+pub(super) fn is_fault_of_work(answer: CUresult) -> bool {
     matches!(
         answer,
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
@@ -275,9 +291,6 @@ fn is_fault(answer: CUresult) -> bool {
             | CUresult::CUDA_ERROR_CONTAINED
             | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
             | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK
-            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED
-            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
-            | CUresult::CUDA_ERROR_UNKNOWN
     )
 }
 
@@ -348,7 +361,7 @@ impl NativeEvent {
     pub(super) fn is_over(&self) -> bool {
         // SAFETY: a recorded event of the context, whose thread need not be current.
         let answer = unsafe { sys::cuEventQuery(self.handle.0) };
-        self.context.is_over(answer, "a kernel or a copy").unwrap_or(false)
+        self.context.is_over(answer, WORK).unwrap_or(false)
     }
 }
 

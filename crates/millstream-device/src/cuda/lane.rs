@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 
 use cudarc::driver::sys::{self, CUstream};
 
-use super::context::{GpuContext, NativeEvent};
+use super::context::{GpuContext, NativeEvent, WORK};
 use super::in_order::{InOrder, Rest, Step};
 use super::lane_stream::LaneStream;
 use super::operation::{Operation, Performed, Queue, Submitted, Work};
@@ -154,7 +154,7 @@ impl Lane {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
         let answer = unsafe { sys::cuStreamQuery(self.stream.0) };
-        self.context.is_over(answer, "a kernel or a copy").map(drop)
+        self.context.is_over(answer, WORK).map(drop)
     }
 
     /// Blocks until everything submitted so far is over.

@@ -17,10 +17,23 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
     let largest = pieces.par_iter().filter_map(largest).max();
     let vertices = largest.map_or(0, |id| u64::from(id) + 1);
     let arcs = pieces.iter().map(|piece| piece.ends.len() as u64).sum();
-    let vertices = credible_vertices(vertices, arcs).map_err(|reason| {
-        Fault::Whole(format!("{reason} (sparse ids can be renumbered with --relabel)"))
-    })?;
+    let vertices = credible_vertices(vertices, arcs)
+        .map_err(|reason| fault_at_id(content, largest.unwrap_or(0), reason))?;
     Ok(Arcs { vertices, pieces, weighting, is_symmetric: false })
+}
+
+/// A fault in the first line that names `id`, in a text that was parsed before.
+#[cold]
+fn fault_at_id(content: &[u8], id: u32, reason: String) -> Fault {
+    let mut scanner = Scanner::new(content);
+    while scanner.next_content(is_comment) {
+        let ends = [end(&mut scanner), end(&mut scanner)];
+        if ends.contains(&Ok(id)) {
+            return scanner.fault(reason);
+        }
+        scanner.skip_line();
+    }
+    Fault::Whole(reason)
 }
 
 /// The arcs of an edge list between vertices that are numbered in the order of

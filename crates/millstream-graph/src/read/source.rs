@@ -54,9 +54,7 @@ pub(crate) fn read_head(path: &Path) -> io::Result<Content> {
     const HEAD: u64 = 1 << 16;
     let mut file = BufReader::new(open(path)?);
     let compression = Compression::from_content(file.fill_buf()?);
-    let mut bytes = Vec::new();
-    decoder(file, compression)?.take(HEAD).read_to_end(&mut bytes).map_err(broken(compression))?;
-    Ok(Content::Owned(bytes))
+    decompressed(decoder(file, compression)?.take(HEAD), compression).map(Content::Owned)
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -72,9 +70,16 @@ fn decompress(content: Content) -> io::Result<Content> {
     if compression == Compression::None {
         return Ok(content);
     }
+    decompressed(decoder(&content[..], compression)?, compression).map(Content::Owned)
+}
+
+/// All that a decoder gives; where that ends too early, an error says after how many bytes.
+fn decompressed(mut decoder: impl Read, compression: Compression) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    decoder(&content[..], compression)?.read_to_end(&mut bytes).map_err(broken(compression))?;
-    Ok(Content::Owned(bytes))
+    match decoder.read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(broken(compression, bytes.len(), error)),
+    }
 }
 
 fn decoder<'a>(
@@ -88,13 +93,54 @@ fn decoder<'a>(
     })
 }
 
-fn broken(compression: Compression) -> impl FnOnce(io::Error) -> io::Error {
-    move |error| {
-        let name = match compression {
-            Compression::None => return error,
-            Compression::Gzip => "gzip",
-            Compression::Zstandard => "Zstandard",
+fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error {
+    let name = match compression {
+        Compression::None => return error,
+        Compression::Gzip => "gzip",
+        Compression::Zstandard => "Zstandard",
+    };
+    let reason = format!("broken {name} compression, after {bytes} decompressed bytes: {error}");
+    io::Error::new(error.kind(), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::tests::gzip;
+    use super::super::{ReadError, ReadOptions, detect, read_graph};
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_read_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let fail = |path: &Path| {
+            let from_head = detect(path).unwrap_err();
+            let error = read_graph(path, &ReadOptions::default()).unwrap_err();
+            assert!(matches!(error, ReadError::Io { .. } | ReadError::Content { .. }), "{error:?}");
+            assert_eq!(error.to_string(), from_head.to_string());
+            let message = error.to_string();
+            message.strip_prefix(&path.display().to_string()).unwrap().to_string()
         };
-        io::Error::new(error.kind(), format!("broken {name} compression: {error}"))
+        assert!(fail(folder.path()).starts_with(": is a directory"));
+        assert!(fail(&folder.path().join("none.el")).starts_with(": No such file"));
+        let path = folder.path().join("a.el.gz");
+        let packed = gzip("0 1\n".repeat(1000).as_bytes());
+        for end in [packed.len() - 9, packed.len() - 1, 12, 3] {
+            std::fs::write(&path, &packed[..end]).unwrap();
+            let bytes = if end > 12 { 4000 } else { 0 };
+            let said = fail(&path);
+            let expected = format!(": broken gzip compression, after {bytes} decompressed bytes: ");
+            assert!(said.starts_with(&expected), "{said}");
+        }
+        std::fs::write(&path, gzip(b"")).unwrap();
+        assert_eq!(fail(&path), ": the file is empty");
+        let packed = zstd::encode_all("0 1\n".repeat(1000).as_bytes(), 3).unwrap();
+        for end in [packed.len() - 1, 5] {
+            std::fs::write(&path, &packed[..end]).unwrap();
+            let said = fail(&path);
+            assert!(said.starts_with(": broken Zstandard compression, after "), "{said}");
+            assert!(said.contains(" decompressed bytes: "), "{said}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file that is written: it appears under its name when it is complete and replaces
-/// one that was there; nothing is left of one that is dropped before. Behind a link, it
+/// one that was there, with its permissions; nothing is left of one that is dropped before. Behind a link, it
 /// is the link's target that is replaced. What is no regular file, a device or a pipe, is
 /// opened and written to, and so are the standard output and error, such as
 /// `/dev/stdout`.
@@ -49,6 +49,8 @@ impl OutputFile {
             Some(place) => {
                 let folder = place.parent().unwrap_or(Path::new("."));
                 let (file, _listed) = temporary_file(folder)?;
+                // Before there is anything that others must not read.
+                copy_permissions(&place, file.as_file())?;
                 Output::Replacing { file, place, _listed }
             }
             None => Output::Special(open_special(path)?),
@@ -131,6 +133,19 @@ struct Listed(PathBuf);
 impl Drop for Listed {
     fn drop(&mut self) {
         UNFINISHED.lock().retain(|path| *path != self.0);
+    }
+}
+
+/// Gives `file` the permissions of the one in its place, if there is one and they differ.
+fn copy_permissions(place: &Path, file: &File) -> io::Result<()> {
+    let permissions = match fs::metadata(place) {
+        Ok(metadata) => metadata.permissions(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match file.metadata()?.permissions() == permissions {
+        true => Ok(()),
+        false => file.set_permissions(permissions),
     }
 }
 
@@ -227,6 +242,24 @@ mod tests {
         let place = |name: &str| OutputFile::check(&path(name)).unwrap().unwrap();
         assert_eq!(place("link"), place("folder/../folder/target"));
         assert_ne!(place("link"), place("another"));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answer");
+        write(&path, "old");
+        for mode in [0o600, 0o640, 0o400, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let begun = OutputFile::create(&path).unwrap();
+            let temporary = UNFINISHED.lock().iter().find(|it| it.starts_with(&folder)).cloned();
+            let found = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+            assert_eq!(found(&temporary.unwrap()), mode, "while it is written");
+            drop(begun);
+            write(&path, "new");
+            assert_eq!((found(&path), &*fs::read_to_string(&path).unwrap()), (mode, "new"));
+        }
     }
 
     #[cfg(target_os = "linux")]

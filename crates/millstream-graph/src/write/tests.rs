@@ -227,7 +227,7 @@ fn what_a_format_cannot_hold_is_refused() {
 }
 
 #[test]
-fn edge_lists_keep_original_ids() {
+fn edge_lists_keep_original_ids_and_errors_name_them() {
     let (folder, relabel) =
         (tempfile::tempdir().unwrap(), ReadOptions { relabel: true, ..ReadOptions::default() });
     let graph = |arcs: &[(u32, u32)]| {
@@ -238,8 +238,14 @@ fn edge_lists_keep_original_ids() {
     write_graph(&path, &whole, None).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "7,30\n10000000000,7\n");
     assert_eq!(read_graph(&path, &relabel).unwrap(), whole);
-    let reason = not_representable(&graph(&[(0, 2)]), "a.el", Format::EdgeList);
-    assert!(reason.starts_with("it has no arc from or to vertex 30,"), "{reason}");
+    for (arcs, name, format, said) in [
+        (&[(0, 2)][..], "a.el", Format::EdgeList, "it has no arc from or to vertex 30,"),
+        (&[(1, 1)], "a.graph", Format::Metis, "vertex 30 has an arc to itself"),
+        (&[(1, 2)], "a.graph", Format::Metis, "it is not symmetric: arcs from and to vertex 30 "),
+    ] {
+        let reason = not_representable(&graph(arcs), name, format);
+        assert!(reason.starts_with(said), "{reason}");
+    }
 }
 
 #[test]

@@ -87,16 +87,20 @@ pub(super) fn edge_list(
         Some(ids) => check_all_named(graph, ids)?,
         None => check_last_vertex(graph)?,
     }
-    let id = |vertex: u32| graph.original_ids().map_or(vertex.into(), |ids| ids[vertex as usize]);
     write_rows(output, graph, |vertex, text| {
         for arc in graph.row(vertex) {
-            push_number(text, id(vertex));
+            push_number(text, id(graph, vertex));
             text.push(separator);
-            push_number(text, id(graph.targets()[arc]));
+            push_number(text, id(graph, graph.targets()[arc]));
             push_weight(text, separator, graph.weights(), arc);
             text.push(b'\n');
         }
     })
+}
+
+/// What the file that the graph was read from calls a vertex.
+fn id(graph: &CsrGraph, vertex: u32) -> u64 {
+    graph.original_ids().map_or(vertex.into(), |ids| ids[vertex as usize])
 }
 
 fn check_integers(graph: &CsrGraph) -> Result<(), Stop> {
@@ -110,7 +114,7 @@ fn check_integers(graph: &CsrGraph) -> Result<(), Stop> {
 fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
     let has_loop = |&vertex: &u32| graph.neighbors(vertex).contains(&vertex);
     if let Some(vertex) = (0..graph.vertices()).into_par_iter().find_first(has_loop) {
-        let reason = format!("vertex {vertex} has an arc to itself");
+        let reason = format!("vertex {} has an arc to itself", id(graph, vertex));
         return Err(Stop::NotRepresentable(reason));
     }
     // Both have sorted rows, so they are equal if the graph is symmetric.
@@ -126,7 +130,8 @@ fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
     let vertex = (0..graph.vertices()).into_par_iter().find_first(row_differs);
     let reason = match vertex {
         Some(vertex) => format!(
-            "it is not symmetric: arcs from and to vertex {vertex} differ (symmetrize it first)"
+            "it is not symmetric: arcs from and to vertex {} differ (symmetrize it first)",
+            id(graph, vertex)
         ),
         None => "it is not symmetric".to_string(),
     };

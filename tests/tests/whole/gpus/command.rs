@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use millstream::flow::Gang;
 use millstream::traversal::can_meet;
 
 use super::child::{command, run};
@@ -187,6 +188,34 @@ fn a_compiler_that_is_not_here() {
     }
 }
 
+/// GPUs that are too small for their part of a gang: the host drives the worklist there, unless
+/// the fused worker is asked for. Emulated GPUs alone are of any size.
+#[test]
+fn gpus_too_small_for_a_gang() {
+    if !scaled(false, true) {
+        return skip(Needs::Emulation, "real GPUs are as large as they are");
+    }
+    let context = context();
+    if context.devices().len() < 3 || !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "a gang of three needs more blocks than one of two");
+    }
+    let chain = Edges::chain("small", 60);
+    let search = ["sssp", chain.path(), "--weights", "unit", "--algorithm", "asynchronous"];
+    let direct = ["--routing", "direct", "--verify"];
+    let small = |worker: &[&str]| {
+        let mut command = millstream(&[&search[..], &direct, worker].concat())?;
+        // Two of each GPU stay free.
+        command.env("MILLSTREAM_EMULATED_MULTIPROCESSORS", "4");
+        Some(run(&mut command, LIMIT, |_| {}).0)
+    };
+    for (worker, expected) in [(&[][..], 0), (&["--worker", "fused"], 2)] {
+        let Some(output) = small(worker) else { return };
+        let (code, text) = code_and_text(&output);
+        assert_eq!(code, Some(expected), "{worker:?}: {text}");
+        assert_eq!(text.contains("too few multiprocessors"), expected == 2, "{worker:?}: {text}");
+    }
+}
+
 /// The kernel of one rank of a gang traps: the command ends soon, with the exit code of a
 /// failure. Emulated GPUs alone trap in kernels that have no trap.
 #[test]
@@ -216,6 +245,10 @@ fn a_trap_on_one_rank() {
         println!("{kernel}, after {time:?}: {text}");
         assert_eq!((code, output.stdout.len()), (Some(1), 0), "{kernel}: {text}");
         assert!(text.contains("CUDA_ERROR_") && !text.contains("panicked"), "{kernel}: {text}");
+        // No call is blamed that only heard of it.
+        for part in ["a kernel or a copy failed", "compute-sanitizer"] {
+            assert!(text.contains(part), "{kernel}: {part}: {text}");
+        }
         // Before those who wait lose their patience.
         assert!(time < Duration::from_secs(9), "{kernel}: {time:?}");
     }
