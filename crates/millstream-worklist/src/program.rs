@@ -46,7 +46,8 @@ impl Routing {
 pub enum Worker {
     /// Kernels that stay on the devices and do everything among themselves: GPUs
     /// that are all peers and [push](millstream_flow::Context::kernels_push), for programs with
-    /// CUDA C++ and 2^31 - 2^19 items at most. It has
+    /// CUDA C++ and 2^31 - 2^19 items at most, where each GPU has room for two blocks
+    /// and two more for each further device (four in all in a ring). It has
     /// packets, buffers and queues as they are set, within limits of its own; no batches.
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
