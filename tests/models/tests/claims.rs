@@ -135,13 +135,12 @@ fn host_code_beside_a_copy() {
     packet.fill(3);
     let host = {
         let packet = Arc::clone(&packet);
-        thread::spawn(move || match packet.claim(Use::Write, 1) {
-            Some(number) => {
+        thread::spawn(move || {
+            if let Some(number) = packet.claim(Use::Write, 1) {
                 // SAFETY: the packet is claimed.
                 packet.item.with_mut(|item| unsafe { *item = 4 });
                 packet.give_back(number);
             }
-            None => {}
         })
     };
     let number = packet.wait(true, Use::Read, 2);

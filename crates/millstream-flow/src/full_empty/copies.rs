@@ -203,9 +203,9 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// Packets that do not exist or differ in length; without triggers, a packet that host code or a
-    /// twin is at ([`Error::InFlight`]); words that the stream's device does not reach; what a copy may fail with. The
-    /// event fails where waiting for a trigger would, and the groups end with what a copy that was
-    /// waiting is refused for.
+    /// twin is at ([`Error::InFlight`](crate::Error::InFlight)); words that the stream's device does
+    /// not reach; what a copy may fail with. The event fails where waiting for a trigger would, and
+    /// the groups end with what a copy that was waiting is refused for.
     ///
     /// # Device ordering
     /// The event is complete when copy and actions are over.

@@ -104,7 +104,8 @@ impl<T: Item> SegmentCore<T> {
             let is_full = self.is_full(packet, epoch);
             is_full.is_ok_and(|is_full| is_full == (condition == Condition::Full))
         };
-        copy.is_over() || copy.is_submitted() && tells.is_some_and(has_told)
+        // A GPU may be done before the thread that has submitted the copy says so.
+        copy.is_over() || tells.is_some_and(has_told)
     }
 
     fn ask(&self, holder: &Holder) -> bool {

@@ -137,6 +137,9 @@ fn small_messages_of_gpus_out_of_reach_take_no_engine() {
     if !is_gpu(one) || !is_gpu(other) {
         return skip(Needs::Peers, "small messages of host devices go by the table");
     }
+    if one.shares_gpu_with(other) {
+        return skip(Needs::SeveralGpus, "a shape does not part virtual devices");
+    }
     let [from, to] = [one.name(), other.name()];
     let transfer = |way: TransferWay, bytes: usize, time_us: u32| {
         format!(
