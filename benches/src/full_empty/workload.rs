@@ -375,9 +375,11 @@ impl Workload {
     }
 
     /// How the data of an early launch moves, chosen by what the benchmark is: reading in
-    /// place saves calls, copy engines are faster with what is large.
+    /// place saves calls, copy engines are faster with what is large; twice as large where each
+    /// item is read once, and blocks need not fetch it for each other first.
     pub fn early(&self) -> Moved {
-        if self.input_bytes() <= SMALL_BYTES { self.in_place() } else { Moved::Copied }
+        let most = if self.is_read_once { 2 * SMALL_BYTES } else { SMALL_BYTES };
+        if self.input_bytes() <= most { self.in_place() } else { Moved::Copied }
     }
 
     /// The same for full overlap. Where results leave all the time, blocks that read and
