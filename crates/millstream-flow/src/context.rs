@@ -261,7 +261,9 @@ impl ContextBuilder {
     ///     let mut input = input;
     ///     let arrived = input.recv().await?.expect("a packet").ready().await?;
     ///     assert_eq!(arrived.len(), 3);
-    ///     arrived.release()
+    ///     arrived.release()?;
+    ///     assert!(input.recv().await?.is_none());
+    ///     Ok::<_, millstream_flow::Error>(())
     /// }))??;
     /// assert_eq!(statistics.links()[0].packets_by(TransferWay::Push), 1);
     /// # Ok::<(), millstream_flow::Error>(())
