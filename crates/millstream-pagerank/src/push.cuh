@@ -93,14 +93,27 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         return __float2uint_rz(steps_of_halving * __log2f(top / now));
     }
 
+    // Whether something was left of the allowance before this push and its arcs. All pushes of a
+    // device take from it, so those of a warp that come here together take at once.
+    __device__ static bool is_allowed(const Problem& problem, u32 work) {
+        const u32 together = __activemask();
+        const u32 leader = __ffs(together) - 1;
+        // In parts: 32 rows may have more than 2^32 arcs.
+        const u64 low = __reduce_add_sync(together, work & 0xffff);
+        const u64 high = __reduce_add_sync(together, work >> 16);
+        u64 left = 0;
+        // Relaxed: only how much is left counts.
+        if (lane() == leader)
+            left = fetch_add_relaxed_gpu(&problem.allowance[0], 0 - (low + (high << 16)));
+        return static_cast<long long>(__shfl_sync(together, left, leader)) > 0;
+    }
+
     __device__ static State begin(const Problem& problem, const Here& here, u32 vertex,
                                   u64* first, u64* last) {
         const u32 row = problem.owners.row(here, vertex);
         const u64 begins = problem.offsets[row];
         const u64 ends = problem.offsets[row + 1];
-        // Relaxed: only how much is left counts.
-        const u64 left = fetch_add_relaxed_gpu(&problem.allowance[0], begins - ends - 1);
-        if (static_cast<long long>(left) <= 0) return 0;
+        if (!is_allowed(problem, u32(ends - begins + 1))) return 0;
         const double residual = take(problem, vertex);
         add(problem.ranks[row], residual);
         const double share = problem.settings.damping * residual;
