@@ -104,7 +104,8 @@ pub enum Error {
     InFlight {
         /// The buffer, with its label.
         buffer: String,
-        /// "dropped", "released" or "forwarded".
+        /// "dropped", "released" or "forwarded"; of segments "begun anew", and of their packets
+        /// "filled", "read" or "copied".
         action: &'static str,
         /// The operation and the event to wait for.
         access: String,

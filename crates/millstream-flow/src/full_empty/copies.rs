@@ -107,14 +107,15 @@ struct Copying<T: Item> {
 }
 
 impl<T: Item> Copying<T> {
-    /// Claims both packets, or none if others are at them.
-    fn claim(&mut self) -> bool {
-        let Some(source) = self.source.claim(&self.copy) else { return false };
-        match self.target.claim(&self.copy) {
-            Some(target) => self.claims = Some([source, target]),
-            None => self.source.give_back(source),
-        }
-        self.claims.is_some()
+    /// Claims both packets, or none: then the side that others are at.
+    fn claim(&mut self) -> Option<&Side<T>> {
+        let Some(source) = self.source.claim(&self.copy) else { return Some(&self.source) };
+        let Some(target) = self.target.claim(&self.copy) else {
+            self.source.give_back(source);
+            return Some(&self.target);
+        };
+        self.claims = Some([source, target]);
+        None
     }
 
     fn give_back(&mut self) {
@@ -162,7 +163,7 @@ struct Waiting<T: Item> {
 
 impl<T: Item> Then<T> for Waiting<T> {
     fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool> {
-        if !self.copying.claim() {
+        if self.copying.claim().is_some() {
             return Ok(false);
         }
         // A copy that has ended meanwhile may have changed a word since it was looked at.
@@ -233,10 +234,10 @@ impl<T: Item> FullEmptySegment<T> {
         let wanted = [self.trigger(packet, guard), destination.trigger(its_packet, its_guard)];
         let wanted: Vec<_> = wanted.into_iter().flatten().collect();
         if wanted.is_empty() {
-            return match copying.claim() {
-                true => copying.submit(),
-                false => Err(destination.core.in_use(its_packet, "copied")),
-            };
+            if let Some(side) = copying.claim() {
+                return Err(side.segment.in_use(side.packet, "copied"));
+            }
+            return copying.submit();
         }
         let context = self.core.group.context();
         let label = self.core.group.label(self.core.number);

@@ -58,7 +58,7 @@ impl CopyUnderWay {
     }
 
     fn is_over(&self) -> bool {
-        // Nor does anything run on a stream that has failed.
+        // A failed one, too: the group has ended, and whoever looks hears why.
         self.event.get().is_some_and(|event| event.status() != EventStatus::Pending)
     }
 
