@@ -8,8 +8,8 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{
-    Answer, Attempt, Columns, DepthProbe, DistributedGraph, Layout, NearFar, NearRows, Outcome,
-    Settings, UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
+    Answer, Attempt, Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, NearFar, NearRows,
+    Outcome, Settings, UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -115,6 +115,7 @@ impl BfsResult {
 #[derive(Debug)]
 pub struct Bfs {
     graph: DistributedGraph,
+    order: Option<DegreeOrder>,
     incoming: Incoming,
     isolated: Isolated,
     /// Of a graph with thin levels.
@@ -153,7 +154,10 @@ impl Bfs {
     /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
     /// it a device searches many levels before it meets the others.
     ///
-    /// Where levels may be bottom-up, any other graph gets the *hub* of each vertex on GPUs,
+    /// On GPUs the vertices of each part of a graph that is neither mesh-like nor
+    /// [deep](DepthProbe::is_deep) are put into [degree order](DegreeOrder), in windows of 1,024.
+    ///
+    /// Where levels may be bottom-up, any graph without packed rows gets the *hub* of each vertex on GPUs,
     /// 4 bytes a vertex: the neighbour with the most arcs, which a bottom-up level asks first.
     /// The longest rows are there once more, 4 bytes an arc, each GPU with the targets that it
     /// owns: a search from such a vertex begins on all GPUs at once.
@@ -222,6 +226,10 @@ impl Bfs {
     ) -> Result<Bfs> {
         // Nothing else reads layouts.
         let meets = algorithm != Algorithm::Asynchronous && can_meet(context);
+        let (partition, order) = match meets {
+            true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD),
+            false => (partition, None),
+        };
         let (incoming, isolated) = match meets {
             true => Incoming::new(context, graph, &partition).await?,
             false => Incoming::none(context, graph).await?,
@@ -245,7 +253,7 @@ impl Bfs {
         };
         let graph = distributed;
         let options = BfsOptions { algorithm, ..BfsOptions::default() };
-        Ok(Bfs { graph, incoming, isolated, near, hubs, depth, options })
+        Ok(Bfs { graph, order, incoming, isolated, near, hubs, depth, options })
     }
 
     /// Sets how later runs go.
@@ -295,9 +303,10 @@ impl Bfs {
 
     /// What was made for searches beside the graph's rows.
     pub fn layouts(&self) -> Vec<Layout> {
+        let order = self.order.map(|order| order.layout(&self.graph));
         let (incoming, near) = (self.incoming.layout(), self.near.as_ref().map(NearRows::layout));
         let hubs = self.hubs.as_ref().map(Hubs::layout);
-        [incoming, near, hubs].into_iter().flatten().collect()
+        [order, incoming, near, hubs].into_iter().flatten().collect()
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not

@@ -1,6 +1,7 @@
 //! The public algorithm: components of a graph on the devices, or of a stream of
 //! edges.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -8,7 +9,8 @@ use futures_util::future::BoxFuture;
 use millstream_device::Device;
 use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
-use millstream_traversal::{Columns, DistributedGraph, Layout};
+use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout};
+use rayon::prelude::*;
 
 use crate::hubs::Hubs;
 use crate::kernels::Edge;
@@ -82,6 +84,7 @@ impl CcResult {
 #[derive(Debug)]
 pub struct Cc {
     graph: DistributedGraph,
+    order: Option<DegreeOrder>,
     survey: Survey,
     method: Method,
     /// The vertex that most arcs leave, by its new id.
@@ -129,6 +132,11 @@ impl Cc {
 
     async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Cc> {
         let (columns, whole) = (Columns::Structure, graph);
+        let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
+        let (partition, order) = match searches {
+            true => DegreeOrder::of(context, whole, partition, u32::MAX),
+            false => (partition, None),
+        };
         let graph = DistributedGraph::new(context, whole, partition, columns).await?;
         let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
@@ -141,13 +149,15 @@ impl Cc {
             true => Hubs::new(whole, &graph).await?,
             false => Hubs::none(&graph)?,
         };
-        Ok(Cc { graph, survey, method, hub, hubs, options: CcOptions::default() })
+        Ok(Cc { graph, order, survey, method, hub, hubs, options: CcOptions::default() })
     }
 
-    /// What was made at the upload beside the graph's rows: on GPUs that reach each other's memory,
-    /// for graphs of many arcs, the neighbour of each vertex with the most arcs.
+    /// What was made at the upload beside the graph's rows: on GPUs, for graphs of many arcs, the
+    /// [degree order](DegreeOrder) of the vertices of each, and, where these reach each other's
+    /// memory, the neighbour of each vertex with the most arcs.
     pub fn layouts(&self) -> Vec<Layout> {
-        self.hubs.layout().into_iter().collect()
+        let order = self.order.map(|order| order.layout(&self.graph));
+        [order, self.hubs.layout()].into_iter().flatten().collect()
     }
 
     /// Sets how later runs go.
@@ -292,10 +302,14 @@ fn are_peers(context: &Context) -> bool {
 
 /// Labels by original id from roots by new id.
 fn original_labels(partition: &Partition, roots: &[u32]) -> Vec<u32> {
-    let mut smallest = vec![u32::MAX; roots.len()];
-    for (new, &root) in roots.iter().enumerate() {
-        let label = &mut smallest[root as usize];
-        *label = (*label).min(partition.to_original(new as u32));
-    }
-    partition.restore(roots.iter().map(|&root| smallest[root as usize]).collect())
+    let smallest: Vec<_> = roots.par_iter().map(|_| AtomicU32::new(u32::MAX)).collect();
+    // Relaxed: threads have met before labels are read.
+    roots.par_iter().enumerate().for_each(|(new, &root)| {
+        let (label, original) = (&smallest[root as usize], partition.to_original(new as u32));
+        // A look first: most vertices of a component are not the smallest so far.
+        if original < label.load(Ordering::Relaxed) {
+            label.fetch_min(original, Ordering::Relaxed);
+        }
+    });
+    partition.restore_with(|new| smallest[roots[new as usize] as usize].load(Ordering::Relaxed))
 }

@@ -206,6 +206,17 @@ impl CsrGraph {
         Ok(CsrGraph { lattice_width, original_ids, ..graph })
     }
 
+    /// The same without weights.
+    pub(crate) fn structure(&self) -> CsrGraph {
+        CsrGraph {
+            offsets: self.offsets.clone(),
+            targets: self.targets.clone(),
+            weights: None,
+            lattice_width: self.lattice_width,
+            original_ids: self.original_ids.clone(),
+        }
+    }
+
     /// Width of the lattice, if the graph's generator said that it is one.
     pub fn lattice_width(&self) -> Option<u32> {
         self.lattice_width

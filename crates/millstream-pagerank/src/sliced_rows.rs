@@ -8,7 +8,6 @@
 //! a row each read what lies side by side, and no row index is needed but where each
 //! slice begins.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
@@ -34,8 +33,7 @@ const TASK: u64 = 1 << 16;
 /// The order that slices need inside each part: see the module.
 pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
     let window = if partition::is_mesh_like(transposed) { WINDOW } else { u32::MAX };
-    partition
-        .sorted_by_key(|new| (new / window, Reverse(transposed.degree(partition.to_original(new)))))
+    partition.by_degree(transposed, window)
 }
 
 /// The rows of one part, with the arcs that come in.

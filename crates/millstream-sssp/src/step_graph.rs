@@ -10,7 +10,8 @@ use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::{
-    Columns, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights, sort_rows,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
+    sort_rows,
 };
 use rayon::prelude::*;
 
@@ -38,7 +39,8 @@ pub(crate) struct StepGraph {
 const CHUNK: u32 = 1 << 12;
 
 impl StepGraph {
-    /// In the parts of `partition`, or in blocks that equally many arcs enter.
+    /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the
+    /// vertices of each in [degree order](DegreeOrder).
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
@@ -53,6 +55,7 @@ impl StepGraph {
         };
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
+        let (partition, _) = DegreeOrder::of(context, &reversed, partition, DegreeOrder::SPREAD);
         let incoming = DistributedGraph::new(context, &reversed, partition, columns).await?;
         drop(reversed);
         let outgoing = match is_symmetric && context.devices().len() == 1 {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::Context;
@@ -86,6 +87,7 @@ pub struct DistributedGraph {
     context: Context,
     partition: Partition,
     parts: Vec<Part>,
+    renumbering_time: Duration,
 }
 
 impl DistributedGraph {
@@ -114,7 +116,12 @@ impl DistributedGraph {
                 devices,
             });
         }
-        let renumbered = partition.is_renumbered().then(|| partition.renumber(graph));
+        let start = Instant::now();
+        let renumbered = partition.is_renumbered().then(|| match columns {
+            Columns::Structure => partition.renumber_structure(graph),
+            Columns::Weighted | Columns::Nearest => partition.renumber(graph),
+        });
+        let renumbering_time = start.elapsed();
         let rows_of = renumbered.as_ref().unwrap_or(graph);
         let weights = rows_of.weights().filter(|_| columns != Columns::Structure);
         let mut parts = Vec::new();
@@ -148,7 +155,7 @@ impl DistributedGraph {
             stream.record()?.completed().await?;
             parts.push(Part { offsets, targets, weights, owners });
         }
-        Ok(DistributedGraph { context: context.clone(), partition, parts })
+        Ok(DistributedGraph { context: context.clone(), partition, parts, renumbering_time })
     }
 
     /// The devices.
@@ -174,6 +181,11 @@ impl DistributedGraph {
     /// What the rows take of the devices' memory.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(Part::bytes).sum()
+    }
+
+    /// How long it took on the host to give all arcs the new ids, where these are others.
+    pub fn renumbering_time(&self) -> Duration {
+        self.renumbering_time
     }
 
     /// Vertices of the graph.

@@ -18,6 +18,8 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutKind {
+    /// The vertices of each device numbered by their degrees.
+    DegreeOrder,
     /// Short rows in 16 bytes each, or 32 with weights, for near and far piles.
     PackedRows,
     /// The neighbour of each vertex with the most arcs; of searches by levels also the longest
@@ -35,6 +37,7 @@ pub enum LayoutKind {
 impl fmt::Display for LayoutKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            LayoutKind::DegreeOrder => "degree order",
             LayoutKind::PackedRows => "packed rows",
             LayoutKind::Hubs => "hubs",
             LayoutKind::Transpose => "transpose",

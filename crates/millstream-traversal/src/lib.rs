@@ -4,6 +4,7 @@
 //! and shortest paths are cases of.
 
 mod answer;
+mod degree_order;
 mod depth_probe;
 mod error;
 mod gang_place;
@@ -25,6 +26,7 @@ mod value;
 mod vertex_program;
 
 pub use answer::Answer;
+pub use degree_order::DegreeOrder;
 pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
 pub use gang_place::GangPlace;

@@ -5,18 +5,29 @@ use rayon::prelude::*;
 use crate::rows::{offsets, row_blocks};
 use crate::{CsrGraph, Weights};
 
-/// The graph with vertex `originals[new]` named `new`; rows are sorted, and
-/// parallel arcs stay in the order that they had.
-pub(super) fn renumbered(graph: &CsrGraph, originals: &[u32], renumbered: &[u32]) -> CsrGraph {
+/// The graph with vertex `originals[new]` named `new`, with its weights if they are `weighted`;
+/// rows are sorted, and parallel arcs stay in the order that they had.
+pub(super) fn renumbered(
+    graph: &CsrGraph,
+    originals: &[u32],
+    renumbered: &[u32],
+    weighted: bool,
+) -> CsrGraph {
     assert_eq!(graph.vertices() as usize, originals.len(), "a partition of another graph");
     let lengths = originals.iter().map(|&original| graph.degree(original));
     let offsets = offsets(graph.vertices(), lengths);
     let rows = Rows { graph, originals, renumbered, offsets: &offsets };
-    let targets = rows.gather(|_, target| target);
-    let weights = graph.weights().map(|weights| match weights {
-        Weights::Integer(weights) => Weights::Integer(rows.gather(|arc, _| weights[arc])),
-        Weights::Real(weights) => Weights::Real(rows.gather(|arc, _| weights[arc])),
-    });
+    let (targets, weights) = match graph.weights().filter(|_| weighted) {
+        None => (rows.targets(), None),
+        Some(Weights::Integer(weights)) => {
+            let (targets, weights) = rows.targets_and(weights);
+            (targets, Some(Weights::Integer(weights)))
+        }
+        Some(Weights::Real(weights)) => {
+            let (targets, weights) = rows.targets_and(weights);
+            (targets, Some(Weights::Real(weights)))
+        }
+    };
     CsrGraph::from_valid_csr(offsets, targets, weights)
 }
 
@@ -28,24 +39,42 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// A value for each new arc, from the position of the old one and the new
-    /// target.
-    fn gather<T: Copy + Default + Send>(&self, value: impl Fn(usize, u32) -> T + Sync) -> Vec<T> {
-        let mut values = vec![T::default(); self.graph.targets().len()];
-        row_blocks(self.offsets, &mut values).into_par_iter().for_each(|(rows, block)| {
-            let mut slots = block.iter_mut();
-            let mut row: Vec<(u32, usize)> = Vec::new();
+    fn new_target(&self, arc: usize) -> u32 {
+        self.renumbered[self.graph.targets()[arc] as usize]
+    }
+
+    fn targets(&self) -> Vec<u32> {
+        let mut all = vec![0; self.graph.targets().len()];
+        row_blocks(self.offsets, &mut all).into_par_iter().for_each(|(rows, mut block)| {
             for &original in &self.originals[rows] {
                 let arcs = self.graph.row(original);
-                let new_target = |arc: usize| self.renumbered[self.graph.targets()[arc] as usize];
-                row.clear();
-                row.extend(arcs.map(|arc| (new_target(arc), arc)));
+                let row = block.split_off_mut(..arcs.len()).unwrap_or_default();
+                for (target, arc) in row.iter_mut().zip(arcs) {
+                    *target = self.new_target(arc);
+                }
                 row.sort_unstable();
-                for (&(target, arc), slot) in row.iter().zip(slots.by_ref()) {
-                    *slot = value(arc, target);
+            }
+        });
+        all
+    }
+
+    fn targets_and<W: Copy + Default + Send + Sync>(&self, weights: &[W]) -> (Vec<u32>, Vec<W>) {
+        let mut targets = vec![0; weights.len()];
+        let mut kept = vec![W::default(); weights.len()];
+        let blocks = row_blocks(self.offsets, &mut targets).into_par_iter();
+        blocks.zip(row_blocks(self.offsets, &mut kept)).for_each(|((rows, targets), (_, kept))| {
+            let mut places = targets.iter_mut().zip(kept);
+            let mut row: Vec<(u32, W)> = Vec::new();
+            for &original in &self.originals[rows] {
+                let arcs = self.graph.row(original);
+                row.clear();
+                row.extend(arcs.map(|arc| (self.new_target(arc), weights[arc])));
+                row.sort_by_key(|&(target, _)| target);
+                for (&(new, its), (target, weight)) in row.iter().zip(places.by_ref()) {
+                    (*target, *weight) = (new, its);
                 }
             }
         });
-        values
+        (targets, kept)
     }
 }

@@ -76,6 +76,28 @@ proptest! {
     }
 
     #[test]
+    fn the_most_arcs_come_first_in_windows(graph in graphs(), parts in 1usize..5, window in 0u32..9) {
+        let random = random(&graph, parts, 1);
+        let ordered = random.by_degree(&graph, window);
+        prop_assert_eq!(random.boundaries(), ordered.boundaries());
+        let place = |new| (random.owner(new), new / window.max(1));
+        for new in 0..graph.vertices() {
+            let original = ordered.to_original(new);
+            prop_assert_eq!(place(random.to_new(original)), place(new));
+            if new + 1 < graph.vertices() && place(new) == place(new + 1) {
+                let next = ordered.to_original(new + 1);
+                let (degree, before) = (graph.degree(next), graph.degree(original));
+                prop_assert!(degree <= before);
+                prop_assert!(degree < before || random.to_new(next) > random.to_new(original));
+            }
+        }
+        let structure = ordered.renumber(&graph).with_weights(None).unwrap();
+        prop_assert_eq!(ordered.renumber_structure(&graph), structure);
+        let blocks = contiguous_blocks(&graph, parts);
+        prop_assert_eq!(blocks.renumber_structure(&graph), graph.with_weights(None).unwrap());
+    }
+
+    #[test]
     fn the_cut_is_what_crosses(graph in graphs(), parts in 1usize..10) {
         for (_, partitioner) in partitioners() {
             let partition = partitioner(&graph, parts);

@@ -1,0 +1,69 @@
+//! The *degree order* of a graph's vertices on GPUs: those with the most arcs first. What most
+//! vertices ask of a few is then in few lines of memory, and what there is to do is told from what
+//! there is not line by line.
+
+use std::time::{Duration, Instant};
+
+use millstream_device::Device;
+use millstream_flow::Context;
+use millstream_graph::{CsrGraph, Partition, partition};
+
+use crate::{DepthProbe, DistributedGraph, Layout, LayoutKind};
+
+/// What putting vertices into the order of their degrees has taken.
+#[derive(Clone, Copy, Debug)]
+pub struct DegreeOrder {
+    time: Duration,
+}
+
+impl DegreeOrder {
+    /// Vertices of a window whose work should be spread evenly over the blocks of a GPU: those of
+    /// 32 words of bits, a warp's share at a time.
+    pub const SPREAD: u32 = 1024;
+
+    /// The partition [by degree](Partition::by_degree) on GPUs, for a graph that is neither
+    /// [mesh-like](partition::is_mesh_like) nor [deep](DepthProbe::is_deep): in these, vertices
+    /// near each other have ids near each other as a rule, which counts for more. Else
+    /// `partition` as it is, and `None`.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::{CsrGraph, partition};
+    /// use millstream_traversal::DegreeOrder;
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).build()?;
+    /// let star: Vec<_> = (0..99).map(|leaf| (99, leaf)).collect();
+    /// let star = CsrGraph::from_edges(100, &star)?;
+    /// let parts = partition::contiguous_blocks(&star, 1);
+    /// // Host devices do without.
+    /// let (same, order) = DegreeOrder::of(&context, &star, parts.clone(), DegreeOrder::SPREAD);
+    /// assert!(order.is_none() && same == parts);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        window: u32,
+    ) -> (Partition, Option<DegreeOrder>) {
+        let start = Instant::now();
+        let is_worth_it = context.devices().iter().all(Device::is_gpu)
+            && partition.vertices() == graph.vertices()
+            && !partition::is_mesh_like(graph)
+            && !DepthProbe::new(graph).is_deep();
+        match is_worth_it {
+            true => {
+                let ordered = partition.by_degree(graph, window);
+                (ordered, Some(DegreeOrder { time: start.elapsed() }))
+            }
+            false => (partition, None),
+        }
+    }
+
+    /// What it has cost: nothing of the devices' memory, but time, in which `graph` was
+    /// renumbered, too.
+    pub fn layout(self, graph: &DistributedGraph) -> Layout {
+        let time = self.time + graph.renumbering_time();
+        Layout { kind: LayoutKind::DegreeOrder, bytes: 0, time }
+    }
+}
