@@ -141,7 +141,8 @@ impl FullEmpty {
     /// of the fused worklist on the same context wait until it has ended; other kernels
     /// of this group may run beside it. `stream` should be of kind
     /// [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue with
-    /// no copies.
+    /// no copies; those of several kernels, of which one may wait for another's packets, are made
+    /// [together](Stream::of_gang).
     ///
     /// # Errors
     /// What a launch may fail with; a group that has ended.
