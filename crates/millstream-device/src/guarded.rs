@@ -223,7 +223,8 @@ impl<T: Pod> GuardedItems<'_, T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
     type Bound = Bound;
     type View<'a> = GuardedItems<'a, T>;
 
@@ -270,7 +271,8 @@ impl<'a> WordsView<'a> {
     }
 }
 
-impl Parameter for Words {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl Parameter for Words {
     type Bound = Bound;
     type View<'a> = WordsView<'a>;
 

@@ -56,7 +56,8 @@ pub struct HeldPackets<T: Item> {
     attention: OnceLock<Attention>,
 }
 
-impl<T: Item> Parameter for FullEmptyPackets<T> {
+// SAFETY: the parts do, and are given out as such.
+unsafe impl<T: Item> Parameter for FullEmptyPackets<T> {
     type Bound = HeldPackets<T>;
     type View<'a> = PacketsView<'a, T>;
 

@@ -48,7 +48,8 @@ pub struct HeldLink<T: Item> {
     attention: OnceLock<Attention>,
 }
 
-impl<T: Item> Parameter for DeviceLinkEnd<T> {
+// SAFETY: the parts do, and are given out as such.
+unsafe impl<T: Item> Parameter for DeviceLinkEnd<T> {
     type Bound = HeldLink<T>;
     type View<'a> = DeviceLinkView<'a, T>;
 
