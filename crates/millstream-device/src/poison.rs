@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::{Error, Result};
 
-/// The first fault of a GPU of a device set, which fails what all GPUs of the set have been given,
-/// whatever has become of it: those that are well run on, and nobody hears of them when they are done.
-/// It is set before anything fails by it.
+/// The first fault of a GPU of a device set. It fails what all GPUs of the set have been given,
+/// whatever has become of that: those that are well run on, and nobody hears when they are done. So
+/// does an event that others wait for and that the driver refuses to record. It is set before anything
+/// fails by it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Poison(Arc<OnceLock<Error>>);
 

@@ -307,7 +307,7 @@ impl Lane {
             });
             // Without the lane's locks, because whoever hears may submit more.
             if let Some(performed) = performed {
-                performed.tell();
+                performed.tell(&self.context.poison);
             }
             match rest {
                 Rest::None => return,
@@ -456,6 +456,9 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         let Some(native) = event.native() else { return Ok(()) };
+        // Also if the call is refused: in the ledger the stream comes after the event, and so does
+        // whoever goes on in its place.
+        submission.after.push((event.clone(), Arc::clone(cause)));
         if native.lane != self.number && !submission.passes(native.lane, native.point) {
             self.context.bind()?;
             // SAFETY: the event was recorded, and lives as long as `event`, which is
@@ -463,7 +466,6 @@ impl Lane {
             let answer = unsafe { sys::cuStreamWaitEvent(self.stream.0, native.handle(), 0) };
             self.context.check(answer, "cuStreamWaitEvent")?;
         }
-        submission.after.push((event, Arc::clone(cause)));
         Ok(())
     }
 }
