@@ -165,7 +165,7 @@ static RELAY: Kernel<Chain> = Kernel::of_steps("relay", source("relay"), |block,
         let sent = if relay.sends == 1 { to.sent() } else { all };
         let went = if sent < received {
             let claim = |items: &[Item]| to.try_send(items);
-            memory.try_read(share.range(sent), claim).transpose()? == Some(true)
+            memory.try_read(share.range(sent), claim)?.transpose()? == Some(true)
         } else if received < all {
             let take = |items: &mut [Item]| {
                 from.try_take(|packet| match packet.len() == items.len() {
@@ -173,7 +173,7 @@ static RELAY: Kernel<Chain> = Kernel::of_steps("relay", source("relay"), |block,
                     false => drop(wrong.fetch_add(1, Ordering::Relaxed)),
                 })
             };
-            memory.try_write(share.range(received), take).transpose()?.flatten().is_some()
+            memory.try_write(share.range(received), take)?.transpose()?.flatten().is_some()
         } else {
             return Ok(Step::Done);
         };

@@ -29,7 +29,7 @@ static SQUARES: Kernel<(FullEmptyPackets<u32>, FullEmptyPackets<u32>)> = Kernel:
     |packet, (input, output)| {
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
         let square = |to: &mut [u32]| to.iter_mut().zip(&items).for_each(|(to, n)| *to = n * n);
-        if output.write(packet, square).is_none() {
+        if output.write(packet, square)?.is_none() {
             return Ok(Step::Waits);
         }
         output.publish(packet);

@@ -83,7 +83,7 @@ impl Source for (ComingView<'_>, ComingView<'_>) {
 /// Where a tile's output goes.
 pub(super) trait Sink {
     /// Writes a tile; `None` if somebody else is at it.
-    fn write(&self, tile: usize, start: usize, items: &[u32]) -> Option<()>;
+    fn write(&self, tile: usize, start: usize, items: &[u32]) -> Result<Option<()>, KernelFault>;
     /// The tile is written.
     fn publish(&self, _tile: usize) {}
     /// Whether this is the last tile of a sum.
@@ -91,7 +91,7 @@ pub(super) trait Sink {
 }
 
 impl Sink for GuardedItems<'_, u32> {
-    fn write(&self, _: usize, start: usize, items: &[u32]) -> Option<()> {
+    fn write(&self, _: usize, start: usize, items: &[u32]) -> Result<Option<()>, KernelFault> {
         self.try_write(start..start + items.len(), |to| to.copy_from_slice(items))
     }
 
@@ -106,7 +106,7 @@ impl Sink for GuardedItems<'_, u32> {
 }
 
 impl Sink for PacketsView<'_, u32> {
-    fn write(&self, tile: usize, _: usize, items: &[u32]) -> Option<()> {
+    fn write(&self, tile: usize, _: usize, items: &[u32]) -> Result<Option<()>, KernelFault> {
         PacketsView::write(self, tile, |to| to.copy_from_slice(items))
     }
 
@@ -159,7 +159,7 @@ where
                 return add_up(to, table, parameters, &result);
             }
             let start = parameters.range(tile).start * words;
-            if to.write(tile, start, &result).is_none() {
+            if to.write(tile, start, &result)?.is_none() {
                 return Ok(Step::Waits);
             }
             to.publish(tile);
@@ -186,7 +186,7 @@ fn add_up(
         let sums = table.iter().take(counts.len()).map(|sum| sum.swap(0, Ordering::Relaxed));
         let sums: Vec<u32> = sums.collect();
         let busy = || KernelFault::new("somebody uses the output before it is full");
-        to.write(0, 0, &sums).ok_or_else(busy)?;
+        to.write(0, 0, &sums)?.ok_or_else(busy)?;
         to.publish(0);
     }
     Ok(Step::Done)

@@ -57,16 +57,6 @@ impl Block {
             Block::Adopted { address, .. } => std::ptr::with_exposed_provenance_mut(*address),
         }
     }
-
-    /// # Errors
-    /// The failure after which a GPU may still be at memory that nobody waits for.
-    pub(crate) fn check_failure(&self) -> Result<()> {
-        match self {
-            #[cfg(feature = "cuda")]
-            Block::Pinned(memory) => memory.check_failure(),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Drop for Block {

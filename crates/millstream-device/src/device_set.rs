@@ -93,7 +93,7 @@ impl DeviceSetBuilder {
         let (topology, mut warnings) = self.connect(&gpus, &planned)?;
         warnings.extend(gpus.warning());
         let common = Common {
-            ledger: Arc::new(Ledger::default()),
+            ledger: Arc::new(Ledger::new(gpus.poison())),
             runner: Arc::new(runner),
             faults: Arc::new(Faults::new(&self.injection)),
             host_memory: Arc::new(gpus.host_memory()),

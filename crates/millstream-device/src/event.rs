@@ -280,9 +280,15 @@ impl Event {
 
     /// States that host code has learnt of the completion in a way of its own:
     /// what it does next comes after the event. After a failure nothing before
-    /// the event runs any more either. Nothing happens while it is pending.
+    /// the event runs any more either, unless a GPU has had a fault: others may run on. Nothing
+    /// happens while it is pending.
     pub fn merge_into_host(&self) {
-        if self.status() != EventStatus::Pending {
+        let is_over = match self.status() {
+            EventStatus::Pending => false,
+            EventStatus::Complete => true,
+            EventStatus::Failed(_) => self.core.ledger.check_gpus().is_ok(),
+        };
+        if is_over {
             self.core.ledger.host_waited(&self.core.clock);
         }
     }

@@ -54,7 +54,8 @@ pub struct GangRead<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct GangWrite<T>(PhantomData<T>);
 
-impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
     type Bound = BoundGang;
     type View<'a> = &'a [T];
 
@@ -71,7 +72,8 @@ impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Parameter for GangWrite<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: Pod + Send + Sync> Parameter for GangWrite<T> {
     type Bound = BoundGang;
     type View<'a> = &'a mut [T];
 

@@ -9,6 +9,7 @@ use crate::device::DevicePlace;
 use crate::device_list::Driver;
 use crate::device_set::{DeviceSetBuilder, PlannedDevice};
 use crate::memory_budget::MemoryBudget;
+use crate::poison::Poison;
 use crate::topology::Topology;
 use crate::{Error, Result};
 
@@ -61,6 +62,10 @@ impl Gpus {
 
     pub(crate) fn host_memory(&self) -> HostMemory {
         HostMemory::Heap
+    }
+
+    pub(crate) fn poison(&self) -> Poison {
+        Poison::default()
     }
 
     pub(crate) fn memory(&self, _: usize, budget: Option<u64>) -> Result<MemoryBudget> {
@@ -123,6 +128,11 @@ impl Gpus {
             Some(runtime) => HostMemory::Pinned(Arc::clone(runtime.pinned())),
             None => HostMemory::Heap,
         }
+    }
+
+    /// Set by a fault of one of them.
+    pub(crate) fn poison(&self) -> Poison {
+        self.runtime.as_ref().map_or_else(Poison::default, |runtime| runtime.poison().clone())
     }
 
     /// Memory of a GPU, as much as it has unless there is a budget.

@@ -9,6 +9,7 @@ use bytemuck::Pod;
 
 use crate::bell::Bell;
 use crate::device::Device;
+use crate::kernel::KernelFault;
 use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
 use crate::memory::{Allocation, DeviceBuffer};
@@ -93,7 +94,8 @@ impl<T: Pod> GuardedBuffer<T> {
     ///
     /// # Safety
     /// Of a buffer in the host's memory: until a copy to it by a GPU, or from a GPU's memory, is over,
-    /// neither host code nor a twin reads or writes these items. Other copies wait for their turn.
+    /// neither host code nor a twin reads or writes these items; what is refused after a fault of a GPU
+    /// does neither. Other copies wait for their turn.
     ///
     /// # Errors
     /// A range that does not lie in the buffer.
@@ -112,7 +114,8 @@ impl<T: Pod> GuardedBuffer<T> {
     /// short and wait for nothing: whoever writes waits for it.
     ///
     /// # Errors
-    /// A buffer elsewhere; a range out of bounds.
+    /// A buffer elsewhere; a range out of bounds. After a fault of a GPU, that: others may still copy
+    /// into what they reach.
     pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
         let turn = turns.lock.read();
@@ -142,6 +145,7 @@ impl<T: Pod> GuardedBuffer<T> {
     fn host_items(&self, range: &Range<usize>) -> Result<(&Turns, *mut T)> {
         let allocation = self.buffer.allocation();
         self.part(range.clone())?;
+        allocation.device.ledger.check_gpus()?;
         match (allocation.device.is_host_endpoint(), allocation.turns()) {
             (true, Some(turns)) => Ok((turns, allocation.items(range))),
             _ => Err(Error::NotHostAccessible { buffer: allocation.to_string() }),
@@ -158,7 +162,8 @@ impl<T: Pod> GuardedBuffer<T> {
 pub struct Guarded<T>(std::marker::PhantomData<T>);
 
 /// What a twin sees of a [`GuardedBuffer`]. Nothing here waits: `None` says that it is
-/// another's turn, and that the twin is stepped again when that is over.
+/// another's turn, and that the twin is stepped again when that is over. After a fault of a GPU nobody
+/// has a turn: others may still copy into what they reach.
 #[derive(Debug)]
 pub struct GuardedItems<'a, T> {
     allocation: &'a Arc<Allocation>,
@@ -191,8 +196,20 @@ impl<T: Pod> GuardedItems<'_, T> {
     }
 
     /// Lets the twin read items; `None` if somebody writes, or out of range.
-    pub fn try_read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
-        let (turns, items) = self.at(&range)?;
+    ///
+    /// # Errors
+    /// A fault of a GPU.
+    pub fn try_read<R>(
+        &self,
+        range: Range<usize>,
+        read: impl FnOnce(&[T]) -> R,
+    ) -> Result<Option<R>, KernelFault> {
+        self.allocation.device.ledger.check_gpus()?;
+        Ok(self.read_in_turn(&range, read))
+    }
+
+    fn read_in_turn<R>(&self, range: &Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
+        let (turns, items) = self.at(range)?;
         let turn = turns.try_read()?;
         // SAFETY: in range; whoever writes takes the lock, or has answered for it: see `part_mut`.
         let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
@@ -202,12 +219,24 @@ impl<T: Pod> GuardedItems<'_, T> {
     }
 
     /// Lets the twin write items; `None` if somebody else uses them, or out of range.
+    ///
+    /// # Errors
+    /// A fault of a GPU.
     pub fn try_write<R>(
         &self,
         range: Range<usize>,
         write: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<Option<R>, KernelFault> {
+        self.allocation.device.ledger.check_gpus()?;
+        Ok(self.write_in_turn(&range, write))
+    }
+
+    fn write_in_turn<R>(
+        &self,
+        range: &Range<usize>,
+        write: impl FnOnce(&mut [T]) -> R,
     ) -> Option<R> {
-        let (turns, items) = self.at(&range)?;
+        let (turns, items) = self.at(range)?;
         let turn = turns.try_write()?;
         // SAFETY: in range; the lock is ours alone; for copies of GPUs, see `part_mut`.
         let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
@@ -223,7 +252,8 @@ impl<T: Pod> GuardedItems<'_, T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
     type Bound = Bound;
     type View<'a> = GuardedItems<'a, T>;
 
@@ -270,7 +300,8 @@ impl<'a> WordsView<'a> {
     }
 }
 
-impl Parameter for Words {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl Parameter for Words {
     type Bound = Bound;
     type View<'a> = WordsView<'a>;
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::Result;
 use crate::cuda_source::CudaSource;
 use crate::device::{Device, DevicePlace};
 use crate::grid::Grid;
@@ -12,6 +11,7 @@ use crate::library_call::LibraryCall;
 use crate::parameter::{Accesses, Argument, Parameter};
 use crate::stream::Stream;
 use crate::trusted::Trusted;
+use crate::{Error, Result};
 
 /// What a twin found wrong; fails its stream, unless it [returns early](Self::early_return).
 ///
@@ -37,33 +37,60 @@ use crate::trusted::Trusted;
 /// # Ok::<(), millstream_device::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelFault(Option<String>);
+pub struct KernelFault(Fault);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    EarlyReturn,
+    Message(String),
+    /// Not of the twin's own making.
+    Cause(Box<Error>),
+}
+
+/// The stream fails with this error, as it is.
+impl From<Error> for KernelFault {
+    fn from(cause: Error) -> KernelFault {
+        KernelFault(Fault::Cause(Box::new(cause)))
+    }
+}
 
 impl KernelFault {
     /// A fault with this message.
     pub fn new(message: impl Into<String>) -> KernelFault {
-        KernelFault(Some(message.into()))
+        KernelFault(Fault::Message(message.into()))
     }
 
     /// No fault: the kernel, or in a twin of steps the block, is over before its end, and its stream
     /// goes on, as behind a kernel of a GPU that returns early. Whoever waits for it hears of that in
     /// another way.
     pub fn early_return() -> KernelFault {
-        KernelFault(None)
+        KernelFault(Fault::EarlyReturn)
     }
 
     pub(crate) fn is_early_return(&self) -> bool {
-        self.0.is_none()
+        self.0 == Fault::EarlyReturn
     }
 
-    pub(crate) fn message(&self) -> &str {
-        self.0.as_deref().unwrap_or("returns early")
+    /// What the stream fails with.
+    pub(crate) fn into_error(self, kernel: &Arc<str>, device: &str) -> Error {
+        match self.0 {
+            Fault::Cause(cause) => *cause,
+            fault => Error::KernelFailed {
+                kernel: Arc::clone(kernel),
+                device: device.to_string(),
+                message: KernelFault(fault).to_string().into(),
+            },
+        }
     }
 }
 
 impl fmt::Display for KernelFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.message())
+        match &self.0 {
+            Fault::EarlyReturn => formatter.write_str("returns early"),
+            Fault::Message(message) => formatter.write_str(message),
+            Fault::Cause(cause) => fmt::Display::fmt(cause, formatter),
+        }
     }
 }
 

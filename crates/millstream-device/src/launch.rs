@@ -305,12 +305,8 @@ struct BoundLaunch<S: Parameter> {
 }
 
 impl<S: Parameter> BoundLaunch<S> {
-    fn failed(&self, device: &str, fault: &KernelFault) -> Error {
-        Error::KernelFailed {
-            kernel: Arc::clone(&self.code.name),
-            device: device.to_string(),
-            message: fault.message().into(),
-        }
+    fn failed(&self, device: &str, fault: KernelFault) -> Error {
+        fault.into_error(&self.code.name, device)
     }
 }
 
@@ -352,7 +348,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
             Twin::Steps(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
             Twin::StepClosure(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
         };
-        over_if_early(result).map_err(|fault| self.failed(device, &fault))
+        over_if_early(result).map_err(|fault| self.failed(device, fault))
     }
 
     #[cfg(feature = "cuda")]
@@ -387,7 +383,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
             DeviceCode::Library(library) => {
                 let call = lane.library_call(self.size, &arguments);
                 let called = self.guarded(context, || library(&call))?.map(|()| Step::Done);
-                over_if_early(called).map(drop).map_err(|fault| self.failed(context.name(), &fault))
+                over_if_early(called).map(drop).map_err(|fault| self.failed(context.name(), fault))
             }
         }
     }

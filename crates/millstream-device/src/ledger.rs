@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::memory::Allocation;
+use crate::poison::Poison;
 use crate::{Error, Result};
 
 /// Position of a stream in every clock.
@@ -108,9 +109,11 @@ impl Access {
 }
 
 /// The clocks of one set of devices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ledger {
     clocks: Mutex<Clocks>,
+    /// Events that fail by it say nothing of who is at a buffer.
+    poison: Poison,
 }
 
 #[derive(Debug, Default)]
@@ -142,6 +145,17 @@ impl Clocks {
 }
 
 impl Ledger {
+    /// Of devices whose GPUs, if any, have this poison.
+    pub(crate) fn new(poison: Poison) -> Ledger {
+        Ledger { clocks: Mutex::default(), poison }
+    }
+
+    /// # Errors
+    /// The fault of a GPU after which others may be at memory that nobody waits for.
+    pub(crate) fn check_gpus(&self) -> Result<()> {
+        self.poison.check()
+    }
+
     /// A place in the clocks for a new stream.
     pub(crate) fn open_stream(&self) -> StreamIndex {
         let mut clocks = self.clocks.lock();
@@ -164,6 +178,10 @@ impl Ledger {
         operation: &Arc<str>,
         accesses: &[(Arc<Allocation>, AccessKind)],
     ) -> Result<()> {
+        // A stream that waited for what has failed does not run; but others come after it.
+        if !accesses.is_empty() {
+            self.check_gpus()?;
+        }
         let mut clocks = self.clocks.lock();
         for (position, (allocation, kind)) in accesses.iter().enumerate() {
             let twice = accesses[..position].iter().any(|(earlier, earlier_kind)| {
@@ -171,7 +189,7 @@ impl Ledger {
             });
             let record = allocation.record.lock();
             if let Some(access) = clocks.conflict(Some(stream), *kind, &record) {
-                return Err(hazard(operation, allocation, access));
+                return Err(self.hazard(operation, allocation, access));
             }
             if twice {
                 return Err(Error::BoundTwice {
@@ -218,7 +236,7 @@ impl Ledger {
         self.clocks.lock().streams[stream].merge(event);
     }
 
-    /// Host code has seen an event complete.
+    /// Host code has seen an event complete, or fail by what ends what came before it.
     pub(crate) fn host_waited(&self, event: &Clock) {
         self.clocks.lock().host.merge(event);
     }
@@ -240,7 +258,7 @@ impl Ledger {
         let clocks = self.clocks.lock();
         let record = allocation.record.lock();
         match clocks.conflict(None, kind, &record) {
-            Some(access) => Err(hazard("host code", allocation, access)),
+            Some(access) => Err(self.hazard("host code", allocation, access)),
             None => Ok(()),
         }
     }
@@ -269,7 +287,7 @@ impl Ledger {
             AccessKind::Write => true,
         });
         match conflicting {
-            Some(access) => Err(hazard("host code", allocation, access)),
+            Some(access) => Err(self.hazard("host code", allocation, access)),
             None => Ok(work()),
         }
     }
@@ -279,17 +297,18 @@ impl Ledger {
         let clocks = self.clocks.lock();
         let record = allocation.record.lock();
         match clocks.conflict(Some(stream), AccessKind::Write, &record) {
-            Some(access) => Err(hazard("an event recorded here", allocation, access)),
+            Some(access) => Err(self.hazard("an event recorded here", allocation, access)),
             None => Ok(()),
         }
     }
-}
 
-fn hazard(operation: &str, allocation: &Allocation, access: &Access) -> Error {
-    Error::Hazard {
-        operation: operation.to_string(),
-        buffer: allocation.to_string(),
-        conflicting: access.operation(),
-        event: access.event(),
+    /// What to wait for; unless nothing says any more when the access is over.
+    fn hazard(&self, operation: &str, allocation: &Allocation, access: &Access) -> Error {
+        self.poison.get().cloned().unwrap_or_else(|| Error::Hazard {
+            operation: operation.to_string(),
+            buffer: allocation.to_string(),
+            conflicting: access.operation(),
+            event: access.event(),
+        })
     }
 }

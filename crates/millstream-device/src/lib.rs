@@ -50,6 +50,7 @@ mod memory_budget;
 mod parameter;
 mod part;
 mod patience;
+mod poison;
 #[cfg(feature = "cuda")]
 mod reactor;
 mod shared;

@@ -374,7 +374,8 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     /// A buffer elsewhere; a write that the host has not waited for, or that a bound kernel
-    /// ([`Kernel::bind`](crate::Kernel::bind)) is about to do.
+    /// ([`Kernel::bind`](crate::Kernel::bind)) is about to do. After a fault of a GPU, that: others may
+    /// still write what they reach.
     pub fn host_view(&self) -> Result<&[T]> {
         self.allocation.check_host(AccessKind::Read)?;
         let items = self.allocation.items::<T>(&(0..self.len));
@@ -387,7 +388,7 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Errors
     /// A buffer elsewhere; an access that the host has not waited for, or that a bound kernel is
-    /// about to do; a live [`BufferReader`].
+    /// about to do; a live [`BufferReader`]; a fault of a GPU, as in [`DeviceBuffer::host_view`].
     pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
         self.allocation.check_host(AccessKind::Write)?;
         let items = self.allocation.items::<T>(&(0..self.len));
@@ -441,8 +442,8 @@ impl Allocation {
             return Err(hazard("a reader that may still copy it", "the end of that reader"));
         }
         // One GPU's failure fails what all have been given, and others run on: an event that has
-        // failed does not say that nobody is at it.
-        self.block.check_failure()?;
+        // failed does not say that nobody is at it, nor does the ledger know all that GPUs reach.
+        self.device.ledger.check_gpus()?;
         let is_bound = || hazard("a bound kernel", "an event recorded after it is submitted");
         self.bound.check(kind, is_bound, || self.device.ledger.check_host(self, kind))
     }

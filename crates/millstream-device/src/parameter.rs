@@ -60,7 +60,67 @@ impl Drop for Accesses {
 /// One parameter of a kernel's signature. [`Read`], [`Write`], [`Shared`],
 /// [`Value`] and tuples of parameters are; a program may combine several under
 /// names of its own.
-pub trait Parameter {
+///
+/// # Safety
+/// The ledger has ordered a launch by what was declared when its arguments were
+/// [bound](Argument::bind), and kernels take these in the places of their signature. So
+/// * `write` and `view` give out what `bound` holds, each part as the parameter that it was bound as,
+///   and in the same place each time;
+/// * `write` keeps nothing of `bound`, and puts nothing else there;
+/// * `join` leaves in `bound` what a kernel may do as if it were both launches: no part in the place
+///   of one that was bound as another parameter. It keeps nothing of either.
+///
+/// ```
+/// # use millstream_device::{ArgumentWriter, Parameter, Read, Value};
+/// /// Items, and where to begin.
+/// struct From;
+///
+/// type Parts = (Read<u32>, Value<u64>);
+///
+/// // SAFETY: the parts do, and are all there is.
+/// unsafe impl Parameter for From {
+///     type Bound = <Parts as Parameter>::Bound;
+///     type View<'a> = <Parts as Parameter>::View<'a>;
+///
+///     fn write(bound: &Self::Bound, to: &mut ArgumentWriter) {
+///         Parts::write(bound, to);
+///     }
+///
+///     unsafe fn view(bound: &Self::Bound) -> Self::View<'_> {
+///         // SAFETY: the caller's promise.
+///         unsafe { Parts::view(bound) }
+///     }
+/// }
+/// ```
+///
+/// Who does not answer for that, has no parameter. Joined so, a launch would write what each of the
+/// two was only to read, beside others who read it:
+///
+/// ```compile_fail,E0200
+/// # use millstream_device::{ArgumentWriter, Parameter, Read, Write};
+/// struct Swapped;
+///
+/// type Parts = (Read<u32>, Write<u32>);
+///
+/// impl Parameter for Swapped {
+///     type Bound = <Parts as Parameter>::Bound;
+///     type View<'a> = <Parts as Parameter>::View<'a>;
+///
+///     fn write(bound: &Self::Bound, to: &mut ArgumentWriter) {
+///         Parts::write(bound, to);
+///     }
+///
+///     unsafe fn view(bound: &Self::Bound) -> Self::View<'_> {
+///         unsafe { Parts::view(bound) }
+///     }
+///
+///     fn join(bound: &mut Self::Bound, next: Self::Bound) -> Option<Self::Bound> {
+///         std::mem::swap(&mut bound.0, &mut bound.1);
+///         Some(next)
+///     }
+/// }
+/// ```
+pub unsafe trait Parameter {
     /// The argument while the launch is queued.
     type Bound: Send + 'static;
     /// What the kernel's host twin sees, on all its threads.
@@ -161,7 +221,8 @@ impl<T> SharedSet<T> {
 #[derive(Debug)]
 pub struct Value<T>(PhantomData<T>);
 
-impl<T: Pod + Send + Sync> Parameter for Read<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: Pod + Send + Sync> Parameter for Read<T> {
     type Bound = Bound;
     type View<'a> = &'a [T];
 
@@ -175,7 +236,8 @@ impl<T: Pod + Send + Sync> Parameter for Read<T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Parameter for Write<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: Pod + Send + Sync> Parameter for Write<T> {
     type Bound = Bound;
     type View<'a> = &'a mut [T];
 
@@ -190,7 +252,8 @@ impl<T: Pod + Send + Sync> Parameter for Write<T> {
     }
 }
 
-impl<T: AtomicPod> Parameter for Shared<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: AtomicPod> Parameter for Shared<T> {
     type Bound = Bound;
     type View<'a> = &'a [T::Atomic];
 
@@ -206,7 +269,8 @@ impl<T: AtomicPod> Parameter for Shared<T> {
     }
 }
 
-impl<T: AtomicPod> Parameter for SharedSet<T> {
+// SAFETY: what is bound is given out as what it is, in its place.
+unsafe impl<T: AtomicPod> Parameter for SharedSet<T> {
     type Bound = Arc<[Bound]>;
     type View<'a> = Vec<&'a [T::Atomic]>;
 
@@ -220,7 +284,8 @@ impl<T: AtomicPod> Parameter for SharedSet<T> {
     }
 }
 
-impl<T: Pod + Send + Sync> Parameter for Value<T> {
+// SAFETY: there is no memory.
+unsafe impl<T: Pod + Send + Sync> Parameter for Value<T> {
     type Bound = T;
     type View<'a> = T;
 
@@ -306,7 +371,8 @@ unsafe impl<T: Pod + Send + Sync> Argument<Value<T>> for T {
 
 macro_rules! tuple {
     ($($parameter:ident $argument:ident $value:ident),+) => {
-        impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {
+        // SAFETY: each part does, in its place.
+        unsafe impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {
             type Bound = ($($parameter::Bound,)+);
             type View<'a> = ($($parameter::View<'a>,)+);
 

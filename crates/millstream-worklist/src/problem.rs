@@ -172,7 +172,8 @@ macro_rules! problem {
             }
         }
 
-        impl$(<$($generic: $bound),+>)? $crate::device::Parameter
+        // SAFETY: each member does, in its place.
+        unsafe impl$(<$($generic: $bound),+>)? $crate::device::Parameter
             for $Problem$(<$($generic),+>)?
         {
             type Bound = ($(<$parameter as $crate::device::Parameter>::Bound,)+);

@@ -33,6 +33,7 @@ impl Owned for Event {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(event: *mut CUevent, _flags: c_uint) -> CUresult {
     answer(|| {
+        asked("cuEventCreate")?;
         let device = current()?;
         if event.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -91,6 +92,7 @@ pub unsafe extern "C" fn cuStreamWaitEvent(
     flags: c_uint,
 ) -> CUresult {
     answer(|| -> Answer<()> {
+        asked("cuStreamWaitEvent")?;
         current()?;
         if flags != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);

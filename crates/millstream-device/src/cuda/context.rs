@@ -1,8 +1,8 @@
 //! One GPU's context: what every call on it needs.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUevent, CUresult,
@@ -13,10 +13,8 @@ use super::driver::{check, failure};
 use super::module::Modules;
 use super::settle::settle;
 use crate::launching::while_nobody_launches;
+use crate::poison::Poison;
 use crate::{Error, Result};
-
-/// The failure after which nothing runs on any GPU of the device set any more.
-pub(super) type Poison = Arc<OnceLock<Error>>;
 
 /// The primary context of a GPU.
 pub(crate) struct GpuContext {
@@ -102,7 +100,7 @@ impl GpuContext {
             architecture,
             multiprocessors,
             block_memory,
-            poison: Arc::clone(poison),
+            poison: poison.clone(),
             events: Mutex::new(Vec::new()),
             modules: Modules::default(),
             copies: Mutex::new(None),
@@ -145,9 +143,12 @@ impl GpuContext {
     /// # Errors
     /// The failure that poisoned the process.
     pub(super) fn bind(&self) -> Result<()> {
-        if let Some(cause) = self.poison.get() {
-            return Err(cause.clone());
-        }
+        self.poison.check()?;
+        self.make_current()
+    }
+
+    /// As [`GpuContext::bind`], also when another GPU has failed.
+    pub(super) fn make_current(&self) -> Result<()> {
         // SAFETY: retained until this is dropped.
         match unsafe { sys::cuCtxSetCurrent(self.context) } {
             CUresult::CUDA_SUCCESS => Ok(()),

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{self, CUstream};
 
 use super::context::{GpuContext, NativeEvent, WORK};
 use super::in_order::{InOrder, Rest, Step};
+use super::kept::Kept;
 use super::lane_stream::LaneStream;
 use super::operation::{Operation, Performed, Queue, Submitted, Work};
 use super::pending::{Held, Pending};
@@ -41,6 +42,7 @@ pub(crate) struct Lane {
     watched: Once,
     submitter: Arc<Submitter>,
     waiting: Waiting<Pending>,
+    kept: Kept,
     /// The last point that is finished: written by the reactor.
     finished: AtomicU64,
     reactor: ReactorHandle,
@@ -93,6 +95,7 @@ impl Lane {
             watched: Once::new(),
             submitter,
             waiting: Waiting::new(),
+            kept: Kept::default(),
             finished: AtomicU64::new(0),
             reactor,
         }))
@@ -108,12 +111,24 @@ impl Lane {
         };
         let found = !points.is_empty();
         for point in points {
-            point.finish(poison);
+            match poison {
+                None => point.finish(),
+                Some(poison) => point.fail(poison, &self.kept),
+            }
             // Release: pairs with the acquire in `is_over`, so that whoever finds
             // nothing under way sees what has become of it.
             self.finished.fetch_add(1, Ordering::Release);
         }
+        if poison.is_some() {
+            let has_ended = || self.context.make_current().and_then(|()| self.has_ended());
+            self.kept.let_go_if(has_ended);
+        }
         found
+    }
+
+    /// Whether something is kept that the stream may be at, after a fault of a GPU.
+    pub(super) fn keeps_something(&self) -> bool {
+        !self.kept.is_empty()
     }
 
     /// Takes out the points whose events the driver says are over. It is asked without
@@ -152,9 +167,14 @@ impl Lane {
     /// The failure that poisoned the process, or now has.
     pub(super) fn probe(&self) -> Result<()> {
         self.context.bind()?;
+        self.has_ended().map(drop)
+    }
+
+    /// Whether the driver's stream, whose context is current, has come to its end.
+    fn has_ended(&self) -> Result<bool> {
         // SAFETY: a live stream of the current context.
         let answer = unsafe { sys::cuStreamQuery(self.stream.0) };
-        self.context.is_over(answer, WORK).map(drop)
+        self.context.is_over(answer, WORK)
     }
 
     /// Blocks until everything submitted so far is over.
@@ -287,7 +307,7 @@ impl Lane {
             });
             // Without the lane's locks, because whoever hears may submit more.
             if let Some(performed) = performed {
-                performed.tell();
+                performed.tell(&self.context.poison);
             }
             match rest {
                 Rest::None => return,
@@ -436,6 +456,9 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         let Some(native) = event.native() else { return Ok(()) };
+        // Also if the call is refused: in the ledger the stream comes after the event, and so does
+        // whoever goes on in its place.
+        submission.after.push((event.clone(), Arc::clone(cause)));
         if native.lane != self.number && !submission.passes(native.lane, native.point) {
             self.context.bind()?;
             // SAFETY: the event was recorded, and lives as long as `event`, which is
@@ -443,7 +466,6 @@ impl Lane {
             let answer = unsafe { sys::cuStreamWaitEvent(self.stream.0, native.handle(), 0) };
             self.context.check(answer, "cuStreamWaitEvent")?;
         }
-        submission.after.push((event, Arc::clone(cause)));
         Ok(())
     }
 }
@@ -459,9 +481,11 @@ fn no_pinned_memory(context: &GpuContext) -> Error {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
+        match self.context.bind() {
             // SAFETY: a stream of this context; nobody submits to it any more.
-            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream.0) };
+            Ok(()) => drop(unsafe { sys::cuStreamDestroy_v2(self.stream.0) }),
+            // What the stream was given it may still be at, and nobody looks any more.
+            Err(_) => std::mem::forget(Arc::clone(&self.submission)),
         }
     }
 }

@@ -10,7 +10,7 @@
 //! | `words` | words that streams write |
 //! | `stream` | our streams, which share the driver's |
 //! | `lane`, `lane_stream`, `submission` | the driver's streams |
-//! | `operation`, `pending` | what they do, and what happens when they have |
+//! | `operation`, `pending`, `kept` | what they do, what happens when they have, and when nobody knows |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
 //! | `nvrtc`, `compile`, `module`, `functions` | kernels from source to launch |
@@ -23,6 +23,7 @@ mod functions;
 mod in_order;
 #[cfg(test)]
 mod in_order_tests;
+mod kept;
 mod lane;
 mod lane_stream;
 mod machine;
@@ -54,7 +55,7 @@ pub(crate) use reactor::stay_awake;
 pub(crate) use settle::settle;
 pub(crate) use stream::CudaStream;
 
-use context::{Peer, Poison};
+use context::Peer;
 use lane::Lane;
 use management::Management;
 use pool::GpuPool;
@@ -66,6 +67,7 @@ use crate::block::Contents;
 use crate::cuda_source::CudaSource;
 use crate::launching::while_nobody_launches;
 use crate::location::Location;
+use crate::poison::Poison;
 use crate::stream_kind::StreamKind;
 use crate::task::Place;
 use crate::topology::LinkKind;
@@ -246,6 +248,11 @@ impl Runtime {
         &self.pinned
     }
 
+    /// Set by a fault of one of them.
+    pub(crate) fn poison(&self) -> &Poison {
+        &self.poison
+    }
+
     fn place(&self, ordinal: usize) -> Option<usize> {
         self.gpus.iter().position(|gpu| gpu.context.ordinal == ordinal)
     }
@@ -357,5 +364,10 @@ pub(crate) fn copy_now(from: &Place, to: &Place) -> Result<()> {
     };
     let (target, source) = (to.address() as u64, from.address() as u64);
     // SAFETY: the ledger has ordered the copy, and the caller holds both places.
-    unsafe { context.copy_now(target, source, from.bytes()) }
+    let copied = unsafe { context.copy_now(target, source, from.bytes()) };
+    if copied.is_err() && context.poison.get().is_some() {
+        // The GPU may be at them as long as the process lives.
+        std::mem::forget([from, to].map(|place| Arc::clone(place.allocation())));
+    }
+    copied
 }

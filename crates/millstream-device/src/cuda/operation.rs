@@ -10,6 +10,7 @@ use super::submission::Submission;
 use crate::Result;
 use crate::event::Event;
 use crate::first_cause::{FirstCause, Untold};
+use crate::poison::Poison;
 use crate::task::Task;
 
 /// What a lane does, one after the other.
@@ -116,11 +117,12 @@ impl Performed {
         self.result
     }
 
-    /// Tells those who wait for the event of a failure, too: nobody else does.
-    pub(super) fn tell(self) {
+    /// Tells those who wait for the event of a failure, too: nobody else does. Nor will anybody know
+    /// when what the event comes after is over, which is then no better than after a fault.
+    pub(super) fn tell(self, poison: &Poison) {
         let event = self.event.clone();
         if let (Err(error), Some(event)) = (self.told(), event) {
-            event.complete(Err(error));
+            event.complete(Err(poison.get_or_init(|| error).clone()));
         }
     }
 }

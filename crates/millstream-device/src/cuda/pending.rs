@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::context::NativeEvent;
+use super::kept::Kept;
 use crate::Error;
 use crate::contain::contain;
 use crate::event::{Event, EventStatus};
@@ -35,22 +36,43 @@ impl Pending {
         self.after.iter().all(|(event, _)| event.status() != EventStatus::Pending)
     }
 
-    /// The point is reached, or never will be.
-    pub(super) fn finish(self, poison: Option<&Error>) {
-        for (event, cause) in self.after {
+    /// The point is reached.
+    pub(super) fn finish(mut self) {
+        self.hear();
+        // Memory first: whoever hears of the event may want it.
+        let_go(std::mem::take(&mut self.held));
+        self.complete();
+    }
+
+    /// A GPU has had a fault. The streams of others may still come to the point, but nobody is to
+    /// wait for that: what is held stays so, in `kept`.
+    pub(super) fn fail(mut self, poison: &Error, kept: &Kept) {
+        self.hear();
+        // First: whoever hears of the event may end everything.
+        kept.add(&mut self.held);
+        self.cause.set(poison.clone()).tell();
+        self.complete();
+    }
+
+    /// Of events that have failed.
+    fn hear(&mut self) {
+        for (event, cause) in self.after.drain(..) {
             if let EventStatus::Failed(error) = event.status() {
                 cause.set(error).tell();
             }
         }
-        // Memory first: whoever hears of the event may want it. Some of it may be the program's.
-        self.held.into_iter().for_each(|held| contain(move || drop(held)));
-        if let Some(poison) = poison {
-            self.cause.set(poison.clone()).tell();
-        }
+    }
+
+    fn complete(self) {
         if let Some(event) = self.event {
             event.complete(self.cause.get().map_or(Ok(()), |cause| Err(cause.clone())));
         }
     }
+}
+
+/// Nobody is at it any more. Some of it may be the program's.
+pub(super) fn let_go(held: Vec<Held>) {
+    held.into_iter().for_each(|held| contain(move || drop(held)));
 }
 
 #[cfg(test)]
@@ -82,7 +104,7 @@ mod tests {
             after: Vec::new(),
             held: vec![held(), held()],
         };
-        pending.finish(None);
+        pending.finish();
         assert!(event.is_complete());
         assert_eq!(count.load(Ordering::Relaxed), 2);
     }

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUresult};
 use parking_lot::Mutex;
 
-use super::context::{GpuContext, Poison};
+use super::context::GpuContext;
 use crate::Result;
 use crate::block::Contents;
 use crate::launching::while_nobody_launches;
+use crate::poison::Poison;
 
 const SMALLEST: usize = 512;
 const LARGE: usize = 1 << 20;
@@ -241,7 +242,7 @@ pub(crate) struct PinnedPool {
 
 impl PinnedPool {
     pub(super) fn new(context: &Arc<GpuContext>) -> Arc<PinnedPool> {
-        let poison = Arc::clone(&context.poison);
+        let poison = context.poison.clone();
         let free = Mutex::new(FreeBlocks::default());
         Arc::new(PinnedPool { context: Arc::clone(context), poison, exact: is_exact(), free })
     }
@@ -330,12 +331,6 @@ pub(crate) struct Pinned {
 impl Pinned {
     pub(crate) fn address(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.address as usize)
-    }
-
-    /// # Errors
-    /// The failure that poisoned the process.
-    pub(crate) fn check_failure(&self) -> Result<()> {
-        self.pool.poison.get().map_or(Ok(()), |cause| Err(cause.clone()))
     }
 }
 

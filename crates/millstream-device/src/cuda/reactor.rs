@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use super::context::Poison;
 use super::lane::Lane;
+use crate::poison::Poison;
 use crate::reactor::Parking;
 use crate::{Error, Result};
 
@@ -57,7 +57,7 @@ impl ReactorHandle {
             parking: Parking::new(),
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
-            poison: Arc::clone(poison),
+            poison: poison.clone(),
         }))
     }
 
@@ -124,6 +124,10 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             }
             // More often comes soon, and waking takes as long as many a run.
             if stay_awake(progress.elapsed()) {
+                continue;
+            }
+            if lanes.iter().any(|lane| lane.keeps_something()) {
+                std::thread::sleep(PROBE);
                 continue;
             }
             shared.parking.park_unless(|| {

@@ -30,8 +30,8 @@ impl CudaStream {
 
     /// The first cause, if an operation has failed.
     pub(crate) fn check(&self) -> Result<()> {
-        let poison = self.lane.context.poison.get();
-        self.cause.get().or(poison).map_or(Ok(()), |cause| Err(cause.clone()))
+        let poison = &self.lane.context.poison;
+        self.cause.get().map_or_else(|| poison.check(), |cause| Err(cause.clone()))
     }
 
     pub(crate) fn cause(&self) -> &FirstCause {

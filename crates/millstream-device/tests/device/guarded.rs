@@ -19,7 +19,7 @@ static ADD_WORD: Kernel<(Guarded<u32>, Words, Shared<u32>)> = Kernel::of_steps(
         if word == 0 {
             return Ok(Step::Waits);
         }
-        match items.try_write(block..block + 1, |items| items[0] += word) {
+        match items.try_write(block..block + 1, |items| items[0] += word)? {
             Some(()) => Ok(Step::Done),
             None => Ok(Step::Waits),
         }

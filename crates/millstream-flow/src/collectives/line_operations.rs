@@ -68,7 +68,9 @@ impl BoundOperation {
     }
 }
 
-impl<T: Item> Parameter for LineOperations<T> {
+// SAFETY: inputs are given out as such, and outputs, in the places of their operations; so they are
+// where operations join.
+unsafe impl<T: Item> Parameter for LineOperations<T> {
     type Bound = BoundLines;
     type View<'a> = ();
 

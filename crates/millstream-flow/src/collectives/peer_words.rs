@@ -55,7 +55,8 @@ impl PeerWords {
 }
 
 /// As kernels take them: `SpanSet<u64>` and `Span<u32>`.
-impl Parameter for PeerWords {
+// SAFETY: words are given out as such.
+unsafe impl Parameter for PeerWords {
     type Bound = Arc<PeerWords>;
     type View<'a> = &'a PeerWords;
 

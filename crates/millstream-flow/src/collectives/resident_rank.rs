@@ -39,7 +39,8 @@ pub struct HeldRank {
     attention: OnceLock<Attention>,
 }
 
-impl Parameter for ResidentRank {
+// SAFETY: the parts do, and are given out as such.
+unsafe impl Parameter for ResidentRank {
     type Bound = HeldRank;
     type View<'a> = ResidentRankView<'a>;
 

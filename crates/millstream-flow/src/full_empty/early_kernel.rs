@@ -11,7 +11,7 @@ use crate::Result;
 ///
 /// ```
 /// use std::time::Duration;
-/// use millstream_device::{Kernel, Step};
+/// use millstream_device::{Kernel, Step, StreamKind};
 /// use millstream_flow::{Context, Devices, Error, FullEmpty, FullEmptyPackets, PacketShape};
 ///
 /// let context = Context::builder().devices(Devices::host(1)).build()?;
@@ -21,7 +21,7 @@ use crate::Result;
 /// let wait = Kernel::<(FullEmptyPackets<u32>,)>::of_step_closure("wait", |block, (input,)| {
 ///     Ok(if input.items(block)?.is_some() { Step::Done } else { Step::Waits })
 /// });
-/// let stream = device.stream()?;
+/// let stream = device.stream_of(StreamKind::Gang)?;
 /// let error = context.block_on(async {
 ///     let early = group.launch_early(&stream, &wait, 2, (&input,)).await?;
 ///     group.release_all()?;

@@ -33,7 +33,7 @@ const TIMED_OUT: u64 = 1 << 63;
 ///
 /// ```
 /// use std::time::Duration;
-/// use millstream_device::{Kernel, Step};
+/// use millstream_device::{Kernel, Step, StreamKind};
 /// use millstream_flow::{Context, Devices, FullEmpty, FullEmptyPackets, PacketShape};
 ///
 /// let context = Context::builder().devices(Devices::host(1)).build()?;
@@ -48,7 +48,7 @@ const TIMED_OUT: u64 = 1 << 63;
 ///     |block, (input, output)| {
 ///         let Some(items) = input.items(block)? else { return Ok(Step::Waits) };
 ///         let doubled = items.iter().map(|item| 2 * item);
-///         let written = output.write(block, |to| to.iter_mut().zip(doubled).for_each(|(to, item)| *to = item));
+///         let written = output.write(block, |to| to.iter_mut().zip(doubled).for_each(|(to, item)| *to = item))?;
 ///         if written.is_none() {
 ///             return Ok(Step::Waits);
 ///         }
@@ -56,7 +56,8 @@ const TIMED_OUT: u64 = 1 << 63;
 ///         Ok(Step::Done)
 ///     },
 /// );
-/// let (compute, copy) = (device.stream()?, device.stream()?);
+/// let compute = device.stream_of(StreamKind::Gang)?;
+/// let copy = device.stream_of(StreamKind::Copy)?;
 /// context.block_on(async {
 ///     let ended = group.launch_early(&compute, &double, 4, (&input, &output)).await?;
 ///     let data = copy.uploaded((0..1000).collect::<Vec<u32>>())?; // comes later
@@ -141,7 +142,8 @@ impl FullEmpty {
     /// of the fused worklist on the same context wait until it has ended; other kernels
     /// of this group may run beside it. `stream` should be of kind
     /// [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue with
-    /// no copies.
+    /// no copies; those of several kernels, of which one may wait for another's packets, are made
+    /// [together](Stream::of_gang).
     ///
     /// # Errors
     /// What a launch may fail with; a group that has ended.

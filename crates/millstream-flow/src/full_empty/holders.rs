@@ -58,7 +58,8 @@ impl CopyUnderWay {
     }
 
     fn is_over(&self) -> bool {
-        // A failed one, too: the group has ended, and whoever looks hears why.
+        // A failed one, too: the group has ended, and whoever looks hears why. If a GPU has had a
+        // fault, the copy may go on, and guarded items are refused.
         self.event.get().is_some_and(|event| event.status() != EventStatus::Pending)
     }
 

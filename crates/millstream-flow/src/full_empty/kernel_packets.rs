@@ -56,7 +56,8 @@ pub struct HeldPackets<T: Item> {
     attention: OnceLock<Attention>,
 }
 
-impl<T: Item> Parameter for FullEmptyPackets<T> {
+// SAFETY: the parts do, and are given out as such.
+unsafe impl<T: Item> Parameter for FullEmptyPackets<T> {
     type Bound = HeldPackets<T>;
     type View<'a> = PacketsView<'a, T>;
 
@@ -188,7 +189,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// A copy of a packet's items; `None` if the block must wait for it.
     ///
     /// # Errors
-    /// As [`PacketsView::is_full`].
+    /// As [`PacketsView::read`].
     pub fn items(&self, packet: usize) -> Result<Option<Vec<T>>, KernelFault> {
         self.read(packet, <[T]>::to_vec)
     }
@@ -196,7 +197,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// Reads a packet; `None` if the block must wait for it.
     ///
     /// # Errors
-    /// As [`PacketsView::is_full`].
+    /// As [`PacketsView::is_full`]; a fault of a GPU: others may still copy into the packet.
     pub fn read<R>(
         &self,
         packet: usize,
@@ -206,14 +207,23 @@ impl<T: Item> PacketsView<'_, T> {
             return Ok(None);
         }
         let claim = self.core.use_on_host(packet..packet + 1, Use::Read);
-        Ok(claim.and_then(|_claim| self.items.try_read(self.range(packet), read)))
+        let read = claim.map(|_claim| self.items.try_read(self.range(packet), read));
+        Ok(read.transpose()?.flatten())
     }
 
     /// Writes items of a packet, which is not full by that; `None` if the block must
     /// wait, because others are at it.
-    pub fn write<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Option<R> {
-        let _claim = self.core.use_on_host(packet..packet + 1, Use::Write)?;
-        self.items.try_write(self.range(packet), write)
+    ///
+    /// # Errors
+    /// A fault of a GPU: others may still copy into the packet.
+    pub fn write<R>(
+        &self,
+        packet: usize,
+        write: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<Option<R>, KernelFault> {
+        let claim = self.core.use_on_host(packet..packet + 1, Use::Write);
+        let written = claim.map(|_claim| self.items.try_write(self.range(packet), write));
+        Ok(written.transpose()?.flatten())
     }
 
     /// Copies the items of a packet here from another segment of the same length, whose
@@ -222,7 +232,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// more than once.
     ///
     /// # Errors
-    /// As [`PacketsView::is_full`].
+    /// As [`PacketsView::read`].
     pub fn pull(&self, from: &PacketsView<'_, T>, packet: usize) -> Result<bool, KernelFault> {
         if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
             return Ok(true);
@@ -238,9 +248,9 @@ impl<T: Item> PacketsView<'_, T> {
             }
         }
         let claim = from.core.use_on_host(range.start / size..range.end.div_ceil(size), Use::Read);
-        let items = claim.and_then(|_claim| from.items.try_read(range, <[T]>::to_vec));
-        let Some(items) = items else { return Ok(false) };
-        let copied = self.write(packet, |to| to.copy_from_slice(&items)).is_some();
+        let items = claim.map(|_claim| from.items.try_read(range, <[T]>::to_vec));
+        let Some(items) = items.transpose()?.flatten() else { return Ok(false) };
+        let copied = self.write(packet, |to| to.copy_from_slice(&items))?.is_some();
         if copied {
             self.publish(packet);
         }

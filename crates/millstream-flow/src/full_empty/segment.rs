@@ -301,7 +301,8 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A packet that does not exist, or that a copy or a twin is at ([`Error::InFlight`]); a segment
-    /// elsewhere.
+    /// elsewhere. After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they
+    /// reach.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;
         let _claim = self.use_on_host(packet, Use::Write, "filled")?;
@@ -315,7 +316,8 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A packet that is not full, or does not exist, or that a copy or a twin writes
-    /// ([`Error::InFlight`]); a segment elsewhere.
+    /// ([`Error::InFlight`]); a segment elsewhere; a fault of a GPU, as in
+    /// [`fill`](FullEmptySegment::fill).
     pub fn read<R>(&self, packet: usize, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         if !self.is_full(packet)? {
             let segment = self.core.group.label(self.core.number);

@@ -48,7 +48,8 @@ pub struct HeldLink<T: Item> {
     attention: OnceLock<Attention>,
 }
 
-impl<T: Item> Parameter for DeviceLinkEnd<T> {
+// SAFETY: the parts do, and are given out as such.
+unsafe impl<T: Item> Parameter for DeviceLinkEnd<T> {
     type Bound = HeldLink<T>;
     type View<'a> = DeviceLinkView<'a, T>;
 
@@ -159,7 +160,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
     ///
     /// # Errors
     /// More items than a packet has, after which nothing more is sent; no slot came free in
-    /// time.
+    /// time; a fault of a GPU.
     pub fn try_claim(&self, fill: impl FnOnce(&mut [T]) -> usize) -> Result<bool, KernelFault> {
         // The turn first: a claimed slot holds up all later ones.
         let sent = self.payloads.try_write(0..self.payloads.len(), |payloads| {
@@ -171,7 +172,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             ring.publish(claim, count as u32);
             traffic::count(self.traffic.get(self.settings.traffic(self.channel))?, count);
             Some(Ok(()))
-        });
+        })?;
         Ok(self.met_or_missed(Missed::Slot, sent.flatten())?.transpose()?.is_some())
     }
 
@@ -179,7 +180,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
     /// where they are, and gives it back.
     ///
     /// # Errors
-    /// No packet came in time.
+    /// No packet came in time; a fault of a GPU.
     pub fn try_take<R>(&self, read: impl FnOnce(&[T]) -> R) -> Result<Option<R>, KernelFault> {
         let read = self.payloads.try_read(0..self.payloads.len(), |payloads| {
             let (ring, mut receiver) = (self.ring()?, RingReceiver::new(self.received()));
@@ -190,7 +191,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             // Relaxed: the receiver's own.
             self.taken()?.store(receiver.taken(), Ordering::Relaxed);
             Some(result)
-        });
+        })?;
         self.met_or_missed(Missed::Packet, read.flatten())
     }
 

@@ -337,11 +337,10 @@ pub async fn chain(context: &Context, rounds: u32) -> Result<()> {
     let places = devices.iter().chain([context.host()]);
     let segments = places.map(|device| group.segment::<u32>(device, shape.clone()));
     let mut segments = segments.collect::<Result<Vec<_>>>()?;
-    let mut streams = Vec::new();
     for device in devices {
         SCALE.prepare(device, shape.packets())?;
-        streams.push(device.stream_of(StreamKind::Gang)?);
     }
+    let streams = Stream::of_gang(devices)?;
     let copy = devices[0].stream_of(StreamKind::Copy)?;
     let mut data = context.host().buffer::<u32>(LEN)?;
     for round in 1..=rounds {

@@ -98,7 +98,7 @@ pub static SCALE: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
         let scaled = items.iter().map(|item| item.wrapping_mul(*factor));
         let write = |to: &mut [u32]| to.iter_mut().zip(scaled).for_each(|(to, item)| *to = item);
-        if output.write(packet, write).is_none() {
+        if output.write(packet, write)?.is_none() {
             return Ok(Step::Waits);
         }
         output.publish(packet);
@@ -124,7 +124,7 @@ pub static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kerne
             items.len() - output.range(packet).end..items.len() - output.range(packet).start;
         let scaled = items[range].iter().rev().map(|item| item.wrapping_mul(*factor));
         let write = |to: &mut [u32]| to.iter_mut().zip(scaled).for_each(|(to, item)| *to = item);
-        if output.write(packet, write).is_none() {
+        if output.write(packet, write)?.is_none() {
             return Ok(Step::Waits);
         }
         output.publish(packet);
@@ -146,7 +146,7 @@ pub static PULL_AGAIN: Kernel<(Packets, Packets, Packets)> = Kernel::of_steps(
             return Err(KernelFault::new(format!("packet {packet} is full, and not found so")));
         }
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
-        if output.write(packet, |to| to.copy_from_slice(&items)).is_none() {
+        if output.write(packet, |to| to.copy_from_slice(&items))?.is_none() {
             return Ok(Step::Waits);
         }
         output.publish(packet);
@@ -191,7 +191,7 @@ pub static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
             };
             // Nobody else is at it: all others have arrived, and nobody reads it yet.
             output
-                .write(0, total)
+                .write(0, total)?
                 .ok_or_else(|| KernelFault::new("somebody uses a packet that is empty"))?;
             output.fill(0);
         }
@@ -205,7 +205,7 @@ pub static WRITE_TOGETHER: Kernel<(Packets, Value<u32>)> = Kernel::of_steps(
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     unsafe { Trusted::new(CudaSource::new("packets.cu", "write_together", SOURCE).block_each()) },
     |block, (output, value)| {
-        if output.write(0, |items| items[block] = *value).is_none() {
+        if output.write(0, |items| items[block] = *value)?.is_none() {
             return Ok(Step::Waits);
         }
         output.publish(0);

@@ -19,6 +19,7 @@ use super::{Needs, is_gpu, list, scaled, skip};
 mod answers;
 mod collectives;
 mod links;
+mod others;
 mod ranks;
 mod refusals;
 

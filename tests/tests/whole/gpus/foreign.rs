@@ -11,7 +11,8 @@ use millstream::device::{
 
 use super::{is_gpu, set};
 
-const ITEMS: usize = 10_007;
+/// Of the memory, too.
+pub(super) const ITEMS: usize = 10_007;
 type Fill = (Write<u32>, millstream::device::Value<u32>);
 
 /// Fills with a value, by a call of the driver.
@@ -68,15 +69,15 @@ fn a_library_that_fails_fails_the_stream() {
 }
 
 /// Memory that the program has taken from the driver itself.
-struct Own {
-    address: u64,
+pub(super) struct Own {
+    pub(super) address: u64,
     context: usize,
     is_freed: Arc<AtomicBool>,
 }
 
 impl Own {
     /// `None` on a host device.
-    fn take(device: &Device) -> Option<Own> {
+    pub(super) fn take(device: &Device) -> Option<Own> {
         let context = Arc::new(Mutex::new(0));
         let here = Arc::clone(&context);
         let ask = fill(move |call| {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millstream::device::{
     CudaSource, Device, DeviceSet, Error, Kernel, KernelFault, Shared, SharedBuffer, SharedSet,
-    StreamKind, Trusted, Value,
+    Stream, Trusted, Value,
 };
 use millstream::flow::{Gang, GangMember};
 
@@ -127,8 +127,7 @@ impl Litmus {
             stream.record()?.synchronize()?;
             buffers.push(buffer);
         }
-        // Lanes of different kinds are never the same one.
-        let streams = [places[0].stream()?, places[1].stream_of(StreamKind::HighPriority)?];
+        let streams = Stream::of_gang(&[places[0].clone(), places[1].clone()])?;
         let launch = |place: usize, run: Run| {
             let [first, second, third] = [0, 1, 2].map(|at: usize| match (place, self.mirrored) {
                 (1, true) if at < 2 => &buffers[1 - at],

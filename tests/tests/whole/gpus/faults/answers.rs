@@ -1,13 +1,13 @@
 //! Answers of the driver that are no fault of a kernel, which emulated GPUs give when asked: whoever
 //! waits hears of them too.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use millstream::device::{DeviceSet, StreamKind};
+use millstream::device::{DeviceBuffer, DeviceSet, SharedBuffer, Stream, StreamKind};
 
 use super::super::child::in_child_with;
 use super::super::{Needs, scaled, skip};
-use super::{LIMIT, builder, culprit, fails_everywhere, kernel, refused};
+use super::{Context, LIMIT, builder, culprit, fails_everywhere, kernel, refused};
 
 /// What asks for answers.
 pub(super) const ANSWERS: &str = "MILLSTREAM_EMULATOR_ANSWERS";
@@ -103,4 +103,72 @@ fn a_lane_without_pinned_memory_has_asked_for_no_stream() {
         let error = DeviceSet::builder().devices("cuda:0".parse().unwrap()).open().unwrap_err();
         assert!(error.to_string().contains("cuMemHostAlloc"), "{error}");
     });
+}
+
+/// Behind what only the host ends, where whoever records the event has long gone on: it fails, but
+/// nobody knows when what it comes after is over.
+#[test]
+fn an_event_that_cannot_be_recorded_any_more() {
+    if !can_ask() {
+        return;
+    }
+    let case = concat!(module_path!(), "::an_event_that_cannot_be_recorded_any_more");
+    in_child_asked(case, "cuEventCreate=CUDA_ERROR_OUT_OF_MEMORY", || {
+        let context = builder().build().unwrap();
+        let (set, device, go) = (context.device_set(), culprit(&context), go(&context));
+        let promise = set.promise("the host");
+        let stream = device.stream().unwrap();
+        stream.wait(promise.event()).unwrap();
+        let target = behind(&context, &stream, &go);
+        let event = stream.record().unwrap();
+        promise.complete(Ok(()));
+        let cause = event.synchronize().unwrap_err();
+        assert!(cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{cause}");
+        refused("a view", &cause.into(), || target.host_view().map(<[u32]>::len));
+        go.store(0, 1).unwrap();
+    });
+}
+
+/// The stream fails, and comes after the event all the same: so does the one that takes its place.
+#[test]
+fn an_event_that_a_stream_cannot_wait_for() {
+    if !can_ask() {
+        return;
+    }
+    let case = concat!(module_path!(), "::an_event_that_a_stream_cannot_wait_for");
+    in_child_asked(case, "cuStreamWaitEvent=CUDA_ERROR_OUT_OF_MEMORY", || {
+        let context = builder().build().unwrap();
+        let (device, go) = (culprit(&context), go(&context));
+        let stream = device.stream().unwrap();
+        let _target = behind(&context, &stream, &go);
+        let event = stream.record().unwrap();
+        let waits = device.stream_of(StreamKind::Copy).unwrap();
+        let cause = waits.wait(&event).unwrap_err();
+        assert!(cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{cause}");
+        let place = format!("{waits:?}");
+        drop(waits);
+        let is_free = || format!("{:?}", device.stream_of(StreamKind::Copy).unwrap()) == place;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(100) {
+            assert!(!is_free() && !event.is_complete());
+        }
+        go.store(0, 1).unwrap();
+        event.synchronize().unwrap();
+        while !is_free() {
+            assert!(start.elapsed() < LIMIT, "{place} is never free");
+        }
+    });
+}
+
+fn go(context: &Context) -> SharedBuffer<u32> {
+    context.host().shared(1).unwrap()
+}
+
+/// A kernel that runs until it is told to go, and a copy to the host behind it.
+fn behind(context: &Context, stream: &Stream, go: &SharedBuffer<u32>) -> DeviceBuffer<u32> {
+    kernel("waits", 1).launch(stream, 1, (go, 50_000)).unwrap();
+    let source = stream.device().buffer::<u32>(100).unwrap();
+    let mut target = context.host().buffer(100).unwrap();
+    stream.copy(&source, &mut target).unwrap();
+    target
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use millstream::bfs::{Algorithm as BfsAlgorithm, Bfs};
 use millstream::cc::{Cc, Method};
-use millstream::device::{CudaSource, KernelFault, Step, StreamKind, Trusted};
+use millstream::device::{CudaSource, KernelFault, Step, Stream, StreamKind, Trusted};
 use millstream::flow::{
     FullEmpty, FullEmptyPackets, FullEmptySegment, Gang, PacketShape, ResidentCollectives,
     ResidentRank,
@@ -273,11 +273,11 @@ async fn packets_do_not_come(context: &Context) -> super::Result<()> {
     }
     let copy = culprit(context).stream_of(StreamKind::Copy)?;
     let mut ended = Vec::new();
-    for (place, (device, (input, output))) in context.devices().iter().zip(&segments).enumerate() {
+    let streams = Stream::of_gang(context.devices())?;
+    for (place, (stream, (input, output))) in streams.iter().zip(&segments).enumerate() {
         let traps = place + 1 == segments.len();
-        let stream = device.stream_of(StreamKind::Gang)?;
         let kernel = if traps { &TRAP } else { &SCALE };
-        ended.push(group.launch_early(&stream, kernel, 2, (input, output, 3)).await?);
+        ended.push(group.launch_early(stream, kernel, 2, (input, output, 3)).await?);
     }
     let start = Instant::now();
     let Some((input, _)) = segments.last() else { return Ok(()) };
