@@ -25,12 +25,16 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let start = Instant::now();
     let sweeps = async {
         let (mut iterations, mut delta) = (0, f64::INFINITY);
-        while delta > options.tolerance && iterations < options.max_iterations {
+        while iterations < options.max_iterations {
             let sweeps = workers.iter_mut().map(|worker| worker.sweep(options, dangling));
             let sums = try_join_all(sweeps).await?;
             delta = sums.iter().map(|(change, _)| change).sum();
             dangling = sums.iter().map(|(_, dangling)| dangling).sum();
             iterations += 1;
+            // Ranks beyond their type do not come back, however many sweeps follow.
+            if delta <= options.tolerance || !delta.is_finite() {
+                break;
+            }
         }
         let run_time = start.elapsed();
         let mut ranks = Vec::new();
