@@ -1,5 +1,5 @@
 //! What goes over a link after each sweep: what the other device's rows ask for \[G §4.5\],
-//! or all that a device has where they ask for all of it. Twins of `halo.cuh`.
+//! or all that a device has where they ask for all of it; and where it lies there. Twin of `halo.cuh`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use rayon::prelude::*;
 use crate::real::Real;
 use crate::sliced_rows::NO_SOURCE;
 
-/// Vertices of one device that another asks for, as one of the two has them.
+/// Vertices of one device that another asks for, as it tells them.
 #[derive(Clone, Debug)]
 pub(crate) enum Halo {
-    /// All that are the device's: they go as they lie.
-    All(Range<usize>),
-    /// These, by new id, packed in this order.
+    /// All that are the device's, so many: they go as they lie.
+    All(usize),
+    /// These, by their rows, packed in this order.
     Some(Arc<DeviceBuffer<u32>>),
 }
 
@@ -27,8 +27,8 @@ impl Halo {
     /// Shares of a sweep.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Halo::All(own) => own.len(),
-            Halo::Some(vertices) => vertices.len(),
+            Halo::All(own) => *own,
+            Halo::Some(rows) => rows.len(),
         }
     }
 
@@ -36,22 +36,84 @@ impl Halo {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Halo::All(_) => 0,
-            Halo::Some(vertices) => vertices.len() * size_of::<u32>(),
+            Halo::Some(rows) => rows.len() * size_of::<u32>(),
         }
     }
 
-    /// Of the vertices `own`, those that are `asked` for.
-    pub(crate) fn uploaded(stream: &Stream, own: Range<usize>, asked: &Arc<[u32]>) -> Result<Halo> {
+    /// Of the vertices `own`, by new id, those that are `asked` for.
+    pub(crate) fn uploaded(stream: &Stream, own: Range<usize>, asked: &[u32]) -> Result<Halo> {
         Ok(match asked.len() < own.len() {
-            false => Halo::All(own),
-            true => Halo::Some(Arc::new(stream.uploaded(Arc::clone(asked))?)),
+            false => Halo::All(own.len()),
+            true => {
+                let rows = asked.iter().map(|&vertex| vertex - own.start as u32);
+                Halo::Some(Arc::new(stream.uploaded(rows.collect::<Vec<_>>())?))
+            }
         })
+    }
+}
+
+/// Where a device has shares: those of consecutive vertices first, its own ones at least; then those
+/// that it is sent of each other device, in the order in which they come.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// By new id.
+    first: Range<u32>,
+    /// For each device, the vertices that it is asked for, by new id and ascending.
+    asked: Vec<Arc<[u32]>>,
+}
+
+impl Places {
+    /// Of the device of a part whose rows have such sources, by new id, and that is sent what they
+    /// ask for.
+    pub(crate) fn new(sources: &[u32], partition: &Partition, part: usize) -> Places {
+        Places { first: partition.range(part), asked: asked(sources, partition, part) }
+    }
+
+    /// Of a device that has the shares of all vertices, by new id.
+    pub(crate) fn of_all(partition: &Partition) -> Places {
+        Places { first: 0..partition.vertices(), asked: Vec::new() }
+    }
+
+    /// Where the first of the device's own vertices is.
+    pub(crate) fn of_own(&self, own: Range<u32>) -> u32 {
+        own.start - self.first.start
+    }
+
+    /// The vertices that a device is asked for, by new id and ascending.
+    pub(crate) fn asked_of(&self, device: usize) -> &Arc<[u32]> {
+        &self.asked[device]
+    }
+
+    /// Where their shares are.
+    pub(crate) fn of(&self, device: usize) -> Range<usize> {
+        let before: usize = self.asked[..device].iter().map(|asked| asked.len()).sum();
+        let first = self.first.len() + before;
+        first..first + self.asked[device].len()
+    }
+
+    /// The vertices whose shares the device has, by new id, in the order of their places.
+    pub(crate) fn vertices(&self) -> impl Iterator<Item = u32> {
+        self.first.clone().chain(self.asked.iter().flat_map(|asked| asked.iter().copied()))
+    }
+
+    /// The places of sources, of this device's rows, in a graph of so many vertices.
+    pub(crate) fn of_sources(&self, sources: Vec<u32>, vertices: u32) -> Vec<u32> {
+        if self.first.len() == vertices as usize {
+            return sources;
+        }
+        // Nobody looks for vertices that are in no place.
+        let mut places = vec![0; vertices as usize];
+        for (place, vertex) in (0..).zip(self.vertices()) {
+            places[vertex as usize] = place;
+        }
+        let place = |source| if source == NO_SOURCE { NO_SOURCE } else { places[source as usize] };
+        sources.into_par_iter().map(place).collect()
     }
 }
 
 /// The vertices of each part, by new id and ascending, that rows with such sources ask for;
 /// none of their own `part`.
-pub(crate) fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<Arc<[u32]>> {
+fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<Arc<[u32]>> {
     let is_asked: Vec<AtomicBool> =
         (0..partition.vertices()).map(|_| AtomicBool::new(false)).collect();
     sources.par_iter().filter(|&&source| source != NO_SOURCE).for_each(|&source| {
@@ -66,52 +128,24 @@ pub(crate) fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<
     (0..partition.parts()).map(of).collect()
 }
 
-/// Whose shares; from where, and to where: one of the two has all vertices, the other is a packet.
-type Signature<R> = (Read<u32>, Read<R>, Write<R>);
+/// Whose shares, by their rows; from where, and to where.
+pub(crate) type Pack<R> = (Read<u32>, Read<R>, Write<R>);
 
-/// Kernels that put shares into packets and take them out again.
-#[derive(Debug)]
-pub(crate) struct HaloKernels<R: Real> {
-    pub(crate) pack: Kernel<Signature<R>>,
-    pub(crate) unpack: Kernel<Signature<R>>,
-}
-
-impl<R: Real> HaloKernels<R> {
-    pub(crate) fn new() -> HaloKernels<R> {
-        let [pack, unpack] = match R::IS_DOUBLE {
-            false => ["pack_f32", "unpack_f32"],
-            true => ["pack_f64", "unpack_f64"],
-        };
-        // SAFETY: the kernels keep to their arguments as the signature says, as their twins do.
-        let source = |entry| unsafe { Trusted::new(source(entry)) };
-        HaloKernels {
-            pack: Kernel::<Signature<R>>::new("pack", pack_twin::<R>).with_cuda(source(pack)),
-            unpack: Kernel::<Signature<R>>::new("unpack", unpack_twin::<R>)
-                .with_cuda(source(unpack)),
-        }
-    }
+/// Puts shares into packets.
+pub(crate) fn pack_kernel<R: Real>() -> Kernel<Pack<R>> {
+    let entry = if R::IS_DOUBLE { "pack_f64" } else { "pack_f32" };
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    let source = unsafe { Trusted::new(source(entry)) };
+    Kernel::<Pack<R>>::new("pack", pack_twin::<R>).with_cuda(source)
 }
 
 pub(crate) fn source(entry: &'static str) -> CudaSource {
     CudaSource::new("halo.cuh", entry, include_str!("halo.cuh"))
 }
 
-fn pack_twin<R: Real>(
-    _: &Grid,
-    (vertices, gives, packet): (&[u32], &[R], &mut [R]),
-) -> KernelResult {
-    for (to, &vertex) in packet.iter_mut().zip(vertices) {
-        *to = gives[vertex as usize];
-    }
-    Ok(())
-}
-
-fn unpack_twin<R: Real>(
-    _: &Grid,
-    (vertices, packet, gives): (&[u32], &[R], &mut [R]),
-) -> KernelResult {
-    for (&from, &vertex) in packet.iter().zip(vertices) {
-        gives[vertex as usize] = from;
+fn pack_twin<R: Real>(_: &Grid, (rows, gives, packet): (&[u32], &[R], &mut [R])) -> KernelResult {
+    for (to, &row) in packet.iter_mut().zip(rows) {
+        *to = gives[row as usize];
     }
     Ok(())
 }
@@ -121,12 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rows_of_others_ask_for() {
+    fn own_vertices_come_first_and_then_what_rows_ask_for() {
         let parts = Partition::from_parts(3, &[0, 0, 1, 1, 2, 2]).unwrap();
-        let asked = asked(&[1, 2, NO_SOURCE, 5, 1, 2, 0], &parts, 1);
-        assert_eq!(
-            asked.iter().map(|asked| &asked[..]).collect::<Vec<_>>(),
-            [&[0, 1][..], &[], &[5]]
-        );
+        let sources = vec![1, 2, NO_SOURCE, 5, 1, 2, 0];
+        let places = Places::new(&sources, &parts, 1);
+        let asked: Vec<_> = (0..3).map(|device| places.asked_of(device).to_vec()).collect();
+        assert_eq!(asked, [vec![0, 1], vec![], vec![5]]);
+        assert_eq!(places.vertices().collect::<Vec<_>>(), [2, 3, 0, 1, 5]);
+        assert_eq!([0, 1, 2].map(|device| places.of(device)), [2..4, 4..4, 4..5]);
+        assert_eq!(places.of_sources(sources, 6), [3, 0, NO_SOURCE, 4, 3, 0, 2]);
     }
 }

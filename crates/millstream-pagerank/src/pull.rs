@@ -11,7 +11,7 @@ use millstream_traversal::{Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
 use crate::askers::Askers;
-use crate::halo::{Halo, asked};
+use crate::halo::{Halo, Places};
 use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
@@ -37,6 +37,7 @@ pub(crate) struct PullGraph<R: Real> {
 #[derive(Debug)]
 pub(crate) struct PullPart<R: Real> {
     pub(crate) offsets: Arc<DeviceBuffer<u64>>,
+    /// By their places among the shares that the device has.
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
@@ -48,8 +49,8 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) told: Vec<u64>,
     /// What goes over the link to each device; empty if the devices form a gang.
     pub(crate) tells: Vec<Halo>,
-    /// What comes over the link from each device; empty if the devices form a gang.
-    pub(crate) hears: Vec<Halo>,
+    /// Where the device has which shares: in a gang, those of all vertices.
+    pub(crate) places: Places,
     block_rows: u32,
     long_rows: u32,
     wide_slices: u32,
@@ -75,7 +76,7 @@ impl<R: Real> PullGraph<R> {
             false => Arc::default(),
         };
         let askers = is_exchanged.then(|| Askers::new(transposed, &partition));
-        let (mut parts, mut asked_for) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
         for (place, device) in context.devices().iter().enumerate() {
             let rows = SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
             let own = partition.range(place);
@@ -90,21 +91,23 @@ impl<R: Real> PullGraph<R> {
                 items.filter(asks).map(|(item, _)| rows_of(item)).sum()
             });
             let told = told.collect();
-            if !is_gang {
-                asked_for.push(asked(&rows.sources, &partition, place));
-            }
             let stream = device.stream()?;
             let SlicedRows { block_rows, long_rows, wide_slices, .. } = rows;
+            let places = match is_gang {
+                true => Places::of_all(&partition),
+                false => Places::new(&rows.sources, &partition, place),
+            };
+            let sources = places.of_sources(rows.sources, partition.vertices());
             parts.push(PullPart {
                 offsets: uploaded(&stream, rows.offsets)?,
-                sources: uploaded(&stream, rows.sources)?,
+                sources: uploaded(&stream, sources)?,
                 weights: uploaded(&stream, rows.weights)?,
                 row_weights: uploaded(&stream, weights)?,
                 even: Arc::new(stream.uploaded(Arc::clone(&even))?),
                 askers: uploaded(&stream, askers)?,
                 told,
                 tells: Vec::new(),
-                hears: Vec::new(),
+                places,
                 block_rows,
                 long_rows,
                 wide_slices,
@@ -112,7 +115,7 @@ impl<R: Real> PullGraph<R> {
             stream.record()?.completed().await?;
         }
         if !is_gang {
-            upload_halos(context, &partition, &asked_for, &mut parts).await?;
+            upload_halos(context, &partition, &mut parts).await?;
         }
         let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
         let dangling = dangling as f64 / row_weights.len() as f64;
@@ -125,7 +128,7 @@ impl<R: Real> PullGraph<R> {
         let bytes = |part: &PullPart<R>| {
             let words = part.sources.len() + part.askers.len();
             let weights = part.weights.len() * size_of::<R>();
-            let halos: usize = part.tells.iter().chain(&part.hears).map(Halo::bytes).sum();
+            let halos: usize = part.tells.iter().map(Halo::bytes).sum();
             part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights + halos
         };
         let bytes = self.parts.iter().map(bytes).sum::<usize>() as u64;
@@ -134,10 +137,24 @@ impl<R: Real> PullGraph<R> {
 
     /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
-        // A gang sweeps at least once.
-        match sweep_together(&self.context) && options.max_iterations > 0 {
+        match sweep_together(&self.context) {
+            _ if options.max_iterations == 0 => Ok(self.unswept()),
             true => gang_sweeps::run(self, options).await,
             false => linked_sweeps::run(self, options).await,
+        }
+    }
+
+    /// Even ranks.
+    fn unswept(&self) -> Ranks {
+        let vertices = self.row_weights.len();
+        Ranks {
+            ranks: vec![1.0 / vertices as f64; vertices],
+            iterations: 0,
+            delta: f64::INFINITY,
+            converged: false,
+            statistics: self.swept(0, Vec::new()),
+            run_time: Duration::ZERO,
+            gather_time: Duration::ZERO,
         }
     }
 
@@ -183,38 +200,37 @@ impl<R: Real> PullGraph<R> {
         Settings {
             damping,
             base: (nowhere + damping * dangling) / f64::from(self.partition.vertices()),
-            first_vertex: self.partition.range(place).start,
+            first_vertex: part.places.of_own(self.partition.range(place)),
             block_rows: part.block_rows,
             long_rows: part.long_rows,
             wide_slices: part.wide_slices,
         }
     }
 
-    /// What vertices give at the start, when ranks are even; by new id.
-    pub(crate) fn even_shares(&self) -> Vec<R> {
-        even_shares(&self.row_weights).collect()
+    /// What vertices give at the start, when ranks are even, in the places of a device.
+    pub(crate) fn even_shares(&self, places: &Places) -> Vec<R> {
+        let even = 1.0 / self.row_weights.len() as f64;
+        let of = |vertex| R::from_f64(share(even, self.row_weights[vertex as usize]));
+        places.vertices().map(of).collect()
     }
 }
 
-/// What goes over links, given whom of each part the rows of each device ask for.
+/// What goes over links: of each device's vertices what the rows of each other one ask for.
 async fn upload_halos<R: Real>(
     context: &Context,
     partition: &Partition,
-    asked_for: &[Vec<Arc<[u32]>>],
     parts: &mut [PullPart<R>],
 ) -> Result<()> {
-    let own = |place| {
-        let own = partition.range(place);
-        own.start as usize..own.end as usize
-    };
+    let others: Vec<_> = parts.iter().map(|part| part.places.clone()).collect();
     for (place, (device, part)) in context.devices().iter().zip(parts).enumerate() {
         let stream = device.stream()?;
-        let others = 0..asked_for.len();
-        let tells =
-            others.clone().map(|to| Halo::uploaded(&stream, own(place), &asked_for[to][place]));
+        let own = partition.range(place);
+        let own = own.start as usize..own.end as usize;
+        let tells = others.iter().map(|other| {
+            let asked = other.asked_of(place);
+            Halo::uploaded(&stream, own.clone(), asked)
+        });
         part.tells = tells.collect::<Result<_, _>>()?;
-        let hears = others.map(|from| Halo::uploaded(&stream, own(from), &asked_for[place][from]));
-        part.hears = hears.collect::<Result<_, _>>()?;
         part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
         stream.record()?.completed().await?;
     }

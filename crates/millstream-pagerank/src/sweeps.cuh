@@ -54,6 +54,9 @@ struct SweepGang {
 // Sums cross devices in fixed point, which adds up to the same in any order: those of
 // a sweep are at most 2.
 constexpr double fixed_one = double(1ull << 58);
+// No block has such a change, unless ranks are beyond their type: fixed point has no place for
+// that, or for what is no number.
+constexpr double beyond_change = 4;
 
 // Words that are kept.
 enum SweepKept { change_before, dangling_before, dangling_now };
@@ -70,8 +73,12 @@ __device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
         sums[each] = count - totals.keep(change_before + each, count);
     }
     totals.keep(dangling_now, sums[1]);
-    const double change = double(sums[0]) / fixed_one;
-    const bool is_last = change <= settings.tolerance || sweeps == settings.most_sweeps;
+    double change = double(sums[0]) / fixed_one;
+    // A block has offered it.
+    const bool is_beyond = totals.most() != 0;
+    if (is_beyond) change = __longlong_as_double(0x7ffll << 52);
+    const bool is_last =
+        is_beyond || change <= settings.tolerance || sweeps == settings.most_sweeps;
     if (is_last && blockIdx.x == 0) {
         store_relaxed_sys(&report[report_change], u64(__double_as_longlong(change)));
         store_release_sys(&report[report_sweeps], u64(sweeps));
@@ -102,6 +109,8 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
             // Up: a change never looks like none.
             barrier.count(GangBarrier::first_count, u64(ceil(sums.change * fixed_one)));
             barrier.count(GangBarrier::second_count, u64(sums.dangling * fixed_one));
+            // So is no number, which is not less than any.
+            if (!(sums.change < beyond_change)) barrier.offer(1);
         }
         const auto decide = [&](Totals& totals) {
             return judge(totals, settings, report, sweep + 1);

@@ -32,8 +32,9 @@ pub(crate) struct Coordinator {
     pub(crate) signals: Vec<Signals>,
     launches: Launches,
     threshold: AtomicU32,
-    /// Steps of the threshold, not 0; `None` runs everything at once.
-    delta: Option<u32>,
+    steps: ThresholdSteps,
+    /// Items processed when the threshold last was at its first step; changed under `deciding`.
+    worked_there: AtomicU64,
     /// Devices that have not brought back their items yet.
     undeferring: AtomicUsize,
     finished: AtomicBool,
@@ -41,6 +42,22 @@ pub(crate) struct Coordinator {
     /// Raised when either of the two is.
     over: Notify,
     deciding: Mutex<()>,
+}
+
+/// How the threshold moves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ThresholdSteps {
+    /// From step to step, not 0; `None` runs everything at once.
+    pub(crate) delta: Option<u32>,
+    /// After so many items, back to the first step; `None`: never.
+    pub(crate) falls_after: Option<u64>,
+}
+
+impl ThresholdSteps {
+    /// The threshold at the start.
+    fn first(self) -> u32 {
+        self.delta.map_or(u32::MAX, |delta| delta - 1)
+    }
 }
 
 /// Kernels launched, and kernels whose reports the host has read.
@@ -62,7 +79,7 @@ impl Drop for Launch<'_> {
 }
 
 impl Coordinator {
-    pub(crate) fn new(devices: usize, outboxes: usize, delta: Option<u32>) -> Coordinator {
+    pub(crate) fn new(devices: usize, outboxes: usize, steps: ThresholdSteps) -> Coordinator {
         let signals = (0..devices).map(|_| Signals {
             worker: Notify::default(),
             outboxes: (0..outboxes).map(|_| Notify::default()).collect(),
@@ -75,8 +92,9 @@ impl Coordinator {
             counters: (0..devices).map(|_| Counters::default()).collect(),
             signals,
             launches: Launches::default(),
-            threshold: AtomicU32::new(delta.map_or(u32::MAX, |delta| delta - 1)),
-            delta,
+            threshold: AtomicU32::new(steps.first()),
+            steps,
+            worked_there: AtomicU64::new(0),
             undeferring: AtomicUsize::new(0),
             finished: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
@@ -87,7 +105,7 @@ impl Coordinator {
 
     /// Items of a higher priority value are deferred.
     pub(crate) fn threshold(&self) -> u32 {
-        // Acquire: pairs with the release in `raise_threshold`; nothing else comes with it.
+        // Acquire: pairs with the release in `move_threshold`; nothing else comes with it.
         self.threshold.load(Ordering::Acquire)
     }
 
@@ -151,8 +169,8 @@ impl Coordinator {
         self.undeferring.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Looks whether anything is ready anywhere; if not, raises the threshold
-    /// to the next step that has work, or ends the run. Called after every
+    /// Looks whether anything is ready anywhere; if not, moves the threshold
+    /// to the next step that has work, or back, or ends the run. Called after every
     /// kernel that consumes.
     pub(crate) fn check(&self) {
         // Acquire, here and below: pairs with the release in `undeferred`.
@@ -163,7 +181,7 @@ impl Coordinator {
             return;
         }
         let _one = self.deciding.lock();
-        // Another task may have raised the threshold in the meantime.
+        // Another task may have moved the threshold in the meantime.
         if self.undeferring.load(Ordering::Acquire) > 0 || !self.nothing_ready() {
             return;
         }
@@ -173,7 +191,7 @@ impl Coordinator {
         };
         match self.counters.iter().map(deferred).sum::<u64>() {
             0 => self.finish(),
-            _ => self.raise_threshold(),
+            _ => self.move_threshold(),
         }
     }
 
@@ -187,14 +205,11 @@ impl Coordinator {
         }
     }
 
-    fn raise_threshold(&self) {
-        let threshold = u64::from(self.threshold());
-        // Relaxed: they came with the reports, which `nothing_ready` has acquired.
-        let lowest = self.signals.iter().map(|own| own.lowest_deferred.load(Ordering::Relaxed));
-        let lowest = lowest.filter(|lowest| *lowest > threshold).min();
-        let lowest = lowest.and_then(|lowest| u32::try_from(lowest).ok()).unwrap_or(u32::MAX);
-        let delta = self.delta.unwrap_or(u32::MAX);
-        self.threshold.fetch_max(step_end(lowest, delta), Ordering::AcqRel);
+    /// Tells the devices to look at all that they have deferred, up to another threshold.
+    fn move_threshold(&self) {
+        // The next step that has work; or the first, where all find out what has become urgent.
+        let threshold = if self.falls() { self.steps.first() } else { self.next_step() };
+        self.threshold.store(threshold, Ordering::Release);
         self.undeferring.store(self.signals.len(), Ordering::Release);
         for signals in &self.signals {
             // Release: pairs with the worker's acquire; both of the above come before.
@@ -202,9 +217,75 @@ impl Coordinator {
             signals.worker.notify();
         }
     }
+
+    /// Whether so much has been done since the threshold was at its first step that it falls back.
+    fn falls(&self) -> bool {
+        let Some(falls_after) = self.steps.falls_after else { return false };
+        let items = |counters: &Counters| counters.get(Counter::WorkItems);
+        let worked = self.counters.iter().map(items).sum::<u64>();
+        // Relaxed: under the lock. One item at least: else it would be there for ever.
+        let falls = worked - self.worked_there.load(Ordering::Relaxed) >= falls_after.max(1);
+        if falls {
+            self.worked_there.store(worked, Ordering::Relaxed);
+        }
+        falls
+    }
+
+    /// The end of the lowest step above the threshold that has an item deferred.
+    fn next_step(&self) -> u32 {
+        let threshold = u64::from(self.threshold());
+        // Relaxed: they came with the reports, which `nothing_ready` has acquired.
+        let lowest = self.signals.iter().map(|own| own.lowest_deferred.load(Ordering::Relaxed));
+        let lowest = lowest.filter(|lowest| *lowest > threshold).min();
+        let lowest = lowest.and_then(|lowest| u32::try_from(lowest).ok()).unwrap_or(u32::MAX);
+        step_end(lowest, self.steps.delta.unwrap_or(u32::MAX))
+    }
 }
 
 /// The last priority of the step that `priority` lies in.
 pub(crate) fn step_end(priority: u32, delta: u32) -> u32 {
     (priority / delta).saturating_mul(delta).saturating_add(delta - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::COUNTERS;
+
+    #[test]
+    fn the_threshold_rises_and_falls_back_after_so_many_items() {
+        let steps = |falls_after| ThresholdSteps { delta: Some(10), falls_after };
+        // Items processed so far, and the lowest priority deferred; then the threshold.
+        for (steps, moves) in [
+            (steps(None), &[(50, 34, 39), (500, 47, 49), (501, 62, 69)][..]),
+            (
+                steps(Some(100)),
+                &[
+                    (50, 34, 39),
+                    (99, 47, 49),
+                    (100, 52, 9),
+                    (100, 31, 39),
+                    (199, 66, 69),
+                    (200, 71, 9),
+                ],
+            ),
+            (steps(Some(0)), &[(0, 34, 39), (1, 47, 9), (1, 34, 39), (1, 47, 49)]),
+        ] {
+            let coordinator = Coordinator::new(1, 0, steps);
+            assert_eq!(coordinator.threshold(), 9);
+            for &(worked, lowest, threshold) in moves {
+                let mut words = [0; COUNTERS];
+                words[Counter::WorkItems as usize] = worked;
+                words[Counter::Consumed as usize] = worked;
+                words[Counter::Produced as usize] = worked + 1;
+                words[Counter::DeferredIn as usize] = 1;
+                coordinator.counters[0].update(words.into_iter());
+                coordinator.signals[0].lowest_deferred.store(lowest, Ordering::Relaxed);
+                coordinator.check();
+                assert_eq!(coordinator.threshold(), threshold, "{steps:?} after {worked}");
+                assert!(coordinator.signals[0].undefer.swap(false, Ordering::Acquire));
+                coordinator.undeferred();
+            }
+        }
+    }
 }

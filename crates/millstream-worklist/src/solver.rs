@@ -78,7 +78,7 @@ impl<P: Program> Solver<P> {
                 return Ok(());
             }
             let launch = self.coordinator.launch();
-            // Acquire: pairs with the release in `raise_threshold`. So the threshold is read after:
+            // Acquire: pairs with the release in `move_threshold`. So the threshold is read after:
             // an older one would bring nothing back.
             let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
             let threshold = self.coordinator.threshold();

@@ -85,13 +85,14 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::coordinator::ThresholdSteps;
     use crate::statistics::COUNTERS;
 
     const PATIENCE: Duration = Duration::from_millis(20);
 
     /// A run of one device that has produced so many items and consumed one less.
     fn run(produced: u64) -> Arc<Coordinator> {
-        let coordinator = Arc::new(Coordinator::new(1, 0, None));
+        let coordinator = Arc::new(Coordinator::new(1, 0, ThresholdSteps::default()));
         report(&coordinator, produced);
         coordinator
     }
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_run_that_has_ended_is_over() {
-        let coordinator = Arc::new(Coordinator::new(1, 0, None));
+        let coordinator = Arc::new(Coordinator::new(1, 0, ThresholdSteps::default()));
         let watch = Watch::start(&coordinator, PATIENCE).unwrap();
         coordinator.check();
         assert_eq!(ends_in(&coordinator, Duration::ZERO), Some(true));

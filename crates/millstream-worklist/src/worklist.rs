@@ -8,7 +8,7 @@ use millstream_device::{Device, SharedBuffer};
 use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 
 use crate::common::{OUTBOXES, QueueBuffers};
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, ThresholdSteps};
 use crate::fused::{self, FusedGang, FusedRun, Rings};
 use crate::kernels::Kernels;
 use crate::program::{Here, Program, Routing, Worker};
@@ -50,6 +50,7 @@ pub struct DistributedWorklist<P: Program> {
     queue_entries: Option<usize>,
     batch: u32,
     delta: Option<u32>,
+    falls_after: Option<u64>,
     worker: Worker,
     patience: Duration,
 }
@@ -145,6 +146,7 @@ impl<P: Program> DistributedWorklist<P> {
             queue_entries: None,
             batch: 1 << 18,
             delta: None,
+            falls_after: None,
             worker: Worker::Auto,
             patience: Duration::from_secs(10),
         }
@@ -191,6 +193,15 @@ impl<P: Program> DistributedWorklist<P> {
     #[must_use]
     pub fn delta(self, delta: Option<u32>) -> DistributedWorklist<P> {
         DistributedWorklist { delta: delta.map(|delta| delta.max(1)), ..self }
+    }
+
+    /// Lets the threshold fall back to its first step when nothing is ready and so many items have
+    /// been processed since it last was there, if the host drives; it only rises unless this is set.
+    /// For values that are added up: what is deferred becomes more urgent meanwhile, and is found
+    /// again before the rest.
+    #[must_use]
+    pub fn falls_after(self, items: u64) -> DistributedWorklist<P> {
+        DistributedWorklist { falls_after: Some(items), ..self }
     }
 
     /// Who drives it; [`Worker::Auto`] unless set.
@@ -242,7 +253,8 @@ impl<P: Program> DistributedWorklist<P> {
         let fused_gang = self.fused_gang(is_ring)?;
         let devices = self.devices(is_ring, fused_gang.is_some())?;
         let outboxes = self.outboxes(is_ring);
-        let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, self.delta));
+        let steps = ThresholdSteps { delta: self.delta, falls_after: self.falls_after };
+        let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, steps));
         let solvers = self.solvers(&devices, &coordinator, initial).await?;
         if let Some(gang) = fused_gang {
             let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
