@@ -287,7 +287,7 @@ async fn packets_do_not_come(context: &Context) -> super::Result<()> {
     let expected = if is_gpu(culprit(context)) { "CUDA_ERROR_" } else { "a fault on purpose" };
     assert!(cause.contains(expected), "{cause}");
     for (device, (_, output)) in context.devices().iter().zip(&segments) {
-        let error = output.full(0..1).await.unwrap_err().to_string();
+        let error = output.wait_full(0..1).await.unwrap_err().to_string();
         assert_eq!(error, cause, "{device}");
     }
     for event in &ended {
