@@ -91,7 +91,8 @@ pub struct Cc {
 }
 
 impl Cc {
-    /// Uploads a graph in edge-balanced blocks.
+    /// Uploads a graph in blocks with equally many arcs, to be searched as
+    /// [`CcOptions::default`] says.
     ///
     /// # Errors
     /// No memory on a device.
@@ -99,11 +100,26 @@ impl Cc {
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Cc> {
-        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
-        Cc::with_partition(context, graph, partition).await
+        Cc::with_options(context, graph, CcOptions::default()).await
     }
 
-    /// Uploads a graph in the parts of `partition`, one for each device.
+    /// As [`Cc::new`], with options.
+    ///
+    /// # Errors
+    /// As [`Cc::new`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    pub async fn with_options(
+        context: &Context,
+        graph: &CsrGraph,
+        options: CcOptions,
+    ) -> Result<Cc> {
+        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
+        Cc::with_partition(context, graph, partition, options).await
+    }
+
+    /// As [`Cc::with_options`], in the parts of `partition`, one for each device.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device.
@@ -114,8 +130,9 @@ impl Cc {
         context: &Context,
         graph: &CsrGraph,
         partition: Partition,
+        options: CcOptions,
     ) -> Result<Cc> {
-        Cc::boxed_upload(context, graph, partition).await
+        Cc::boxed_upload(context, graph, partition, options).await
     }
 
     /// Boxed, so that it is compiled here, and not again in each program.
@@ -123,11 +140,17 @@ impl Cc {
         context: &'a Context,
         graph: &'a CsrGraph,
         partition: Partition,
+        options: CcOptions,
     ) -> BoxFuture<'a, Result<Cc>> {
-        Cc::upload(context, graph, partition).boxed()
+        Cc::upload(context, graph, partition, options).boxed()
     }
 
-    async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Cc> {
+    async fn upload(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        options: CcOptions,
+    ) -> Result<Cc> {
         let (columns, whole) = (Columns::Structure, graph);
         let graph = DistributedGraph::new(context, whole, partition, columns).await?;
         let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
@@ -141,7 +164,7 @@ impl Cc {
             true => Hubs::new(whole, &graph).await?,
             false => Hubs::none(&graph)?,
         };
-        Ok(Cc { graph, survey, method, hub, hubs, options: CcOptions::default() })
+        Ok(Cc { graph, survey, method, hub, hubs, options })
     }
 
     /// What was made at the upload beside the graph's rows: on GPUs that reach each other's memory,
@@ -151,9 +174,8 @@ impl Cc {
     }
 
     /// Sets how later runs go.
-    #[must_use]
-    pub fn with_options(self, options: CcOptions) -> Cc {
-        Cc { options, ..self }
+    pub fn set_options(&mut self, options: CcOptions) {
+        self.options = options;
     }
 
     /// Finds the components.

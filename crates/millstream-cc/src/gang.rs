@@ -62,7 +62,7 @@ pub(crate) async fn run(
     solvers: &[Solver],
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    let gangs = &GangMemory::of_all(context, patience, 0, 1)?[..];
+    let gangs = &GangMemory::of_all(context, 0, 1, patience)?[..];
     let (sets, words) = (Sets::new(solvers), gangs.iter().map(|its| &its.words).collect());
     let common = Common { solvers, sets, gangs, words };
     let is_outside_hub = residents.iter().any(|resident| resident.method == Method::OutsideHub);

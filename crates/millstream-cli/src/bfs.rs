@@ -87,8 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let partition = spread.partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
-        let bfs = Bfs::with_algorithm(&context, &graph, partition, options.algorithm).await?;
-        let bfs = bfs.with_options(options);
+        let bfs = Bfs::with_partition(&context, &graph, partition, options).await?;
         let upload = clock.lap();
         let run = async || bfs.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let partition = spread.partition(&graph, context.devices().len())?;
         common.phases_ms.partition = clock.lap();
         let search = async {
-            let cc = Cc::with_partition(&context, &graph, partition).await?.with_options(options);
+            let cc = Cc::with_partition(&context, &graph, partition, options).await?;
             let upload = (clock.lap(), cc.layouts());
             Ok::<_, CcError>((upload, how.repeat.median(async || cc.run().await, times).await?))
         };

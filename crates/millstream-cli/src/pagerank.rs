@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
             Some(partition) => {
                 PageRank::with_partition(&context, &graph, partition, options.clone()).await?
             }
-            None => PageRank::new(&context, &graph, options.clone()).await?,
+            None => PageRank::with_options(&context, &graph, options.clone()).await?,
         };
         let (upload, layouts) = (clock.lap(), pagerank.layouts());
         let ran = how

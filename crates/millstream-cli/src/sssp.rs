@@ -110,16 +110,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let graph = weighted(arguments, input.read()?)?;
     let sources = sources(&arguments.source, &graph)?;
     let cutoff = cutoff(arguments, &graph);
+    let options = options(arguments, algorithm, cutoff);
     let mut common = Common::new("sssp", input, &graph, &context);
     common.phases_ms.read = clock.lap();
     common.source = Some(original_ids(&graph, &sources));
     let partition = spread.suitable_partition(&graph, context.devices().len())?;
     common.phases_ms.partition = clock.lap();
     let search = async {
-        let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
-        let upload = clock.lap();
-        let layouts = sssp.layouts();
-        let sssp = sssp.with_options(options(arguments, cutoff));
+        let sssp = match partition {
+            Some(partition) => Sssp::with_partition(&context, &graph, partition, options).await?,
+            None => Sssp::with_options(&context, &graph, options).await?,
+        };
+        let (upload, layouts) = (clock.lap(), sssp.layouts());
         let run = async || sssp.run(&sources).await;
         let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
         Ok::<_, SsspError>((upload, layouts, ran))
@@ -188,8 +190,9 @@ fn cutoff(arguments: &Arguments, graph: &CsrGraph) -> Option<f64> {
     }
 }
 
-fn options(arguments: &Arguments, cutoff: Option<f64>) -> SsspOptions {
+fn options(arguments: &Arguments, algorithm: Algorithm, cutoff: Option<f64>) -> SsspOptions {
     let mut options = SsspOptions::default();
+    options.algorithm = algorithm;
     options.worklist = arguments.worklist.options();
     options.cutoff = cutoff;
     options.predecessors = arguments.predecessors.is_some();

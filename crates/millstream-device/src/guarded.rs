@@ -32,7 +32,7 @@ use crate::{Error, Result};
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let items = set.host().guarded::<u32>(4)?;
 /// items.write(2..4, |items| items.fill(7))?;
 /// assert_eq!(items.read(1..3, |items| items.to_vec())?, [0, 7]);

@@ -95,7 +95,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 /// Everything that changes in a run: ranks start even.
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
     let chances = teleport(&pull.partition, options);
-    let gang = GangMemory::of_all(&pull.context, options.worklist.patience, 0, REPORT_WORDS)?;
+    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.worklist.patience)?;
     let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
     let mut events = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {

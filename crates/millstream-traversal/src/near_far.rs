@@ -140,7 +140,7 @@ impl<R: CudaRule> NearFar<'_, R> {
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
-        let gangs = GangMemory::of_all(context, self.patience, WORDS, TOO_WIDE + 1)?;
+        let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         // Twins have piles of their own.
         let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());

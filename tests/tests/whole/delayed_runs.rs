@@ -78,7 +78,7 @@ fn run(seed: u64) -> Result<(), String> {
     let context = builder.build().map_err(|error| error.to_string())?;
     let parts = partition::contiguous_blocks(&graph, devices);
     let search = async {
-        let bfs = Bfs::with_partition(&context, &graph, parts).await?.with_options(options);
+        let bfs = Bfs::with_partition(&context, &graph, parts, options).await?;
         bfs.run(&[source]).await
     };
     let result = context.block_on(search).map_err(|error| error.to_string())?;
