@@ -36,9 +36,6 @@ mod watched;
 mod ways;
 
 pub use buffers::Buffers;
-#[doc(hidden)]
-#[cfg(feature = "cuda")]
-pub use collectives::moving_sources;
 pub use collectives::{
     Algorithm, BlockCollectives, Collected, Collectives, Communicator, CommunicatorOptions, Number,
     Operands, Operator, ResidentCollectives, ResidentRank, ResidentRankView,
@@ -52,8 +49,7 @@ pub use full_empty::{
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
-#[doc(hidden)]
-pub use kernel_parameters::kernel_parameters;
+pub use kernel_parameters::cuda_sources;
 pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView, LinkRoom};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,

@@ -83,7 +83,7 @@ impl<R: Real> HaloKernels<R> {
             true => ["pack_f64", "unpack_f64"],
         };
         // SAFETY: the kernels keep to their arguments as the signature says, as their twins do.
-        let source = |entry| unsafe { Trusted::new(source(entry)) };
+        let source = |entry| unsafe { Trusted::new(cuda_source(entry)) };
         HaloKernels {
             pack: Kernel::<Signature<R>>::new("pack", pack_twin::<R>).with_cuda(source(pack)),
             unpack: Kernel::<Signature<R>>::new("unpack", unpack_twin::<R>)
@@ -92,7 +92,7 @@ impl<R: Real> HaloKernels<R> {
     }
 }
 
-pub(crate) fn source(entry: &'static str) -> CudaSource {
+pub(crate) fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("halo.cuh", entry, include_str!("halo.cuh"))
 }
 

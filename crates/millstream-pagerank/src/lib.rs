@@ -24,5 +24,10 @@ pub use error::{Error, Result};
 pub use millstream_traversal::{Layout, LayoutKind};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
-pub use pull::cuda_sources as pull_cuda_sources;
 pub use real::Real;
+
+/// The CUDA C++ of pushes and of sweeps, to be compiled without running it.
+#[doc(hidden)]
+pub fn cuda_sources() -> Vec<millstream_device::CudaSource> {
+    push::cuda_sources().into_iter().chain(pull::cuda_sources()).collect()
+}

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_graph::reference::Distances;
-use millstream_traversal::{
-    CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, Vertices, near_far_sources,
-};
-use millstream_worklist::{CudaProgram, Program};
+use millstream_traversal::{self as traversal, CudaRule, Part, PartWeights, Rule, Settings, Value};
+use millstream_worklist::CudaProgram;
 
-use crate::step_lights;
-use crate::step_search::cuda_source;
+use crate::{step_lights, step_search};
 
 /// Keys that are distances in some type.
 pub(crate) trait DistanceRule: CudaRule {
@@ -200,21 +197,17 @@ impl Rule for RealDistances {
 }
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.
+#[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn sources<R: DistanceRule, V: Value>() -> impl Iterator<Item = CudaSource> {
-        let cuda = Vertices::<Relaxation<R, V>>::cuda().into_iter();
-        let worklist = cuda.flat_map(|cuda| {
-            [
-                cuda.kernel::<Vertices<Relaxation<R, V>>>("process"),
-                cuda.fused::<Vertices<Relaxation<R, V>>>(),
-            ]
-        });
-        let steps = [cuda_source::<R, V>(), step_lights::source::<R>()];
-        worklist.chain(steps).chain(near_far_sources::<R, V>())
+    fn of<R: DistanceRule, V: Value>() -> Vec<CudaSource> {
+        let steps = [step_search::cuda_source::<R, V>(), step_lights::cuda_source::<R>()];
+        steps.into_iter().chain(traversal::cuda_sources::<R, V>()).collect()
     }
-    sources::<IntegerDistances, u32>()
-        .chain(sources::<IntegerDistances, u64>())
-        .chain(sources::<RealDistances, u32>())
-        .chain(sources::<RealDistances, u64>())
-        .collect()
+    [
+        of::<IntegerDistances, u32>(),
+        of::<IntegerDistances, u64>(),
+        of::<RealDistances, u32>(),
+        of::<RealDistances, u64>(),
+    ]
+    .concat()
 }

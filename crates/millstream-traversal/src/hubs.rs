@@ -68,7 +68,7 @@ type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);
 static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
     "find_hubs",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(hubs_source()) },
+    unsafe { Trusted::new(cuda_source()) },
     |grid, (offsets, targets, degrees, hubs, first)| {
         grid.for_each_block(|block| {
             for row in block.range {
@@ -85,7 +85,6 @@ static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
     },
 );
 
-/// The CUDA C++ of [`find_hubs`], to be compiled without running it.
-pub const fn hubs_source() -> CudaSource {
+pub(crate) const fn cuda_source() -> CudaSource {
     CudaSource::new("hubs.cuh", "find_hubs", include_str!("hubs.cuh"))
 }

@@ -4,6 +4,7 @@
 //! and shortest paths are cases of.
 
 mod answer;
+mod cuda_sources;
 mod depth_probe;
 mod error;
 mod gang_place;
@@ -25,16 +26,17 @@ mod value;
 mod vertex_program;
 
 pub use answer::Answer;
+pub use cuda_sources::cuda_sources;
 pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
 pub use gang_place::GangPlace;
 pub use gang_work::GangWork;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use halo::Halos;
-pub use hubs::{find_hubs, hubs_source};
+pub use hubs::find_hubs;
 pub use layout::{Layout, LayoutKind};
 pub use meeting::{can_meet, check_kernels_push};
-pub use near_far::{Attempt, NearFar, near_far_sources};
+pub use near_far::{Attempt, NearFar};
 pub use near_rows::NearRows;
 pub use nearest::sort_rows;
 pub use options::WorklistOptions;

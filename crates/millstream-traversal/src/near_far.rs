@@ -10,7 +10,7 @@ use millstream_device::{
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
-use crate::near_rows::{self, HaloShape, NearRows};
+use crate::near_rows::{HaloShape, NearRows};
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
 use crate::{Answer, DistributedGraph, GangPlace, GangWork, Outcome, Result, near_far_twin};
@@ -235,7 +235,7 @@ async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>
 }
 
 /// The gang's kernel: each file goes on where the one before ends.
-fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
+pub(crate) fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"near_row.cuh\"\n",
         include_str!("near_row.cuh"),
@@ -253,9 +253,4 @@ fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
     let structs = [GangPlace::LAYOUT, HaloShape::LAYOUT, Settings::LAYOUT];
     let source = CudaSource::generated("near_far.cuh", "near_far", text).structs(&structs);
     source.threads(1024).resident()
-}
-
-/// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
-pub fn near_far_sources<R: CudaRule, V: Value>() -> [CudaSource; 3] {
-    [cuda_source::<R, V>(true), cuda_source::<R, V>(false), near_rows::cuda_source::<R>()]
 }

@@ -108,6 +108,14 @@ impl fmt::Debug for Communicator {
 }
 
 impl Communicator {
+    /// The CUDA C++ of the kernels that move items of a type, to be compiled without running it.
+    #[doc(hidden)]
+    #[cfg(feature = "cuda")]
+    pub fn cuda_sources<T: Item>() -> Vec<millstream_device::CudaSource> {
+        let [lines, pass, _] = super::programs::cuda_sources::<T>(None);
+        vec![lines, pass]
+    }
+
     /// A communicator of all devices of `context`.
     ///
     /// # Errors
@@ -116,7 +124,7 @@ impl Communicator {
         Communicator::with_options(context, CommunicatorOptions::default())
     }
 
-    /// The same with options.
+    /// As [`Communicator::new`], with options.
     ///
     /// # Errors
     /// No memory for the lines and tiles of GPUs; a way of the context that needs a kernel
