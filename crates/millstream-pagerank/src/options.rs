@@ -55,7 +55,7 @@ pub struct PageRankOptions {
 
 impl Default for PageRankOptions {
     fn default() -> PageRankOptions {
-        let question = reference::PageRankOptions::default();
+        let question = reference::PageRankQuestion::default();
         PageRankOptions {
             damping: question.damping,
             tolerance: question.tolerance,
@@ -72,8 +72,8 @@ impl Default for PageRankOptions {
 
 impl PageRankOptions {
     /// The same question for the sequential reference and the validator.
-    pub fn question(&self) -> reference::PageRankOptions {
-        let mut question = reference::PageRankOptions::default();
+    pub fn question(&self) -> reference::PageRankQuestion {
+        let mut question = reference::PageRankQuestion::default();
         question.damping = self.damping;
         question.tolerance = self.tolerance;
         question.max_iterations = self.max_iterations;

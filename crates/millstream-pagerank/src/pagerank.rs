@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
-use millstream_graph::reference::PageRankError;
 use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::Layout;
+use millstream_traversal::{Layout, check_partition};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
@@ -128,13 +127,7 @@ impl PageRank {
         partition: Partition,
         options: PageRankOptions,
     ) -> Result<PageRank> {
-        let (devices, graph_vertices) = (context.devices().len(), graph.vertices());
-        if partition.parts() != devices || partition.vertices() != graph_vertices {
-            let (vertices, parts) = (partition.vertices(), partition.parts());
-            let error =
-                millstream_traversal::Error::Partition { vertices, parts, graph_vertices, devices };
-            return Err(error.into());
-        }
+        check_partition(context, graph, &partition)?;
         PageRank::boxed_upload(context, graph, Some(partition), options).await
     }
 
@@ -313,20 +306,8 @@ fn check_tolerance(tolerance: f64) -> Result<()> {
 }
 
 fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
-    let PageRankOptions { damping, tolerance, .. } = *options;
-    if !(0.0..1.0).contains(&damping) {
-        return Err(PageRankError::Damping { damping }.into());
-    }
-    check_tolerance(tolerance)?;
-    let vertices = graph.vertices();
-    if let Some(&vertex) = options.personalization.iter().find(|&&vertex| vertex >= vertices) {
-        return Err(PageRankError::Personalization { vertex, vertices }.into());
-    }
-    if options.weighted {
-        graph.weights().ok_or(PageRankError::NoWeights)?;
-        graph.check_weights().map_err(PageRankError::from)?;
-    }
-    Ok(())
+    options.question().check(graph)?;
+    check_tolerance(options.tolerance)
 }
 
 #[cfg(test)]
