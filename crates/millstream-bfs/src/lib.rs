@@ -17,5 +17,6 @@ mod rule;
 pub use algorithm::Algorithm;
 pub use bfs::{Bfs, BfsOptions, BfsResult};
 pub use error::{Error, Result};
-pub use millstream_traversal::{Layout, LayoutKind, UNREACHED};
+pub use millstream_traversal::{Layout, LayoutKind, UNREACHED, WorklistOptions};
+#[doc(hidden)]
 pub use rule::{Levels, cuda_sources};

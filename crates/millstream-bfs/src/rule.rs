@@ -8,8 +8,8 @@ use millstream_worklist::CudaProgram;
 
 use crate::level_search;
 
-/// Every arc is one level more. With [`Relaxation`] this is the program that an
-/// asynchronous search runs.
+/// Every arc is one level more. With [`Relaxation`](traversal::Relaxation) this is the program that
+/// an asynchronous search runs.
 #[derive(Debug)]
 pub struct Levels;
 

@@ -276,6 +276,7 @@ impl DeviceSet {
     }
 
     /// What is rung when a word was written that somebody may wait for.
+    #[doc(hidden)]
     pub fn bell(&self) -> &Arc<Bell> {
         self.shared.runner.bell()
     }

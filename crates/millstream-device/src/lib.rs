@@ -66,6 +66,7 @@ mod transfer_way;
 mod trusted;
 mod turns;
 
+#[doc(hidden)]
 pub use bell::Bell;
 pub use buffer_reader::BufferReader;
 pub use bytemuck::{Pod, Zeroable};
@@ -96,11 +97,14 @@ pub use memory_budget::MemoryUse;
 pub use millstream_kernels::spills;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
+#[doc(hidden)]
 pub use patience::patience_ns;
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{FailureListener, Stream};
 pub use stream_kind::StreamKind;
-pub use struct_layout::{FieldLayout, StructLayout};
+#[doc(hidden)]
+pub use struct_layout::FieldLayout;
+pub use struct_layout::StructLayout;
 pub use topology::{LinkKind, Topology};
 pub use transfer_table::{Transfer, TransferTable};
 pub use transfer_way::TransferWay;

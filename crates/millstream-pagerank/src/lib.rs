@@ -12,6 +12,7 @@ mod linked_sweeps;
 mod options;
 mod pagerank;
 mod pull;
+#[doc(hidden)]
 pub mod push;
 mod push_graph;
 mod push_run;
@@ -21,9 +22,10 @@ mod sliced_rows;
 mod sweep;
 
 pub use error::{Error, Result};
-pub use millstream_traversal::{Layout, LayoutKind};
+pub use millstream_traversal::{Layout, LayoutKind, WorklistOptions};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
+#[doc(hidden)]
 pub use real::Real;
 
 /// The CUDA C++ of pushes and of sweeps, to be compiled without running it.

@@ -33,7 +33,7 @@ pub(crate) trait DistanceRule: CudaRule {
 }
 
 /// Sums of unsigned integers; those that are too long are all the same. With
-/// [`Relaxation`] this is the program that an asynchronous search runs.
+/// [`Relaxation`](traversal::Relaxation) this is the program that an asynchronous search runs.
 #[derive(Debug)]
 pub struct IntegerDistances;
 

@@ -1,7 +1,7 @@
-//! What the graph algorithms share \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
-//! 7(3), art. 18, 2020): a graph spread over the devices of a context, and
-//! *relaxation*, the program on a distributed worklist that breadth-first search
-//! and shortest paths are cases of.
+//! What graph algorithms share \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
+//! 7(3), art. 18, 2020): a graph spread over the devices of a context
+//! ([`DistributedGraph`]), and programs on a distributed worklist whose items are its vertices
+//! ([`VertexProgram`]).
 
 mod answer;
 mod cuda_sources;
@@ -24,22 +24,29 @@ mod run;
 mod value;
 mod vertex_program;
 
-pub use answer::Answer;
-pub use cuda_sources::cuda_sources;
 pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
-pub use gang_place::GangPlace;
-pub use gang_work::GangWork;
-pub use graph::{Columns, DistributedGraph, Part, PartWeights, check_partition};
-pub use halo::Halos;
-pub use hubs::find_hubs;
+pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use layout::{Layout, LayoutKind};
-pub use meeting::{can_meet, check_kernels_push};
-pub use near_far::{Attempt, NearFar};
-pub use near_rows::NearRows;
 pub use options::WorklistOptions;
 pub use owners::Owners;
-pub use relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
-pub use run::{Outcome, run};
-pub use value::{Packet, PacketValue, UNREACHED, Value};
+pub use value::{Packet, PacketValue, UNREACHED};
 pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
+
+// What the crates of the algorithms are made of.
+#[doc(hidden)]
+pub use {
+    answer::Answer,
+    cuda_sources::cuda_sources,
+    gang_place::GangPlace,
+    gang_work::GangWork,
+    graph::check_partition,
+    halo::Halos,
+    hubs::find_hubs,
+    meeting::{can_meet, check_kernels_push},
+    near_far::{Attempt, NearFar},
+    near_rows::NearRows,
+    relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings},
+    run::{Outcome, run},
+    value::Value,
+};

@@ -31,10 +31,13 @@ mod worklist;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use millstream_device as device;
-pub use problem::{Member, MemberLayout, Problem};
+pub use problem::Problem;
+#[doc(hidden)]
+pub use problem::{Member, MemberLayout};
 pub use program::{CudaProgram, Flags, Here, Program, Routing, View, Worker};
 pub use statistics::{DeviceStatistics, WorklistStatistics};
 pub use steps::{Queued, Steps};
+#[doc(hidden)]
 #[cfg(feature = "seeded-faults")]
 pub use sync::seed_count_after_publish;
 pub use worklist::DistributedWorklist;
