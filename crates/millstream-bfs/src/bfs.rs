@@ -7,9 +7,11 @@ use futures_util::future::BoxFuture;
 use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_traversal::internals::{
+    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push, run,
+};
 use millstream_traversal::{
-    Answer, Attempt, Columns, DepthProbe, DistributedGraph, Layout, NearFar, NearRows, Outcome,
-    Settings, UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
+    Columns, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -22,6 +24,24 @@ use crate::rule::Levels;
 use crate::{Error, Result};
 
 /// How a BFS runs.
+///
+/// ```
+/// use millstream_bfs::{Bfs, BfsOptions};
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
+/// let mut options = BfsOptions::default();
+/// options.depth_limit = 2;
+/// options.predecessors = true;
+/// let result = context.block_on(async {
+///     Bfs::with_options(&context, &path, options).await?.run(&[0]).await
+/// })??;
+/// assert_eq!(result.levels, [0, 1, 2, u32::MAX]);
+/// assert_eq!(result.predecessors.unwrap_or_default()[..3], [u32::MAX, 0, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BfsOptions {
@@ -29,7 +49,7 @@ pub struct BfsOptions {
     pub algorithm: Algorithm,
     /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
-    /// Last level to reach.
+    /// Last level to reach; [`UNREACHED`] for all.
     pub depth_limit: u32,
     /// Whether to find predecessors too; the packets of an asynchronous search are
     /// twice as large then.

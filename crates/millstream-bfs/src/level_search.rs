@@ -10,9 +10,8 @@ use millstream_device::{
     Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::{
-    Answer, DistributedGraph, GangPlace, GangWork, Outcome, Part, UNREACHED,
-};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome};
+use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use rayon::prelude::*;
 
 use crate::Result;

@@ -18,5 +18,4 @@ pub use algorithm::Algorithm;
 pub use bfs::{Bfs, BfsOptions, BfsResult};
 pub use error::{Error, Result};
 pub use millstream_traversal::{Layout, LayoutKind, UNREACHED, WorklistOptions};
-#[doc(hidden)]
 pub use rule::{Levels, cuda_sources};

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
-use millstream_traversal::{self as traversal, CudaRule, Part, Rule, Settings};
+use millstream_traversal::Part;
+use millstream_traversal::internals::{self, CudaRule, Rule, Settings};
 use millstream_worklist::CudaProgram;
 
 use crate::level_search;
 
-/// Every arc is one level more. With [`Relaxation`](traversal::Relaxation) this is the program that
+/// Every arc is one level more. With [`Relaxation`](internals::Relaxation) this is the program that
 /// an asynchronous search runs.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Levels;
 
 impl Rule for Levels {
@@ -64,6 +66,6 @@ impl CudaRule for Levels {
 pub fn cuda_sources() -> Vec<CudaSource> {
     let levels = [true, false].map(level_search::cuda_source);
     let others =
-        [traversal::cuda_sources::<Levels, u32>(), traversal::cuda_sources::<Levels, u64>()];
+        [internals::cuda_sources::<Levels, u32>(), internals::cuda_sources::<Levels, u64>()];
     levels.into_iter().chain(others.into_iter().flatten()).collect()
 }

@@ -18,15 +18,16 @@ use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
 
-/// How a search runs.
+/// How a search runs; the components do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CcOptions {
-    /// Bytes of a packet at most.
+    /// Bytes of a packet at most; 1 MiB unless set.
     pub packet_bytes: usize,
-    /// Packet buffers of each device and router.
+    /// Packet buffers of each device and router; 2 unless set.
     pub buffers: usize,
-    /// How long GPUs that reach each other's memory wait for each other before a search fails.
+    /// How long GPUs that reach each other's memory wait for each other before a search fails; ten
+    /// seconds unless set.
     pub patience: Duration,
 }
 

@@ -25,6 +25,7 @@ type Callback = Box<dyn FnOnce() + Send>;
 /// assert!(rung.load(Ordering::Acquire));
 /// # Ok::<(), millstream_device::Error>(())
 /// ```
+#[doc(hidden)]
 pub struct Bell {
     state: Mutex<State>,
 }

@@ -246,8 +246,8 @@ unsafe impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
     }
 }
 
-/// Words that say whose turn it is: a [`SharedBuffer`] whose changes ring the
-/// [`Bell`]; the twin sees [`WordsView`].
+/// Words that say whose turn it is: a [`SharedBuffer`] whose changes have twins that wait looked
+/// at again; the twin sees [`WordsView`].
 #[derive(Debug)]
 pub struct Words;
 

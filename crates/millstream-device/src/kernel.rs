@@ -75,8 +75,8 @@ pub type KernelResult = Result<(), KernelFault>;
 pub enum Step {
     /// To its end.
     Done,
-    /// To something that is not there yet; it is called again after the
-    /// [`Bell`](crate::Bell) has rung, and begins where it began.
+    /// To something that is not there yet; it is called again, from its beginning, when host code, a
+    /// stream or another twin has written a word that it may wait for.
     Waits,
 }
 

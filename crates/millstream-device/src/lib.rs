@@ -9,6 +9,14 @@
 //! events when it is submitted (`README.md` in the sources).
 //!
 //! Programs that use GPUs call [`set_driver_defaults`] first in `main`.
+//!
+//! | for | start with |
+//! |---|---|
+//! | devices, how they are connected, and what copies between them take | [`DeviceSet`], [`Device`], [`Topology`], [`TransferTable`] |
+//! | memory | [`DeviceBuffer`]; [`SharedBuffer`] of atomics, [`GuardedBuffer`] where kernels and others take turns |
+//! | work in order, and waiting for it | [`Stream`], [`Event`], [`Promise`] |
+//! | kernels | [`Kernel`], its signature of [`Read`], [`Write`], [`Shared`] and [`Value`], and its code for GPUs: [`CudaSource`] or calls of a library ([`LibraryCall`]), [`Trusted`] |
+//! | injected delays, failures and an order by a seed | [`DeviceSetBuilder`], [`Injection`] |
 
 mod backend;
 mod bell;
@@ -66,7 +74,6 @@ mod transfer_way;
 mod trusted;
 mod turns;
 
-#[doc(hidden)]
 pub use bell::Bell;
 pub use buffer_reader::BufferReader;
 pub use bytemuck::{Pod, Zeroable};
@@ -97,14 +104,11 @@ pub use memory_budget::MemoryUse;
 pub use millstream_kernels::spills;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
-#[doc(hidden)]
 pub use patience::patience_ns;
 pub use shared::{AtomicPod, SharedBuffer};
 pub use stream::{FailureListener, Stream};
 pub use stream_kind::StreamKind;
-#[doc(hidden)]
-pub use struct_layout::FieldLayout;
-pub use struct_layout::StructLayout;
+pub use struct_layout::{FieldLayout, StructLayout};
 pub use topology::{LinkKind, Topology};
 pub use transfer_table::{Transfer, TransferTable};
 pub use transfer_way::TransferWay;

@@ -4,6 +4,15 @@
 //! as \[G §n\]).
 //!
 //! No executor is assumed: [`Graph::run`] polls its own tasks.
+//!
+//! | for | start with |
+//! |---|---|
+//! | the devices in use | [`Context`], [`Devices`] |
+//! | pipelines | [`Graph`], its links ([`Sender`], [`Receiver`], [`Buffers`]) and [`Router`]s |
+//! | who gets a message | the policies [`first_available`], [`round_robin`], [`broadcast`], [`scatter`], [`gather`], [`ring`], [`tree_reduce`] and [`all_to_all`]; [`RoutingPolicy`] for one's own |
+//! | collectives of all devices | [`Communicator`] |
+//! | kernels that begin before their data is there | [`FullEmpty`] |
+//! | kernels that stay on their devices | [`Gang`]; between them [`DeviceLink`] and [`ResidentCollectives`] |
 
 mod buffers;
 mod collectives;

@@ -25,7 +25,6 @@ pub use error::{Error, Result};
 pub use millstream_traversal::{Layout, LayoutKind, WorklistOptions};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
-#[doc(hidden)]
 pub use real::Real;
 
 /// The CUDA C++ of pushes and of sweeps, to be compiled without running it.

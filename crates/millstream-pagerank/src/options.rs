@@ -28,6 +28,23 @@ pub enum Precision {
 }
 
 /// What is asked, and how it is computed.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+/// use millstream_pagerank::{PageRank, PageRankOptions};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+/// let mut options = PageRankOptions::default();
+/// options.personalization = vec![0];
+/// options.tolerance = 1e-9;
+/// let result = context.block_on(async {
+///     PageRank::with_options(&context, &path, options).await?.run().await
+/// })??;
+/// assert!(result.converged && result.ranks[0] > result.ranks[1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageRankOptions {

@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::{Layout, check_partition};
+use millstream_traversal::Layout;
+use millstream_traversal::internals::check_partition;
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 

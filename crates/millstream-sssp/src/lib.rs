@@ -20,6 +20,5 @@ pub use delta::Delta;
 pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;
 pub use millstream_traversal::{Layout, LayoutKind, UNREACHED, WorklistOptions};
-#[doc(hidden)]
 pub use rule::{IntegerDistances, RealDistances, cuda_sources};
 pub use sssp::{Sssp, SsspOptions, SsspResult};

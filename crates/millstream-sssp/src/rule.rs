@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_graph::reference::Distances;
-use millstream_traversal::{self as traversal, CudaRule, Part, PartWeights, Rule, Settings, Value};
+use millstream_traversal::internals::{self, CudaRule, Rule, Settings, Value};
+use millstream_traversal::{Part, PartWeights};
 use millstream_worklist::CudaProgram;
 
 use crate::{step_lights, step_search};
@@ -33,8 +34,9 @@ pub(crate) trait DistanceRule: CudaRule {
 }
 
 /// Sums of unsigned integers; those that are too long are all the same. With
-/// [`Relaxation`](traversal::Relaxation) this is the program that an asynchronous search runs.
+/// [`Relaxation`](internals::Relaxation) this is the program that an asynchronous search runs.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct IntegerDistances;
 
 impl DistanceRule for IntegerDistances {
@@ -114,6 +116,7 @@ impl Rule for IntegerDistances {
 /// Sums of reals that are not negative, whose bits are in the same order; as
 /// [`IntegerDistances`].
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct RealDistances;
 
 impl DistanceRule for RealDistances {
@@ -201,7 +204,7 @@ impl Rule for RealDistances {
 pub fn cuda_sources() -> Vec<CudaSource> {
     fn of<R: DistanceRule, V: Value>() -> Vec<CudaSource> {
         let steps = [step_search::cuda_source::<R, V>(), step_lights::cuda_source::<R>()];
-        steps.into_iter().chain(traversal::cuda_sources::<R, V>()).collect()
+        steps.into_iter().chain(internals::cuda_sources::<R, V>()).collect()
     }
     [
         of::<IntegerDistances, u32>(),

@@ -9,10 +9,10 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::{
-    Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, Outcome, Settings, UNREACHED,
-    WorklistOptions, can_meet, check_kernels_push, run,
+use millstream_traversal::internals::{
+    Answer, Attempt, NearFar, Outcome, Settings, can_meet, check_kernels_push, run,
 };
+use millstream_traversal::{Columns, DistributedGraph, Layout, UNREACHED, WorklistOptions};
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
 
@@ -25,6 +25,22 @@ use crate::step_search::{Manner, StepSearch};
 use crate::{Error, Result};
 
 /// How a search for shortest paths runs.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+/// use millstream_sssp::{Distances, Sssp, SsspOptions};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let graph = CsrGraph::from_weighted_edges(3, &[(0, 1, 0.5f32), (1, 2, 2.0)])?;
+/// let mut options = SsspOptions::default();
+/// options.cutoff = Some(1.0);
+/// let result = context.block_on(async {
+///     Sssp::with_options(&context, &graph, options).await?.run(&[0]).await
+/// })??;
+/// assert_eq!(result.distances, Distances::Real(vec![0.0, 0.5, f32::INFINITY]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SsspOptions {
@@ -33,7 +49,7 @@ pub struct SsspOptions {
     pub algorithm: Algorithm,
     /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
-    /// Vertices farther than this are not reached.
+    /// Vertices farther than this, in the unit of the weights, are not reached; at least 0.
     pub cutoff: Option<f64>,
     /// Whether to find predecessors too; packets are twice as large then.
     pub predecessors: bool,
@@ -317,7 +333,7 @@ impl Sssp {
     /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
     /// do not disturb each other.
     ///
-    /// Integer distances from [`Distances::TOO_FAR`] on overflow.
+    /// An integer distance of [`Distances::TOO_FAR`] or more is one that overflows.
     ///
     /// # Errors
     /// A source that is not a vertex; options that have no meaning; a distance that
@@ -339,7 +355,7 @@ impl Sssp {
         }
     }
 
-    async fn search<R: DistanceRule, V: millstream_traversal::Value>(
+    async fn search<R: DistanceRule, V: millstream_traversal::internals::Value>(
         &self,
         sources: &[u32],
     ) -> Result<SsspResult> {

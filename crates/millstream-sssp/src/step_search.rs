@@ -9,7 +9,8 @@ use millstream_device::{
     Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::{Answer, GangPlace, GangWork, Outcome, Part, UNREACHED, Value};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value};
+use millstream_traversal::{Part, UNREACHED};
 
 use crate::step_graph::StepGraph;
 use crate::step_pilot::{Pilot, Rules};

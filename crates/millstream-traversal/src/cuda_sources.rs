@@ -3,7 +3,9 @@
 use millstream_device::CudaSource;
 use millstream_worklist::Program;
 
-use crate::{CudaRule, Relaxation, Value, Vertices, hubs, near_far, near_rows};
+use crate::relaxation::{CudaRule, Relaxation};
+use crate::value::Value;
+use crate::{Vertices, hubs, near_far, near_rows};
 
 /// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
 #[doc(hidden)]

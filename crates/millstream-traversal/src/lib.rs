@@ -33,20 +33,20 @@ pub use owners::Owners;
 pub use value::{Packet, PacketValue, UNREACHED};
 pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
 
-// What the crates of the algorithms are made of.
+/// What the crates of the algorithms share, and no program needs.
 #[doc(hidden)]
-pub use {
-    answer::Answer,
-    cuda_sources::cuda_sources,
-    gang_place::GangPlace,
-    gang_work::GangWork,
-    graph::check_partition,
-    halo::Halos,
-    hubs::find_hubs,
-    meeting::{can_meet, check_kernels_push},
-    near_far::{Attempt, NearFar},
-    near_rows::NearRows,
-    relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings},
-    run::{Outcome, run},
-    value::Value,
-};
+pub mod internals {
+    pub use crate::answer::Answer;
+    pub use crate::cuda_sources::cuda_sources;
+    pub use crate::gang_place::GangPlace;
+    pub use crate::gang_work::GangWork;
+    pub use crate::graph::check_partition;
+    pub use crate::halo::Halos;
+    pub use crate::hubs::find_hubs;
+    pub use crate::meeting::{can_meet, check_kernels_push};
+    pub use crate::near_far::{Attempt, NearFar};
+    pub use crate::near_rows::NearRows;
+    pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
+    pub use crate::run::{Outcome, run};
+    pub use crate::value::Value;
+}

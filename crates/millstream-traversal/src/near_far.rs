@@ -10,10 +10,14 @@ use millstream_device::{
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
+use crate::answer::Answer;
+use crate::gang_place::GangPlace;
+use crate::gang_work::GangWork;
 use crate::near_rows::{HaloShape, NearRows};
 use crate::relaxation::CudaRule;
+use crate::run::Outcome;
 use crate::value::{UNREACHED, Value};
-use crate::{Answer, DistributedGraph, GangPlace, GangWork, Outcome, Result, near_far_twin};
+use crate::{DistributedGraph, Result, near_far_twin};
 
 /// Words behind the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
@@ -47,7 +51,7 @@ const TOO_WIDE: usize = GangWork::REPORT_WORDS;
 /// next threshold is `delta` beyond the nearest of the others.
 #[derive(Debug)]
 pub struct NearFar<'a, R: CudaRule> {
-    /// The graph, on devices that [can meet](crate::can_meet).
+    /// The graph, on devices that [can meet](crate::meeting::can_meet).
     pub graph: &'a DistributedGraph,
     /// Its rows.
     pub rows: &'a NearRows,

@@ -9,7 +9,7 @@ use millstream::bfs::{self, Bfs, BfsOptions};
 use millstream::graph::CsrGraph;
 use millstream::pagerank::{PageRank, PageRankOptions, Precision};
 use millstream::sssp::{self, Sssp, SsspOptions};
-use millstream::traversal::can_meet;
+use millstream::traversal::internals::can_meet;
 
 use super::child::{in_child, in_child_with};
 use super::{Needs, context, scaled, skip};

@@ -9,7 +9,8 @@ use millstream::bfs::Levels;
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
-use millstream::traversal::{self, Attempt, Columns, DistributedGraph, NearFar, NearRows};
+use millstream::traversal::internals::{Attempt, NearFar, NearRows};
+use millstream::traversal::{self, Columns, DistributedGraph};
 
 use super::levels::lattice_with_shortcuts;
 use super::{Needs, context, is_gpu, scaled, skip};

@@ -14,7 +14,7 @@ use millstream::flow::{Buffers, Context, Devices, Gang, Graph, LinkStatistics, b
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{partition, reference};
 use millstream::pagerank::Algorithm as Sweeping;
-use millstream::traversal::can_meet;
+use millstream::traversal::internals::can_meet;
 use millstream::worklist::Routing;
 
 use super::{Needs, scaled, skip};
