@@ -35,12 +35,12 @@ pub enum Precision {
 /// use millstream_pagerank::{PageRank, PageRankOptions};
 ///
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
-/// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+/// let cycle = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 0)])?;
 /// let mut options = PageRankOptions::default();
 /// options.personalization = vec![0];
 /// options.tolerance = 1e-9;
 /// let result = context.block_on(async {
-///     PageRank::with_options(&context, &path, options).await?.run().await
+///     PageRank::with_options(&context, &cycle, options).await?.run().await
 /// })??;
 /// assert!(result.converged && result.ranks[0] > result.ranks[1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
