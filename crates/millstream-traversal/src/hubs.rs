@@ -20,7 +20,8 @@ use crate::graph::DistributedGraph;
 /// ```
 /// use millstream_flow::{Context, Devices};
 /// use millstream_graph::{CsrGraph, partition};
-/// use millstream_traversal::{Columns, DistributedGraph, find_hubs};
+/// use millstream_traversal::internals::find_hubs;
+/// use millstream_traversal::{Columns, DistributedGraph};
 ///
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
 /// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (1, 2), (2, 1)])?;

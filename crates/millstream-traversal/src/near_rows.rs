@@ -46,7 +46,7 @@ const DEEP: u32 = 8;
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
-/// use millstream_traversal::NearRows;
+/// use millstream_traversal::internals::NearRows;
 ///
 /// let options = GenerateOptions::default();
 /// let road = generate::road(60, 60, generate::KEEP_PERMILLE, &options)?;
