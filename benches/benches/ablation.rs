@@ -88,6 +88,7 @@ const STEPS: [Step; 4] = [
 impl Step {
     fn options(&self, worker: Worker) -> SsspOptions {
         let mut options = SsspOptions::default();
+        options.algorithm = Algorithm::Asynchronous;
         options.delta = self.delta;
         options.worklist.worker = worker;
         options.worklist.routing = self.routing;
@@ -129,13 +130,13 @@ fn ablation(name: &str, graph: &CsrGraph, list: &DeviceList, arguments: &Argumen
     let source = graph.lattice_width().map_or_else(|| max_degree(graph), |_| center(graph));
     let source = source.unwrap_or_else(|| refuse(format_args!("{name} has no vertices")));
     let parts = partition::edge_balanced_blocks(graph, devices);
-    let upload = Sssp::with_algorithm(&context, graph, parts, Algorithm::Asynchronous);
+    let upload = Sssp::with_partition(&context, graph, parts, STEPS[0].options(Worker::HostDriven));
     let uploaded = context.block_on(upload).unwrap();
     let mut sssp = uploaded.unwrap_or_else(|error| refuse(format_args!("{name}: {error}")));
     let (mut distances, mut is_fused) = (None, true);
     for step in &STEPS {
         let worker = if is_fused { step.worker } else { Worker::HostDriven };
-        sssp = sssp.with_options(step.options(worker));
+        sssp.set_options(step.options(worker));
         let results: Result<Vec<_>, _> =
             (0..arguments.runs).map(|_| run(&context, &sssp, source, arguments.seconds)).collect();
         let row = match results {

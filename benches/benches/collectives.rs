@@ -76,7 +76,7 @@ fn at_least(least: u64) -> RangedU64ValueParser<usize> {
 
 fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
     Ok(match name {
-        "automatic" => Algorithm::Automatic,
+        "automatic" => Algorithm::Auto,
         "ring" => Algorithm::Ring,
         "tree" => Algorithm::Tree,
         "direct" => Algorithm::Direct,

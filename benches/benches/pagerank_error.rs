@@ -56,7 +56,7 @@ fn runs(
 ) {
     options.tolerance = tolerances[0];
     let runs = async {
-        let mut pagerank = PageRank::new(context, graph, options).await?;
+        let mut pagerank = PageRank::with_options(context, graph, options).await?;
         pagerank.run().await?;
         for &tolerance in tolerances {
             pagerank.set_tolerance(tolerance)?;

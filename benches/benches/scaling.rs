@@ -55,7 +55,7 @@ fn uploaded<'a>(
             let mut options = PageRankOptions::default();
             (options.tolerance, options.max_iterations) = (0.0, SWEEPS);
             options.precision = Precision::F32;
-            let pagerank = PageRank::new(context, graph, options);
+            let pagerank = PageRank::with_options(context, graph, options);
             let pagerank = context.block_on(pagerank).unwrap().unwrap();
             Box::new(move || context.block_on(pagerank.run()).unwrap().unwrap().run_time)
         }

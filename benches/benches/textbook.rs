@@ -96,8 +96,11 @@ impl Bed {
         let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!("integers") };
         let mut options = SsspOptions::default();
         options.delta = delta.map_or(Delta::Auto, Delta::Step);
-        let sssp = self.context.block_on(Sssp::new(&self.context, graph)).unwrap().unwrap();
-        let sssp = sssp.with_options(options);
+        let sssp = self
+            .context
+            .block_on(Sssp::with_options(&self.context, graph, options))
+            .unwrap()
+            .unwrap();
         let run = || self.context.block_on(sssp.run(&[source])).unwrap().unwrap();
         let delta = run().delta.unwrap().round().max(1.0) as u32;
         let expected = Distances::Integer(textbook::sssp(graph, weights, source, delta));
@@ -109,7 +112,7 @@ impl Bed {
         let mut options = PageRankOptions::default();
         (options.tolerance, options.max_iterations) = (0.0, SWEEPS);
         options.precision = Precision::F32;
-        let pagerank = PageRank::new(&self.context, graph, options);
+        let pagerank = PageRank::with_options(&self.context, graph, options);
         let pagerank = self.context.block_on(pagerank).unwrap().unwrap();
         let run = || self.context.block_on(pagerank.run()).unwrap().unwrap();
         assert_eq!(run().iterations, SWEEPS);

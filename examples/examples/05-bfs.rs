@@ -17,11 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runs = async {
         let mut options = BfsOptions::default();
         options.predecessors = true;
-        let bfs = Bfs::new(&context, &graph).await?.with_options(options);
+        let mut bfs = Bfs::with_options(&context, &graph, options).await?;
         println!("{:?}", bfs.algorithm());
         let (root, leaves) = try_join!(bfs.run(&[0]), bfs.run(&[511, 1022]))?;
         options.algorithm = Algorithm::Asynchronous;
-        let asynchronous = bfs.with_options(options).run(&[0]).await?;
+        bfs.set_options(options);
+        let asynchronous = bfs.run(&[0]).await?;
         Ok::<_, millstream::bfs::Error>((root, leaves, asynchronous))
     };
     let (root, leaves, asynchronous) = context.block_on(runs)??;

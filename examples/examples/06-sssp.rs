@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let result = context.block_on(async {
         let mut options = SsspOptions::default();
         options.predecessors = true;
-        Sssp::new(&context, &graph).await?.with_options(options).run(&[0]).await
+        Sssp::with_options(&context, &graph, options).await?.run(&[0]).await
     })??;
     let Distances::Integer(distances) = &result.distances else { unreachable!("integer weights") };
     assert_eq!((distances[510], distances[999], distances[1000]), (850, 2340, UNREACHED));

@@ -16,8 +16,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for algorithm in [Algorithm::Pull, Algorithm::Push] {
         let mut options = PageRankOptions::default();
         options.algorithm = algorithm;
-        let result = context
-            .block_on(async { PageRank::new(&context, &graph, options).await?.run().await })??;
+        let result = context.block_on(async {
+            PageRank::with_options(&context, &graph, options).await?.run().await
+        })??;
         assert!(result.converged);
         let mut pages: Vec<usize> = (0..1000).collect();
         pages.sort_by(|&one, &other| result.ranks[other].total_cmp(&result.ranks[one]));

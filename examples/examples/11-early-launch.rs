@@ -63,7 +63,7 @@ fn main() -> Result<(), millstream::flow::Error> {
             data.host_view_mut()?.iter_mut().zip(round..).for_each(|(item, n)| *item = n);
             for packet in 0..shape.packets() {
                 input.fill_from(&copy, packet, data.part(shape.range(packet))?)?;
-                output.full(packet..packet + 1).await?;
+                output.wait_full(packet..packet + 1).await?;
                 let last = output.read(packet, |items| items[items.len() - 1])?;
                 let n = round + shape.range(packet).end as u32 - 1;
                 assert_eq!(last, n * n);

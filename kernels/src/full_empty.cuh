@@ -49,12 +49,12 @@ struct FullEmptySegment {
 
     // One thread. Items are read after this, or after a barrier that follows it.
     __device__ __forceinline__ bool is_full(u32 packet) const {
-        // Pairs with `fill`, and with the stream that writes the word after a copy.
+        // Pairs with `mark_full`, and with the stream that writes the word after a copy.
         return load_acquire_sys(&words[packet]) == settings.epoch;
     }
 
     __device__ __forceinline__ bool is_empty(u32 packet) const {
-        // Pairs with `empty`.
+        // Pairs with `mark_empty`.
         return load_acquire_sys(&words[packet]) != settings.epoch;
     }
 
@@ -76,21 +76,13 @@ struct FullEmptySegment {
         return __syncthreads_and(is_met);
     }
 
-    // One thread waits for one packet: for irregular accesses, at the price of an
+    // One thread waits until one packet is full: for irregular accesses, at the price of an
     // acquire each. False when waiting has ended.
-    __device__ bool wait_one(u32 packet, bool full) const {
-        const bool looks_near = full && local.len > local_words;
-        u64 start = 0;
-        for (u32 look = 1;; ++look) {
-            if (looks_near ? is_full_for_all(packet) : is_full(packet) == full) return true;
-            if (look % looks_between == 0 && !goes_on(packet, &start)) return false;
-            __nanosleep(pause_ns);
-        }
-    }
+    __device__ bool thread_wait_full(u32 packet) const { return wait_one(packet, true); }
 
     // The whole block: its items of the packet are written. True, for the whole
     // block, if it is the last of the packet's writers: it may read what all have
-    // written, and must `fill` the packet.
+    // written, and must `mark_full` the packet.
     __device__ bool arrive(u32 packet) const {
         bool is_last = true;
         // The block's stores come before the leader's release.
@@ -100,33 +92,33 @@ struct FullEmptySegment {
             forget_other_epochs(arrived);
             // Each arrival pairs with the later ones: the last comes after all items.
             is_last = u32(fetch_add_acq_rel_sys(arrived, u64(1))) + 1 == settings.writers;
-            // `fill` publishes it, and nobody arrives again in this epoch.
+            // `mark_full` publishes it, and nobody arrives again in this epoch.
             if (is_last) store_relaxed_sys(arrived, u64(0));
         }
         return __syncthreads_and(is_last);
     }
 
     // One thread, after a barrier of those that wrote: the packet is full.
-    __device__ __forceinline__ void fill(u32 packet) const {
+    __device__ __forceinline__ void mark_full(u32 packet) const {
         // Only who was emptied in this epoch may be filled so soon.
         if (mirror.len != 0 && load_relaxed_sys(&words[packet]) == 0) catch_up(packet, false);
         write(packet, settings.epoch);
     }
 
     // The whole block: its items of the packet are written; the last of the packet's
-    // writers makes it full.
+    // writers marks it full.
     __device__ void publish(u32 packet) const {
         if (settings.writers == 1) {
             // The block's stores come before the leader's release.
             __syncthreads();
-            if (threadIdx.x == 0) fill(packet);
+            if (threadIdx.x == 0) mark_full(packet);
         } else if (arrive(packet) && threadIdx.x == 0) {
-            fill(packet);
+            mark_full(packet);
         }
     }
 
     // The whole block: the packet's items are read, and may be replaced.
-    __device__ void empty(u32 packet) const {
+    __device__ void mark_empty(u32 packet) const {
         // The block's loads come before the leader's release.
         __syncthreads();
         if (threadIdx.x != 0) return;
@@ -166,6 +158,17 @@ private:
     static constexpr u32 looks_between = 32;
     static constexpr u32 ticks_between = 100;
     static constexpr u32 pause_ns = 40;
+
+    // One thread waits until one packet is full, or empty.
+    __device__ bool wait_one(u32 packet, bool full) const {
+        const bool looks_near = full && local.len > local_words;
+        u64 start = 0;
+        for (u32 look = 1;; ++look) {
+            if (looks_near ? is_full_for_all(packet) : is_full(packet) == full) return true;
+            if (look % looks_between == 0 && !goes_on(packet, &start)) return false;
+            __nanosleep(pause_ns);
+        }
+    }
 
     __device__ __forceinline__ void write(u32 packet, u32 value) const {
         // Pairs with `is_full` and `is_empty`: items come before the epoch, reads

@@ -189,7 +189,7 @@ extern "C" __global__ void add_packets(FullEmptySegment<float> one, FullEmptySeg
         if (!one.wait_full(packet) || !other.wait_full(packet)) return;
         for (u64 at = sum.begin(packet) + threadIdx.x; at < sum.end(packet); at += blockDim.x)
             sum.items[at] = one.items[at] + other.items[at];
-        one.empty(packet);
+        one.mark_empty(packet);
         sum.publish(packet);
     }
     if (!one.wait_empty(0, one.packets())) return;

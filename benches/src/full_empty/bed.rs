@@ -239,7 +239,7 @@ impl<'a> Bed<'a> {
         let inputs = (&self.inputs[0], &self.inputs[1], &self.inputs[2]);
         let arguments = (inputs, &self.leaving, &self.table, self.work.parameters);
         self.returning.launch(&self.compute, self.tiles(), arguments)?;
-        self.leaving.wait_full(0..self.leaving.shape().packets())?;
+        self.leaving.blocking_wait_full(0..self.leaving.shape().packets())?;
         let time = start.elapsed();
         self.compute.record()?.synchronize()?;
         Ok(time)
@@ -269,7 +269,7 @@ impl<'a> Bed<'a> {
         self.await_data();
         let start = Instant::now();
         self.fill(moved)?;
-        self.leaving.wait_full(0..self.leaving.shape().packets())?;
+        self.leaving.blocking_wait_full(0..self.leaving.shape().packets())?;
         let time = start.elapsed();
         kernel.event().synchronize()?;
         self.group.check()?;

@@ -111,7 +111,7 @@ impl Sink for PacketsView<'_, u32> {
     }
 
     fn publish(&self, tile: usize) {
-        PacketsView::fill(self, tile);
+        PacketsView::mark_full(self, tile);
     }
 
     fn arrive(&self, _: &[AtomicU32], _: u32) -> bool {

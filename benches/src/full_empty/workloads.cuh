@@ -71,7 +71,7 @@ struct AtEnd {
         }
         return __syncthreads_and(is_last);
     }
-    __device__ void fill() const {}
+    __device__ void mark_full() const {}
 };
 
 // Tiles of the output leave when they are done.
@@ -80,9 +80,9 @@ struct Leaving {
     __device__ u32* output() const { return segment.items.items; }
     __device__ void publish(u32 tile) const { segment.publish(tile); }
     __device__ bool arrive(u32) const { return segment.arrive(0); }
-    __device__ void fill() const {
+    __device__ void mark_full() const {
         __syncthreads();
-        if (threadIdx.x == 0) segment.fill(0);
+        if (threadIdx.x == 0) segment.mark_full(0);
     }
 };
 
@@ -185,7 +185,7 @@ __device__ bool histogram64(const Source& from, const Sink& to, Span<u32> counts
     if (!to.arrive(p.tiles)) return true;
     if (threadIdx.x < 64)
         to.output()[threadIdx.x] = fetch_exchange_relaxed_gpu(&counts[threadIdx.x], 0u);
-    to.fill();
+    to.mark_full();
     return true;
 }
 

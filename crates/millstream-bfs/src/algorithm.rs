@@ -11,7 +11,7 @@ pub enum Algorithm {
     /// each level would take longer than the level (`docs/measurements/h200.md`), and on several
     /// host devices if it is [chain-like](millstream_traversal::DepthProbe::is_chain_like). Whether
     /// levels may be bottom-up depends on the graph: see
-    /// [`Bfs::with_partition`](crate::Bfs::with_partition).
+    /// [`Bfs::with_options`](crate::Bfs::with_options).
     #[default]
     Auto,
     /// On the distributed worklist \[G §4.6.1\].

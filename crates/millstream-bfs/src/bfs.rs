@@ -7,9 +7,11 @@ use futures_util::future::BoxFuture;
 use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_traversal::internals::{
+    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push, run,
+};
 use millstream_traversal::{
-    Answer, Attempt, Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, NearFar, NearRows,
-    Outcome, Settings, UNREACHED, WorklistOptions, can_meet, check_kernels_push, run,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -22,6 +24,24 @@ use crate::rule::Levels;
 use crate::{Error, Result};
 
 /// How a BFS runs.
+///
+/// ```
+/// use millstream_bfs::{Bfs, BfsOptions};
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
+/// let mut options = BfsOptions::default();
+/// options.depth_limit = 2;
+/// options.predecessors = true;
+/// let result = context.block_on(async {
+///     Bfs::with_options(&context, &path, options).await?.run(&[0]).await
+/// })??;
+/// assert_eq!(result.levels, [0, 1, 2, u32::MAX]);
+/// assert_eq!(result.predecessors.unwrap_or_default()[..3], [u32::MAX, 0, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BfsOptions {
@@ -29,7 +49,7 @@ pub struct BfsOptions {
     pub algorithm: Algorithm,
     /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
-    /// Last level to reach.
+    /// Last level to reach; [`UNREACHED`] for all.
     pub depth_limit: u32,
     /// Whether to find predecessors too; the packets of an asynchronous search are
     /// twice as large then.
@@ -42,7 +62,7 @@ pub struct BfsOptions {
     pub alpha: u32,
     /// Level by level: and top-down again if the frontier, times this, is less.
     pub beta: u32,
-    /// Whether to read what was made [at the upload](Bfs::with_partition) beside the graph's
+    /// Whether to read what was made [at the upload](Bfs::with_options) beside the graph's
     /// rows, if there is anything: the packed rows, without which no search goes by near and far
     /// piles, and the hubs of one that goes level by level. The arcs that enter vertices are read
     /// in any case.
@@ -127,19 +147,19 @@ pub struct Bfs {
 }
 
 impl Bfs {
-    /// Uploads a graph in edge-balanced blocks.
+    /// Uploads a graph in blocks with equally many arcs, to be searched as
+    /// [`BfsOptions::default`] says.
     ///
     /// # Errors
-    /// No memory on a device.
+    /// No memory on a device or the host.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Bfs> {
-        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
-        Bfs::with_partition(context, graph, partition).await
+        Bfs::with_options(context, graph, BfsOptions::default()).await
     }
 
-    /// Uploads a graph in the parts of `partition`, one for each device.
+    /// As [`Bfs::new`], with options.
     ///
     /// Bottom-up levels need the arcs that enter vertices. Of a symmetric graph those
     /// are there. Of a directed graph they are uploaded too, 4 bytes an arc and 8 a
@@ -162,6 +182,41 @@ impl Bfs {
     /// The longest rows are there once more, 4 bytes an arc, each GPU with the targets that it
     /// owns: a search from such a vertex begins on all GPUs at once.
     ///
+    /// For [`Algorithm::Asynchronous`] nothing is made beside the graph's rows: if later
+    /// [options](Bfs::set_options) name another algorithm, it goes without.
+    ///
+    /// ```
+    /// use millstream_bfs::{Algorithm, Bfs, BfsOptions};
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::CsrGraph;
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+    /// for (algorithm, layouts) in [(Algorithm::Auto, 1), (Algorithm::Asynchronous, 0)] {
+    ///     let mut options = BfsOptions::default();
+    ///     options.algorithm = algorithm;
+    ///     let bfs = context.block_on(Bfs::with_options(&context, &path, options))??;
+    ///     assert_eq!(bfs.layouts().len(), layouts);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Bfs::new`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    pub async fn with_options(
+        context: &Context,
+        graph: &CsrGraph,
+        options: BfsOptions,
+    ) -> Result<Bfs> {
+        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
+        Bfs::with_partition(context, graph, partition, options).await
+    }
+
+    /// As [`Bfs::with_options`], in the parts of `partition`, one for each device.
+    ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.
     ///
@@ -171,41 +226,9 @@ impl Bfs {
         context: &Context,
         graph: &CsrGraph,
         partition: Partition,
+        options: BfsOptions,
     ) -> Result<Bfs> {
-        Bfs::with_algorithm(context, graph, partition, Algorithm::Auto).await
-    }
-
-    /// As [`Bfs::with_partition`], for one algorithm, unless [options](Bfs::with_options) name
-    /// another. For [`Algorithm::Asynchronous`] nothing is made beside the graph's rows: other
-    /// algorithms go without then.
-    ///
-    /// ```
-    /// use millstream_bfs::{Algorithm, Bfs};
-    /// use millstream_flow::{Context, Devices};
-    /// use millstream_graph::{CsrGraph, partition};
-    ///
-    /// let context = Context::builder().devices(Devices::host(1)).build()?;
-    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
-    /// for (algorithm, layouts) in [(Algorithm::Auto, 1), (Algorithm::Asynchronous, 0)] {
-    ///     let parts = partition::contiguous_blocks(&path, 1);
-    ///     let upload = Bfs::with_algorithm(&context, &path, parts, algorithm);
-    ///     assert_eq!(context.block_on(upload)??.layouts().len(), layouts);
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A partition that does not fit; no memory on a device or the host.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: what was uploaded is dropped.
-    pub async fn with_algorithm(
-        context: &Context,
-        graph: &CsrGraph,
-        partition: Partition,
-        algorithm: Algorithm,
-    ) -> Result<Bfs> {
-        Bfs::boxed_upload(context, graph, partition, algorithm).await
+        Bfs::boxed_upload(context, graph, partition, options).await
     }
 
     /// Boxed, so that it is compiled here, and not again in each program.
@@ -213,17 +236,18 @@ impl Bfs {
         context: &'a Context,
         graph: &'a CsrGraph,
         partition: Partition,
-        algorithm: Algorithm,
+        options: BfsOptions,
     ) -> BoxFuture<'a, Result<Bfs>> {
-        Bfs::upload(context, graph, partition, algorithm).boxed()
+        Bfs::upload(context, graph, partition, options).boxed()
     }
 
     async fn upload(
         context: &Context,
         graph: &CsrGraph,
         partition: Partition,
-        algorithm: Algorithm,
+        options: BfsOptions,
     ) -> Result<Bfs> {
+        let algorithm = options.algorithm;
         // Nothing else reads layouts.
         let meets = algorithm != Algorithm::Asynchronous && can_meet(context);
         let (partition, order) = match meets {
@@ -252,14 +276,12 @@ impl Bfs {
             None => None,
         };
         let graph = distributed;
-        let options = BfsOptions { algorithm, ..BfsOptions::default() };
         Ok(Bfs { graph, order, incoming, isolated, near, hubs, depth, options })
     }
 
     /// Sets how later runs go.
-    #[must_use]
-    pub fn with_options(self, options: BfsOptions) -> Bfs {
-        Bfs { options, ..self }
+    pub fn set_options(&mut self, options: BfsOptions) {
+        self.options = options;
     }
 
     /// Vertices of the graph.

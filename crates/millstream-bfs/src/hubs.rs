@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::CsrGraph;
-use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED, find_hubs};
+use millstream_traversal::internals::find_hubs;
+use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED};
 use rayon::prelude::*;
 
 use crate::Result;

@@ -10,9 +10,8 @@ use millstream_device::{
     Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::{
-    Answer, DistributedGraph, GangPlace, GangWork, Outcome, Part, UNREACHED,
-};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome};
+use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use rayon::prelude::*;
 
 use crate::Result;
@@ -151,7 +150,7 @@ impl LevelSearch<'_> {
             // Its targets are visited at once, here and there, so that nobody can claim it.
             beginning.visit(sources);
         }
-        let gangs = GangMemory::of_all(context, self.patience, 0, PUBLISHED + 1)?;
+        let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1, self.patience)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
             let device = &context.devices()[place];

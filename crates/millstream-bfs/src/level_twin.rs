@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, Stream};
-use millstream_traversal::{GangPlace, GangWork};
+use millstream_traversal::internals::{GangPlace, GangWork};
 use parking_lot::Mutex;
 
 use crate::Result;

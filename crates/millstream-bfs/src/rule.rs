@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
-use millstream_traversal::{
-    CudaRule, Part, Relaxation, Rule, Settings, Value, Vertices, hubs_source, near_far_sources,
-};
-use millstream_worklist::{CudaProgram, Program};
+use millstream_traversal::Part;
+use millstream_traversal::internals::{self, CudaRule, Rule, Settings};
+use millstream_worklist::CudaProgram;
 
 use crate::level_search;
 
-/// Every arc is one level more. With [`Relaxation`] this is the program that an
-/// asynchronous search runs.
+/// Every arc is one level more. With [`Relaxation`](internals::Relaxation) this is the program that
+/// an asynchronous search runs.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Levels;
 
 impl Rule for Levels {
@@ -62,20 +62,10 @@ impl CudaRule for Levels {
 }
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.
+#[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn sources<V: Value>() -> impl Iterator<Item = CudaSource> {
-        let cuda = Vertices::<Relaxation<Levels, V>>::cuda().into_iter();
-        cuda.flat_map(|cuda| {
-            [
-                cuda.kernel::<Vertices<Relaxation<Levels, V>>>("process"),
-                cuda.fused::<Vertices<Relaxation<Levels, V>>>(),
-            ]
-        })
-    }
-    sources::<u32>()
-        .chain(sources::<u64>())
-        .chain([level_search::cuda_source(true), level_search::cuda_source(false), hubs_source()])
-        .chain(near_far_sources::<Levels, u32>())
-        .chain(near_far_sources::<Levels, u64>())
-        .collect()
+    let levels = [true, false].map(level_search::cuda_source);
+    let others =
+        [internals::cuda_sources::<Levels, u32>(), internals::cuda_sources::<Levels, u64>()];
+    levels.into_iter().chain(others.into_iter().flatten()).collect()
 }

@@ -20,15 +20,16 @@ use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
 
-/// How a search runs.
+/// How a search runs; the components do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CcOptions {
-    /// Bytes of a packet at most.
+    /// Bytes of a packet at most; 1 MiB unless set.
     pub packet_bytes: usize,
-    /// Packet buffers of each device and router.
+    /// Packet buffers of each device and router; 2 unless set.
     pub buffers: usize,
-    /// How long GPUs that reach each other's memory wait for each other before a search fails.
+    /// How long GPUs that reach each other's memory wait for each other before a search fails; ten
+    /// seconds unless set.
     pub patience: Duration,
 }
 
@@ -94,7 +95,8 @@ pub struct Cc {
 }
 
 impl Cc {
-    /// Uploads a graph in edge-balanced blocks.
+    /// Uploads a graph in blocks with equally many arcs, to be searched as
+    /// [`CcOptions::default`] says.
     ///
     /// # Errors
     /// No memory on a device.
@@ -102,11 +104,26 @@ impl Cc {
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Cc> {
-        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
-        Cc::with_partition(context, graph, partition).await
+        Cc::with_options(context, graph, CcOptions::default()).await
     }
 
-    /// Uploads a graph in the parts of `partition`, one for each device.
+    /// As [`Cc::new`], with options.
+    ///
+    /// # Errors
+    /// As [`Cc::new`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    pub async fn with_options(
+        context: &Context,
+        graph: &CsrGraph,
+        options: CcOptions,
+    ) -> Result<Cc> {
+        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
+        Cc::with_partition(context, graph, partition, options).await
+    }
+
+    /// As [`Cc::with_options`], in the parts of `partition`, one for each device.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device.
@@ -117,8 +134,9 @@ impl Cc {
         context: &Context,
         graph: &CsrGraph,
         partition: Partition,
+        options: CcOptions,
     ) -> Result<Cc> {
-        Cc::boxed_upload(context, graph, partition).await
+        Cc::boxed_upload(context, graph, partition, options).await
     }
 
     /// Boxed, so that it is compiled here, and not again in each program.
@@ -126,11 +144,17 @@ impl Cc {
         context: &'a Context,
         graph: &'a CsrGraph,
         partition: Partition,
+        options: CcOptions,
     ) -> BoxFuture<'a, Result<Cc>> {
-        Cc::upload(context, graph, partition).boxed()
+        Cc::upload(context, graph, partition, options).boxed()
     }
 
-    async fn upload(context: &Context, graph: &CsrGraph, partition: Partition) -> Result<Cc> {
+    async fn upload(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        options: CcOptions,
+    ) -> Result<Cc> {
         let (columns, whole) = (Columns::Structure, graph);
         let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
         let (partition, order) = match searches {
@@ -149,7 +173,7 @@ impl Cc {
             true => Hubs::new(whole, &graph).await?,
             false => Hubs::none(&graph)?,
         };
-        Ok(Cc { graph, order, survey, method, hub, hubs, options: CcOptions::default() })
+        Ok(Cc { graph, order, survey, method, hub, hubs, options })
     }
 
     /// What was made at the upload beside the graph's rows: on GPUs, for graphs of many arcs, the
@@ -161,9 +185,8 @@ impl Cc {
     }
 
     /// Sets how later runs go.
-    #[must_use]
-    pub fn with_options(self, options: CcOptions) -> Cc {
-        Cc { options, ..self }
+    pub fn set_options(&mut self, options: CcOptions) {
+        self.options = options;
     }
 
     /// Finds the components.

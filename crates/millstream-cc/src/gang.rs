@@ -62,7 +62,7 @@ pub(crate) async fn run(
     solvers: &[Solver],
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    let gangs = &GangMemory::of_all(context, patience, 0, 1)?[..];
+    let gangs = &GangMemory::of_all(context, 0, 1, patience)?[..];
     let (sets, words) = (Sets::new(solvers), gangs.iter().map(|its| &its.words).collect());
     let common = Common { solvers, sets, gangs, words };
     let is_outside_hub = residents.iter().any(|resident| resident.method == Method::OutsideHub);
@@ -157,13 +157,13 @@ impl Common<'_> {
 const OUTSIDE_HUB: &str = "components_outside_hub";
 const MERGED: &str = "components_merged";
 
-fn source(entry: &'static str) -> CudaSource {
+fn cuda_source(entry: &'static str) -> CudaSource {
     let source = CudaSource::new("cc_gang.cuh", entry, cuda_text!("cc_gang.cuh"));
     source.structs(&[Settings::LAYOUT]).threads(512).resident()
 }
 
-pub(crate) fn sources() -> [CudaSource; 2] {
-    [OUTSIDE_HUB, MERGED].map(source)
+pub(crate) fn cuda_sources() -> [CudaSource; 2] {
+    [OUTSIDE_HUB, MERGED].map(cuda_source)
 }
 
 /// A kernel. It has no twin: host devices are driven by the host.
@@ -171,6 +171,6 @@ fn kernel<S: Parameter>(entry: &'static str) -> Kernel<S> {
     let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("gangs run on GPUs only"));
     Kernel::from_closure(entry, no_twin).with_cuda(
         // SAFETY: the kernel keeps to its arguments as the signature says.
-        unsafe { Trusted::new(source(entry)) },
+        unsafe { Trusted::new(cuda_source(entry)) },
     )
 }

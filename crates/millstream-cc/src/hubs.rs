@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use millstream_device::SharedBuffer;
 use millstream_graph::CsrGraph;
-use millstream_traversal::{DistributedGraph, Layout, LayoutKind, find_hubs};
+use millstream_traversal::internals::find_hubs;
+use millstream_traversal::{DistributedGraph, Layout, LayoutKind};
 
 use crate::Result;
 

@@ -41,7 +41,7 @@ macro_rules! cuda_text {
 }
 pub(crate) use cuda_text;
 
-const fn source(entry: &'static str) -> CudaSource {
+const fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("cc.cuh", entry, cuda_text!("cc.cuh"))
 }
 
@@ -50,7 +50,7 @@ const fn source(entry: &'static str) -> CudaSource {
 pub(crate) static START: Kernel<Start> = Kernel::with_source(
     "start",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(source("start")) },
+    unsafe { Trusted::new(cuda_source("start")) },
     |grid, (offsets, targets, first, parents, range)| {
         let rows = Rows { offsets, targets, first };
         grid.for_each_block(|block| {
@@ -73,7 +73,7 @@ type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 pub(crate) static START_TILES: Kernel<Tiles> = Kernel::with_source(
     "start_tiles",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(source("start_tiles").threads(1024).shared_memory()) },
+    unsafe { Trusted::new(cuda_source("start_tiles").threads(1024).shared_memory()) },
     |_, (_, _, _, parents, [start, end], _, _)| {
         Grid::of_blocks((end - start) as usize, VERTICES).for_each_block(|block| {
             for vertex in block.range.map(|at| start + at as u32) {
@@ -100,7 +100,7 @@ pub(crate) fn leaving_words(vertices: usize) -> usize {
 pub(crate) static HOOK_LEAVING: Kernel<Tiles> = Kernel::with_source(
     "hook_leaving",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(source("hook_leaving")) },
+    unsafe { Trusted::new(cuda_source("hook_leaving")) },
     |_, (offsets, targets, first, parents, _, _, _)| {
         for_each_row(offsets, targets, |row, targets| {
             let vertex = first + row as u32;
@@ -116,7 +116,7 @@ pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
     // Rows differ much.
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(source("hook_rows").uncapped()) },
+    unsafe { Trusted::new(cuda_source("hook_rows").uncapped()) },
     |_, (offsets, targets, first, parents, method, hub, _)| {
         let is_sampled = method == Method::OutsideHub as u32;
         for_each_row(offsets, targets, |row, targets| {
@@ -182,7 +182,7 @@ impl<'a> Rows<'a> {
 pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> = Kernel::with_source(
     "hook_edges",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(source("hook_edges")) },
+    unsafe { Trusted::new(cuda_source("hook_edges")) },
     |grid, (edges, parents)| {
         grid.for_each_block(|block| {
             edges[block.range].iter().for_each(|&[from, to]| hook(parents, from, to));
@@ -195,7 +195,7 @@ pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> = Kernel::with_s
 pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> = Kernel::with_source(
     "compress",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(source("compress")) },
+    unsafe { Trusted::new(cuda_source("compress")) },
     |grid, (parents,)| {
         grid.for_each_block(|block| {
             for vertex in block.range {
@@ -215,7 +215,7 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
     Kernel::with_source(
         "pairs",
         // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(source("pairs")) },
+        unsafe { Trusted::new(cuda_source("pairs")) },
         |_, (parents, first, output, _, count)| {
             let vertices = first..parents.len().min(first as usize + output.len()) as u32;
             let mut found = 0;
@@ -241,7 +241,7 @@ pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)
     Kernel::with_source(
         "survey",
         // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(source("survey")) },
+        unsafe { Trusted::new(cuda_source("survey")) },
         |grid, (offsets, targets, first, words)| {
             grid.for_each_block(|block| {
                 let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
@@ -276,8 +276,9 @@ const ARCS: usize = 1 << 14;
 const VERTICES: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.
+#[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
     let steps = ["start", "start_tiles", "hook_leaving", "hook_rows", "hook_edges", "compress"];
-    let steps = steps.into_iter().chain(["pairs", "survey"]).map(source);
-    steps.chain(crate::gang::sources()).collect()
+    let steps = steps.into_iter().chain(["pairs", "survey"]).map(cuda_source);
+    steps.chain(crate::gang::cuda_sources()).collect()
 }

@@ -24,4 +24,5 @@ pub use cc::{Cc, CcOptions, CcResult};
 pub use error::{Error, Result};
 pub use kernels::cuda_sources;
 pub use method::Method;
+pub use millstream_traversal::{Layout, LayoutKind};
 pub use solver::DeviceStatistics;

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
-use crate::interrupt::run_interruptibly;
+use crate::job::Job;
 use crate::options::{Spread, WORKLIST, Worklist, meaningless};
-use crate::output::{answer, check_both_writable, write_predecessors, write_values};
+use crate::output::{check_both_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -78,45 +78,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let options = options(arguments)?;
     check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
-    let mut clock = Clock::start();
+    let clock = Clock::start();
     let graph = input.read()?;
     let sources = sources(&arguments.source, &graph)?;
-    let mut common = Common::new("bfs", input, &graph, &context);
-    common.phases_ms.read = clock.lap();
-    common.source = Some(original_ids(&graph, &sources));
+    let mut job = Job::new("bfs", (input, how), (&context, &graph), clock);
+    job.common.source = Some(original_ids(&graph, &sources));
     let partition = spread.partition(&graph, context.devices().len())?;
-    common.phases_ms.partition = clock.lap();
-    let search = async {
-        let bfs = Bfs::with_algorithm(&context, &graph, partition, options.algorithm).await?;
-        let bfs = bfs.with_options(options);
-        let upload = clock.lap();
-        let run = async || bfs.run(&sources).await;
-        let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, millstream::bfs::Error>((upload, bfs.layouts(), ran))
-    };
-    let (upload, layouts, (result, prepare)) =
-        phase("searching", || run_interruptibly(&context, search))??;
-    common.phases_ms.upload = upload;
-    let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &sources, options.depth_limit, &result)).err(),
-        false => None,
-    };
-    common.verified = how.verify.then_some(fault.is_none());
+    job.partitioned();
+    let upload = Bfs::with_partition(&context, &graph, partition, options);
+    let run = async |bfs: &Bfs| bfs.run(&sources).await;
+    let (result, layouts) = job.run("searching", upload, Bfs::layouts, run)??;
+    job.verify(|| verify(&graph, &sources, options.depth_limit, &result));
     let written = phase("writing", || write(arguments, &graph, &result));
-    let arcs = arcs_reached(&graph, |vertex| result.levels[vertex] != UNREACHED);
-    common.ran(prepare, result.run_time, result.gather_time, arcs);
-    common.count(&result.statistics);
-    common.useful_work_items = Some(result.reached());
-    let report = Report {
+    job.went_along(arcs_reached(&graph, |vertex| result.levels[vertex] != UNREACHED));
+    job.common.count(&result.statistics);
+    job.common.useful_work_items = Some(result.reached());
+    let report = |common| Report {
         common,
         method: result.algorithm.to_string(),
         reached: result.reached(),
         max_level: result.max_level(),
-        layouts: LayoutReport::of_all(layouts),
+        layouts,
     };
-    answer(&report, how.json, table)?;
-    written?;
-    fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
+    job.answer(report, table, written)
 }
 
 fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {

@@ -1,18 +1,17 @@
 //! `millstream cc GRAPH`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
-use millstream::cc::{Cc, CcOptions, CcResult, Error as CcError};
+use millstream::cc::{Cc, CcOptions};
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::Input;
-use crate::interrupt::run_interruptibly;
+use crate::job::Job;
 use crate::options::{Patience, Spread};
-use crate::output::{PerDevice, answer, check_writable, links, write_values};
+use crate::output::{PerDevice, check_writable, links, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport};
 
@@ -60,62 +59,43 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     }
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
-    let mut clock = Clock::start();
+    let clock = Clock::start();
     let graph = input.read()?;
-    let mut common = Common::new("cc", input, &graph, &context);
-    common.phases_ms.read = clock.lap();
+    let mut job = Job::new("cc", (input, how), (&context, &graph), clock);
     let mut options = CcOptions::default();
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
     options.patience = arguments.patience.patience;
-    let (layouts, (result, prepare)) = if *streamed {
+    let (result, layouts) = if *streamed {
         let run =
             async || Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options).await;
-        let search = how.repeat.median(run, times);
-        (Vec::new(), phase("searching", || run_interruptibly(&context, search))??)
+        (job.run_streamed("searching", run)??, Vec::new())
     } else {
         let partition = spread.partition(&graph, context.devices().len())?;
-        common.phases_ms.partition = clock.lap();
-        let search = async {
-            let cc = Cc::with_partition(&context, &graph, partition).await?.with_options(options);
-            let upload = (clock.lap(), cc.layouts());
-            Ok::<_, CcError>((upload, how.repeat.median(async || cc.run().await, times).await?))
-        };
-        let ((upload, layouts), result) =
-            phase("searching", || run_interruptibly(&context, search))??;
-        common.phases_ms.upload = upload;
-        (layouts, result)
+        job.partitioned();
+        let upload = Cc::with_partition(&context, &graph, partition, options);
+        job.run("searching", upload, Cc::layouts, async |cc: &Cc| cc.run().await)??
     };
-    let verify = || validate::weak_components(&graph, &result.labels);
-    let fault = if how.verify { phase("verifying", verify).err() } else { None };
-    common.verified = how.verify.then_some(fault.is_none());
+    job.verify(|| validate::weak_components(&graph, &result.labels));
     let write = |path: &PathBuf| phase("writing", || write(path, &graph, &result.labels));
     let written = how.output.as_ref().map_or(Ok(()), write);
-    common.ran(prepare, result.run_time, result.gather_time, graph.arcs());
-    common.links = links(&result.links);
+    job.went_along(graph.arcs());
+    job.common.links = links(&result.links);
     let device = |device: &millstream::cc::DeviceStatistics| PerDevice {
         work_items: device.hooked,
         sent: device.sent,
         received: device.received,
         filtered: 0,
     };
-    common.per_device = result.devices.iter().map(device).collect();
-    common.work_items = common.per_device.iter().map(|device| device.work_items).sum();
+    job.common.per_device = result.devices.iter().map(device).collect();
+    job.common.work_items = result.devices.iter().map(|device| device.hooked).sum();
     let sizes = result.sizes();
     // The arcs of a spanning forest.
     let forest = u64::from(graph.vertices()) - sizes.len() as u64;
-    common.useful_work_items = Some(common.work_items.min(forest));
+    job.common.useful_work_items = Some(job.common.work_items.min(forest));
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
     let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
-    let layouts = LayoutReport::of_all(layouts);
-    let report = Report { common, components: sizes.len(), largest, hooked, layouts };
-    answer(&report, how.json, table)?;
-    written?;
-    fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
-}
-
-/// Of the run and of gathering.
-fn times(result: &mut CcResult) -> (&mut Duration, Duration) {
-    (&mut result.run_time, result.gather_time)
+    let report = |common| Report { common, components: sizes.len(), largest, hooked, layouts };
+    job.answer(report, table, written)
 }
 
 /// Labels are vertices: they go by their ids in the file.

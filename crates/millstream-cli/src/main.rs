@@ -11,6 +11,7 @@ mod generate;
 mod info;
 mod input;
 mod interrupt;
+mod job;
 mod options;
 mod output;
 mod pagerank;

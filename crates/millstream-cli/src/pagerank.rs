@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, bad_weight, vertices};
-use crate::interrupt::run_interruptibly;
+use crate::job::Job;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{answer, check_writable, write_values};
+use crate::output::{check_writable, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport};
 
@@ -97,38 +97,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
     check_packets(arguments, algorithm, &context)?;
-    let mut clock = Clock::start();
+    let clock = Clock::start();
     let graph = input.read()?;
     let options = options(arguments, algorithm, &graph)?;
-    let mut common = Common::new("pagerank", input, &graph, &context);
-    common.phases_ms.read = clock.lap();
-    let parts = context.devices().len();
-    let partition = spread.chosen_partition(&graph, parts)?;
-    common.phases_ms.partition = clock.lap();
-    let search = async {
-        let pagerank = match partition {
-            Some(partition) => {
-                PageRank::with_partition(&context, &graph, partition, options.clone()).await?
-            }
-            None => PageRank::new(&context, &graph, options.clone()).await?,
-        };
-        let (upload, layouts) = (clock.lap(), pagerank.layouts());
-        let ran = how
-            .repeat
-            .median(async || pagerank.run().await, |it| (&mut it.run_time, it.gather_time))
-            .await?;
-        Ok::<_, millstream::pagerank::Error>((upload, layouts, ran))
+    let mut job = Job::new("pagerank", (input, how), (&context, &graph), clock);
+    let partition = spread.chosen_partition(&graph, context.devices().len())?;
+    job.partitioned();
+    let upload = async {
+        let options = options.clone();
+        match partition {
+            Some(partition) => PageRank::with_partition(&context, &graph, partition, options).await,
+            None => PageRank::with_options(&context, &graph, options).await,
+        }
     };
-    let (upload, layouts, (result, prepare)) =
-        phase("ranking", || run_interruptibly(&context, search))?
-            .map_err(|error| outside(error, input, &graph))?;
-    common.phases_ms.upload = upload;
+    let (result, layouts) = job
+        .run("ranking", upload, PageRank::layouts, async |ranks: &PageRank| ranks.run().await)?
+        .map_err(|error| outside(error, input, &graph))?;
     let change = if result.converged { options.tolerance } else { result.delta };
-    let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &options, &result.ranks, change)).err(),
-        false => None,
-    };
-    common.verified = how.verify.then_some(fault.is_none());
+    job.verify(|| verify(&graph, &options, &result.ranks, change));
     let write = |path: &PathBuf| {
         phase("writing", || write_values(path, graph.original_ids(), &result.ranks))
     };
@@ -138,24 +124,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         Algorithm::Push => graph.arcs(),
         _ => graph.arcs() * u64::from(result.iterations),
     };
-    common.ran(prepare, result.run_time, result.gather_time, arcs);
-    common.count(&result.statistics);
-    common.useful_work_items = Some(match options.algorithm {
-        Algorithm::Push => common.work_items.min(graph.vertices().into()),
+    job.went_along(arcs);
+    job.common.count(&result.statistics);
+    job.common.useful_work_items = Some(match options.algorithm {
+        Algorithm::Push => job.common.work_items.min(graph.vertices().into()),
         // Every sweep needs all vertices.
-        _ => common.work_items,
+        _ => job.common.work_items,
     });
     let PageRankResult { iterations, converged, delta, .. } = result;
     let method = if options.algorithm == Algorithm::Push { "push" } else { "pull" };
     let precision = if options.is_double() { "f64" } else { "f32" };
-    let layouts = LayoutReport::of_all(layouts);
-    let report = Report { common, method, precision, iterations, converged, delta, layouts };
-    answer(&report, how.json, table)?;
-    written?;
-    match fault {
-        Some(fault) => Err(Error::NotVerified(fault.to_string())),
-        None if converged || arguments.allow_unconverged => Ok(()),
-        None => Err(Error::NotConverged { is_single: precision == "f32", iterations, delta }),
+    let report =
+        |common| Report { common, method, precision, iterations, converged, delta, layouts };
+    job.answer(report, table, written)?;
+    match converged || arguments.allow_unconverged {
+        true => Ok(()),
+        false => Err(Error::NotConverged { is_single: precision == "f32", iterations, delta }),
     }
 }
 

@@ -115,15 +115,12 @@ impl Common {
         }
     }
 
-    /// Takes in how long it ran, over so many arcs, how long the answer took to the host, and
-    /// how long all else took.
-    pub(crate) fn ran(&mut self, prepare: Duration, run: Duration, gather: Duration, arcs: u64) {
+    /// Takes in how long it ran, how long the answer took to the host, and how long all else took.
+    pub(crate) fn ran(&mut self, prepare: Duration, run: Duration, gather: Duration) {
         self.time_ms = milliseconds(run);
         self.phases_ms.prepare = milliseconds(prepare);
         self.phases_ms.run = self.time_ms;
         self.phases_ms.gather = milliseconds(gather);
-        // Where there is nothing to do, nothing may have run.
-        self.teps = if run.is_zero() { 0.0 } else { arcs as f64 / run.as_secs_f64() };
     }
 
     /// Takes in what a run has counted.

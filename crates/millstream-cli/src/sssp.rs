@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, bad_weight, original_id, original_ids, sources};
-use crate::interrupt::run_interruptibly;
+use crate::job::Job;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{answer, check_both_writable, write_predecessors, write_values};
+use crate::output::{check_both_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -106,50 +106,40 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let algorithm = algorithm(arguments)?;
     check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
-    let mut clock = Clock::start();
+    let clock = Clock::start();
     let graph = weighted(arguments, input.read()?)?;
     let sources = sources(&arguments.source, &graph)?;
     let cutoff = cutoff(arguments, &graph);
-    let mut common = Common::new("sssp", input, &graph, &context);
-    common.phases_ms.read = clock.lap();
-    common.source = Some(original_ids(&graph, &sources));
+    let options = options(arguments, algorithm, cutoff);
+    let mut job = Job::new("sssp", (input, how), (&context, &graph), clock);
+    job.common.source = Some(original_ids(&graph, &sources));
     let partition = spread.suitable_partition(&graph, context.devices().len())?;
-    common.phases_ms.partition = clock.lap();
-    let search = async {
-        let sssp = Sssp::with_algorithm(&context, &graph, partition, algorithm).await?;
-        let upload = clock.lap();
-        let layouts = sssp.layouts();
-        let sssp = sssp.with_options(options(arguments, cutoff));
-        let run = async || sssp.run(&sources).await;
-        let ran = how.repeat.median(run, |it| (&mut it.run_time, it.gather_time)).await?;
-        Ok::<_, SsspError>((upload, layouts, ran))
+    job.partitioned();
+    let upload = async {
+        match partition {
+            Some(partition) => Sssp::with_partition(&context, &graph, partition, options).await,
+            None => Sssp::with_options(&context, &graph, options).await,
+        }
     };
-    let (upload, layouts, (result, prepare)) =
-        phase("searching", || run_interruptibly(&context, search))?
-            .map_err(|error| outside(error, input, &graph))?;
-    common.phases_ms.upload = upload;
-    let fault = match how.verify {
-        true => phase("verifying", || verify(&graph, &sources, cutoff, &result)).err(),
-        false => None,
-    };
-    common.verified = how.verify.then_some(fault.is_none());
+    let run = async |sssp: &Sssp| sssp.run(&sources).await;
+    let (result, layouts) = job
+        .run("searching", upload, Sssp::layouts, run)?
+        .map_err(|error| outside(error, input, &graph))?;
+    job.verify(|| verify(&graph, &sources, cutoff, &result));
     let written = phase("writing", || write(arguments, &graph, &result));
     let is_reached = result.is_reached();
-    let arcs = arcs_reached(&graph, |vertex| is_reached[vertex]);
-    common.ran(prepare, result.run_time, result.gather_time, arcs);
-    common.count(&result.statistics);
-    common.useful_work_items = Some(result.reached());
-    let report = Report {
+    job.went_along(arcs_reached(&graph, |vertex| is_reached[vertex]));
+    job.common.count(&result.statistics);
+    job.common.useful_work_items = Some(result.reached());
+    let report = |common| Report {
         common,
         method: result.algorithm.to_string(),
         reached: result.reached(),
         max_distance: max_distance(&result),
         delta: delta_used(&result),
-        layouts: LayoutReport::of_all(layouts),
+        layouts,
     };
-    answer(&report, how.json, table)?;
-    written?;
-    fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault.to_string())))
+    job.answer(report, table, written)
 }
 
 /// The graph with the weights asked for, or its own.
@@ -188,8 +178,9 @@ fn cutoff(arguments: &Arguments, graph: &CsrGraph) -> Option<f64> {
     }
 }
 
-fn options(arguments: &Arguments, cutoff: Option<f64>) -> SsspOptions {
+fn options(arguments: &Arguments, algorithm: Algorithm, cutoff: Option<f64>) -> SsspOptions {
     let mut options = SsspOptions::default();
+    options.algorithm = algorithm;
     options.worklist = arguments.worklist.options();
     options.cutoff = cutoff;
     options.predecessors = arguments.predecessors.is_some();

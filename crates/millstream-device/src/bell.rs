@@ -16,7 +16,7 @@ type Callback = Box<dyn FnOnce() + Send>;
 /// use std::sync::atomic::{AtomicBool, Ordering};
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let (word, rung) = (set.host().shared::<u32>(1)?, Arc::new(AtomicBool::new(false)));
 /// let (seen, told) = (set.bell().rings(), Arc::clone(&rung));
 /// assert_eq!(word.load(0)?, 0); // look after asking for the number of rings
@@ -25,6 +25,7 @@ type Callback = Box<dyn FnOnce() + Send>;
 /// assert!(rung.load(Ordering::Acquire));
 /// # Ok::<(), millstream_device::Error>(())
 /// ```
+#[doc(hidden)]
 pub struct Bell {
     state: Mutex<State>,
 }

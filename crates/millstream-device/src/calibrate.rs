@@ -42,7 +42,7 @@ impl DeviceSet {
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, TransferWay};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
     /// let table = set.block_on(set.calibrate())??;
     /// let rate = table.bandwidth(TransferWay::Copy, "host:0", "host:1", 1 << 20);
     /// assert!(rate.is_some_and(|rate| rate > 0.0));

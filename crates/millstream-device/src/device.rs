@@ -149,7 +149,7 @@ impl DeviceCore {
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
 /// assert_eq!(set.devices()[1].name(), "host:1");
 /// assert_eq!(set.host().name(), "host");
 /// # Ok::<(), millstream_device::Error>(())
@@ -248,7 +248,7 @@ impl Device {
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
     /// let [one, other] = [&set.devices()[0], &set.devices()[1]];
     /// assert!(!one.shares_gpu_with(other) && !one.shares_gpu_with(one));
     /// # Ok::<(), millstream_device::Error>(())
@@ -268,7 +268,7 @@ impl Device {
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};
-    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
     /// set.devices().iter().for_each(|device| device.expect_launches());
     /// # Ok::<(), millstream_device::Error>(())
     /// ```
@@ -345,7 +345,7 @@ impl Device {
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let device = &set.devices()[0];
     /// let mut items = vec![1u32, 2, 3];
     /// let address = items.as_mut_ptr().expose_provenance();

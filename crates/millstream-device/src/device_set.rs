@@ -81,7 +81,7 @@ impl DeviceSetBuilder {
     /// A driver or a GPU that is not there, with what to do about it; GPUs in a
     /// simulation; threads that cannot be started; a topology of another number
     /// of devices; more than 32 devices; an injection that makes no sense.
-    pub fn open(self) -> Result<DeviceSet> {
+    pub fn build(self) -> Result<DeviceSet> {
         self.devices.check()?;
         self.injection.check()?;
         let runner = match self.seed {
@@ -190,7 +190,7 @@ pub(crate) struct PlannedDevice {
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
 /// let stream = set.devices()[1].stream()?;
 /// let buffer = stream.uploaded(vec![1u32, 2, 3])?;
 /// let download = stream.download(&buffer)?;
@@ -276,6 +276,7 @@ impl DeviceSet {
     }
 
     /// What is rung when a word was written that somebody may wait for.
+    #[doc(hidden)]
     pub fn bell(&self) -> &Arc<Bell> {
         self.shared.runner.bell()
     }

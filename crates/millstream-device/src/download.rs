@@ -66,7 +66,7 @@ impl<T: Pod + Sync> Download<T> {
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let stream = set.devices()[0].stream()?;
     /// let buffer = stream.uploaded(vec![1, 2, 3])?;
     /// let mut items = vec![0_u64];

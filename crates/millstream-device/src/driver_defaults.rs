@@ -20,7 +20,7 @@ fn is_set(name: &str) -> bool {
 /// ```
 /// fn main() -> millstream_device::Result<()> {
 ///     millstream_device::set_driver_defaults();
-///     let set = millstream_device::DeviceSet::builder().open()?;
+///     let set = millstream_device::DeviceSet::builder().build()?;
 ///     assert_eq!(set.devices().len(), 4);
 ///     Ok(())
 /// }

@@ -52,7 +52,7 @@ pub enum EventStatus {
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let promise = set.promise("lunch");
 /// let event = promise.event().clone();
 /// assert!(!event.is_complete());
@@ -103,7 +103,7 @@ type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
 /// let (one, other) = (set.devices()[0].stream()?, set.devices()[1].stream()?);
 /// let buffer = one.uploaded(vec![1u32, 2, 3])?;
 /// let written = one.record()?;

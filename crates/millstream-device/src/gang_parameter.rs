@@ -32,7 +32,7 @@ use crate::task::Place;
 ///         Ok(())
 ///     });
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
 /// let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
 /// for (device, value) in set.devices().iter().zip(1..) {
 ///     let stream = device.stream()?;

@@ -15,7 +15,7 @@ impl Stream {
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, Stream};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(3)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(3)).build()?;
     /// let streams = Stream::of_gang(set.devices())?;
     /// assert_eq!(streams[2].device(), &set.devices()[2]);
     /// # Ok::<(), millstream_device::Error>(())

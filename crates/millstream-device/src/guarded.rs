@@ -33,7 +33,7 @@ use crate::{Error, Result};
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let items = set.host().guarded::<u32>(4)?;
 /// items.write(2..4, |items| items.fill(7))?;
 /// assert_eq!(items.read(1..3, |items| items.to_vec())?, [0, 7]);
@@ -276,8 +276,8 @@ unsafe impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
     }
 }
 
-/// Words that say whose turn it is: a [`SharedBuffer`] whose changes ring the
-/// [`Bell`]; the twin sees [`WordsView`].
+/// Words that say whose turn it is: a [`SharedBuffer`] whose changes have twins that wait looked
+/// at again; the twin sees [`WordsView`].
 #[derive(Debug)]
 pub struct Words;
 

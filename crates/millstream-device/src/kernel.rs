@@ -26,7 +26,7 @@ use crate::{Error, Result};
 ///     }
 /// });
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let (stream, items) = (set.devices()[0].stream()?, set.host().shared(1)?);
 /// LOOK.launch(&stream, 1, (&items,))?;
 /// stream.record()?.synchronize()?;
@@ -102,8 +102,8 @@ pub type KernelResult = Result<(), KernelFault>;
 pub enum Step {
     /// To its end.
     Done,
-    /// To something that is not there yet; it is called again after the
-    /// [`Bell`](crate::Bell) has rung, and begins where it began.
+    /// To something that is not there yet; it is called again, from its beginning, when host code, a
+    /// stream or another twin has written a word that it may wait for.
     Waits,
 }
 
@@ -121,7 +121,7 @@ pub enum Step {
 ///         Ok(())
 ///     });
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let stream = set.devices()[0].stream()?;
 /// let input = stream.uploaded(vec![1, 2, 3])?;
 /// let mut output = set.devices()[0].buffer(3)?;
@@ -136,7 +136,7 @@ pub enum Step {
 /// ```
 /// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
 /// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
-/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// # let stream = set.devices()[0].stream()?;
 /// let input = stream.uploaded(vec![1u32, 2, 3])?;
 /// let mut output = set.devices()[0].buffer::<u32>(3)?;
@@ -149,7 +149,7 @@ pub enum Step {
 /// ```compile_fail,E0277
 /// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
 /// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
-/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// # let stream = set.devices()[0].stream()?;
 /// let input = stream.uploaded(vec![1f32, 2.0, 3.0])?;
 /// let mut output = set.devices()[0].buffer::<u32>(3)?;
@@ -162,7 +162,7 @@ pub enum Step {
 /// ```compile_fail,E0277
 /// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
 /// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
-/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// # let stream = set.devices()[0].stream()?;
 /// let input = stream.uploaded(vec![1u32, 2, 3])?;
 /// let output = set.devices()[0].buffer::<u32>(3)?;
@@ -175,7 +175,7 @@ pub enum Step {
 /// ```compile_fail,E0277
 /// # use millstream_device::{DeviceList, DeviceSet, Kernel, Read, Write};
 /// # static COPY: Kernel<(Read<u32>, Write<u32>)> = Kernel::new("copy", |_, _| Ok(()));
-/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// # let stream = set.devices()[0].stream()?;
 /// let input = stream.uploaded(vec![1u32, 2, 3])?;
 /// COPY.launch(&stream, 3, (&input,))?;
@@ -287,7 +287,7 @@ impl<S: Parameter> Kernel<S> {
     ///     kernel.with_library(unsafe { Trusted::new(call) })
     /// }
     /// # unsafe extern "C" fn none(_: u64, _: u32, _: usize, _: *mut std::ffi::c_void) -> u32 { 1 }
-    /// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// # let stream = set.devices()[0].stream()?;
     /// # let mut items = set.devices()[0].buffer(2)?;
     /// # ones(none).launch(&stream, 2, (&mut items,))?;

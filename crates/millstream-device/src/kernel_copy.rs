@@ -82,7 +82,7 @@ impl Stream {
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
     /// let stream = set.devices()[0].stream()?;
     /// let here = stream.uploaded(vec![1_u32, 2, 3])?;
     /// let mut there = set.devices()[1].buffer(3)?;
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn parts_of_any_items_are_copied_by_kernels() {
-        let set = DeviceSet::builder().devices(DeviceList::host(2)).open().unwrap();
+        let set = DeviceSet::builder().devices(DeviceList::host(2)).build().unwrap();
         let stream = set.devices()[0].stream().unwrap();
         let items: Vec<[u16; 3]> = (0..100).map(|at| [at, at + 1, at + 2]).collect();
         let here = stream.uploaded(items.clone()).unwrap();
@@ -192,7 +192,7 @@ mod tests {
         let apart = r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#;
         let topology: Topology = apart.parse().unwrap();
         let builder = DeviceSet::builder().devices(DeviceList::host(2)).topology(topology);
-        let set = builder.open().unwrap();
+        let set = builder.build().unwrap();
         let [one, other] = set.devices() else { panic!() };
         assert!(one.reaches(one) && one.reaches(set.host()) && !one.reaches(other));
         let stream = one.stream().unwrap();

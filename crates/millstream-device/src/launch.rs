@@ -115,7 +115,7 @@ impl<S: Parameter> Code<S> {
 ///     Ok(())
 /// });
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let stream = set.devices()[0].stream()?;
 /// let mut items = set.devices()[0].buffer(2)?;
 /// let bound = SET.bind(&stream, 2, (&mut items, 7))?;
@@ -183,7 +183,7 @@ impl BoundKernel {
     ///     Ok(())
     /// });
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let device = &set.devices()[0];
     /// let (stream, items) = (device.stream()?, device.shared(1)?);
     /// ADD.prepare(device, 1)?;
@@ -240,7 +240,7 @@ impl BoundKernel {
 ///     Ok(())
 /// });
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
 /// let items = set.host().shared(1)?;
 /// let enter = |device: &millstream_device::Device| {
 ///     ADD.prepare(device, 1)?;

@@ -9,6 +9,14 @@
 //! events when it is submitted (`README.md` in the sources).
 //!
 //! Programs that use GPUs call [`set_driver_defaults`] first in `main`.
+//!
+//! | for | start with |
+//! |---|---|
+//! | devices, how they are connected, and what copies between them take | [`DeviceSet`], [`Device`], [`Topology`], [`TransferTable`] |
+//! | memory | [`DeviceBuffer`]; [`SharedBuffer`] of atomics, [`GuardedBuffer`] where kernels and others take turns |
+//! | work in order, and waiting for it | [`Stream`], [`Event`], [`Promise`] |
+//! | kernels | [`Kernel`], its signature of [`Read`], [`Write`], [`Shared`] and [`Value`], and its code for GPUs: [`CudaSource`] or calls of a library ([`LibraryCall`]), [`Trusted`] |
+//! | injected delays, failures and an order by a seed | [`DeviceSetBuilder`], [`Injection`] |
 
 mod backend;
 mod bell;

@@ -204,7 +204,7 @@ impl Drop for Allocation {
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let stream = set.devices()[0].stream()?;
 /// let buffer = stream.uploaded(vec![1u32, 2, 3])?;
 /// let copy = set.block_on(stream.download(&buffer)?)??;
@@ -217,7 +217,7 @@ impl Drop for Allocation {
 /// ```compile_fail,E0502
 /// # use millstream_device::{DeviceList, DeviceSet, Kernel, Write};
 /// # static CLEAR: Kernel<(Write<u32>,)> = Kernel::new("clear", |_, _| Ok(()));
-/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// # let stream = set.host().stream()?;
 /// let mut buffer = set.host().buffer::<u32>(3)?;
 /// let view = buffer.host_view()?;
@@ -231,7 +231,7 @@ impl Drop for Allocation {
 /// ```
 /// # use millstream_device::{DeviceList, DeviceSet, Kernel, Write};
 /// # static CLEAR: Kernel<(Write<u32>,)> = Kernel::new("clear", |_, _| Ok(()));
-/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// # let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// # let stream = set.host().stream()?;
 /// let mut buffer = set.host().buffer::<u32>(3)?;
 /// let view = buffer.host_view()?;
@@ -329,7 +329,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// ```
     /// use millstream_device::{DeviceBuffer, DeviceList, DeviceSet};
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let words = set.devices()[0].buffer::<u32>(7)?;
     /// let items: DeviceBuffer<[u32; 3]> = words.cast();
     /// assert_eq!(items.len(), 2);

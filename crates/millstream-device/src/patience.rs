@@ -12,6 +12,7 @@ use std::time::Duration;
 /// assert_eq!(patience_ns(Duration::from_micros(5)), 5000);
 /// assert_eq!(patience_ns(Duration::MAX), u64::MAX);
 /// ```
+#[doc(hidden)]
 pub fn patience_ns(patience: Duration) -> u64 {
     u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -65,7 +65,7 @@ atomic_pod!(u64, AtomicU64);
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
 ///
-/// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
 /// let words = set.host().shared::<u32>(2)?;
 /// words.store(1, 7)?;
 /// assert_eq!([words.load(0)?, words.load(1)?], [0, 7]);

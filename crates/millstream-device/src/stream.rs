@@ -139,7 +139,7 @@ impl Stream {
     /// # use millstream_device::{DeviceList, DeviceSet, Error, Kernel, KernelFault, Shared};
     /// static FAIL: Kernel<(Shared<u32>,)> = Kernel::new("fail", |_, _| Err(KernelFault::new("no")));
     ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let (stream, items) = (set.devices()[0].stream()?, set.devices()[0].shared(1)?);
     /// let (told, hear) = channel();
     /// let listener = stream.on_failure(move |cause| drop(told.send(cause)));
@@ -287,7 +287,7 @@ impl Stream {
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let stream = set.devices()[0].stream()?;
     /// let (items, shared) = (stream.uploaded(vec![7_u32, 8])?, set.devices()[0].shared(3)?);
     /// stream.copy_to_shared(&items, &shared, 1..3)?;
@@ -350,7 +350,7 @@ impl Stream {
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).open()?;
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
     /// let (word, stream) = (set.host().shared::<u32>(1)?, set.devices()[0].stream()?);
     /// stream.signal(&[(&word, 0, 5)])?;
     /// stream.record()?.synchronize()?;

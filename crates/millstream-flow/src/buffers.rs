@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn buffers_cover_the_way_of_a_credit() {
-        let set = DeviceSet::builder().devices(DeviceList::host(2)).open().unwrap();
+        let set = DeviceSet::builder().devices(DeviceList::host(2)).build().unwrap();
         let transfer = |bytes, time_us| {
             let (from, to) = ("host".to_string(), "host".to_string());
             let way = TransferWay::Copy;

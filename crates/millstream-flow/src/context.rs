@@ -281,7 +281,7 @@ impl ContextBuilder {
     /// devices.
     pub fn build(self) -> Result<Context> {
         let list = self.list.map_or_else(DeviceList::available, Ok)?;
-        let devices = self.devices.devices(list).open()?;
+        let devices = self.devices.devices(list).build()?;
         let watcher = Arc::new(Watcher::new(&devices));
         let (gang, waking) = (Arc::default(), Arc::default());
         Ok(Context { devices, gang, transfer: self.transfer, watcher, waking })

@@ -30,7 +30,7 @@ const ROUND_SHIFT: u32 = 24;
 /// use millstream_flow::{Context, Devices, GangMemory};
 ///
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
-/// let memory = GangMemory::of_all(&context, Duration::from_secs(1), 32, 3)?;
+/// let memory = GangMemory::of_all(&context, 32, 3, Duration::from_secs(1))?;
 /// assert_eq!(memory.len(), 2);
 /// assert_eq!(memory[0].words.len(), GangMemory::BARRIER_WORDS + 32);
 /// assert_eq!(memory[1].report.load(2)?, 0);
@@ -52,17 +52,16 @@ impl GangMemory {
     /// Words of a device that the barrier takes, or more.
     pub const BARRIER_WORDS: usize = 512;
 
-    /// For each device of a context, whose kernels wait for each other for as long as their
-    /// `patience`, `words` more than the barrier takes, and a report of
-    /// `reported` words. [Wakes the links](Context::wake_links).
+    /// For each device of a context `words` more than the barrier takes, and a report of `reported`
+    /// words. The kernels wait for each other for as long as their `patience`. [Wakes the links](Context::wake_links).
     ///
     /// # Errors
     /// No memory, or a failed device.
     pub fn of_all(
         context: &Context,
-        patience: Duration,
         words: usize,
         reported: usize,
+        patience: Duration,
     ) -> Result<Vec<GangMemory>> {
         context.wake_links()?;
         let of = |device: &Device| {

@@ -5,10 +5,10 @@ use millstream_device::CudaSource;
 use crate::collectives::BlockSettings;
 use crate::{full_empty, peer_ring};
 
-/// A source with the structures of links, segments and collectives that kernels use, for a test
-/// that compiles it: they are the same in all kernels.
+/// CUDA C++ with the structures of links, segments and collectives that kernels use, to be compiled
+/// without running it: they are the same in all kernels.
 #[doc(hidden)]
-pub fn kernel_parameters() -> CudaSource {
+pub fn cuda_sources() -> Vec<CudaSource> {
     const TEXT: &str = r#"
         #include "block_collectives.cuh"
         #include "device_link.cuh"
@@ -17,5 +17,5 @@ pub fn kernel_parameters() -> CudaSource {
     "#;
     let structs =
         [BlockSettings::LAYOUT, peer_ring::Settings::LAYOUT, full_empty::Settings::LAYOUT];
-    CudaSource::new("kernel_parameters.cu", "kernel_parameters", TEXT).structs(&structs)
+    vec![CudaSource::new("kernel_parameters.cu", "kernel_parameters", TEXT).structs(&structs)]
 }

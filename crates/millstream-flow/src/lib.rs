@@ -4,6 +4,15 @@
 //! as \[G §n\]).
 //!
 //! No executor is assumed: [`Graph::run`] polls its own tasks.
+//!
+//! | for | start with |
+//! |---|---|
+//! | the devices in use | [`Context`], [`Devices`] |
+//! | pipelines | [`Graph`], its links ([`Sender`], [`Receiver`], [`Buffers`]) and [`Router`]s |
+//! | who gets a message | the policies [`first_available`], [`round_robin`], [`broadcast`], [`scatter`], [`gather`], [`ring`], [`tree_reduce`] and [`all_to_all`]; [`RoutingPolicy`] for one's own |
+//! | collectives of all devices | [`Communicator`] |
+//! | kernels that begin before their data is there | [`FullEmpty`] |
+//! | kernels that stay on their devices | [`Gang`]; between them [`DeviceLink`] and [`ResidentCollectives`] |
 
 mod buffers;
 mod collectives;
@@ -36,9 +45,6 @@ mod watched;
 mod ways;
 
 pub use buffers::Buffers;
-#[doc(hidden)]
-#[cfg(feature = "cuda")]
-pub use collectives::moving_sources;
 pub use collectives::{
     Algorithm, BlockCollectives, Collected, Collectives, Communicator, CommunicatorOptions, Number,
     Operands, Operator, ResidentCollectives, ResidentRank, ResidentRankView,
@@ -52,8 +58,7 @@ pub use full_empty::{
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
-#[doc(hidden)]
-pub use kernel_parameters::kernel_parameters;
+pub use kernel_parameters::cuda_sources;
 pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView, LinkRoom};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,

@@ -38,7 +38,26 @@ impl Route {
     }
 }
 
-/// A programmer's routing policy; closures become one with [`RoutingPolicy::new`].
+/// A programmer's routing policy; closures become one with [`RoutingPolicy::new`]. A router takes
+/// a policy as `policy.into()`.
+///
+/// ```
+/// use millstream_device::Device;
+/// use millstream_flow::{MessageInfo, Policy, Route};
+///
+/// /// Small messages go to the first device, large ones to all.
+/// struct BySize;
+///
+/// impl Policy for BySize {
+///     fn route(&self, message: &MessageInfo, _: &Device, destinations: &[Device]) -> Route {
+///         match message.items {
+///             ..100 => Route::Any(destinations[..1].to_vec()),
+///             _ => Route::Any(destinations.to_vec()),
+///         }
+///     }
+/// }
+/// # let _ = millstream_flow::RoutingPolicy::from(BySize);
+/// ```
 pub trait Policy: Send + Sync {
     /// Chooses the destinations of a message among the router's receivers.
     /// `destinations` are those `source` can reach, in device order, the host last.
@@ -151,8 +170,8 @@ pub fn gather() -> RoutingPolicy {
     })
 }
 
-/// The receiver whose device index is the message's metadata; `u64::MAX` is
-/// the host.
+/// The receiver whose device index is the message's metadata, which
+/// [`Sender::send_data`](crate::Sender::send_data) sets; `u64::MAX` is the host.
 pub fn all_to_all() -> RoutingPolicy {
     RoutingPolicy::new(|message, _, destinations| {
         let index = |device: &Device| device.index().map_or(u64::MAX, |index| index as u64);

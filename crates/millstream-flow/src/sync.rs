@@ -30,9 +30,9 @@ pub(crate) enum Fault {
     /// The first of many writers publishes.
     FirstArrivalFills,
     /// A packet is full before its items are there.
-    FillWithoutRelease,
+    MarkFullWithoutRelease,
     /// A packet is empty before its items are read.
-    EmptyWithoutRelease,
+    MarkEmptyWithoutRelease,
     /// Two use a packet at once, of which one writes.
     ClaimBesideOthers,
     /// Who was refused a packet is not told when it is free.

@@ -180,8 +180,8 @@ mod tests {
     fn set(topology: Option<&str>) -> DeviceSet {
         let builder = DeviceSet::builder().devices(DeviceList::host(8));
         match topology.map(|text| text.parse::<Topology>().unwrap()) {
-            Some(topology) => builder.topology(topology).open().unwrap(),
-            None => builder.open().unwrap(),
+            Some(topology) => builder.topology(topology).build().unwrap(),
+            None => builder.build().unwrap(),
         }
     }
 
@@ -313,7 +313,7 @@ mod tests {
         );
         let set =
             DeviceSet::builder().devices(DeviceList::host(3)).topology(shape.parse().unwrap());
-        let set = set.open().unwrap();
+        let set = set.build().unwrap();
         let ways = |from: usize, to: usize| {
             let (devices, table) = (set.devices(), set.topology().transfer_table());
             let ways = Ways::new(None, table, &devices[from], &devices[to]);

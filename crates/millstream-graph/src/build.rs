@@ -12,7 +12,7 @@ use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 use rayon::prelude::*;
 
-use crate::rows::{remove_duplicates, sort_rows};
+use crate::rows::{remove_duplicates, sort_rows_by_target};
 use crate::{CsrGraph, GraphError, Weights};
 
 /// Arcs in chunks, the same ones each time a chunk is gone through.
@@ -179,7 +179,7 @@ pub fn from_arcs<S: ArcSource>(
     if !offsets.par_windows(2).all(|pair| pair[0] <= pair[1]) || offsets.last() != Some(&arcs) {
         return Err(GraphError::ArcsChanged);
     }
-    sort_rows(&offsets, &mut targets, &mut keys);
+    sort_rows_by_target(&offsets, &mut targets, &mut keys);
     if duplicates == Duplicates::KeepLightest {
         remove_duplicates(&mut offsets, &mut targets, &mut keys);
     }

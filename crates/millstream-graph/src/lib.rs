@@ -1,4 +1,21 @@
 //! CSR graphs: readers, writers, generators, partitioners, references, validators.
+//!
+//! ```
+//! use millstream_graph::generate::{self, GenerateOptions};
+//! use millstream_graph::{CsrGraph, partition, reference, validate};
+//!
+//! let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
+//! assert_eq!(path.neighbors(1), [2]);
+//!
+//! let road = generate::grid(10, 10, &GenerateOptions::default())?;
+//! let parts = partition::automatic(&road, 2);
+//! assert_eq!(parts.range(0), 0..50);
+//! let levels = reference::bfs_levels(&road, &[0], u32::MAX);
+//! validate::bfs_levels(&road, &[0], u32::MAX, &levels)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Files are read by [`read`] and written by [`write`](mod@write).
 
 pub mod build;
 mod csr;
@@ -22,4 +39,6 @@ pub mod write;
 pub use csr::{CsrGraph, GraphError};
 pub use format::Format;
 pub use partition::Partition;
+#[doc(hidden)]
+pub use rows::sort_rows_by_weight;
 pub use weights::{BadWeight, Weights};

@@ -9,7 +9,39 @@ const GRAIN: u64 = 1 << 16;
 
 /// Sorts each row by target, then by weight key. `keys` is empty or has one key
 /// for each target.
-pub(crate) fn sort_rows(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) {
+pub(crate) fn sort_rows_by_target(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) {
+    in_each_row(offsets, targets, keys, &sort_by_target);
+}
+
+/// Sorts each row by weight, and arcs of the same weight by target, so that whoever knows how far
+/// is too far need not look at the rest of a row. `offsets` need not begin at 0.
+///
+/// ```
+/// use millstream_graph::sort_rows_by_weight;
+///
+/// let (mut targets, mut weights) = ([7, 8, 9, 4], [3.0f32, 1.0, 2.0, 5.0]);
+/// sort_rows_by_weight(&[0, 3, 4], &mut targets, &mut weights);
+/// assert_eq!((targets, weights), ([8, 9, 7, 4], [1.0, 2.0, 3.0, 5.0]));
+/// ```
+///
+/// # Panics
+/// Offsets that are not those of the rows.
+pub fn sort_rows_by_weight<W: PartialOrd + Copy + Send>(
+    offsets: &[u64],
+    targets: &mut [u32],
+    weights: &mut [W],
+) {
+    in_each_row(offsets, targets, weights, &sort_by_weight);
+}
+
+/// Has `sort` sort the targets of each row, with what stands beside them, if anything does; with
+/// memory that it may use.
+fn in_each_row<B: Send, S>(
+    offsets: &[u64],
+    targets: &mut [u32],
+    beside: &mut [B],
+    sort: &(impl Fn(&mut [u32], &mut [B], &mut Vec<S>) + Sync),
+) {
     let vertices = offsets.len() - 1;
     let arcs = offsets[vertices] - offsets[0];
     if vertices > 1 && arcs > GRAIN {
@@ -18,22 +50,22 @@ pub(crate) fn sort_rows(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) 
         let middle = offsets.partition_point(|&offset| offset < half).clamp(1, vertices - 1);
         let split = (offsets[middle] - offsets[0]) as usize;
         let (left, right) = targets.split_at_mut(split);
-        let (left_keys, right_keys) = keys.split_at_mut(split.min(keys.len()));
+        let (beside_left, beside_right) = beside.split_at_mut(split.min(beside.len()));
         rayon::join(
-            || sort_rows(&offsets[..=middle], left, left_keys),
-            || sort_rows(&offsets[middle..], right, right_keys),
+            || in_each_row(&offsets[..=middle], left, beside_left, sort),
+            || in_each_row(&offsets[middle..], right, beside_right, sort),
         );
         return;
     }
     let mut scratch = Vec::new();
     for pair in offsets.windows(2) {
         let row = (pair[0] - offsets[0]) as usize..(pair[1] - offsets[0]) as usize;
-        let keys = if keys.is_empty() { &mut [][..] } else { &mut keys[row.clone()] };
-        sort_row(&mut targets[row], keys, &mut scratch);
+        let beside = if beside.is_empty() { &mut [][..] } else { &mut beside[row.clone()] };
+        sort(&mut targets[row], beside, &mut scratch);
     }
 }
 
-fn sort_row(targets: &mut [u32], keys: &mut [u32], scratch: &mut Vec<u64>) {
+fn sort_by_target(targets: &mut [u32], keys: &mut [u32], scratch: &mut Vec<u64>) {
     if keys.is_empty() {
         return if targets.len() as u64 > GRAIN {
             targets.par_sort_unstable();
@@ -53,6 +85,26 @@ fn sort_row(targets: &mut [u32], keys: &mut [u32], scratch: &mut Vec<u64>) {
     }
     for ((target, key), arc) in targets.iter_mut().zip(keys).zip(&*scratch) {
         (*target, *key) = ((arc >> 32) as u32, *arc as u32);
+    }
+}
+
+fn sort_by_weight<W: PartialOrd + Copy + Send>(
+    targets: &mut [u32],
+    weights: &mut [W],
+    scratch: &mut Vec<(W, u32)>,
+) {
+    scratch.clear();
+    scratch.extend(weights.iter().copied().zip(targets.iter().copied()));
+    // Weights are never NaN: no graph has such.
+    let order = |one: &(W, u32), other: &(W, u32)| {
+        one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal)
+    };
+    match scratch.len() as u64 > GRAIN {
+        true => scratch.par_sort_unstable_by(order),
+        false => scratch.sort_unstable_by(order),
+    }
+    for ((target, weight), arc) in targets.iter_mut().zip(weights).zip(&*scratch) {
+        (*weight, *target) = *arc;
     }
 }
 
@@ -155,5 +207,29 @@ mod tests {
             next = rows.end;
         }
         assert_eq!(next, 40_000);
+    }
+
+    #[test]
+    fn long_and_short_rows_are_sorted_by_weight() {
+        let degrees = [0u64, 1, 70_000, 3, 0, 90_000, 2];
+        let offsets: Vec<u64> = std::iter::once(5)
+            .chain(degrees.iter().scan(5, |at, degree| {
+                *at += degree;
+                Some(*at)
+            }))
+            .collect();
+        let arcs: u64 = degrees.iter().sum();
+        let targets: Vec<u32> = (0..arcs as u32).collect();
+        let weights: Vec<u32> = targets.iter().map(|target| target * 7919 % 1000).collect();
+        let (mut sorted, mut sorted_weights) = (targets.clone(), weights.clone());
+        sort_rows_by_weight(&offsets, &mut sorted, &mut sorted_weights);
+        for pair in offsets.windows(2) {
+            let row = (pair[0] - 5) as usize..(pair[1] - 5) as usize;
+            let mut expected: Vec<_> =
+                row.clone().map(|arc| (weights[arc], targets[arc])).collect();
+            expected.sort_unstable();
+            let got: Vec<_> = row.map(|arc| (sorted_weights[arc], sorted[arc])).collect();
+            assert!(got == expected);
+        }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 /// Everything that changes in a run: ranks start even.
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
     let chances = teleport(&pull.partition, options);
-    let gang = GangMemory::of_all(&pull.context, options.worklist.patience, 0, REPORT_WORDS)?;
+    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.worklist.patience)?;
     let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
     let mut events = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {
@@ -180,7 +180,7 @@ fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     links
 }
 
-pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
+pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {
     let (entry, threads) = match (is_plain, is_double) {
         (true, false) => ("plain_f32", 1024),
         (true, true) => ("plain_f64", 512),
@@ -195,5 +195,5 @@ pub(crate) fn source(is_plain: bool, is_double: bool) -> CudaSource {
 /// The kernel. It has no twin: host devices are driven by the host.
 fn kernel<R: Real>(is_plain: bool) -> Kernel<Signature<R>> {
     // SAFETY: the kernel keeps to its arguments as the signature says.
-    Gang::kernel("sweeps", unsafe { Trusted::new(source(is_plain, R::IS_DOUBLE)) })
+    Gang::kernel("sweeps", unsafe { Trusted::new(cuda_source(is_plain, R::IS_DOUBLE)) })
 }

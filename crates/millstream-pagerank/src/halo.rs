@@ -135,11 +135,11 @@ pub(crate) type Pack<R> = (Read<u32>, Read<R>, Write<R>);
 pub(crate) fn pack_kernel<R: Real>() -> Kernel<Pack<R>> {
     let entry = if R::IS_DOUBLE { "pack_f64" } else { "pack_f32" };
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    let source = unsafe { Trusted::new(source(entry)) };
+    let source = unsafe { Trusted::new(cuda_source(entry)) };
     Kernel::<Pack<R>>::new("pack", pack_twin::<R>).with_cuda(source)
 }
 
-pub(crate) fn source(entry: &'static str) -> CudaSource {
+pub(crate) fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("halo.cuh", entry, include_str!("halo.cuh"))
 }
 

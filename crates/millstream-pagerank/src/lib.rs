@@ -12,6 +12,7 @@ mod linked_sweeps;
 mod options;
 mod pagerank;
 mod pull;
+#[doc(hidden)]
 pub mod push;
 mod push_graph;
 mod push_run;
@@ -21,8 +22,13 @@ mod sliced_rows;
 mod sweep;
 
 pub use error::{Error, Result};
-pub use millstream_traversal::{Layout, LayoutKind};
+pub use millstream_traversal::{Layout, LayoutKind, WorklistOptions};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
-pub use pull::cuda_sources as pull_cuda_sources;
 pub use real::Real;
+
+/// The CUDA C++ of pushes and of sweeps, to be compiled without running it.
+#[doc(hidden)]
+pub fn cuda_sources() -> Vec<millstream_device::CudaSource> {
+    push::cuda_sources().into_iter().chain(pull::cuda_sources()).collect()
+}

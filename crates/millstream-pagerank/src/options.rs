@@ -28,6 +28,23 @@ pub enum Precision {
 }
 
 /// What is asked, and how it is computed.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+/// use millstream_pagerank::{PageRank, PageRankOptions};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let cycle = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 0)])?;
+/// let mut options = PageRankOptions::default();
+/// options.personalization = vec![0];
+/// options.tolerance = 1e-9;
+/// let result = context.block_on(async {
+///     PageRank::with_options(&context, &cycle, options).await?.run().await
+/// })??;
+/// assert!(result.converged && result.ranks[0] > result.ranks[1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageRankOptions {
@@ -55,7 +72,7 @@ pub struct PageRankOptions {
 
 impl Default for PageRankOptions {
     fn default() -> PageRankOptions {
-        let question = reference::PageRankOptions::default();
+        let question = reference::PageRankQuestion::default();
         PageRankOptions {
             damping: question.damping,
             tolerance: question.tolerance,
@@ -72,8 +89,8 @@ impl Default for PageRankOptions {
 
 impl PageRankOptions {
     /// The same question for the sequential reference and the validator.
-    pub fn question(&self) -> reference::PageRankOptions {
-        let mut question = reference::PageRankOptions::default();
+    pub fn question(&self) -> reference::PageRankQuestion {
+        let mut question = reference::PageRankQuestion::default();
         question.damping = self.damping;
         question.tolerance = self.tolerance;
         question.max_iterations = self.max_iterations;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
-use millstream_graph::reference::PageRankError;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::Layout;
+use millstream_traversal::internals::check_partition;
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
@@ -57,12 +57,12 @@ pub(crate) struct Ranks {
 /// ```
 /// use millstream_flow::{Context, Devices};
 /// use millstream_graph::CsrGraph;
-/// use millstream_pagerank::{PageRank, PageRankOptions};
+/// use millstream_pagerank::PageRank;
 ///
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
 /// let cycle = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3), (3, 0)])?;
 /// let result = context.block_on(async {
-///     PageRank::new(&context, &cycle, PageRankOptions::default()).await?.run().await
+///     PageRank::new(&context, &cycle).await?.run().await
 /// })??;
 /// assert!(result.converged && result.ranks.iter().all(|rank| (rank - 0.25).abs() < 1e-6));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -84,7 +84,19 @@ enum Uploaded {
 }
 
 impl PageRank {
-    /// Uploads a graph in blocks with equally many arcs: of those that come in for
+    /// Uploads a graph in blocks with equally many arcs, for ranks as
+    /// [`PageRankOptions::default`] says.
+    ///
+    /// # Errors
+    /// No memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    pub async fn new(context: &Context, graph: &CsrGraph) -> Result<PageRank> {
+        PageRank::with_options(context, graph, PageRankOptions::default()).await
+    }
+
+    /// As [`PageRank::new`], with options. Blocks have equally many of the arcs that come in for
     /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
     ///
     /// GPUs that pull keep a number for each vertex of the graph between runs: what it gives
@@ -95,7 +107,7 @@ impl PageRank {
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
-    pub async fn new(
+    pub async fn with_options(
         context: &Context,
         graph: &CsrGraph,
         options: PageRankOptions,
@@ -103,10 +115,10 @@ impl PageRank {
         PageRank::boxed_upload(context, graph, None, options).await
     }
 
-    /// Uploads a graph in the parts of `partition`, one for each device.
+    /// As [`PageRank::with_options`], in the parts of `partition`, one for each device.
     ///
     /// # Errors
-    /// As [`PageRank::new`]; a partition that does not fit.
+    /// As [`PageRank::with_options`]; a partition that does not fit.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -116,13 +128,7 @@ impl PageRank {
         partition: Partition,
         options: PageRankOptions,
     ) -> Result<PageRank> {
-        let (devices, graph_vertices) = (context.devices().len(), graph.vertices());
-        if partition.parts() != devices || partition.vertices() != graph_vertices {
-            let (vertices, parts) = (partition.vertices(), partition.parts());
-            let error =
-                millstream_traversal::Error::Partition { vertices, parts, graph_vertices, devices };
-            return Err(error.into());
-        }
+        check_partition(context, graph, &partition)?;
         PageRank::boxed_upload(context, graph, Some(partition), options).await
     }
 
@@ -194,12 +200,12 @@ impl PageRank {
     /// ```
     /// use millstream_flow::{Context, Devices};
     /// use millstream_graph::CsrGraph;
-    /// use millstream_pagerank::{PageRank, PageRankOptions};
+    /// use millstream_pagerank::PageRank;
     ///
     /// let context = Context::builder().devices(Devices::host(2)).build()?;
     /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 1)])?;
     /// let (rough, close) = context.block_on(async {
-    ///     let mut ranks = PageRank::new(&context, &path, PageRankOptions::default()).await?;
+    ///     let mut ranks = PageRank::new(&context, &path).await?;
     ///     ranks.set_tolerance(1e-1)?;
     ///     let rough = ranks.run().await?;
     ///     ranks.set_tolerance(1e-4)?;
@@ -301,20 +307,8 @@ fn check_tolerance(tolerance: f64) -> Result<()> {
 }
 
 fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
-    let PageRankOptions { damping, tolerance, .. } = *options;
-    if !(0.0..1.0).contains(&damping) {
-        return Err(PageRankError::Damping { damping }.into());
-    }
-    check_tolerance(tolerance)?;
-    let vertices = graph.vertices();
-    if let Some(&vertex) = options.personalization.iter().find(|&&vertex| vertex >= vertices) {
-        return Err(PageRankError::Personalization { vertex, vertices }.into());
-    }
-    if options.weighted {
-        graph.weights().ok_or(PageRankError::NoWeights)?;
-        graph.check_weights().map_err(PageRankError::from)?;
-    }
-    Ok(())
+    options.question().check(graph)?;
+    check_tolerance(options.tolerance)
 }
 
 #[cfg(test)]

@@ -257,6 +257,7 @@ fn uploaded<T: millstream_device::Pod + Send + Sync>(
 
 /// The CUDA C++ of single sweeps, of a gang's and of halos, each with the kernels of both
 /// types, to be compiled without running it.
-pub fn cuda_sources() -> Vec<CudaSource> {
-    vec![sweep::source(false), gang_sweeps::source(false, false), halo::source("pack_f32")]
+pub(crate) fn cuda_sources() -> [CudaSource; 3] {
+    let gang = gang_sweeps::cuda_source(false, false);
+    [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")]
 }

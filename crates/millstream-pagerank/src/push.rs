@@ -189,12 +189,10 @@ impl<R: Real> VertexProgram for Push<R> {
 }
 
 /// The CUDA C++ of both types, to be compiled without running it.
-pub fn cuda_sources() -> Vec<CudaSource> {
-    fn sources<R: Real>() -> impl Iterator<Item = CudaSource> {
+pub(crate) fn cuda_sources() -> Vec<CudaSource> {
+    fn of<R: Real>() -> impl Iterator<Item = CudaSource> {
         let cuda = Vertices::<Push<R>>::cuda().into_iter();
-        cuda.flat_map(|cuda| {
-            [cuda.kernel::<Vertices<Push<R>>>("process"), cuda.fused::<Vertices<Push<R>>>()]
-        })
+        cuda.flat_map(|cuda| cuda.cuda_sources::<Vertices<Push<R>>>())
     }
-    sources::<f32>().chain(sources::<f64>()).collect()
+    of::<f32>().chain(of::<f64>()).collect()
 }

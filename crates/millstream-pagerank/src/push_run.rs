@@ -275,7 +275,9 @@ mod tests {
         (options.algorithm, options.damping) = (Algorithm::Push, 0.95);
         let work = |devices| {
             let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
-            let run = async { PageRank::new(&context, &graph, options.clone()).await?.run().await };
+            let run = async {
+                PageRank::with_options(&context, &graph, options.clone()).await?.run().await
+            };
             let result = context.block_on(run).unwrap().unwrap();
             assert!(result.converged);
             f64::from(result.iterations)

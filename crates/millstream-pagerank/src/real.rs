@@ -9,6 +9,7 @@ mod sealed {
 }
 
 /// f32 or f64, in memory that many kernels change at once.
+#[doc(hidden)]
 pub trait Real:
     sealed::Sealed
     + Pod

@@ -54,7 +54,7 @@ pub(crate) const REPORT: usize = 2;
 
 const FILE: &str = "sweep.cuh";
 
-pub(crate) fn source(is_double: bool) -> CudaSource {
+pub(crate) fn cuda_source(is_double: bool) -> CudaSource {
     let entry = if is_double { "sweep_f64" } else { "sweep_f32" };
     CudaSource::new(FILE, entry, include_str!("sweep.cuh")).structs(&[Settings::LAYOUT])
 }
@@ -63,7 +63,7 @@ pub(crate) fn source(is_double: bool) -> CudaSource {
 pub(crate) fn kernel<R: Real>() -> Kernel<Signature<R>> {
     Kernel::<Signature<R>>::new("sweep", twin::<R>).with_cuda(
         // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(source(R::IS_DOUBLE)) },
+        unsafe { Trusted::new(cuda_source(R::IS_DOUBLE)) },
     )
 }
 

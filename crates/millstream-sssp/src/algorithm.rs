@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Which way to search; the distances do not depend on it. Each needs rows of its own on
 /// the devices, so it is chosen when a graph is uploaded:
-/// [`Sssp::with_algorithm`](crate::Sssp::with_algorithm).
+/// [`Sssp::with_options`](crate::Sssp::with_options).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use millstream_graph::{CsrGraph, Weights};
-use millstream_traversal::{Attempt, DistributedGraph, NearFar, NearRows, Value};
+use millstream_traversal::DistributedGraph;
+use millstream_traversal::internals::{Attempt, NearFar, NearRows, Value};
 
 use crate::algorithm::Algorithm;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_graph::reference::Distances;
-use millstream_traversal::{
-    CudaRule, Part, PartWeights, Relaxation, Rule, Settings, Value, Vertices, near_far_sources,
-};
-use millstream_worklist::{CudaProgram, Program};
+use millstream_traversal::internals::{self, CudaRule, Rule, Settings, Value};
+use millstream_traversal::{Part, PartWeights};
+use millstream_worklist::CudaProgram;
 
-use crate::step_lights;
-use crate::step_search::cuda_source;
+use crate::{step_lights, step_search};
 
 /// Keys that are distances in some type.
 pub(crate) trait DistanceRule: CudaRule {
@@ -36,8 +34,9 @@ pub(crate) trait DistanceRule: CudaRule {
 }
 
 /// Sums of unsigned integers; those that are too long are all the same. With
-/// [`Relaxation`] this is the program that an asynchronous search runs.
+/// [`Relaxation`](internals::Relaxation) this is the program that an asynchronous search runs.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct IntegerDistances;
 
 impl DistanceRule for IntegerDistances {
@@ -117,6 +116,7 @@ impl Rule for IntegerDistances {
 /// Sums of reals that are not negative, whose bits are in the same order; as
 /// [`IntegerDistances`].
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct RealDistances;
 
 impl DistanceRule for RealDistances {
@@ -200,21 +200,17 @@ impl Rule for RealDistances {
 }
 
 /// The CUDA C++ of every kind of search, to be compiled without running it.
+#[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
-    fn sources<R: DistanceRule, V: Value>() -> impl Iterator<Item = CudaSource> {
-        let cuda = Vertices::<Relaxation<R, V>>::cuda().into_iter();
-        let worklist = cuda.flat_map(|cuda| {
-            [
-                cuda.kernel::<Vertices<Relaxation<R, V>>>("process"),
-                cuda.fused::<Vertices<Relaxation<R, V>>>(),
-            ]
-        });
-        let steps = [cuda_source::<R, V>(), step_lights::source::<R>()];
-        worklist.chain(steps).chain(near_far_sources::<R, V>())
+    fn of<R: DistanceRule, V: Value>() -> Vec<CudaSource> {
+        let steps = [step_search::cuda_source::<R, V>(), step_lights::cuda_source::<R>()];
+        steps.into_iter().chain(internals::cuda_sources::<R, V>()).collect()
     }
-    sources::<IntegerDistances, u32>()
-        .chain(sources::<IntegerDistances, u64>())
-        .chain(sources::<RealDistances, u32>())
-        .chain(sources::<RealDistances, u64>())
-        .collect()
+    [
+        of::<IntegerDistances, u32>(),
+        of::<IntegerDistances, u64>(),
+        of::<RealDistances, u32>(),
+        of::<RealDistances, u64>(),
+    ]
+    .concat()
 }

@@ -9,10 +9,10 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::{
-    Answer, Attempt, Columns, DistributedGraph, Layout, NearFar, Outcome, Settings, UNREACHED,
-    WorklistOptions, can_meet, check_kernels_push, run,
+use millstream_traversal::internals::{
+    Answer, Attempt, NearFar, Outcome, Settings, can_meet, check_kernels_push, run,
 };
+use millstream_traversal::{Columns, DistributedGraph, Layout, UNREACHED, WorklistOptions};
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
 
@@ -25,12 +25,31 @@ use crate::step_search::{Manner, StepSearch};
 use crate::{Error, Result};
 
 /// How a search for shortest paths runs.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+/// use millstream_graph::CsrGraph;
+/// use millstream_sssp::{Distances, Sssp, SsspOptions};
+///
+/// let context = Context::builder().devices(Devices::host(2)).build()?;
+/// let graph = CsrGraph::from_weighted_edges(3, &[(0, 1, 0.5f32), (1, 2, 2.0)])?;
+/// let mut options = SsspOptions::default();
+/// options.cutoff = Some(1.0);
+/// let result = context.block_on(async {
+///     Sssp::with_options(&context, &graph, options).await?.run(&[0]).await
+/// })??;
+/// assert_eq!(result.distances, Distances::Real(vec![0.0, 0.5, f32::INFINITY]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SsspOptions {
+    /// Which way to search. Each needs rows of its own on the devices, so it is chosen when the
+    /// graph is uploaded.
+    pub algorithm: Algorithm,
     /// How the worklist of an asynchronous search runs, and the patience of any.
     pub worklist: WorklistOptions,
-    /// Vertices farther than this are not reached.
+    /// Vertices farther than this, in the unit of the weights, are not reached; at least 0.
     pub cutoff: Option<f64>,
     /// Whether to find predecessors too; packets are twice as large then.
     pub predecessors: bool,
@@ -53,6 +72,7 @@ pub struct SsspOptions {
 impl Default for SsspOptions {
     fn default() -> SsspOptions {
         SsspOptions {
+            algorithm: Algorithm::Auto,
             worklist: WorklistOptions::default(),
             cutoff: None,
             predecessors: false,
@@ -157,36 +177,20 @@ enum WeightType {
 }
 
 impl Sssp {
-    /// Uploads a graph in blocks with equally many arcs: of those that enter them for a search in
-    /// steps, of those that leave for any other.
+    /// Uploads a graph in blocks with equally many arcs, to be searched as
+    /// [`SsspOptions::default`] says: of arcs that enter them for a search in steps, of arcs that
+    /// leave for any other.
     ///
     /// # Errors
-    /// No weights, or one that is negative; no memory on a device.
+    /// No weights, or one that is negative; no memory on a device or the host.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
     pub async fn new(context: &Context, graph: &CsrGraph) -> Result<Sssp> {
-        Sssp::boxed_upload(context, graph, None, Algorithm::Auto).await
+        Sssp::with_options(context, graph, SsspOptions::default()).await
     }
 
-    /// Uploads a graph in the parts of `partition`, one for each device.
-    ///
-    /// # Errors
-    /// No weights, or one that is negative; a partition that does not fit; no
-    /// memory on a device.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: what was uploaded is dropped.
-    pub async fn with_partition(
-        context: &Context,
-        graph: &CsrGraph,
-        partition: Partition,
-    ) -> Result<Sssp> {
-        Sssp::with_algorithm(context, graph, partition, Algorithm::Auto).await
-    }
-
-    /// Uploads a graph in the parts of `partition`, or, for `None`, as [`Sssp::new`], for one
-    /// algorithm.
+    /// As [`Sssp::new`], with options.
     ///
     /// A search in steps needs the arcs that enter a device's vertices, in ascending
     /// order of weight: once in rows of these vertices, and once in rows of all vertices,
@@ -197,19 +201,33 @@ impl Sssp {
     /// vertices at most.
     ///
     /// # Errors
-    /// No weights, or one that is negative; a partition that does not fit; devices that
-    /// cannot go in steps, or by near and far piles, if that is asked for; no memory on a device
-    /// or the host.
+    /// As [`Sssp::new`]; devices that cannot go in steps, or by near and far piles, if that is
+    /// asked for.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
-    pub async fn with_algorithm(
+    pub async fn with_options(
         context: &Context,
         graph: &CsrGraph,
-        partition: impl Into<Option<Partition>>,
-        algorithm: Algorithm,
+        options: SsspOptions,
     ) -> Result<Sssp> {
-        Sssp::boxed_upload(context, graph, partition.into(), algorithm).await
+        Sssp::boxed_upload(context, graph, None, options).await
+    }
+
+    /// As [`Sssp::with_options`], in the parts of `partition`, one for each device.
+    ///
+    /// # Errors
+    /// As [`Sssp::with_options`]; a partition that does not fit.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    pub async fn with_partition(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+        options: SsspOptions,
+    ) -> Result<Sssp> {
+        Sssp::boxed_upload(context, graph, Some(partition), options).await
     }
 
     /// Boxed, so that it is compiled here, and not again in each program.
@@ -217,17 +235,18 @@ impl Sssp {
         context: &'a Context,
         graph: &'a CsrGraph,
         partition: Option<Partition>,
-        algorithm: Algorithm,
+        options: SsspOptions,
     ) -> BoxFuture<'a, Result<Sssp>> {
-        Sssp::upload(context, graph, partition, algorithm).boxed()
+        Sssp::upload(context, graph, partition, options).boxed()
     }
 
     async fn upload(
         context: &Context,
         graph: &CsrGraph,
         partition: Option<Partition>,
-        algorithm: Algorithm,
+        options: SsspOptions,
     ) -> Result<Sssp> {
+        let algorithm = options.algorithm;
         let weights = weight_type(graph)?;
         let means = Means::of(graph);
         if matches!(algorithm, Algorithm::Stepping | Algorithm::NearFar) {
@@ -259,13 +278,13 @@ impl Sssp {
                 None => (Uploaded::Asynchronous(rows), threshold),
             }
         };
-        Ok(Sssp { graph, weights, automatic_delta, options: SsspOptions::default() })
+        Ok(Sssp { graph, weights, automatic_delta, options })
     }
 
-    /// Sets how later runs go.
-    #[must_use]
-    pub fn with_options(self, options: SsspOptions) -> Sssp {
-        Sssp { options, ..self }
+    /// Sets how later runs go, but for the [algorithm](SsspOptions::algorithm): that stays the one
+    /// of the upload.
+    pub fn set_options(&mut self, options: SsspOptions) {
+        self.options = options;
     }
 
     /// Vertices of the graph.
@@ -291,14 +310,14 @@ impl Sssp {
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
-    /// use millstream_graph::{CsrGraph, partition};
-    /// use millstream_sssp::{Algorithm, Sssp};
+    /// use millstream_graph::CsrGraph;
+    /// use millstream_sssp::{Algorithm, Sssp, SsspOptions};
     ///
     /// let context = Context::builder().devices(Devices::host(2)).build()?;
     /// let path = CsrGraph::from_weighted_edges(3, &[(0, 1, 2u32), (1, 2, 3)])?;
-    /// let parts = partition::contiguous_blocks(&path, 2);
-    /// let upload = Sssp::with_algorithm(&context, &path, parts, Algorithm::Stepping);
-    /// let sssp = context.block_on(upload)??;
+    /// let mut options = SsspOptions::default();
+    /// options.algorithm = Algorithm::Stepping;
+    /// let sssp = context.block_on(Sssp::with_options(&context, &path, options))??;
     /// assert_eq!(sssp.algorithm(), Algorithm::Stepping);
     /// assert_eq!(sssp.algorithm().to_string(), "stepping");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -314,7 +333,7 @@ impl Sssp {
     /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
     /// do not disturb each other.
     ///
-    /// Integer distances from [`Distances::TOO_FAR`] on overflow.
+    /// An integer distance of [`Distances::TOO_FAR`] or more is one that overflows.
     ///
     /// # Errors
     /// A source that is not a vertex; options that have no meaning; a distance that
@@ -336,7 +355,7 @@ impl Sssp {
         }
     }
 
-    async fn search<R: DistanceRule, V: millstream_traversal::Value>(
+    async fn search<R: DistanceRule, V: millstream_traversal::internals::Value>(
         &self,
         sources: &[u32],
     ) -> Result<SsspResult> {

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_graph::{CsrGraph, Partition, Weights, partition, sort_rows_by_weight};
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
-    sort_rows,
 };
 use rayon::prelude::*;
 
@@ -159,7 +158,7 @@ fn arcs_into<W: Copy + Default + PartialOrd + Send + Sync>(
             (*target, *weight) = arc;
         }
     });
-    sort_rows(&offsets, &mut targets, &mut kept);
+    sort_rows_by_weight(&offsets, &mut targets, &mut kept);
     (offsets, targets, kept)
 }
 

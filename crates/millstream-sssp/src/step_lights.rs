@@ -66,11 +66,11 @@ fn kernel<R: DistanceRule>() -> Kernel<Signature<R::Weight>> {
     };
     Kernel::from_closure("lights", no_twin).with_cuda(
         // SAFETY: the kernel keeps to its arguments as the signature says.
-        unsafe { Trusted::new(source::<R>()) },
+        unsafe { Trusted::new(cuda_source::<R>()) },
     )
 }
 
-pub(crate) fn source<R: DistanceRule>() -> CudaSource {
+pub(crate) fn cuda_source<R: DistanceRule>() -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"step_quarters.cuh\"\n",
         include_str!("step_quarters.cuh"),

@@ -9,7 +9,8 @@ use millstream_device::{
     Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::{Answer, GangPlace, GangWork, Outcome, Part, UNREACHED, Value};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value};
+use millstream_traversal::{Part, UNREACHED};
 
 use crate::step_graph::StepGraph;
 use crate::step_pilot::{Pilot, Rules};
@@ -146,7 +147,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
         let (patience, reported) = (self.manner.patience, GangWork::REPORT_WORDS);
         // Behind the barrier's, `StepDevice::unlisted`.
-        let gangs = GangMemory::of_all(context, patience, 1, reported)?;
+        let gangs = GangMemory::of_all(context, 1, reported, patience)?;
         let lights = self.lights(self.settings(0).delta).await?;
         let mut memory = Vec::new();
         let places = gangs.into_iter().zip(values).zip(lights);

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer};
-use millstream_traversal::{GangPlace, GangWork, UNREACHED, Value};
+use millstream_traversal::UNREACHED;
+use millstream_traversal::internals::{GangPlace, GangWork, Value};
 use parking_lot::Mutex;
 
 use crate::Result;
@@ -148,7 +149,7 @@ pub(crate) fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
 }
 
 type TwinView<'a, R, V> =
-    <TwinSignature<<R as millstream_traversal::Rule>::Weight, V> as Parameter>::View<'a>;
+    <TwinSignature<<R as millstream_traversal::internals::Rule>::Weight, V> as Parameter>::View<'a>;
 /// Offsets, targets and weights.
 type Rows<'a, W> = (&'a [u64], &'a [u32], &'a [W]);
 

@@ -4,7 +4,8 @@ use millstream_device::Device;
 use millstream_flow::{GangMemory, LinkStatistics};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
-use crate::{GangPlace, Result};
+use crate::Result;
+use crate::gang_place::GangPlace;
 
 /// Words of a report, as `GangDevice` of `gang_device.cuh` has them.
 #[derive(Clone, Copy)]

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, Weights};
+use millstream_graph::{CsrGraph, Partition, Weights, sort_rows_by_weight};
 use rayon::prelude::*;
 
-use crate::nearest::sort_rows;
 use crate::owners::Owners;
 use crate::{Error, Result};
 
@@ -107,15 +106,7 @@ impl DistributedGraph {
         partition: Partition,
         columns: Columns,
     ) -> Result<DistributedGraph> {
-        let devices = context.devices().len();
-        if partition.parts() != devices || partition.vertices() != graph.vertices() {
-            return Err(Error::Partition {
-                vertices: partition.vertices(),
-                parts: partition.parts(),
-                graph_vertices: graph.vertices(),
-                devices,
-            });
-        }
+        check_partition(context, graph, &partition)?;
         let start = Instant::now();
         let renumbered = partition.is_renumbered().then(|| match columns {
             Columns::Structure => partition.renumber_structure(graph),
@@ -131,21 +122,14 @@ impl DistributedGraph {
             let offsets: Vec<u64> = rows.iter().map(|offset| offset - rows[0]).collect();
             let stream = device.stream()?;
             let mut targets = copied(&rows_of.targets()[arcs.clone()]);
-            let is_sorted = columns == Columns::Nearest;
             let weights = match weights {
                 None => PartWeights::None,
                 Some(Weights::Integer(all)) => {
-                    let mut weights = copied(&all[arcs]);
-                    if is_sorted {
-                        sort_rows(&offsets, &mut targets, &mut weights);
-                    }
+                    let weights = row_weights(&all[arcs], &offsets, &mut targets, columns);
                     PartWeights::Integer(Arc::new(stream.uploaded(weights)?))
                 }
                 Some(Weights::Real(all)) => {
-                    let mut weights = copied(&all[arcs]);
-                    if is_sorted {
-                        sort_rows(&offsets, &mut targets, &mut weights);
-                    }
+                    let weights = row_weights(&all[arcs], &offsets, &mut targets, columns);
                     PartWeights::Real(Arc::new(stream.uploaded(weights)?))
                 }
             };
@@ -319,6 +303,33 @@ impl DistributedGraph {
         }
         Ok(values)
     }
+}
+
+/// Whether a partition is one of `graph` for the devices of `context`.
+///
+/// # Errors
+/// [`Error::Partition`] if it is not.
+pub fn check_partition(context: &Context, graph: &CsrGraph, partition: &Partition) -> Result<()> {
+    let (devices, graph_vertices) = (context.devices().len(), graph.vertices());
+    let (parts, vertices) = (partition.parts(), partition.vertices());
+    match parts == devices && vertices == graph_vertices {
+        true => Ok(()),
+        false => Err(Error::Partition { vertices, parts, graph_vertices, devices }),
+    }
+}
+
+/// The weights of rows, which are sorted by them if the columns are.
+fn row_weights<W: PartialOrd + Copy + Send + Sync>(
+    weights: &[W],
+    offsets: &[u64],
+    targets: &mut [u32],
+    columns: Columns,
+) -> Vec<W> {
+    let mut weights = copied(weights);
+    if columns == Columns::Nearest {
+        sort_rows_by_weight(offsets, targets, &mut weights);
+    }
+    weights
 }
 
 /// By all threads: pages that nobody has touched cost more than the copy.

@@ -16,7 +16,7 @@ const OWNED_FOR_HALO: usize = 2;
 ///
 /// ```
 /// use millstream_graph::{CsrGraph, partition};
-/// use millstream_traversal::Halos;
+/// use millstream_traversal::internals::Halos;
 ///
 /// let arcs: Vec<_> = (0..99).flat_map(|at| [(at, at + 1), (at + 1, at)]).collect();
 /// let path = CsrGraph::from_edges(100, &arcs)?;

@@ -20,7 +20,8 @@ use crate::graph::DistributedGraph;
 /// ```
 /// use millstream_flow::{Context, Devices};
 /// use millstream_graph::{CsrGraph, partition};
-/// use millstream_traversal::{Columns, DistributedGraph, find_hubs};
+/// use millstream_traversal::internals::find_hubs;
+/// use millstream_traversal::{Columns, DistributedGraph};
 ///
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
 /// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (1, 2), (2, 1)])?;
@@ -68,7 +69,7 @@ type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);
 static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
     "find_hubs",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe { Trusted::new(hubs_source()) },
+    unsafe { Trusted::new(cuda_source()) },
     |grid, (offsets, targets, degrees, hubs, first)| {
         grid.for_each_block(|block| {
             for row in block.range {
@@ -85,7 +86,6 @@ static FIND_HUBS: Kernel<FindSignature> = Kernel::with_source(
     },
 );
 
-/// The CUDA C++ of [`find_hubs`], to be compiled without running it.
-pub const fn hubs_source() -> CudaSource {
+pub(crate) const fn cuda_source() -> CudaSource {
     CudaSource::new("hubs.cuh", "find_hubs", include_str!("hubs.cuh"))
 }

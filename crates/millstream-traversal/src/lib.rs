@@ -1,9 +1,10 @@
-//! What the graph algorithms share \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
-//! 7(3), art. 18, 2020): a graph spread over the devices of a context, and
-//! *relaxation*, the program on a distributed worklist that breadth-first search
-//! and shortest paths are cases of.
+//! What graph algorithms share \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
+//! 7(3), art. 18, 2020): a graph spread over the devices of a context
+//! ([`DistributedGraph`]), and programs on a distributed worklist whose items are its vertices
+//! ([`VertexProgram`]).
 
 mod answer;
+mod cuda_sources;
 mod degree_order;
 mod depth_probe;
 mod error;
@@ -17,7 +18,6 @@ mod meeting;
 mod near_far;
 mod near_far_twin;
 mod near_rows;
-mod nearest;
 mod options;
 mod owners;
 mod relaxation;
@@ -25,23 +25,30 @@ mod run;
 mod value;
 mod vertex_program;
 
-pub use answer::Answer;
 pub use degree_order::DegreeOrder;
 pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
-pub use gang_place::GangPlace;
-pub use gang_work::GangWork;
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
-pub use halo::Halos;
-pub use hubs::{find_hubs, hubs_source};
 pub use layout::{Layout, LayoutKind};
-pub use meeting::{can_meet, check_kernels_push};
-pub use near_far::{Attempt, NearFar, near_far_sources};
-pub use near_rows::NearRows;
-pub use nearest::sort_rows;
 pub use options::WorklistOptions;
 pub use owners::Owners;
-pub use relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
-pub use run::{Outcome, run};
-pub use value::{Packet, PacketValue, UNREACHED, Value};
+pub use value::{Packet, PacketValue, UNREACHED};
 pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
+
+/// What the crates of the algorithms share, and no program needs.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::answer::Answer;
+    pub use crate::cuda_sources::cuda_sources;
+    pub use crate::gang_place::GangPlace;
+    pub use crate::gang_work::GangWork;
+    pub use crate::graph::check_partition;
+    pub use crate::halo::Halos;
+    pub use crate::hubs::find_hubs;
+    pub use crate::meeting::{can_meet, check_kernels_push};
+    pub use crate::near_far::{Attempt, NearFar};
+    pub use crate::near_rows::NearRows;
+    pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
+    pub use crate::run::{Outcome, run};
+    pub use crate::value::Value;
+}

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
-/// use millstream_traversal::can_meet;
+/// use millstream_traversal::internals::can_meet;
 ///
 /// assert!(can_meet(&Context::builder().devices(Devices::host(4)).build()?));
 /// # Ok::<(), millstream_flow::Error>(())

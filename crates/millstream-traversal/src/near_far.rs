@@ -10,10 +10,14 @@ use millstream_device::{
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
-use crate::near_rows::{self, HaloShape, NearRows};
+use crate::answer::Answer;
+use crate::gang_place::GangPlace;
+use crate::gang_work::GangWork;
+use crate::near_rows::{HaloShape, NearRows};
 use crate::relaxation::CudaRule;
+use crate::run::Outcome;
 use crate::value::{UNREACHED, Value};
-use crate::{Answer, DistributedGraph, GangPlace, GangWork, Outcome, Result, near_far_twin};
+use crate::{DistributedGraph, Result, near_far_twin};
 
 /// Words behind the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
@@ -47,7 +51,7 @@ const TOO_WIDE: usize = GangWork::REPORT_WORDS;
 /// next threshold is `delta` beyond the nearest of the others.
 #[derive(Debug)]
 pub struct NearFar<'a, R: CudaRule> {
-    /// The graph, on devices that [can meet](crate::can_meet).
+    /// The graph, on devices that [can meet](crate::meeting::can_meet).
     pub graph: &'a DistributedGraph,
     /// Its rows.
     pub rows: &'a NearRows,
@@ -140,7 +144,7 @@ impl<R: CudaRule> NearFar<'_, R> {
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
-        let gangs = GangMemory::of_all(context, self.patience, WORDS, TOO_WIDE + 1)?;
+        let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         // Twins have piles of their own.
         let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
@@ -235,7 +239,7 @@ async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>
 }
 
 /// The gang's kernel: each file goes on where the one before ends.
-fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
+pub(crate) fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"near_row.cuh\"\n",
         include_str!("near_row.cuh"),
@@ -253,9 +257,4 @@ fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
     let structs = [GangPlace::LAYOUT, HaloShape::LAYOUT, Settings::LAYOUT];
     let source = CudaSource::generated("near_far.cuh", "near_far", text).structs(&structs);
     source.threads(1024).resident()
-}
-
-/// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
-pub fn near_far_sources<R: CudaRule, V: Value>() -> [CudaSource; 3] {
-    [cuda_source::<R, V>(true), cuda_source::<R, V>(false), near_rows::cuda_source::<R>()]
 }

@@ -11,11 +11,13 @@ use millstream_device::{
 };
 use parking_lot::Mutex;
 
+use crate::Result;
+use crate::gang_place::GangPlace;
+use crate::gang_work::GangWork;
 use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings};
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
-use crate::{GangPlace, GangWork, Result};
 
 /// Lists that a block goes through by itself, as in the kernel.
 const HOPS: usize = 8;

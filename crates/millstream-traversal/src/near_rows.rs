@@ -12,9 +12,11 @@ use millstream_device::{
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
+use crate::gang_place::GangPlace;
 use crate::halo::Halos;
+use crate::meeting::can_meet;
 use crate::relaxation::CudaRule;
-use crate::{DistributedGraph, GangPlace, Layout, LayoutKind, Part, Result, can_meet};
+use crate::{DistributedGraph, Layout, LayoutKind, Part, Result};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
 pub(crate) const MOST: usize = 4;
@@ -44,7 +46,7 @@ const DEEP: u32 = 8;
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
-/// use millstream_traversal::NearRows;
+/// use millstream_traversal::internals::NearRows;
 ///
 /// let options = GenerateOptions::default();
 /// let road = generate::road(60, 60, generate::KEEP_PERMILLE, &options)?;
@@ -365,7 +367,8 @@ mod tests {
     use millstream_worklist::CudaProgram;
 
     use super::*;
-    use crate::{Columns, PartWeights, Rule, Settings};
+    use crate::relaxation::{Rule, Settings};
+    use crate::{Columns, PartWeights};
 
     /// Of integer weights.
     #[derive(Debug)]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use millstream_flow::Context;
 use millstream_worklist::{DistributedWorklist, Program, Routing, Worker};
 
-/// How an algorithm's worklist runs; the answer does not depend on it.
+/// How the worklist of a graph algorithm runs; the answer does not depend on it. These are settings
+/// of its [`DistributedWorklist`], but for the halo filter, which is the algorithm's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorklistOptions {
@@ -14,7 +15,8 @@ pub struct WorklistOptions {
     pub routing: Routing,
     /// Whether halo copies keep back what is no improvement \[G §4.5\].
     pub halo_filter: bool,
-    /// Bytes of a packet at most; those of the fused worker hold 256 items at most.
+    /// Bytes of a packet at most, 256 KiB unless set; those of the fused worker hold 256 items at
+    /// most.
     pub packet_bytes: usize,
     /// Packet buffers of each link: `None` for as many as the link chooses, or for 64
     /// between each two blocks of the fused worker that exchange packets.
@@ -22,12 +24,12 @@ pub struct WorklistOptions {
     /// Entries of each queue; `None` for a device's share of the vertices, or, if the worker is
     /// fused, for what [a queue may need](millstream_worklist::DistributedWorklist::queue_entries).
     pub queue_entries: Option<usize>,
-    /// Vertices that one kernel processes at most, if the host drives.
+    /// Vertices that one kernel processes at most, if the host drives; 262144 unless set.
     pub batch: u32,
     /// Who drives the worklist.
     pub worker: Worker,
     /// How long a run may go on without any change before it fails. Where GPUs search without a
-    /// worklist: how long they wait for each other.
+    /// worklist: how long they wait for each other. Ten seconds unless set.
     pub patience: Duration,
 }
 
@@ -48,6 +50,7 @@ impl Default for WorklistOptions {
 
 impl WorklistOptions {
     /// A worklist of items `0..items` that runs like this, without priorities.
+    #[doc(hidden)]
     pub fn worklist<P: Program>(
         &self,
         context: &Context,

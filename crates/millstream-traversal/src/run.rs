@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use millstream_worklist::WorklistStatistics;
 
+use crate::answer::Answer;
 use crate::relaxation::{Problem, Relaxation, Rule, Settings};
 use crate::value::{UNREACHED, Value};
 use crate::vertex_program::Vertices;
-use crate::{Answer, DistributedGraph, Result, WorklistOptions};
+use crate::{DistributedGraph, Result, WorklistOptions};
 
 /// What a relaxation came to.
 #[derive(Clone, Debug)]

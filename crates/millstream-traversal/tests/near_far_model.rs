@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use millstream_graph::generate::{self, GenerateOptions};
 use millstream_graph::{CsrGraph, Partition, Weights, partition, reference};
-use millstream_traversal::Halos;
+use millstream_traversal::internals::Halos;
 
 const UNREACHED: u32 = u32::MAX;
 

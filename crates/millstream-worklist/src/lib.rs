@@ -7,6 +7,9 @@
 //! and queueing are kernels on the owning device, the host sees counters and moves
 //! packets; on any devices. Fused \[G §5.2\]: persistent kernels do all of it among
 //! themselves; on GPUs that are peers.
+//!
+//! A [`Program`] says what happens to an item, and a [`DistributedWorklist`] runs it. Where items are
+//! the vertices of a graph, `VertexProgram` of millstream-traversal leaves less to write.
 
 mod common;
 mod coordinator;
@@ -29,12 +32,18 @@ mod watch;
 mod worklist;
 
 pub use error::{Error, Result};
-#[doc(hidden)]
-pub use millstream_device as device;
-pub use problem::{Member, MemberLayout, Problem};
+pub use problem::Problem;
 pub use program::{CudaProgram, Flags, Here, Program, Routing, View, Worker};
 pub use statistics::{DeviceStatistics, WorklistStatistics};
 pub use steps::{Queued, Steps};
-#[cfg(feature = "seeded-faults")]
-pub use sync::seed_count_after_publish;
 pub use worklist::DistributedWorklist;
+
+/// What the macro [`problem!`] and tests take.
+#[doc(hidden)]
+pub mod internals {
+    pub use millstream_device::{Accesses, ArgumentWriter, Parameter, Result};
+
+    pub use crate::problem::{Member, MemberLayout};
+    #[cfg(feature = "seeded-faults")]
+    pub use crate::sync::seed_count_after_publish;
+}

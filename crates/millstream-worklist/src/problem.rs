@@ -15,6 +15,7 @@ use millstream_device::{
 /// Its `bind` owes what that of an [`Argument`] does.
 pub unsafe trait Problem: Parameter + Send + Sync + 'static {
     /// Its members, in order.
+    #[doc(hidden)]
     const MEMBERS: &'static [MemberLayout];
 
     /// Passes the members to a kernel.
@@ -147,7 +148,7 @@ macro_rules! problem {
         $visibility struct $Problem$(<$($generic: $bound),+>)? {
             $(
                 $(#[$member_attribute])*
-                $member_visibility $member: <$parameter as $crate::Member>::Holder,
+                $member_visibility $member: <$parameter as $crate::internals::Member>::Holder,
             )+
         }
 
@@ -156,7 +157,7 @@ macro_rules! problem {
             $(
                 $(#[$member_attribute])*
                 #[allow(dead_code)]
-                $member_visibility $member: <$parameter as $crate::device::Parameter>::View<'a>,
+                $member_visibility $member: <$parameter as $crate::internals::Parameter>::View<'a>,
             )+
         }
 
@@ -173,16 +174,16 @@ macro_rules! problem {
         }
 
         // SAFETY: each member does, in its place.
-        unsafe impl$(<$($generic: $bound),+>)? $crate::device::Parameter
+        unsafe impl$(<$($generic: $bound),+>)? $crate::internals::Parameter
             for $Problem$(<$($generic),+>)?
         {
-            type Bound = ($(<$parameter as $crate::device::Parameter>::Bound,)+);
+            type Bound = ($(<$parameter as $crate::internals::Parameter>::Bound,)+);
             type View<'a> = $View<'a $($(, $generic)+)?>;
 
-            fn write(bound: &Self::Bound, to: &mut $crate::device::ArgumentWriter) {
+            fn write(bound: &Self::Bound, to: &mut $crate::internals::ArgumentWriter) {
                 let ($($member,)+) = bound;
                 to.structure(|to| {
-                    $(<$parameter as $crate::device::Parameter>::write($member, to);)+
+                    $(<$parameter as $crate::internals::Parameter>::write($member, to);)+
                 });
             }
 
@@ -192,7 +193,7 @@ macro_rules! problem {
                     $(
                         // SAFETY: the caller's promise covers every member.
                         $member: unsafe {
-                            <$parameter as $crate::device::Parameter>::view($member)
+                            <$parameter as $crate::internals::Parameter>::view($member)
                         },
                     )+
                 }
@@ -201,19 +202,19 @@ macro_rules! problem {
 
         // SAFETY: each member does.
         unsafe impl$(<$($generic: $bound),+>)? $crate::Problem for $Problem$(<$($generic),+>)? {
-            const MEMBERS: &'static [$crate::MemberLayout] = &[
-                $($crate::MemberLayout {
+            const MEMBERS: &'static [$crate::internals::MemberLayout] = &[
+                $($crate::internals::MemberLayout {
                     name: stringify!($member),
-                    size: <$parameter as $crate::Member>::LAYOUT.0,
-                    alignment: <$parameter as $crate::Member>::LAYOUT.1,
+                    size: <$parameter as $crate::internals::Member>::LAYOUT.0,
+                    alignment: <$parameter as $crate::internals::Member>::LAYOUT.1,
                 },)+
             ];
 
             fn bind(
                 &self,
-                accesses: &mut $crate::device::Accesses,
-            ) -> $crate::device::Result<Self::Bound> {
-                Ok(($(<$parameter as $crate::Member>::bind(&self.$member, accesses)?,)+))
+                accesses: &mut $crate::internals::Accesses,
+            ) -> $crate::internals::Result<Self::Bound> {
+                Ok(($(<$parameter as $crate::internals::Member>::bind(&self.$member, accesses)?,)+))
             }
         }
     };

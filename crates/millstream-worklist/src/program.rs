@@ -89,7 +89,7 @@ pub struct CudaProgram {
 
 impl CudaProgram {
     /// The kernel of the fused worker.
-    pub fn fused<P: Program>(&self) -> CudaSource {
+    pub(crate) fn fused<P: Program>(&self) -> CudaSource {
         let source = self.source::<P>("fused.cuh", "MILLSTREAM_FUSED");
         let source = CudaSource::generated(self.file, "fused", source);
         source.structs(&[GangSettings::LAYOUT]).resident()
@@ -116,9 +116,11 @@ impl CudaProgram {
         )
     }
 
-    /// Kernel `entry` of a program, to be compiled without running it.
-    pub fn kernel<P: Program>(&self, entry: &'static str) -> CudaSource {
-        CudaSource::generated(self.file, entry, self.host_driven::<P>())
+    /// The kernels of both workers, the host-driven worklist's in one source and the fused
+    /// worker's in the other, to be [compiled](CudaSource::compile) without running them.
+    pub fn cuda_sources<P: Program>(&self) -> Vec<CudaSource> {
+        let host_driven = CudaSource::generated(self.file, "process", self.host_driven::<P>());
+        vec![host_driven, self.fused::<P>()]
     }
 }
 

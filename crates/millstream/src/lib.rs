@@ -16,15 +16,37 @@
 //! ```
 //!
 //! Programs that use GPUs call [`device::set_driver_defaults`] first in `main`.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`prelude`] | what most programs need, of all others |
+//! | [`flow`] | a [`Context`](flow::Context) of devices; pipelines: links, routers and their policies, segments; collectives; full/empty segments; kernels that wait for each other |
+//! | [`device`] | kernels of one's own: devices, streams, events, buffers, CUDA C++ and host twins; topology |
+//! | [`graph`] | graphs in memory and in files, generators, partitions, sequential references, validators |
+//! | [`bfs`], [`sssp`], [`pagerank`], [`cc`] | graph algorithms: breadth-first search, shortest paths, PageRank, connected components |
+//! | [`traversal`] | graph algorithms of one's own, whose work-items are vertices: a graph on the devices, vertex programs |
+//! | [`worklist`] | the distributed worklist itself, for work-items that are no vertices |
+//!
+//! Each module is a crate of that name: where an example says `millstream_flow`, a program that
+//! depends on this crate says `millstream::flow`.
 
+#[doc(inline)]
 pub use millstream_bfs as bfs;
+#[doc(inline)]
 pub use millstream_cc as cc;
+#[doc(inline)]
 pub use millstream_device as device;
+#[doc(inline)]
 pub use millstream_flow as flow;
+#[doc(inline)]
 pub use millstream_graph as graph;
+#[doc(inline)]
 pub use millstream_pagerank as pagerank;
+#[doc(inline)]
 pub use millstream_sssp as sssp;
+#[doc(inline)]
 pub use millstream_traversal as traversal;
+#[doc(inline)]
 pub use millstream_worklist as worklist;
 
 /// What most programs need.

@@ -32,9 +32,12 @@ use sync::{Fault, seeded};
 
 const PACKET: std::ops::Range<usize> = 0..1;
 
+/// The word that says that the claim is over, if it showed another.
+type Holder = Option<u32>;
+
 /// A packet, and a bell as the device layer has it: who waits asks for the number of rings first.
 struct Packet {
-    claims: Claims<u32>,
+    claims: Claims<Holder>,
     /// 1: full.
     word: AtomicU32,
     item: UnsafeCell<u32>,
@@ -64,8 +67,12 @@ impl Packet {
         self.rung.notify_all();
     }
 
-    fn claim(&self, usage: Use, holder: u32) -> Option<u64> {
-        self.claims.claim(PACKET, usage, &holder, |_, _| false, |_| false).ok()
+    /// By a copy that leaves this word there, or by who changes nothing.
+    fn claim(&self, usage: Use, leaves: Option<u32>) -> Option<u64> {
+        let word = || self.word.load(Ordering::Acquire);
+        let holder = |is_only: bool| leaves.filter(|&leaves| is_only && word() != leaves);
+        let over = |_, holder: &Holder| *holder == Some(word());
+        self.claims.claim(PACKET, usage, holder, over, |_| false).ok()
     }
 
     fn give_back(&self, number: u64) {
@@ -75,11 +82,11 @@ impl Packet {
     }
 
     /// Claims the packet when it is full, or empty.
-    fn wait(&self, full: bool, usage: Use, holder: u32) -> u64 {
+    fn wait(&self, full: bool, usage: Use, leaves: Option<u32>) -> u64 {
         loop {
             let seen = *self.rings.lock().unwrap();
             if self.is_full() == full
-                && let Some(number) = self.claim(usage, holder)
+                && let Some(number) = self.claim(usage, leaves)
             {
                 // The word may have changed between the look and the claim.
                 if self.is_full() == full || seeded(Fault::ClaimAfterTheLook) {
@@ -96,7 +103,7 @@ impl Packet {
 
     /// A copy that waits for an empty packet, and fills it.
     fn fill(&self, value: u32) {
-        let number = self.wait(false, Use::Write, value);
+        let number = self.wait(false, Use::Write, Some(1));
         // SAFETY: the packet is claimed.
         self.item.with_mut(|item| unsafe { *item = value });
         self.word.store(1, Ordering::Release);
@@ -106,7 +113,7 @@ impl Packet {
 
     /// A copy that waits for a full packet, and empties it: what was in it.
     fn take(&self) -> u32 {
-        let number = self.wait(true, Use::Write, 9);
+        let number = self.wait(true, Use::Write, Some(0));
         // SAFETY: as above.
         let value = self.item.with(|item| unsafe { *item });
         self.word.store(0, Ordering::Release);
@@ -129,6 +136,24 @@ fn two_into_one() {
     assert!(!packet.is_full());
 }
 
+/// Host code writes a packet while two copies go there, and each is taken out once.
+fn host_code_beside_two_copies() {
+    let packet = Packet::new();
+    let writers = [5, 7].map(|value| {
+        let packet = Arc::clone(&packet);
+        thread::spawn(move || packet.fill(value))
+    });
+    packet.take();
+    if let Some(number) = packet.claim(Use::Write, None) {
+        // SAFETY: the packet is claimed.
+        packet.item.with_mut(|item| unsafe { *item = 4 });
+        packet.give_back(number);
+    }
+    packet.take();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    assert!(!packet.is_full());
+}
+
 /// Host code writes a packet that a copy reads, each when the other is not at it.
 fn host_code_beside_a_copy() {
     let packet = Packet::new();
@@ -136,14 +161,14 @@ fn host_code_beside_a_copy() {
     let host = {
         let packet = Arc::clone(&packet);
         thread::spawn(move || {
-            if let Some(number) = packet.claim(Use::Write, 1) {
+            if let Some(number) = packet.claim(Use::Write, None) {
                 // SAFETY: the packet is claimed.
                 packet.item.with_mut(|item| unsafe { *item = 4 });
                 packet.give_back(number);
             }
         })
     };
-    let number = packet.wait(true, Use::Read, 2);
+    let number = packet.wait(true, Use::Read, None);
     // SAFETY: as above.
     let value = packet.item.with(|item| unsafe { *item });
     packet.give_back(number);
@@ -159,6 +184,7 @@ fn of_two_copies_into_one_packet_none_is_lost() {
 #[test]
 fn one_writes_or_many_read() {
     holds(host_code_beside_a_copy);
+    holds(host_code_beside_two_copies);
 }
 
 #[test]

@@ -17,8 +17,8 @@ mod sync {
         ArrivalsOfAnyEpoch,
         ForgetByStore,
         FirstArrivalFills,
-        FillWithoutRelease,
-        EmptyWithoutRelease,
+        MarkFullWithoutRelease,
+        MarkEmptyWithoutRelease,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -70,7 +70,7 @@ impl Packet {
         if words.arrive() {
             // The last writer comes after all items.
             assert_eq!(self.sum(), value * self.items.len() as u32);
-            words.fill();
+            words.mark_full();
         }
     }
 
@@ -134,7 +134,7 @@ fn refill() {
     let words = packet.words(1);
     assert!(words.is_full());
     assert_eq!(packet.sum(), 3);
-    words.empty();
+    words.mark_empty();
     writer.join().unwrap();
 }
 
@@ -189,10 +189,10 @@ fn publishing_by_the_first_is_caught() {
 
 #[test]
 fn a_fill_without_release_is_caught() {
-    fails_with(Fault::FillWithoutRelease as usize, epochs(1, 1));
+    fails_with(Fault::MarkFullWithoutRelease as usize, epochs(1, 1));
 }
 
 #[test]
 fn an_empty_without_release_is_caught() {
-    fails_with(Fault::EmptyWithoutRelease as usize, refill);
+    fails_with(Fault::MarkEmptyWithoutRelease as usize, refill);
 }

@@ -4,8 +4,8 @@
 //! | here | there |
 //! |---|---|
 //! | `Packet::is_full_for_all` | `FullEmptySegment::is_full_for_all` |
-//! | `Packet::fill` | `fill`, or the stream that writes the word after a copy |
-//! | `Packet::empty` | `empty`, or the stream that does so (`SegmentCore::signal_empty`), by whoever comes after all who waited |
+//! | `Packet::fill` | `mark_full`, or the stream that writes the word after a copy |
+//! | `Packet::mark_empty` | `mark_empty`, or the stream that does so (`SegmentCore::empty_words`), by whoever comes after all who waited |
 //!
 //! A block is one thread.
 
@@ -87,7 +87,7 @@ impl Packet {
         is_full
     }
 
-    fn empty(&self) {
+    fn mark_empty(&self) {
         if !seeded(Fault::EmptyKeepsWhatWasFound) {
             self.found.store(0, Ordering::Relaxed);
             self.looking.store(0, Ordering::Relaxed);
@@ -119,7 +119,7 @@ fn filled_again() {
     let packet = Arc::new(Packet::default());
     packet.fill(3);
     assert!(packet.look(3));
-    packet.empty();
+    packet.mark_empty();
     looked_at_by_two(&packet, 4);
 }
 

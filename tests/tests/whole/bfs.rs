@@ -41,7 +41,7 @@ pub(crate) fn run(
     sources: &[u32],
 ) -> BfsResult {
     let search = async {
-        let bfs = Bfs::with_partition(context, graph, parts).await?.with_options(options);
+        let bfs = Bfs::with_partition(context, graph, parts, options).await?;
         bfs.run(sources).await
     };
     context.block_on(search).unwrap().unwrap()

@@ -16,9 +16,7 @@ pub(crate) fn run(
     parts: Partition,
     options: CcOptions,
 ) -> CcResult {
-    let search = async {
-        Cc::with_partition(context, graph, parts).await?.with_options(options).run().await
-    };
+    let search = async { Cc::with_partition(context, graph, parts, options).await?.run().await };
     context.block_on(search).unwrap().unwrap()
 }
 

@@ -48,17 +48,19 @@ fn compile(source: &CudaSource, entries: &[&str], architecture: u32) -> Result<S
     }
 }
 
-/// A worklist's kernels come together, those of the fused worker by themselves.
-fn entries_of_worklist(source: &CudaSource) -> Vec<&str> {
+/// Those of a text that has several, such as the host-driven worklist's.
+fn entries(source: &CudaSource) -> Vec<&str> {
     match source.entry() {
-        entry @ ("fused" | "levels" | "find_hubs" | "steps" | "lights" | "near_far"
-        | "pack_near_rows") => vec![entry],
-        _ => vec!["insert", "process", "pack", "split_receive", "undefer"],
+        "process" => vec!["insert", "process", "pack", "split_receive", "undefer"],
+        "sweep_f32" => vec!["sweep_f32", "sweep_f64"],
+        "pack_f32" => vec!["pack_f32", "pack_f64"],
+        "general_f32" => vec!["plain_f32", "plain_f64", "general_f32", "general_f64"],
+        entry => vec![entry],
     }
 }
 
-fn compile_worklist(sources: Vec<CudaSource>) {
-    compile_all(sources.iter().map(|source| (source, entries_of_worklist(source))).collect());
+fn compile_algorithm(sources: Vec<CudaSource>) {
+    compile_all(sources.iter().map(|source| (source, entries(source))).collect());
 }
 
 /// Each has one kernel.
@@ -68,24 +70,17 @@ fn compile_each(sources: &[CudaSource]) {
 
 #[test]
 fn bfs_without_spills() {
-    compile_worklist(bfs::cuda_sources());
+    compile_algorithm(bfs::cuda_sources());
 }
 
 #[test]
 fn sssp_without_spills() {
-    compile_worklist(sssp::cuda_sources());
+    compile_algorithm(sssp::cuda_sources());
 }
 
 #[test]
 fn pagerank_without_spills() {
-    compile_worklist(pagerank::push::cuda_sources());
-    let entries = |source: &CudaSource| match source.entry() {
-        "sweep_f32" => vec!["sweep_f32", "sweep_f64"],
-        "pack_f32" => vec!["pack_f32", "pack_f64"],
-        _ => vec!["plain_f32", "plain_f64", "general_f32", "general_f64"],
-    };
-    let sources = pagerank::pull_cuda_sources();
-    compile_all(sources.iter().map(|source| (source, entries(source))).collect());
+    compile_algorithm(pagerank::cuda_sources());
 }
 
 #[test]
@@ -108,7 +103,7 @@ fn full_empty_cases_without_spills() {
 
 #[test]
 fn collectives_without_spills() {
-    use flow::{Operator, moving_sources};
+    use flow::{Communicator, Operator};
     let operators = [
         Operator::<u32>::sum().cuda_sources(),
         Operator::<u64>::min().cuda_sources(),
@@ -119,8 +114,11 @@ fn collectives_without_spills() {
     ];
     assert!(operators.iter().all(|sources| sources.len() == 4));
     compile_each(&operators.concat());
-    let moving =
-        [moving_sources::<u8>(), moving_sources::<[u16; 3]>(), moving_sources::<[u64; 9]>()];
+    let moving = [
+        Communicator::cuda_sources::<u8>(),
+        Communicator::cuda_sources::<[u16; 3]>(),
+        Communicator::cuda_sources::<[u64; 9]>(),
+    ];
     compile_each(&moving.concat());
     // Items that take several lines, and such as do not fit in any.
     let words = |count: usize| {
@@ -141,7 +139,7 @@ fn collectives_without_spills() {
 
 #[test]
 fn parameters_as_in_rust() {
-    compile_each(&[flow::kernel_parameters()]);
+    compile_each(&flow::cuda_sources());
 }
 
 /// Texts of programs that this one cannot use otherwise.

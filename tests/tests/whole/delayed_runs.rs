@@ -78,7 +78,7 @@ fn run(seed: u64) -> Result<(), String> {
     let context = builder.build().map_err(|error| error.to_string())?;
     let parts = partition::contiguous_blocks(&graph, devices);
     let search = async {
-        let bfs = Bfs::with_partition(&context, &graph, parts).await?.with_options(options);
+        let bfs = Bfs::with_partition(&context, &graph, parts, options).await?;
         bfs.run(&[source]).await
     };
     let result = context.block_on(search).map_err(|error| error.to_string())?;
@@ -97,7 +97,7 @@ fn run(seed: u64) -> Result<(), String> {
 #[test]
 fn delayed_runs_are_right_and_never_stuck() {
     let with_fault = std::env::var_os(WITH_FAULT).is_some();
-    millstream_worklist::seed_count_after_publish(with_fault);
+    millstream_worklist::internals::seed_count_after_publish(with_fault);
     let seeds = match number("MILLSTREAM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("MILLSTREAM_DELAYED_RUNS").unwrap_or(300),

@@ -14,7 +14,7 @@ fn last_level(graph: &CsrGraph, source: u32) -> u32 {
     options.predecessors = true;
     let parts = partition::automatic(graph, 4);
     let search = async {
-        let bfs = Bfs::with_partition(&context, graph, parts).await?.with_options(options);
+        let bfs = Bfs::with_partition(&context, graph, parts, options).await?;
         bfs.run(&[source]).await
     };
     let result = context.block_on(search).unwrap().unwrap();

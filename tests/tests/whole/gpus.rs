@@ -270,7 +270,7 @@ fn search(
     what: &str,
 ) -> Duration {
     let limit = options.depth_limit;
-    let run = async { Bfs::new(context, graph).await?.with_options(options).run(sources).await };
+    let run = async { Bfs::with_options(context, graph, options).await?.run(sources).await };
     let result = context.block_on(run).unwrap().unwrap_or_else(|error| panic!("{what}: {error}"));
     let expected = reference::bfs_levels(graph, sources, limit);
     assert!(result.levels == expected, "{what}: wrong levels");
@@ -383,8 +383,7 @@ fn many_runs_on_one_graph() {
     for routing in [Routing::Ring, Routing::Direct] {
         let mut options = crate::bfs::asynchronous();
         (options.worklist.routing, options.worklist.worker) = (routing, Worker::HostDriven);
-        let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-        let bfs = bfs.with_options(options);
+        let bfs = context.block_on(Bfs::with_options(&context, &graph, options)).unwrap().unwrap();
         for run in 0..runs.div_ceil(2) {
             let source = run * 31 % graph.vertices();
             let result = context.block_on(bfs.run(&[source])).unwrap().unwrap();

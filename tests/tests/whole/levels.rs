@@ -57,13 +57,13 @@ fn near_and_far_piles_need_layouts() {
         generate::road(60, 60, generate::KEEP_PERMILLE, &GenerateOptions::default()).unwrap();
     let context = Context::builder().devices(Devices::host(1)).build().unwrap();
     let mut options = BfsOptions::default();
-    let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
+    let mut bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::NearFar);
     options.layouts = false;
-    let bfs = bfs.with_options(options);
+    bfs.set_options(options);
     assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
     options.algorithm = Algorithm::NearFar;
-    let bfs = bfs.with_options(options);
+    bfs.set_options(options);
     let error = context.block_on(bfs.run(&[0])).unwrap().unwrap_err();
     assert!(matches!(error, Error::NearFarWithoutLayouts), "{error}");
 }
@@ -97,11 +97,12 @@ fn directed_graphs_with_hubs() {
 fn devices_that_can_go_level_by_level() {
     let graph = generate::kron(9, 8, &GenerateOptions::default()).unwrap();
     let context = Context::builder().devices(Devices::host(4)).build().unwrap();
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let mut bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
     let mut options = BfsOptions::default();
     options.algorithm = Algorithm::Asynchronous;
-    assert_eq!(bfs.with_options(options).algorithm(), Algorithm::Asynchronous);
+    bfs.set_options(options);
+    assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
 }
 
 #[test]
@@ -110,9 +111,9 @@ fn devices_that_do_not_reach_each_other_cannot() {
     let apart = r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#;
     let context = builder.topology(apart.parse().unwrap()).build().unwrap();
     let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+    let mut bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
-    let bfs = bfs.with_options(ways()[0]);
+    bfs.set_options(ways()[0]);
     let error = context.block_on(bfs.run(&[0])).unwrap().unwrap_err();
     assert!(matches!(error, Error::NotLevelSynchronous));
 }

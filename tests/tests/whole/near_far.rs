@@ -146,13 +146,13 @@ fn road_maps_are_searched_by_near_and_far_piles_breadth_first_too() {
     for devices in [1, 2, 3, 4, 8] {
         let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
         let parts = partition::edge_balanced_blocks(&graph, devices);
-        let upload = Bfs::with_partition(&context, &graph, parts);
+        let upload = Bfs::with_partition(&context, &graph, parts, BfsOptions::default());
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         for (limit, predecessors) in [(u32::MAX, true), (40, false), (0, true)] {
             let mut options = BfsOptions::default();
             options.algorithm = bfs::Algorithm::NearFar;
             (options.depth_limit, options.predecessors) = (limit, predecessors);
-            bfs = bfs.with_options(options);
+            bfs.set_options(options);
             let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
             let what = format!("{limit} on {devices}");
             crate::bfs::check(&what, &graph, &[from], &options, &result);

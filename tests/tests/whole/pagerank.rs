@@ -20,7 +20,7 @@ pub(crate) fn run(
     graph: &CsrGraph,
     options: PageRankOptions,
 ) -> Result<PageRankResult, Error> {
-    let ranks = async { PageRank::new(context, graph, options).await?.run().await };
+    let ranks = async { PageRank::with_options(context, graph, options).await?.run().await };
     context.block_on(ranks).unwrap()
 }
 

@@ -30,13 +30,12 @@ pub(crate) fn run_as(
     context: &Context,
     graph: &CsrGraph,
     parts: Partition,
-    options: SsspOptions,
+    mut options: SsspOptions,
     sources: &[u32],
 ) -> Result<SsspResult, Error> {
-    let search = async {
-        let sssp = Sssp::with_algorithm(context, graph, parts, algorithm).await?;
-        sssp.with_options(options).run(sources).await
-    };
+    options.algorithm = algorithm;
+    let search =
+        async { Sssp::with_partition(context, graph, parts, options).await?.run(sources).await };
     context.block_on(search).unwrap()
 }
 

@@ -70,8 +70,8 @@ fn run(case: &Case, options: BfsOptions) -> BfsResult {
     let context = builder.simulated(case.schedule).build().unwrap();
     let parts = (case.divide)(&case.graph, case.devices);
     let search = async {
-        let bfs = Bfs::with_partition(&context, &case.graph, parts).await?;
-        bfs.with_options(options).run(&case.sources).await
+        let bfs = Bfs::with_partition(&context, &case.graph, parts, options).await?;
+        bfs.run(&case.sources).await
     };
     context.block_on(search).unwrap().unwrap()
 }

@@ -84,7 +84,7 @@ fn gated(stream: &Stream) -> (mpsc::Sender<()>, Event) {
 
 #[test]
 fn nothing_behind_an_event_of_the_host_is_submitted_before_it() {
-    let set = DeviceSet::builder().devices(DeviceList::host(2)).open().unwrap();
+    let set = DeviceSet::builder().devices(DeviceList::host(2)).build().unwrap();
     let [first, second] = [0, 1].map(|device| gated(&set.devices()[device].stream().unwrap()));
     let ((open_first, first), (open_second, second)) = (first, second);
     let (lane, hear) = lane();
@@ -114,7 +114,7 @@ fn nothing_behind_an_event_of_the_host_is_submitted_before_it() {
 
 #[test]
 fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
-    let set = DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
+    let set = DeviceSet::builder().devices(DeviceList::host(1)).build().unwrap();
     let (open, event) = gated(&set.devices()[0].stream().unwrap());
     let (lane, hear) = lane();
     assert_eq!(lane.submission.leave(Operation::Run(vec!["1"]), || ()), (Some(()), 1));

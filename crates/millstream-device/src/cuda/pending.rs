@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_panics_when_it_is_let_go_holds_nobody_up() {
-        let set = DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
+        let set = DeviceSet::builder().devices(DeviceList::host(1)).build().unwrap();
         let promise = set.promise("lunch");
         let (event, count) = (promise.event().clone(), Arc::new(AtomicUsize::new(0)));
         let held = || Held::Other(Box::new(Dropped(Arc::clone(&count))));

@@ -75,7 +75,7 @@ fn a_bound_kernel_that_is_refused_holds_nothing() {
 /// A thread submits while another looks: never does it see both before and after.
 #[test]
 fn a_view_beside_a_submission_is_never_of_what_it_writes() {
-    let set = DeviceSet::builder().open().unwrap();
+    let set = DeviceSet::builder().build().unwrap();
     for round in 0..300 {
         let (stream, mut buffer) = place(&set);
         let bound = ADD_ONE.bind(&stream, 16, (&mut buffer,)).unwrap();

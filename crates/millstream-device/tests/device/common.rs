@@ -12,15 +12,15 @@ pub fn on_both(case: impl Fn(&DeviceSet)) {
 /// As `on_both`, with more settings.
 pub fn with(settings: impl Fn(DeviceSetBuilder) -> DeviceSetBuilder, case: impl Fn(&DeviceSet)) {
     let builder = || settings(DeviceSet::builder().devices(DeviceList::host(2)).threads(2));
-    case(&builder().open().unwrap());
+    case(&builder().build().unwrap());
     for seed in 0..8 {
-        case(&builder().simulated(seed).open().unwrap());
+        case(&builder().simulated(seed).build().unwrap());
     }
     let reorder = Injection { reorder: true, ..Injection::default() };
     case(
         &settings(DeviceSet::builder().devices(DeviceList::host(2)).injection(reorder))
             .simulated(9)
-            .open()
+            .build()
             .unwrap(),
     );
 }

@@ -156,7 +156,7 @@ fn the_budget_holds_and_is_given_back() {
             assert!(matches!(device.buffer::<u64>(usize::MAX), Err(Error::OutOfMemory { .. })));
         },
     );
-    let unlimited = DeviceSet::builder().open().unwrap();
+    let unlimited = DeviceSet::builder().build().unwrap();
     assert!(matches!(
         unlimited.devices()[0].buffer::<u64>(usize::MAX / 32),
         Err(Error::OutOfMemory { .. })
@@ -166,7 +166,7 @@ fn the_budget_holds_and_is_given_back() {
 #[test]
 fn sets_do_not_mix() {
     on_both(|set| {
-        let other = DeviceSet::builder().open().unwrap();
+        let other = DeviceSet::builder().build().unwrap();
         let foreign = other.devices()[0].stream().unwrap();
         let mut buffer = set.devices()[0].buffer::<u32>(1).unwrap();
         assert!(matches!(

@@ -143,7 +143,7 @@ fn waiting_on_the_host_orders_what_it_submits_next() {
 #[test]
 fn events_of_another_set_retire_nothing() {
     on_both(|set| {
-        let open = || DeviceSet::builder().devices(DeviceList::host(1)).open().unwrap();
+        let open = || DeviceSet::builder().devices(DeviceList::host(1)).build().unwrap();
         // Ahead on its stream, whose number is that of the other set's.
         let (elsewhere, stream) = (open(), set.devices()[0].stream().unwrap());
         let other = elsewhere.devices()[0].stream().unwrap();

@@ -3,7 +3,7 @@ use millstream_device::{DeviceList, DeviceSet, Error, gpu_count};
 /// As far as there is one: else it says what to do.
 #[test]
 fn a_gpu_is_opened_if_it_is_there() {
-    let opened = DeviceSet::builder().devices("cuda:0".parse().unwrap()).open();
+    let opened = DeviceSet::builder().devices("cuda:0".parse().unwrap()).build();
     if gpu_count() > 0 {
         return assert_eq!(opened.unwrap().devices()[0].name(), "cuda:0");
     }
@@ -15,7 +15,7 @@ fn a_gpu_is_opened_if_it_is_there() {
 
 #[test]
 fn names_and_endpoints() {
-    let set = DeviceSet::builder().devices("host:1x2,host:1".parse().unwrap()).open().unwrap();
+    let set = DeviceSet::builder().devices("host:1x2,host:1".parse().unwrap()).build().unwrap();
     let names = set.devices().iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(names, ["host:0.0", "host:0.1", "host:1"]);
     assert_eq!(set.topology().names(), names);
@@ -29,7 +29,7 @@ fn virtual_devices_share_a_budget() {
     let set = DeviceSet::builder()
         .devices("host:2x2".parse().unwrap())
         .memory_budget(100)
-        .open()
+        .build()
         .unwrap();
     let _buffer = set.devices()[0].buffer::<u8>(70).unwrap();
     assert!(matches!(
@@ -47,12 +47,12 @@ fn more_devices_than_there_can_be_are_refused() {
         (DeviceList::cuda(33), "cuda:0-32"),
         (DeviceList::cuda(usize::MAX), "cuda:0-18446744073709551614"),
     ] {
-        let error = DeviceSet::builder().devices(devices).open().unwrap_err();
+        let error = DeviceSet::builder().devices(devices).build().unwrap_err();
         assert!(error.to_string().contains("more than 32"), "{error}");
         assert!(matches!(error, Error::DeviceList { list: name, .. } if name == list), "{list}");
     }
     assert_eq!(
-        DeviceSet::builder().devices(DeviceList::host(32)).open().unwrap().devices().len(),
+        DeviceSet::builder().devices(DeviceList::host(32)).build().unwrap().devices().len(),
         32
     );
 }

@@ -195,7 +195,7 @@ fn a_dropped_set_finishes_its_work() {
     on_both(|set| {
         let builder = DeviceSet::builder().devices(DeviceList::host(1)).threads(1);
         let builder = if set.simulation().is_some() { builder.simulated(3) } else { builder };
-        let inner = builder.open().unwrap();
+        let inner = builder.build().unwrap();
         let device = inner.devices()[0].clone();
         let stream = device.stream().unwrap();
         let done = Arc::new(AtomicUsize::new(0));
@@ -212,7 +212,7 @@ fn a_dropped_set_finishes_its_work() {
 
 #[test]
 fn many_threads_wait_for_many_events() {
-    let set = DeviceSet::builder().devices(DeviceList::host(3)).threads(2).open().unwrap();
+    let set = DeviceSet::builder().devices(DeviceList::host(3)).threads(2).build().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..6 {
             let set = &set;

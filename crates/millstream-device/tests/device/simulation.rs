@@ -15,7 +15,7 @@ fn schedule(seed: u64, injection: Injection) -> (Vec<String>, SimulationReport) 
         .devices(DeviceList::host(3))
         .simulated(seed)
         .injection(injection)
-        .open()
+        .build()
         .unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     for device in set.devices() {
@@ -83,7 +83,7 @@ fn real_delays_are_slept() {
     let builder = DeviceSet::builder()
         .devices(DeviceList::host(1))
         .injection(Injection { delay, ..Injection::default() });
-    let set = builder.open().unwrap();
+    let set = builder.build().unwrap();
     let stream = set.devices()[0].stream().unwrap();
     let start = std::time::Instant::now();
     let buffer = stream.uploaded(vec![1_u8]).unwrap();
@@ -93,7 +93,7 @@ fn real_delays_are_slept() {
 
 #[test]
 fn a_future_that_nothing_wakes_is_a_deadlock() {
-    let set = DeviceSet::builder().simulated(42).open().unwrap();
+    let set = DeviceSet::builder().simulated(42).build().unwrap();
     let stream = set.devices()[0].stream().unwrap();
     let buffer = stream.uploaded(vec![1_u8]).unwrap();
     let result = set.block_on(async {
@@ -112,7 +112,7 @@ fn a_future_that_nothing_wakes_is_a_deadlock() {
 fn delays_that_are_none_are_refused() {
     let delay = Some(Duration::from_millis(2)..=Duration::from_millis(1));
     let builder = DeviceSet::builder().devices(DeviceList::host(1));
-    let opened = builder.injection(Injection { delay, ..Injection::default() }).open();
+    let opened = builder.injection(Injection { delay, ..Injection::default() }).build();
     assert!(matches!(opened, Err(Error::Injection { reason }) if reason.contains("2ms")));
 }
 
@@ -131,7 +131,8 @@ fn lone(now: &Arc<AtomicUsize>) -> Kernel<(Write<u32>,)> {
 #[test]
 fn threads_that_wait_run_no_two_operations_of_a_stream_at_once() {
     for seed in 0..20 {
-        let set = DeviceSet::builder().devices(DeviceList::host(2)).simulated(seed).open().unwrap();
+        let set =
+            DeviceSet::builder().devices(DeviceList::host(2)).simulated(seed).build().unwrap();
         let mut buffers = Vec::new();
         for device in set.devices() {
             let (stream, mut buffer) = (device.stream().unwrap(), device.buffer(1).unwrap());
@@ -175,7 +176,8 @@ fn waits(stream: &Stream, buffer: &mut DeviceBuffer<u32>) -> Arc<OnceLock<Event>
 #[test]
 fn a_twin_may_wait_for_other_streams_and_not_for_its_own() {
     for seed in 0..20 {
-        let set = DeviceSet::builder().devices(DeviceList::host(1)).simulated(seed).open().unwrap();
+        let set =
+            DeviceSet::builder().devices(DeviceList::host(1)).simulated(seed).build().unwrap();
         let device = &set.devices()[0];
         let [mut one, mut other] = [1, 1].map(|len| device.buffer(len).unwrap());
         let (here, there) = (device.stream().unwrap(), device.stream().unwrap());
@@ -194,7 +196,7 @@ fn a_twin_may_wait_for_other_streams_and_not_for_its_own() {
 
 #[test]
 fn twins_that_wait_for_each_other_are_a_deadlock() {
-    let set = DeviceSet::builder().devices(DeviceList::host(2)).simulated(1).open().unwrap();
+    let set = DeviceSet::builder().devices(DeviceList::host(2)).simulated(1).build().unwrap();
     let [one, other] = set.devices() else { panic!("two devices") };
     let (mut here, mut there) = (one.buffer(1).unwrap(), other.buffer(1).unwrap());
     let (one, other) = (one.stream().unwrap(), other.stream().unwrap());

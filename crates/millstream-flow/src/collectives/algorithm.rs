@@ -12,7 +12,7 @@ use super::{direct, ring, tree};
 pub enum Algorithm {
     /// Whichever is fastest by the topology's transfer table, for this size.
     #[default]
-    Automatic,
+    Auto,
     /// Each rank sends to the next one only.
     Ring,
     /// A binomial tree; for all-to-all as few rounds, from rank to rank.
@@ -34,8 +34,8 @@ impl Algorithm {
         match self {
             Algorithm::Ring => ring::plan(&topology.ring_order(), pattern),
             Algorithm::Tree => tree::plan(ranks, pattern),
-            // Automatic: whoever has not asked for the fastest.
-            Algorithm::Direct | Algorithm::Automatic => direct::plan(ranks, pattern),
+            // Auto: whoever has not asked for the fastest.
+            Algorithm::Direct | Algorithm::Auto => direct::plan(ranks, pattern),
         }
     }
 

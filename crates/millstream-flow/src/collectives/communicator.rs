@@ -43,7 +43,7 @@ pub struct CommunicatorOptions {
 impl Default for CommunicatorOptions {
     fn default() -> CommunicatorOptions {
         CommunicatorOptions {
-            algorithm: Algorithm::Automatic,
+            algorithm: Algorithm::Auto,
             packet_bytes: 4 << 20,
             blocks: 128,
             line_bytes: 512 << 10,
@@ -108,6 +108,14 @@ impl fmt::Debug for Communicator {
 }
 
 impl Communicator {
+    /// The CUDA C++ of the kernels that move items of a type, to be compiled without running it.
+    #[doc(hidden)]
+    #[cfg(feature = "cuda")]
+    pub fn cuda_sources<T: Item>() -> Vec<millstream_device::CudaSource> {
+        let [lines, pass, _] = super::programs::cuda_sources::<T>(None);
+        vec![lines, pass]
+    }
+
     /// A communicator of all devices of `context`.
     ///
     /// # Errors
@@ -116,14 +124,14 @@ impl Communicator {
         Communicator::with_options(context, CommunicatorOptions::default())
     }
 
-    /// The same with options.
+    /// As [`Communicator::new`], with options.
     ///
     /// # Errors
     /// No memory for the lines and tiles of GPUs; a way of the context that needs a kernel
     /// which cannot be loaded.
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
         // Kernels of peers push.
-        let are_peers = matches!(options.algorithm, Algorithm::Automatic | Algorithm::Direct)
+        let are_peers = matches!(options.algorithm, Algorithm::Auto | Algorithm::Direct)
             && context.kernels_push()
             && Peers::are_possible(context);
         let mut devices = context.devices().iter();
@@ -280,7 +288,7 @@ impl Communicator {
         let items = most.min(pattern.longest()).max(1);
         let links = self.links.get_or_insert_with(|| RankLinks::new(context));
         let algorithm = match self.options.algorithm {
-            Algorithm::Automatic => Algorithm::fastest(topology, links, pattern, item, items),
+            Algorithm::Auto => Algorithm::fastest(topology, links, pattern, item, items),
             forced => forced,
         };
         let slices = pattern.longest().div_ceil(items);

@@ -57,12 +57,3 @@ pub(crate) use resident::BlockSettings;
 pub use resident::ResidentCollectives;
 pub use resident_rank::{ResidentRank, ResidentRankView};
 pub use series::Collectives;
-
-/// The CUDA sources of the kernels that move items of this type, for tests that
-/// compile them.
-#[doc(hidden)]
-#[cfg(feature = "cuda")]
-pub fn moving_sources<T: crate::Item>() -> Vec<millstream_device::CudaSource> {
-    let [lines, pass, _] = programs::sources::<T>(None);
-    vec![lines, pass]
-}

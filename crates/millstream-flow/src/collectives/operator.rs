@@ -174,13 +174,13 @@ impl<T: Item> Operator<T> {
         &self.kernel
     }
 
-    /// The CUDA sources of the kernels that use it, for tests that compile them.
+    /// The CUDA C++ of the kernels that use it, to be compiled without running it.
     #[doc(hidden)]
     #[cfg(feature = "cuda")]
     pub fn cuda_sources(&self) -> Vec<CudaSource> {
         let combine = program("collective_combine.cuh", &self.cuda, size_of::<T>(), COMBINE);
         let combine = CudaSource::generated("combine.cu", "combine_items", combine);
-        let [lines, pass, chain] = super::programs::sources::<T>(Some(&self.cuda));
+        let [lines, pass, chain] = super::programs::cuda_sources::<T>(Some(&self.cuda));
         let mut sources = vec![combine, pass, chain];
         sources.extend(super::line_settings::fits(size_of::<T>()).then_some(lines));
         sources

@@ -46,7 +46,7 @@ struct PeerKernel<S: Parameter> {
 
 impl<T: Item> Kernels<T> {
     fn new(operator: Option<&str>) -> Kernels<T> {
-        let [lines, pass, chain] = programs::sources::<T>(operator);
+        let [lines, pass, chain] = programs::cuda_sources::<T>(operator);
         Kernels { lines: kernel(lines), pass: kernel(pass), chain: kernel(chain) }
     }
 }

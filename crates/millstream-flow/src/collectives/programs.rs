@@ -17,7 +17,7 @@ pub(super) fn word_bytes<T>() -> usize {
 
 /// The kernels for an operator, or for items that are only moved: in lines, in one
 /// pass, and along a chain.
-pub(super) fn sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
+pub(super) fn cuda_sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
     let kernels = [
         ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES, LINE_STRUCTS),
         ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS, PASS_STRUCTS),

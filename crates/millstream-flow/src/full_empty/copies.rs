@@ -30,11 +30,11 @@ pub enum Action {
     /// Nothing.
     #[default]
     None,
-    /// It is full.
-    Fill,
-    /// It is empty. Of a segment of the host that kernels [wait for](crate::PacketShape::read_by),
+    /// Marks it full.
+    MarkFull,
+    /// Marks it empty. Of a segment of the host that kernels [wait for](crate::PacketShape::read_by),
     /// on a stream of a device that reaches theirs; what waited for the packet has found it full.
-    Empty,
+    MarkEmpty,
 }
 
 /// What a copy waits for on one side, and does there.
@@ -75,8 +75,8 @@ impl<T: Item> Side<T> {
     fn claim(&self, copy: &Arc<CopyUnderWay>) -> Option<u64> {
         let leaves = match self.guard.action {
             Action::None => None,
-            Action::Fill => Some(Condition::Full),
-            Action::Empty => Some(Condition::Empty),
+            Action::MarkFull => Some(Condition::Full),
+            Action::MarkEmpty => Some(Condition::Empty),
         };
         let waits = self.guard.trigger != Trigger::None;
         self.segment.claim_for_copy((self.packet, self.epoch), self.usage, leaves, (copy, waits))
@@ -90,8 +90,8 @@ impl<T: Item> Side<T> {
     fn words(&self) -> Vec<(&SharedBuffer<u32>, usize, u32)> {
         match self.guard.action {
             Action::None => Vec::new(),
-            Action::Fill => self.segment.full_words(self.packet, self.epoch),
-            Action::Empty => self.segment.empty_words(self.packet),
+            Action::MarkFull => self.segment.full_words(self.packet, self.epoch),
+            Action::MarkEmpty => self.segment.empty_words(self.packet),
         }
     }
 }
@@ -222,7 +222,7 @@ impl<T: Item> FullEmptySegment<T> {
         destination.core.check_packet(its_packet)?;
         let usage = match guard.action {
             Action::None => Use::Read,
-            Action::Fill | Action::Empty => Use::Write,
+            Action::MarkFull | Action::MarkEmpty => Use::Write,
         };
         let mut copying = Copying {
             stream: stream.clone(),

@@ -30,7 +30,7 @@ pub(crate) fn next_epoch(epoch: u32) -> u32 {
 impl PacketWords<'_> {
     /// Whether the packet is full; its items may then be read.
     pub(crate) fn is_full(&self) -> bool {
-        // Pairs with `fill`.
+        // Pairs with `mark_full`.
         let value = self.word.load(Ordering::Acquire);
         match seeded(Fault::AnyEpochIsFull) {
             true => value != EMPTY,
@@ -40,12 +40,12 @@ impl PacketWords<'_> {
 
     /// Whether nobody reads the packet any more; it may then be filled.
     pub(crate) fn is_empty(&self) -> bool {
-        // Pairs with `empty`.
+        // Pairs with `mark_empty`.
         self.word.load(Ordering::Acquire) != self.epoch
     }
 
     /// A writer's items are there. Whether it is the last writer, who may read what
-    /// all have written, and must fill the packet.
+    /// all have written, and must mark the packet full.
     pub(crate) fn arrive(&self) -> bool {
         if self.writers == 1 {
             return true;
@@ -64,7 +64,7 @@ impl PacketWords<'_> {
             false => before + 1 == self.writers,
         };
         if is_last {
-            // Relaxed: `fill` publishes it, and nobody arrives again in this epoch.
+            // Relaxed: `mark_full` publishes it, and nobody arrives again in this epoch.
             self.arrivals.store(0, Ordering::Relaxed);
         }
         is_last
@@ -91,9 +91,9 @@ impl PacketWords<'_> {
     }
 
     /// Makes the items visible to whoever finds the packet full.
-    pub(crate) fn fill(&self) {
+    pub(crate) fn mark_full(&self) {
         // Pairs with `is_full`: the items come before the epoch.
-        let order = match seeded(Fault::FillWithoutRelease) {
+        let order = match seeded(Fault::MarkFullWithoutRelease) {
             true => Ordering::Relaxed,
             false => Ordering::Release,
         };
@@ -101,9 +101,9 @@ impl PacketWords<'_> {
     }
 
     /// The items are read, and may be replaced.
-    pub(crate) fn empty(&self) {
+    pub(crate) fn mark_empty(&self) {
         // Pairs with `is_empty`: the reads come before the next fill.
-        let order = match seeded(Fault::EmptyWithoutRelease) {
+        let order = match seeded(Fault::MarkEmptyWithoutRelease) {
             true => Ordering::Relaxed,
             false => Ordering::Release,
         };

@@ -63,7 +63,7 @@ const TIMED_OUT: u64 = 1 << 63;
 ///     let data = copy.uploaded((0..1000).collect::<Vec<u32>>())?; // comes later
 ///     for packet in (0..4).rev() {
 ///         input.fill_from(&copy, packet, data.part(input.shape().range(packet))?)?;
-///         output.full(packet..packet + 1).await?; // the kernel still runs
+///         output.wait_full(packet..packet + 1).await?; // the kernel still runs
 ///         assert_eq!(output.read(packet, |items| items[1])?, 2 * (250 * packet as u32 + 1));
 ///     }
 ///     ended.completed().await

@@ -85,12 +85,12 @@ impl<T: Item> SegmentCore<T> {
         &self,
         packets: &Range<usize>,
         usage: Use,
-        holder: &Holder,
+        holder: impl Fn(bool) -> Holder,
         not_mind: impl Fn(&Holder) -> bool,
     ) -> Option<u64> {
         loop {
             let over = |packet, holder: &Holder| self.is_over(packet, holder);
-            match self.claims.claim(packets.clone(), usage, holder, over, &not_mind) {
+            match self.claims.claim(packets.clone(), usage, &holder, over, &not_mind) {
                 Ok(number) => return Some(number),
                 Err(others) if !others.iter().any(|other| self.ask(other)) => return None,
                 // It may be over already.
@@ -126,12 +126,15 @@ impl<T: Item> SegmentCore<T> {
             let is_full = self.is_full(packet, epoch);
             is_full.is_ok_and(|is_full| is_full != (*condition == Condition::Full))
         };
-        // A mirror may still be written when the word has changed.
-        let tells = leaves.filter(|_| self.mirror.is_empty()).filter(becomes);
-        let tells = tells.map(|condition| (epoch, condition));
-        let holder = Holder::Copy { copy: Arc::clone(copy), tells };
+        // A mirror may still be written when the word has changed. What others leave there, who were
+        // at the packet before or still are, is not this copy's.
+        let holder = |is_only: bool| {
+            let tells = leaves.filter(|_| is_only && self.mirror.is_empty()).filter(becomes);
+            let tells = tells.map(|condition| (epoch, condition));
+            Holder::Copy { copy: Arc::clone(copy), tells }
+        };
         let not_mind = |other: &Holder| !waits && matches!(other, Holder::Copy { .. });
-        self.claim(&(packet..packet + 1), usage, &holder, not_mind)
+        self.claim(&(packet..packet + 1), usage, holder, not_mind)
     }
 
     /// Ends a claim early.
@@ -143,7 +146,7 @@ impl<T: Item> SegmentCore<T> {
 
     /// Host code or a twin is at these packets' items, if nobody else is.
     pub(super) fn use_on_host(&self, packets: Range<usize>, usage: Use) -> Option<HostUse<'_, T>> {
-        let number = self.claim(&packets, usage, &Holder::Host, |_| false)?;
+        let number = self.claim(&packets, usage, |_| Holder::Host, |_| false)?;
         Some(HostUse { segment: self, packets, number })
     }
 

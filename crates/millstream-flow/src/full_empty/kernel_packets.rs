@@ -258,28 +258,28 @@ impl<T: Item> PacketsView<'_, T> {
     }
 
     /// A writer's items are there: whether it is the last of the packet's writers, who
-    /// must [`fill`](PacketsView::fill) it.
+    /// must [mark it full](PacketsView::mark_full).
     pub fn arrive(&self, packet: usize) -> bool {
         self.of(&self.words, packet).is_some_and(|words| words.arrive())
     }
 
-    /// The packet is full.
-    pub fn fill(&self, packet: usize) {
+    /// Marks the packet full: all its items are there.
+    pub fn mark_full(&self, packet: usize) {
         self.catch_up(packet, false);
-        self.change(packet, |words| words.fill());
+        self.change(packet, |words| words.mark_full());
     }
 
-    /// [Arrives](PacketsView::arrive), and fills the packet if nobody else has to.
+    /// [Arrives](PacketsView::arrive), and marks the packet full if nobody else has to.
     pub fn publish(&self, packet: usize) {
         if self.arrive(packet) {
-            self.fill(packet);
+            self.mark_full(packet);
         }
     }
 
-    /// The packet's items are read, and may be replaced.
-    pub fn empty(&self, packet: usize) {
+    /// Marks the packet empty: its items are read, and may be replaced.
+    pub fn mark_empty(&self, packet: usize) {
         self.catch_up(packet, true);
-        self.change(packet, |words| words.empty());
+        self.change(packet, |words| words.mark_empty());
     }
 
     fn change(&self, packet: usize, change: impl Fn(&PacketWords<'_>)) {

@@ -211,19 +211,19 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Cancel safety
     /// Cancel safe: once dropped, it does not end the group when the packets are late.
-    pub async fn full(&self, packets: Range<usize>) -> Result<()> {
+    pub async fn wait_full(&self, packets: Range<usize>) -> Result<()> {
         self.reached(packets, Condition::Full).await
     }
 
     /// Waits until packets are empty: not filled in this epoch, or emptied by a kernel, by
-    /// [a copy](super::Action::Empty) or by [host code](FullEmptySegment::mark_empty).
+    /// [a copy](super::Action::MarkEmpty) or by [host code](FullEmptySegment::mark_empty).
     ///
     /// # Errors
-    /// As [`FullEmptySegment::full`].
+    /// As [`FullEmptySegment::wait_full`].
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub async fn empty(&self, packets: Range<usize>) -> Result<()> {
+    pub async fn wait_empty(&self, packets: Range<usize>) -> Result<()> {
         self.reached(packets, Condition::Empty).await
     }
 
@@ -245,7 +245,8 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A packet that does not exist. The event fails where
-    /// [`full`](FullEmptySegment::full) would, and the group ends then, whoever still has the event.
+    /// [`wait_full`](FullEmptySegment::wait_full) would, and the group ends then, whoever still has
+    /// the event.
     pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
         self.event(packets, Condition::Full, None)
     }
@@ -275,12 +276,12 @@ impl<T: Item> FullEmptySegment<T> {
         Wanted { segment: Arc::clone(&self.core), epoch: self.epoch, packets, condition }
     }
 
-    /// As [`full`](FullEmptySegment::full), blocking the thread, which spins for a
+    /// As [`wait_full`](FullEmptySegment::wait_full), blocking the thread, which spins for a
     /// while: the shortest way from a kernel to host code.
     ///
     /// # Errors
-    /// As [`FullEmptySegment::full`].
-    pub fn wait_full(&self, packets: Range<usize>) -> Result<()> {
+    /// As [`FullEmptySegment::wait_full`].
+    pub fn blocking_wait_full(&self, packets: Range<usize>) -> Result<()> {
         self.core.check(&packets)?;
         let set = self.core.group.context().device_set();
         let (deadline, start) = (self.core.group.deadline(), Instant::now());
@@ -370,8 +371,8 @@ impl<T: Item> FullEmptySegment<T> {
 
     /// Makes a packet empty, when everything submitted to `stream` so far is done, for host code
     /// that has read it and wants it filled again in this epoch: as
-    /// [`Action::Empty`](super::Action::Empty) does after a copy. Who waits for a full packet has
-    /// found it, or waits for the next fill. Returns at once.
+    /// [`Action::MarkEmpty`](super::Action::MarkEmpty) does after a copy. Who waits for a full
+    /// packet has found it, or waits for the next fill. Returns at once.
     ///
     /// # Errors
     /// A packet that does not exist; memory of the segment, or of who

@@ -12,7 +12,7 @@ use millstream_flow::{
 
 /// All of them.
 pub const ALGORITHMS: [Algorithm; 4] =
-    [Algorithm::Automatic, Algorithm::Ring, Algorithm::Tree, Algorithm::Direct];
+    [Algorithm::Auto, Algorithm::Ring, Algorithm::Tree, Algorithm::Direct];
 
 /// These, and the rest as usual.
 pub fn options(algorithm: Algorithm, packet_bytes: usize) -> CommunicatorOptions {
@@ -209,10 +209,10 @@ pub async fn all_types(context: &Context, len: usize, packet_bytes: usize) -> Re
 /// a slot of a chain. By kernels of peers, in lines and without, and in packets.
 pub async fn odd_types(context: &Context, len: usize) -> Result<()> {
     let ranks = context.devices().len();
-    let mut without_lines = options(Algorithm::Automatic, 1000);
+    let mut without_lines = options(Algorithm::Auto, 1000);
     without_lines.line_bytes = 0;
     let in_packets = options(Algorithm::Ring, 1000);
-    for options in [options(Algorithm::Automatic, 1000), without_lines, in_packets] {
+    for options in [options(Algorithm::Auto, 1000), without_lines, in_packets] {
         let mut communicator = Communicator::with_options(context, options)?;
         macro_rules! case {
             ($len:expr, $empty:expr, $item:expr, $operator:expr, $combine:expr) => {{

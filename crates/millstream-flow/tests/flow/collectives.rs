@@ -200,8 +200,7 @@ fn the_first_cause_reaches_everybody() {
             let builder = Context::builder().devices(Devices::host(3)).injection(injection);
             let context = builder.build().unwrap();
             // Without a combination at rank 1 there is nothing to fail.
-            if operation == "combine" && matches!(algorithm, Algorithm::Tree | Algorithm::Automatic)
-            {
+            if operation == "combine" && matches!(algorithm, Algorithm::Tree | Algorithm::Auto) {
                 continue;
             }
             let mut communicator =

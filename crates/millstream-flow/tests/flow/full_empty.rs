@@ -116,7 +116,7 @@ fn no_epoch_ends_before_its_copies_have_begun() {
         let source = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
         let mut destination = group.segment::<u32>(context.host(), PacketShape::new(10, 5))?;
         destination.fill(0, |items| items.fill(1))?;
-        let guard = Guard::new(Trigger::Empty, Action::Fill);
+        let guard = Guard::new(Trigger::Empty, Action::MarkFull);
         let copied = source.copy(&stream, 0, Guard::default(), (&destination, 0, guard))?;
         let early = destination.next_epoch();
         assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
@@ -177,8 +177,8 @@ fn a_packet_that_never_comes_is_an_error() {
         let stream = device.stream()?;
         let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
         input.fill(1, |items| items.fill(1))?;
-        output.full(1..2).await?;
-        let late = output.full(0..2).await;
+        output.wait_full(1..2).await?;
+        let late = output.wait_full(0..2).await;
         assert!(matches!(late, Err(Error::PacketTimeout { packet: 0, .. })), "{late:?}");
         assert!(ended.completed().await.is_err());
         assert!(matches!(group.check(), Err(Error::PacketTimeout { .. })));
@@ -194,13 +194,13 @@ fn a_packet_that_never_comes_is_an_error() {
 fn a_wait_that_was_given_up_ends_nothing() {
     for result in everywhere(1, |context| async move {
         let (group, source, _) = pair(&context)?;
-        assert!(source.full(0..2).now_or_never().is_none());
+        assert!(source.wait_full(0..2).now_or_never().is_none());
         source.fill(0, |items| items.fill(1))?;
-        assert!(source.empty(0..1).now_or_never().is_none());
+        assert!(source.wait_empty(0..1).now_or_never().is_none());
         std::thread::sleep(Duration::from_millis(100));
         group.check()?;
         source.fill(1, |items| items.fill(1))?;
-        source.full(0..2).await
+        source.wait_full(0..2).await
     }) {
         result.unwrap();
     }
@@ -229,9 +229,9 @@ fn a_failure_ends_all_waiting_with_its_cause() {
             // It may be known already that the stream has failed.
             let _ = input.fill_from(&copy, 0, data.part(0..5)?);
             let is_cause = |error: &Error| error.to_string().contains("injected");
-            let heard = output.full(0..1).await.unwrap_err();
+            let heard = output.wait_full(0..1).await.unwrap_err();
             assert!(is_cause(&heard), "{operation}: {heard}");
-            let heard = output.wait_full(1..2).unwrap_err();
+            let heard = output.blocking_wait_full(1..2).unwrap_err();
             assert!(is_cause(&heard), "{operation}: {heard}");
             assert!(is_cause(&group.check().unwrap_err()));
             assert!(event.completed().await.is_err());
@@ -258,7 +258,7 @@ fn all_who_wait_are_released() {
         group.release_all()?;
         assert!(event.completed().await.is_err());
         assert!(ended.completed().await.is_err());
-        let released = output.full(0..1).await;
+        let released = output.wait_full(0..1).await;
         assert!(matches!(released, Err(Error::Released)), "{released:?}");
         Ok::<_, Error>(())
     };
@@ -389,12 +389,12 @@ fn words_out_of_reach_are_refused_before_the_copy() {
         |error: &Error| matches!(error, Error::Device(millstream_device::Error::OutOfReach { .. }));
     let refused = target.fill_from(&stream, 0, &buffer).unwrap_err();
     assert!(is_far(&refused), "{refused}");
-    let fill = Guard::new(Trigger::Empty, Action::Fill);
+    let fill = Guard::new(Trigger::Empty, Action::MarkFull);
     let full = Guard::new(Trigger::Full, Action::None);
     let copied = source.copy(&stream, 0, full, (&target, 0, fill)).unwrap();
     source.fill(0, |items| items.fill(9)).unwrap();
     assert!(context.block_on(copied.completed()).unwrap().is_err());
-    let waited = context.block_on(target.full(0..1)).unwrap().unwrap_err();
+    let waited = context.block_on(target.wait_full(0..1)).unwrap().unwrap_err();
     assert!(is_far(&waited), "{waited}");
 }
 
@@ -405,7 +405,7 @@ fn unseen_packets_cannot_be_looked_at() {
     let shape = PacketShape::new(10, 5).unseen_by_host();
     let unseen = group.segment::<u32>(&context.devices()[0], shape).unwrap();
     assert!(matches!(unseen.is_full(0), Err(Error::UnseenPackets { .. })));
-    assert!(matches!(unseen.wait_full(0..1), Err(Error::UnseenPackets { .. })));
+    assert!(matches!(unseen.blocking_wait_full(0..1), Err(Error::UnseenPackets { .. })));
 }
 
 #[test]

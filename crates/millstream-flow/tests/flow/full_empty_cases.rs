@@ -93,8 +93,8 @@ impl Rounds {
     fn give_back(&self, numbers: &mut Numbers) -> Result<Vec<Event>> {
         let Some(results) = &self.results else { return Ok(Vec::new()) };
         let packets = numbers.shuffled((0..results.shape().packets()).collect());
-        let full = Guard::new(Trigger::Full, Action::Empty);
-        let fill = Guard::new(Trigger::Empty, Action::Fill);
+        let full = Guard::new(Trigger::Full, Action::MarkEmpty);
+        let fill = Guard::new(Trigger::Empty, Action::MarkFull);
         let copy = |packet| self.output.copy(&self.back, packet, full, (results, packet, fill));
         packets.into_iter().map(copy).collect()
     }
@@ -118,7 +118,7 @@ impl Rounds {
         }
         let seen = self.results.as_ref().unwrap_or(&self.output);
         for packet in numbers.shuffled((0..seen.shape().packets()).collect()) {
-            seen.full(packet..packet + 1).await?;
+            seen.wait_full(packet..packet + 1).await?;
             let range = seen.shape().range(packet);
             seen.read(packet, |items| {
                 let expected = range.map(|at| (at as u32 ^ (round << 12)).wrapping_mul(round));
@@ -165,12 +165,12 @@ pub async fn withheld(context: &Context, device: &Device) -> Result<()> {
         let source = state.data.part(state.input.shape().range(packet))?;
         state.input.fill_from(&state.copies[0], packet, source)?;
     }
-    state.output.full(1..packets).await?;
+    state.output.wait_full(1..packets).await?;
     assert!(!state.output.is_full(0)? && !ended.event().is_complete());
     assert!(state.input.next_epoch().is_err(), "the kernel is under way");
     let source = state.data.part(state.input.shape().range(0))?;
     state.input.fill_from(&state.copies[0], 0, source)?;
-    state.output.full(0..packets).await?;
+    state.output.wait_full(0..packets).await?;
     ended.completed().await?;
     Ok(())
 }
@@ -199,7 +199,7 @@ async fn pulled_again(context: &Context, device: &Device) -> Result<()> {
             to.iter_mut().zip(shape.range(packet)).for_each(|(to, at)| *to = at as u32)
         })?;
     }
-    output.full(0..packets).await?;
+    output.wait_full(0..packets).await?;
     for packet in 0..packets {
         let expected = shape.range(packet).map(|at| at as u32);
         output.read(packet, |items| assert!(items.iter().copied().eq(expected), "{packet}"))?;
@@ -228,7 +228,7 @@ async fn pulled_from(
             let items = whole.range(packet).map(|at| at as u32 ^ (round << 12));
             from.fill(packet, |to| to.iter_mut().zip(items).for_each(|(to, item)| *to = item))?;
         }
-        output.full(0..shape.packets()).await?;
+        output.wait_full(0..shape.packets()).await?;
         for packet in 0..shape.packets() {
             let items = shape.range(packet).map(|at| (LEN - 1 - at) as u32 ^ (round << 12));
             let expected = items.map(|item| item.wrapping_mul(round));
@@ -258,7 +258,7 @@ pub async fn refilled(
     for turn in 0..turns {
         std::thread::sleep(pause);
         input.fill(0, |items| items.fill(turn))?;
-        input.empty(0..1).await?;
+        input.wait_empty(0..1).await?;
     }
     ended.completed().await?;
     let sums = compute.download_shared(&sums, 0..turns as usize)?.await?;
@@ -288,7 +288,7 @@ pub async fn counted(context: &Context, device: &Device, rounds: u32) -> Result<
             assert!(!output.is_full(0)?);
             input.fill_from(&copy, packet, data.part(shape.range(packet))?)?;
         }
-        output.full(0..1).await?;
+        output.wait_full(0..1).await?;
         let mut expected = [0u32; BINS];
         (0..LEN as u32).for_each(|at| expected[value(at) as usize % BINS] += 1);
         output.read(0, |counts| assert_eq!(counts, expected))?;
@@ -356,7 +356,7 @@ pub async fn chain(context: &Context, rounds: u32) -> Result<()> {
             segments[0].fill_from(&copy, packet, data.part(shape.range(packet))?)?;
         }
         let last = &segments[devices.len()];
-        last.full(0..shape.packets()).await?;
+        last.wait_full(0..shape.packets()).await?;
         let factor = 3u32.pow(devices.len() as u32);
         for packet in 0..shape.packets() {
             let expected = shape.range(packet).map(|at| (at as u32 + round).wrapping_mul(factor));

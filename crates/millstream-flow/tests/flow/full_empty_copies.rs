@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub async fn triggers_and_actions(context: &Context, device: &Device) -> Result<()> {
     let stream = device.stream_of(StreamKind::Copy)?;
     for trigger in [Trigger::None, Trigger::Full, Trigger::Empty] {
-        for action in [Action::None, Action::Fill, Action::Empty] {
+        for action in [Action::None, Action::MarkFull, Action::MarkEmpty] {
             for begins_full in [false, true] {
                 for at_source in [false, true] {
                     let guard = Guard::new(trigger, action);
@@ -57,8 +57,8 @@ async fn one_copy(
     copied.completed().await?;
     let expected = match guard.action {
         Action::None => begins_full != waits,
-        Action::Fill => true,
-        Action::Empty => false,
+        Action::MarkFull => true,
+        Action::MarkEmpty => false,
     };
     assert_eq!(guarded.is_full(packet)?, expected, "{guard:?} {begins_full} {at_source}");
     destination.fill(1, |_| ())?;
@@ -103,7 +103,7 @@ pub async fn emptied(context: &Context, device: &Device, rounds: u32) -> Result<
                 set(&copy, &input, packet, false).await?;
                 continue;
             }
-            let guard = Guard::new(Trigger::Full, Action::Empty);
+            let guard = Guard::new(Trigger::Full, Action::MarkEmpty);
             let to = (&elsewhere, packet, Guard::default());
             input.copy(&copy, packet, guard, to)?.completed().await?;
         }
@@ -131,8 +131,10 @@ pub async fn queued(context: &Context, device: &Device, copies: u32, streams: us
     TAKE_AGAIN.prepare(device, 1)?;
     let ended = group.launch_early(&compute, &TAKE_AGAIN, 1, (&gate, &sums, copies)).await?;
     let full = Guard::new(Trigger::Full, Action::None);
-    let (fill, empty) =
-        (Guard::new(Trigger::Empty, Action::Fill), Guard::new(Trigger::Full, Action::Empty));
+    let (fill, empty) = (
+        Guard::new(Trigger::Empty, Action::MarkFull),
+        Guard::new(Trigger::Full, Action::MarkEmpty),
+    );
     for (packet, lane) in (0..copies as usize).zip(lanes.iter().cycle()) {
         let _ = source.copy(lane, packet, full, (&gate, 0, fill))?;
     }
@@ -143,17 +145,17 @@ pub async fn queued(context: &Context, device: &Device, copies: u32, streams: us
 
     let gate = group.segment::<u32>(context.host(), PacketShape::new(PACKET, PACKET))?;
     let target = group.segment::<u32>(context.host(), many)?;
-    let fill = Guard::new(Trigger::None, Action::Fill);
+    let fill = Guard::new(Trigger::None, Action::MarkFull);
     for (packet, lane) in (0..copies as usize).zip(lanes.iter().cycle()) {
         let _ = gate.copy(lane, 0, empty, (&target, packet, fill))?;
     }
     for turn in 0..copies {
-        gate.empty(0..1).await?;
+        gate.wait_empty(0..1).await?;
         while let Err(Error::InFlight { .. }) = gate.fill(0, |items| items.fill(turn)) {
             std::thread::yield_now();
         }
     }
-    target.full(0..copies as usize).await?;
+    target.wait_full(0..copies as usize).await?;
     let first = |packet| target.read(packet, |items| items[0]);
     let mut found = (0..copies as usize).map(first).collect::<Result<Vec<_>>>()?;
     found.sort_unstable();
@@ -212,12 +214,12 @@ pub async fn between(
                 input.fill_from(&copy, packet, part)?;
                 continue;
             }
-            let full = Guard::new(Trigger::Full, Action::Empty);
-            let fill = Guard::new(Trigger::Empty, Action::Fill);
+            let full = Guard::new(Trigger::Full, Action::MarkEmpty);
+            let fill = Guard::new(Trigger::Empty, Action::MarkFull);
             events.push(source.copy(&copy, packet, full, (input, packet, fill))?);
             source.fill_from(&feed, packet, part)?;
         }
-        output.full(0..shape.packets()).await?;
+        output.wait_full(0..shape.packets()).await?;
         for packet in 0..shape.packets() {
             let expected = shape.range(packet).map(|at| items(at).wrapping_mul(round));
             output.read(packet, |items| {

@@ -39,7 +39,7 @@ extern "C" __global__ void pull_again(FullEmptySegment<u32> from, FullEmptySegme
                                       FullEmptySegment<u32> output) {
     for (u32 packet = blockIdx.x; packet < output.packets(); packet += gridDim.x) {
         if (!input.pull(from, packet)) return;
-        from.empty(packet);
+        from.mark_empty(packet);
         if (!input.pull(from, packet)) return;
         for (u64 at = output.begin(packet) + threadIdx.x; at < output.end(packet); at += blockDim.x)
             output.items[at] = input.items[at];
@@ -59,7 +59,7 @@ extern "C" __global__ void count_packets(FullEmptySegment<u32> input,
         for (u64 at = threadIdx.x; at < counts.len; at += blockDim.x)
             output.items[at] = fetch_exchange_relaxed_gpu(&counts[at], 0u);
         __syncthreads();
-        if (threadIdx.x == 0) output.fill(0);
+        if (threadIdx.x == 0) output.mark_full(0);
     }
 }
 
@@ -75,7 +75,7 @@ extern "C" __global__ void take_again(FullEmptySegment<u32> input, Span<u32> sum
         if (!input.wait_full(0)) return;
         for (u64 at = threadIdx.x; at < input.end(0); at += blockDim.x)
             fetch_add_relaxed_gpu(&sums[turn], input.items[at]);
-        input.empty(0);
+        input.mark_empty(0);
     }
 }
 "#;
@@ -141,7 +141,7 @@ pub static PULL_AGAIN: Kernel<(Packets, Packets, Packets)> = Kernel::of_steps(
         if !input.pull(from, packet)? {
             return Ok(Step::Waits);
         }
-        from.empty(packet);
+        from.mark_empty(packet);
         if !input.pull(from, packet)? {
             return Err(KernelFault::new(format!("packet {packet} is full, and not found so")));
         }
@@ -169,7 +169,7 @@ pub static TAKE_AGAIN: Kernel<(Packets, Shared<u32>, Value<u32>)> = Kernel::of_s
             let Some(items) = input.items(0)? else { return Ok(Step::Waits) };
             sums[turn as usize].store(items.iter().sum(), Ordering::Relaxed);
             done.store(turn + 1, Ordering::Relaxed);
-            input.empty(0);
+            input.mark_empty(0);
         }
     },
 );
@@ -193,7 +193,7 @@ pub static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
             output
                 .write(0, total)?
                 .ok_or_else(|| KernelFault::new("somebody uses a packet that is empty"))?;
-            output.fill(0);
+            output.mark_full(0);
         }
         Ok(Step::Done)
     },

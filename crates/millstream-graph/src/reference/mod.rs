@@ -8,7 +8,7 @@ mod pagerank;
 pub use bfs::bfs_levels;
 pub use components::weak_components;
 pub use dijkstra::{Distances, SsspError, dijkstra};
-pub use pagerank::{PageRank, PageRankError, PageRankOptions, pagerank};
+pub use pagerank::{PageRankAnswer, PageRankError, PageRankQuestion, pagerank};
 
 pub(crate) use pagerank::Sweep;
 

@@ -6,10 +6,10 @@ use rayon::prelude::*;
 
 use crate::{BadWeight, CsrGraph, Weights};
 
-/// What is computed, and how closely.
+/// What is asked of [`pagerank`], and of its [validator](crate::validate::pagerank).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct PageRankOptions {
+pub struct PageRankQuestion {
     /// Probability to follow an arc, from 0 up to but not including 1.
     pub damping: f64,
     /// Iteration ends when the L1 norm of one sweep's change is at most this.
@@ -23,9 +23,9 @@ pub struct PageRankOptions {
     pub weighted: bool,
 }
 
-impl Default for PageRankOptions {
-    fn default() -> PageRankOptions {
-        PageRankOptions {
+impl Default for PageRankQuestion {
+    fn default() -> PageRankQuestion {
+        PageRankQuestion {
             damping: 0.85,
             tolerance: 1e-6,
             max_iterations: 1000,
@@ -35,9 +35,30 @@ impl Default for PageRankOptions {
     }
 }
 
+impl PageRankQuestion {
+    /// Whether it can be asked of this graph.
+    ///
+    /// # Errors
+    /// Damping, a personalization or weights that have no meaning; no weights, where they count.
+    pub fn check(&self, graph: &CsrGraph) -> Result<(), PageRankError> {
+        let (vertices, damping) = (graph.vertices(), self.damping);
+        if !(0.0..1.0).contains(&damping) {
+            return Err(PageRankError::Damping { damping });
+        }
+        if let Some(&vertex) = self.personalization.iter().find(|&&v| v >= vertices) {
+            return Err(PageRankError::Personalization { vertex, vertices });
+        }
+        if self.weighted {
+            graph.weights().ok_or(PageRankError::NoWeights)?;
+            graph.check_weights()?;
+        }
+        Ok(())
+    }
+}
+
 /// Ranks, and how they came about.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PageRank {
+pub struct PageRankAnswer {
     /// One rank for each vertex; they sum to 1.
     pub ranks: Vec<f64>,
     /// Sweeps made.
@@ -80,28 +101,31 @@ pub enum PageRankError {
 /// Parallel arcs count each.
 ///
 /// # Errors
-/// Options or weights that have no meaning.
+/// A question or weights that have no meaning.
 ///
 /// ```
 /// use millstream_graph::CsrGraph;
-/// use millstream_graph::reference::{PageRankOptions, pagerank};
+/// use millstream_graph::reference::{PageRankQuestion, pagerank};
 ///
 /// let cycle = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3), (3, 0)])?;
-/// assert_eq!(pagerank(&cycle, &PageRankOptions::default())?.ranks, [0.25; 4]);
+/// assert_eq!(pagerank(&cycle, &PageRankQuestion::default())?.ranks, [0.25; 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn pagerank(graph: &CsrGraph, options: &PageRankOptions) -> Result<PageRank, PageRankError> {
-    let sweep = Sweep::new(graph, options)?;
+pub fn pagerank(
+    graph: &CsrGraph,
+    question: &PageRankQuestion,
+) -> Result<PageRankAnswer, PageRankError> {
+    let sweep = Sweep::new(graph, question)?;
     let vertices = graph.vertices() as usize;
     let mut ranks = vec![1.0 / vertices as f64; vertices];
     let (mut iterations, mut delta) = (0, if vertices == 0 { 0.0 } else { f64::INFINITY });
-    while delta > options.tolerance && iterations < options.max_iterations {
+    while delta > question.tolerance && iterations < question.max_iterations {
         let next = sweep.apply(&ranks);
         delta = next.iter().zip(&ranks).map(|(next, rank)| (next - rank).abs()).sum();
         ranks = next;
         iterations += 1;
     }
-    Ok(PageRank { ranks, iterations, delta, converged: delta <= options.tolerance })
+    Ok(PageRankAnswer { ranks, iterations, delta, converged: delta <= question.tolerance })
 }
 
 /// One step, under which the ranks are a fixed point. It brings any two vectors
@@ -109,7 +133,7 @@ pub fn pagerank(graph: &CsrGraph, options: &PageRankOptions) -> Result<PageRank,
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
     graph: &'a CsrGraph,
-    options: &'a PageRankOptions,
+    question: &'a PageRankQuestion,
     /// Sum of the weights of each row, or its length.
     row_weights: Vec<f64>,
 }
@@ -117,20 +141,11 @@ pub(crate) struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     pub(crate) fn new(
         graph: &'a CsrGraph,
-        options: &'a PageRankOptions,
+        question: &'a PageRankQuestion,
     ) -> Result<Sweep<'a>, PageRankError> {
-        let (vertices, damping) = (graph.vertices(), options.damping);
-        if !(0.0..1.0).contains(&damping) {
-            return Err(PageRankError::Damping { damping });
-        }
-        if let Some(&vertex) = options.personalization.iter().find(|&&v| v >= vertices) {
-            return Err(PageRankError::Personalization { vertex, vertices });
-        }
-        if options.weighted {
-            graph.weights().ok_or(PageRankError::NoWeights)?;
-            graph.check_weights()?;
-        }
-        let mut sweep = Sweep { graph, options, row_weights: Vec::new() };
+        question.check(graph)?;
+        let vertices = graph.vertices();
+        let mut sweep = Sweep { graph, question, row_weights: Vec::new() };
         let row_weight = |vertex| graph.row(vertex).map(|arc| sweep.weight(arc)).sum();
         sweep.row_weights = (0..vertices).into_par_iter().map(row_weight).collect();
         Ok(sweep)
@@ -138,15 +153,15 @@ impl<'a> Sweep<'a> {
 
     fn weight(&self, arc: usize) -> f64 {
         match self.graph.weights() {
-            Some(Weights::Integer(weights)) if self.options.weighted => f64::from(weights[arc]),
-            Some(Weights::Real(weights)) if self.options.weighted => f64::from(weights[arc]),
+            Some(Weights::Integer(weights)) if self.question.weighted => f64::from(weights[arc]),
+            Some(Weights::Real(weights)) if self.question.weighted => f64::from(weights[arc]),
             _ => 1.0,
         }
     }
 
     /// The ranks after a step from `ranks`, of which there is one for each vertex.
     pub(crate) fn apply(&self, ranks: &[f64]) -> Vec<f64> {
-        let PageRankOptions { damping, personalization, .. } = self.options;
+        let PageRankQuestion { damping, personalization, .. } = self.question;
         let is_dangling = |&(_, weight): &(&f64, &f64)| *weight == 0.0;
         let dangling: f64 =
             ranks.iter().zip(&self.row_weights).filter(is_dangling).map(|(rank, _)| rank).sum();

@@ -149,10 +149,10 @@ proptest! {
             prop_assert_eq!(labels[vertex as usize], smallest as u32);
         }
 
-        let options = PageRankOptions { tolerance: 1e-12, ..PageRankOptions::default() };
-        let result = pagerank(&graph, &options).unwrap();
+        let question = PageRankQuestion { tolerance: 1e-12, ..PageRankQuestion::default() };
+        let result = pagerank(&graph, &question).unwrap();
         prop_assert!(result.converged && (result.ranks.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        prop_assert!(validate::pagerank(&graph, &options, &result.ranks, 1e-11).is_ok());
+        prop_assert!(validate::pagerank(&graph, &question, &result.ranks, 1e-11).is_ok());
     }
 
     #[test]
@@ -175,8 +175,8 @@ fn the_karate_club_is_as_others_know_it() {
     let of_level = |wanted| levels.iter().filter(|&&level| level == wanted).count();
     assert_eq!([0, 1, 2, 3, 4].map(of_level), [1, 17, 6, 9, 1]);
     assert_eq!(weak_components(&karate()), [0; 34]);
-    let options = PageRankOptions { tolerance: 1e-12, ..PageRankOptions::default() };
-    let ranks = pagerank(&karate(), &options).unwrap().ranks;
+    let question = PageRankQuestion { tolerance: 1e-12, ..PageRankQuestion::default() };
+    let ranks = pagerank(&karate(), &question).unwrap().ranks;
     // As published for this graph with damping .85: 33 and 0 lead.
     assert!((ranks[33] - 0.1009).abs() < 1e-4, "{}", ranks[33]);
     assert!((ranks[0] - 0.0970).abs() < 1e-4, "{}", ranks[0]);
@@ -220,27 +220,27 @@ fn weights_and_sources_that_are_none_are_errors() {
     assert_eq!(dijkstra(&real(1.0), &[2]), Err(source));
 }
 
-fn assert_ranks(graph: &CsrGraph, options: &PageRankOptions, expected: &[f64]) {
-    let options = PageRankOptions { tolerance: 1e-14, ..options.clone() };
-    let ranks = pagerank(graph, &options).unwrap().ranks;
+fn assert_ranks(graph: &CsrGraph, question: &PageRankQuestion, expected: &[f64]) {
+    let question = PageRankQuestion { tolerance: 1e-14, ..question.clone() };
+    let ranks = pagerank(graph, &question).unwrap().ranks;
     let close = |(rank, expected): (&f64, &f64)| (rank - expected).abs() < 1e-12;
     assert!(ranks.iter().zip(expected).all(close), "{ranks:?} {expected:?}");
 }
 
 #[test]
 fn ranks_that_can_be_worked_out_by_hand() {
-    let plain = PageRankOptions::default();
+    let plain = PageRankQuestion::default();
     // r0 = (.15 + .85 r1) / 2, since 1 is dangling, and r1 = r0 + .85 r0.
     let arc = CsrGraph::from_edges(2, &[(0, 1)]).unwrap();
     assert_ranks(&arc, &plain, &[1.0 / 2.85, 1.85 / 2.85]);
     // r0 = .15 + .85 r1 and r1 = .85 r0.
     let pair = CsrGraph::from_edges(2, &[(0, 1), (1, 0)]).unwrap();
-    let personal = PageRankOptions { personalization: vec![0], ..plain.clone() };
+    let personal = PageRankQuestion { personalization: vec![0], ..plain.clone() };
     let first = 0.15 / (1.0 - 0.85 * 0.85);
     assert_ranks(&pair, &personal, &[first, 0.85 * first]);
     // Three quarters of the first vertex's followers go to the second.
     let star = weighted(3, &[(0, 1, 3), (0, 2, 1), (1, 0, 1), (2, 0, 9)]);
-    let by_weight = PageRankOptions { weighted: true, ..plain.clone() };
+    let by_weight = PageRankQuestion { weighted: true, ..plain.clone() };
     let first = 0.135 / (1.0 - 0.85 * 0.85);
     let of_first = |share: f64| 0.05 + 0.85 * share * first;
     assert_ranks(&star, &by_weight, &[first, of_first(0.75), of_first(0.25)]);
@@ -249,31 +249,31 @@ fn ranks_that_can_be_worked_out_by_hand() {
 
 #[test]
 fn pagerank_says_whether_it_converged() {
-    let options = PageRankOptions { max_iterations: 2, ..PageRankOptions::default() };
-    let result = pagerank(&karate(), &options).unwrap();
+    let question = PageRankQuestion { max_iterations: 2, ..PageRankQuestion::default() };
+    let result = pagerank(&karate(), &question).unwrap();
     assert_eq!((result.iterations, result.converged), (2, false));
-    assert!(result.delta > options.tolerance);
-    let empty = pagerank(&CsrGraph::from_edges(0, &[]).unwrap(), &options).unwrap();
+    assert!(result.delta > question.tolerance);
+    let empty = pagerank(&CsrGraph::from_edges(0, &[]).unwrap(), &question).unwrap();
     assert!(empty.converged && empty.ranks.is_empty());
 }
 
 #[test]
-fn pagerank_options_without_meaning_are_errors() {
+fn pagerank_questions_without_meaning_are_errors() {
     let graph = karate();
-    let check = |options| pagerank(&graph, &options).unwrap_err();
-    let plain = PageRankOptions::default();
+    let check = |question| pagerank(&graph, &question).unwrap_err();
+    let plain = PageRankQuestion::default();
     for damping in [1.0, -0.1, f64::NAN] {
-        let options = PageRankOptions { damping, ..plain.clone() };
-        assert!(matches!(check(options), PageRankError::Damping { .. }));
+        let question = PageRankQuestion { damping, ..plain.clone() };
+        assert!(matches!(check(question), PageRankError::Damping { .. }));
     }
-    let options = PageRankOptions { personalization: vec![3, 34], ..plain.clone() };
-    assert_eq!(check(options), PageRankError::Personalization { vertex: 34, vertices: 34 });
-    let options = PageRankOptions { weighted: true, ..plain.clone() };
-    assert_eq!(check(options.clone()), PageRankError::NoWeights);
+    let question = PageRankQuestion { personalization: vec![3, 34], ..plain.clone() };
+    assert_eq!(check(question), PageRankError::Personalization { vertex: 34, vertices: 34 });
+    let question = PageRankQuestion { weighted: true, ..plain.clone() };
+    assert_eq!(check(question.clone()), PageRankError::NoWeights);
     let real = |weight| Weights::Real(vec![weight; 156]);
     let negative = karate().with_weights(Some(real(-1.0))).unwrap();
     let bad = BadWeight { from: 0, to: 1, weight: -1.0 };
-    assert_eq!(pagerank(&negative, &options), Err(PageRankError::Weight(bad)));
+    assert_eq!(pagerank(&negative, &question), Err(PageRankError::Weight(bad)));
 }
 
 #[test]

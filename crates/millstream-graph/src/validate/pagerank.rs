@@ -1,15 +1,15 @@
 //! Are these PageRanks?
 
 use crate::CsrGraph;
-use crate::reference::{PageRankError, PageRankOptions, Sweep};
+use crate::reference::{PageRankError, PageRankQuestion, Sweep};
 
 /// What is wrong with ranks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageRankFault {
-    /// Options or weights that have no meaning.
+    /// A question or weights that have no meaning.
     #[error(transparent)]
-    Options(#[from] PageRankError),
+    Question(#[from] PageRankError),
     /// Not one rank for each vertex.
     #[error("{ranks} ranks for {vertices} vertices")]
     Length {
@@ -44,18 +44,18 @@ pub enum PageRankFault {
 }
 
 /// Bounds the L1 distance of ranks, which sum to 1, to the true ones: the change
-/// that one sweep in f64 makes (the residual), over 1 - damping. Of the options,
+/// that one sweep in f64 makes (the residual), over 1 - damping. Of the question,
 /// tolerance and iterations do not matter.
 ///
 /// # Errors
 /// A bound above `allowed`, or anything that has no meaning.
 pub fn pagerank(
     graph: &CsrGraph,
-    options: &PageRankOptions,
+    question: &PageRankQuestion,
     ranks: &[f64],
     allowed: f64,
 ) -> Result<f64, PageRankFault> {
-    let sweep = Sweep::new(graph, options)?;
+    let sweep = Sweep::new(graph, question)?;
     let vertices = graph.vertices() as usize;
     if ranks.len() != vertices {
         return Err(PageRankFault::Length { ranks: ranks.len(), vertices });
@@ -72,7 +72,7 @@ pub fn pagerank(
             (worst_vertex, change) = (vertex as u32, own);
         }
     }
-    let error_bound = residual / (1.0 - options.damping);
+    let error_bound = residual / (1.0 - question.damping);
     if error_bound <= allowed {
         Ok(error_bound)
     } else {
@@ -90,32 +90,32 @@ mod tests {
         CsrGraph::from_edges(5, &[(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)]).unwrap()
     }
 
-    fn exact() -> (PageRankOptions, Vec<f64>) {
-        let options = PageRankOptions { tolerance: 1e-15, ..PageRankOptions::default() };
-        let ranks = reference::pagerank(&graph(), &options).unwrap().ranks;
-        (options, ranks)
+    fn exact() -> (PageRankQuestion, Vec<f64>) {
+        let question = PageRankQuestion { tolerance: 1e-15, ..PageRankQuestion::default() };
+        let ranks = reference::pagerank(&graph(), &question).unwrap().ranks;
+        (question, ranks)
     }
 
     #[test]
     fn the_bound_bounds_the_error() {
-        let (options, exact) = exact();
-        assert!(pagerank(&graph(), &options, &exact, 1e-12).unwrap() < 1e-12);
+        let (question, exact) = exact();
+        assert!(pagerank(&graph(), &question, &exact, 1e-12).unwrap() < 1e-12);
         for tolerance in [1e-2, 1e-4, 1e-8] {
-            let coarse = PageRankOptions { tolerance, ..options.clone() };
+            let coarse = PageRankQuestion { tolerance, ..question.clone() };
             let ranks = reference::pagerank(&graph(), &coarse).unwrap().ranks;
             let error: f64 = ranks.iter().zip(&exact).map(|(one, other)| (one - other).abs()).sum();
-            let bound = pagerank(&graph(), &options, &ranks, 1.0).unwrap();
+            let bound = pagerank(&graph(), &question, &ranks, 1.0).unwrap();
             assert!(error <= bound + 1e-14 && bound <= tolerance / 0.15, "{error} {bound}");
         }
     }
 
     #[test]
     fn planted_faults_are_found() {
-        let (options, exact) = exact();
+        let (question, exact) = exact();
         let check = |change: &dyn Fn(&mut Vec<f64>)| {
             let mut ranks = exact.clone();
             change(&mut ranks);
-            pagerank(&graph(), &options, &ranks, 1e-6).unwrap_err()
+            pagerank(&graph(), &question, &ranks, 1e-6).unwrap_err()
         };
         assert!(matches!(check(&|ranks| ranks.truncate(4)), PageRankFault::Length { .. }));
         assert!(matches!(check(&|ranks| ranks[3] = f64::NAN), PageRankFault::NotARank { .. }));
@@ -129,12 +129,12 @@ mod tests {
         assert!(matches!(swapped, PageRankFault::Inexact { .. }));
         let scaled = check(&|ranks| ranks.iter_mut().for_each(|rank| *rank *= 0.999));
         assert!(matches!(scaled, PageRankFault::Inexact { .. }));
-        let other = PageRankOptions { damping: 0.8, ..options.clone() };
+        let other = PageRankQuestion { damping: 0.8, ..question.clone() };
         assert!(pagerank(&graph(), &other, &exact, 1e-6).is_err());
-        let other = PageRankOptions { personalization: vec![0], ..options.clone() };
+        let other = PageRankQuestion { personalization: vec![0], ..question.clone() };
         assert!(pagerank(&graph(), &other, &exact, 1e-6).is_err());
-        let other = PageRankOptions { damping: 1.0, ..options };
+        let other = PageRankQuestion { damping: 1.0, ..question };
         let fault = pagerank(&graph(), &other, &exact, 1e-6).unwrap_err();
-        assert_eq!(fault, PageRankFault::Options(PageRankError::Damping { damping: 1.0 }));
+        assert_eq!(fault, PageRankFault::Question(PageRankError::Damping { damping: 1.0 }));
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use millstream::flow::Gang;
-use millstream::traversal::can_meet;
+use millstream::traversal::internals::can_meet;
 
 use super::child::{command, run};
 use super::{Needs, context, list, scaled, skip, steps};

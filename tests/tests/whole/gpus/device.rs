@@ -247,7 +247,7 @@ fn a_failure_that_nobody_waits_for_is_told() {
 #[test]
 fn memory_has_an_end() {
     // Its own: nobody else may allocate.
-    let set = DeviceSet::builder().devices(list()).open().unwrap();
+    let set = DeviceSet::builder().devices(list()).build().unwrap();
     for device in set.devices().iter().filter(|device| is_gpu(device)) {
         let error = device.buffer::<u8>(1 << 45).unwrap_err();
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
@@ -257,7 +257,7 @@ fn memory_has_an_end() {
         drop(buffer);
         assert_eq!(device.memory().in_use, before);
     }
-    let tight = DeviceSet::builder().devices(list()).memory_budget(1000).open().unwrap();
+    let tight = DeviceSet::builder().devices(list()).memory_budget(1000).build().unwrap();
     assert!(tight.devices()[0].buffer::<u8>(1001).is_err());
 }
 

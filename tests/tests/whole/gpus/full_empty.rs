@@ -142,7 +142,7 @@ async fn ends(end: impl Fn(&FullEmpty) -> Result<()>, patience: Duration) -> Res
         let start = Instant::now();
         let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
         end(&group)?;
-        let waited = output.full(0..2).await;
+        let waited = output.wait_full(0..2).await;
         match group.check() {
             Err(Error::PacketTimeout { packet, patience, .. }) => {
                 assert!(start.elapsed() >= patience && packet < 2);

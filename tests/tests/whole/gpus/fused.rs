@@ -57,8 +57,8 @@ fn many_fused_runs() {
         for delta in [None, Some(1), Some(2)] {
             let mut options = crate::bfs::asynchronous();
             (options.worklist, options.delta) = (worklist, delta);
-            let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-            let bfs = bfs.with_options(options);
+            let bfs =
+                context.block_on(Bfs::with_options(&context, &graph, options)).unwrap().unwrap();
             for run in 0..runs(scaled(100, 12)).div_ceil(12) {
                 let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
                 assert!(result.levels == expected, "{what}, {delta:?}, run {run}");
@@ -75,11 +75,11 @@ fn many_fused_shortest_paths() {
     for (context, worklist, what) in settings() {
         for delta in [Delta::Auto, Delta::Off, Delta::Step(3.0)] {
             let mut options = SsspOptions::default();
+            options.algorithm = paths::Algorithm::Asynchronous;
             (options.worklist, options.delta) = (worklist, delta);
             let parts = partition::automatic(&graph, context.devices().len());
-            let algorithm = paths::Algorithm::Asynchronous;
-            let sssp = Sssp::with_algorithm(&context, &graph, parts, algorithm);
-            let sssp = context.block_on(sssp).unwrap().unwrap().with_options(options);
+            let sssp = Sssp::with_partition(&context, &graph, parts, options);
+            let sssp = context.block_on(sssp).unwrap().unwrap();
             for run in 0..runs(scaled(100, 12)).div_ceil(12) {
                 let result = context.block_on(sssp.run(&[busiest])).unwrap().unwrap();
                 assert!(result.distances == expected, "{what}, {delta:?}, run {run}");
@@ -96,7 +96,7 @@ fn many_fused_pushes() {
         let mut options = pagerank::exact(Algorithm::Push);
         options.worklist = worklist;
         (options.damping, options.tolerance) = scaled((0.85, 1e-7), (0.1, 1e-2));
-        let ranks = context.block_on(PageRank::new(&context, &graph, options.clone()));
+        let ranks = context.block_on(PageRank::with_options(&context, &graph, options.clone()));
         let ranks = ranks.unwrap().unwrap();
         for run in 0..runs(scaled(20, 4)).div_ceil(4) {
             let result = context.block_on(ranks.run()).unwrap().unwrap();
@@ -155,8 +155,8 @@ fn queues_of_what_a_device_owns() {
         (options.worklist.worker, options.worklist.routing) = (fused(&context), Routing::Direct);
         (options.worklist.queue_entries, options.delta) = (queue_entries, None);
         let run = async {
-            let bfs = Bfs::with_partition(&context, &graph, parts.clone()).await?;
-            bfs.with_options(options).run(&[0]).await
+            let bfs = Bfs::with_partition(&context, &graph, parts.clone(), options).await?;
+            bfs.run(&[0]).await
         };
         let result = context.block_on(run).unwrap().unwrap();
         assert!(result.levels == reference::bfs_levels(&graph, &[0], u32::MAX));
@@ -198,8 +198,8 @@ fn small_rings_and_queues() {
                 let mut options = crate::bfs::asynchronous();
                 (options.worklist, options.delta) = (worklist, delta);
                 let bfs = async {
-                    let bfs = Bfs::with_partition(&context, &graph, parts()).await?;
-                    bfs.with_options(options).run(&[busiest]).await
+                    let bfs = Bfs::with_partition(&context, &graph, parts(), options).await?;
+                    bfs.run(&[busiest]).await
                 };
                 let result = context.block_on(bfs).unwrap().unwrap();
                 assert!(result.levels == levels, "{what}, {delta:?}");
@@ -234,8 +234,10 @@ fn a_run_that_is_given_up() {
     let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-    let bfs = bfs.with_options(options_of(&context));
+    let bfs = context
+        .block_on(Bfs::with_options(&context, &graph, options_of(&context)))
+        .unwrap()
+        .unwrap();
     for microseconds in [0, 50, 200, 1000, 3000] {
         {
             let sources = [busiest];
@@ -260,8 +262,10 @@ fn two_fused_runs_at_once() {
     let context = context();
     let graph = generate::kron(scaled(10, 7), 8, &GenerateOptions::default()).unwrap();
     let sources = [source::max_degree(&graph).unwrap(), 1];
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-    let bfs = bfs.with_options(options_of(&context));
+    let bfs = context
+        .block_on(Bfs::with_options(&context, &graph, options_of(&context)))
+        .unwrap()
+        .unwrap();
     let [one, other] = sources.map(|source| reference::bfs_levels(&graph, &[source], u32::MAX));
     let both = async { futures_util::join!(bfs.run(&sources[..1]), bfs.run(&sources[1..])) };
     let results = context.block_on(both).unwrap();

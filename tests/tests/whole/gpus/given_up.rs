@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use millstream::bfs::{self, Bfs, BfsOptions};
 use millstream::graph::CsrGraph;
 use millstream::pagerank::{PageRank, PageRankOptions, Precision};
-use millstream::sssp::{self, Sssp};
-use millstream::traversal::can_meet;
+use millstream::sssp::{self, Sssp, SsspOptions};
+use millstream::traversal::internals::can_meet;
 
 use super::child::{in_child, in_child_with};
 use super::{Needs, context, scaled, skip};
@@ -52,8 +52,10 @@ fn endless_sweeps() {
             (options.tolerance, options.max_iterations) = (0.0, u32::MAX);
             // Ranks that never stop to change: the mass goes to and fro.
             options.damping = 0.999_999_9;
-            let ranks =
-                context.block_on(PageRank::new(&context, &chain, options)).unwrap().unwrap();
+            let ranks = context
+                .block_on(PageRank::with_options(&context, &chain, options))
+                .unwrap()
+                .unwrap();
             let stopped = give_up(ranks.run());
             println!("{precision:?}: stopped after {stopped:?}");
             assert!(stopped < STOP_LIMIT, "{precision:?}: {stopped:?}");
@@ -70,8 +72,9 @@ fn many_levels() {
         let (context, chain) = (context(), chain(scaled(10_000_000, 1_000_000)));
         let mut options = BfsOptions::default();
         options.algorithm = bfs::Algorithm::LevelSynchronous;
-        let bfs = context.block_on(Bfs::new(&context, &chain)).unwrap().unwrap();
-        let stopped = give_up(bfs.with_options(options).run(&[0]));
+        let upload = Bfs::with_options(&context, &chain, options);
+        let bfs = context.block_on(upload).unwrap().unwrap();
+        let stopped = give_up(bfs.run(&[0]));
         println!("levels: stopped after {stopped:?}");
         assert!(stopped < STOP_LIMIT, "{stopped:?}");
     });
@@ -87,7 +90,9 @@ fn many_steps() {
         for algorithm in [sssp::Algorithm::Stepping, sssp::Algorithm::NearFar] {
             let parts =
                 millstream::graph::partition::contiguous_blocks(&chain, context.devices().len());
-            let upload = Sssp::with_algorithm(&context, &chain, parts, algorithm);
+            let mut options = SsspOptions::default();
+            options.algorithm = algorithm;
+            let upload = Sssp::with_partition(&context, &chain, parts, options);
             // Not all devices have both.
             let Ok(sssp) = context.block_on(upload).unwrap() else { continue };
             let stopped = give_up(sssp.run(&[0]));

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::bfs::Bfs;
+use millstream::bfs::{Bfs, BfsOptions};
 use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
 use millstream::graph::{CsrGraph, partition, reference, source};
 use millstream::worklist::Routing;
@@ -33,14 +33,14 @@ fn search(
     let parts = partition::automatic(&graph, context.devices().len());
     let partitioned = start.elapsed();
     let start = Instant::now();
-    let placing = Bfs::with_partition(&context, &graph, parts);
+    let placing = Bfs::with_partition(&context, &graph, parts, BfsOptions::default());
     let mut bfs = context.block_on(placing).unwrap().unwrap();
     let placed = start.elapsed();
     println!("{name}: partition {partitioned:.1?}, renumber and upload {placed:.1?}");
     for routing in [Routing::Ring, Routing::Direct] {
         let mut options = crate::bfs::asynchronous();
         options.worklist.routing = routing;
-        bfs = bfs.with_options(options);
+        bfs.set_options(options);
         let (mut runs, mut gathers, mut summary) = (Vec::new(), Vec::new(), String::new());
         // The first is not counted.
         for run in 0..=RUNS {

@@ -18,8 +18,8 @@ use crate::{awkward, bfs, levels};
 pub(super) fn can(context: &Context) -> bool {
     let graph = CsrGraph::from_edges(2, &[(0, 1), (1, 0)]).unwrap();
     let search = async {
-        let bfs = Bfs::new(context, &graph).await?;
-        bfs.with_options(levels::ways()[1]).run(&[0]).await
+        let bfs = Bfs::with_options(context, &graph, levels::ways()[1]).await?;
+        bfs.run(&[0]).await
     };
     match context.block_on(search).unwrap() {
         Err(Error::NotLevelSynchronous) => {
@@ -185,7 +185,7 @@ fn levels_through_thin_frontiers() {
             "trees" => subtrees(depth, devices),
             _ => partition::edge_balanced_blocks(graph, devices),
         };
-        let upload = Bfs::with_partition(&context, graph, parts);
+        let upload = Bfs::with_partition(&context, graph, parts, BfsOptions::default());
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         assert!(has_piles(&bfs) || *name == "trees", "{name}");
         assert_eq!(!bfs.layouts().is_empty(), are_gpus || has_piles(&bfs), "{name}");
@@ -199,7 +199,7 @@ fn levels_through_thin_frontiers() {
                 }
                 (options.layouts, options.depth_limit) = (layouts, depth_limit);
                 options.predecessors = depth_limit == 20 || options.alpha == 0;
-                bfs = bfs.with_options(options);
+                bfs.set_options(options);
                 let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
                 bfs::check(name, graph, &[0], &options, &result);
                 let milliseconds = result.run_time.as_secs_f64() * 1e3;
@@ -229,14 +229,14 @@ fn thin_levels_of_parts_of_all_shapes() {
     let many: Vec<u32> = (0..road.vertices()).step_by(scaled(7001, 331)).collect();
     let limits = scaled(&[1, 63, 64, 65, 100, u32::MAX][..], &[65]);
     for (round, parts) in parts.into_iter().enumerate() {
-        let upload = Bfs::with_partition(&context, &road, parts);
+        let upload = Bfs::with_partition(&context, &road, parts, BfsOptions::default());
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         for &depth_limit in limits {
             for sources in [&[source::max_degree(&road).unwrap()][..], &many] {
                 let mut options = with_piles(&bfs, levels::ways()[3]);
                 options.predecessors = true;
                 options.depth_limit = depth_limit;
-                bfs = bfs.with_options(options);
+                bfs.set_options(options);
                 let result = context.block_on(bfs.run(sources)).unwrap().unwrap();
                 bfs::check(&format!("parts {round}"), &road, sources, &options, &result);
             }
@@ -257,9 +257,9 @@ fn many_runs_through_thin_levels() {
     let road = generate::road(width, height, generate::KEEP_PERMILLE, &options).unwrap();
     let from = source::center(&road).unwrap();
     let expected = reference::bfs_levels(&road, &[from], u32::MAX);
-    let bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
+    let mut bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
     let options = with_piles(&bfs, levels::ways()[3]);
-    let bfs = bfs.with_options(options);
+    bfs.set_options(options);
     for run in 0..runs {
         let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
         assert!(result.levels == expected, "run {run}");
@@ -276,10 +276,13 @@ fn roads_in_compact_parts_are_searched_by_near_and_far_piles() {
         generate::road(300, 300, generate::KEEP_PERMILLE, &GenerateOptions::default()).unwrap();
     let devices = context.devices().len();
     let algorithm = |parts| {
-        let bfs = context.block_on(Bfs::with_partition(&context, &road, parts)).unwrap().unwrap();
         let mut options = BfsOptions::default();
+        let upload = Bfs::with_partition(&context, &road, parts, options);
+        let mut bfs = context.block_on(upload).unwrap().unwrap();
+        let algorithm = bfs.algorithm();
         options.layouts = false;
-        (bfs.algorithm(), bfs.with_options(options).algorithm())
+        bfs.set_options(options);
+        (algorithm, bfs.algorithm())
     };
     let are_gpus = context.devices().iter().all(Device::is_gpu);
     let piles = Algorithm::NearFar;
@@ -304,8 +307,7 @@ fn many_runs_by_levels() {
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
     for options in levels::ways() {
-        let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-        let bfs = bfs.with_options(options);
+        let bfs = context.block_on(Bfs::with_options(&context, &graph, options)).unwrap().unwrap();
         assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
         for run in 0..runs.div_ceil(5) {
             let result = context.block_on(bfs.run(&[busiest])).unwrap().unwrap();
@@ -326,8 +328,8 @@ fn a_run_by_levels_that_is_given_up() {
     let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-    let bfs = bfs.with_options(levels::ways()[1]);
+    let bfs =
+        context.block_on(Bfs::with_options(&context, &graph, levels::ways()[1])).unwrap().unwrap();
     for microseconds in [0, 50, 200, 1000, 3000] {
         {
             let sources = [busiest];

@@ -26,12 +26,11 @@ fn by_all(
     ];
     for (what, algorithm, worker) in ways {
         let mut options = SsspOptions::default();
+        options.algorithm = algorithm;
         (options.cutoff, options.worklist.worker) = (cutoff, worker);
         let parts = partition::edge_balanced_blocks(graph, context.devices().len());
-        let search = async {
-            let sssp = Sssp::with_algorithm(context, graph, parts, algorithm).await?;
-            sssp.with_options(options).run(&[0]).await
-        };
+        let search =
+            async { Sssp::with_partition(context, graph, parts, options).await?.run(&[0]).await };
         match context.block_on(search).unwrap() {
             Err(Error::NotStepping | Error::NotNearFar) => println!("{what}: these devices cannot"),
             result => check(what, result),

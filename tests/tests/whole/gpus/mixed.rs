@@ -84,7 +84,7 @@ fn beside<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + Send + 'stat
 #[test]
 fn loading_a_kernel_does_not_wait_for_the_host() {
     // Host devices of the list need a thread beside the one at the gate.
-    let set = DeviceSet::builder().devices(list()).threads(2).open().unwrap();
+    let set = DeviceSet::builder().devices(list()).threads(2).build().unwrap();
     for device in set.devices() {
         let (open, stream) = held_up(&set, device);
         let mut behind = device.buffer::<u32>(1000).unwrap();

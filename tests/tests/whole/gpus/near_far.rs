@@ -9,12 +9,19 @@ use millstream::bfs::Levels;
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
-use millstream::traversal::{self, Attempt, Columns, DistributedGraph, NearFar, NearRows};
+use millstream::traversal::internals::{Attempt, NearFar, NearRows};
+use millstream::traversal::{self, Columns, DistributedGraph};
 
 use super::levels::lattice_with_shortcuts;
 use super::{Needs, context, is_gpu, scaled, skip};
 use crate::near_far::{check_awkward_graphs, check_roads, deltas, road, run};
 use crate::sssp;
+
+fn by_piles() -> SsspOptions {
+    let mut options = SsspOptions::default();
+    options.algorithm = Algorithm::NearFar;
+    options
+}
 
 /// Whether the devices can; says so if not.
 fn can(context: &Context) -> bool {
@@ -97,7 +104,7 @@ fn distances_that_overflow_by_near_and_far() {
     let path = CsrGraph::from_edges(64, &path).unwrap();
     let path = sssp::with_weights(&path, Weights::Integer(vec![1 << 30; 126]));
     let parts = partition::contiguous_blocks(&path, context.devices().len());
-    let upload = Sssp::with_algorithm(&context, &path, parts, Algorithm::NearFar);
+    let upload = Sssp::with_partition(&context, &path, parts, by_piles());
     let sssp = context.block_on(upload).unwrap().unwrap();
     let error = context.block_on(sssp.run(&[0])).unwrap().unwrap_err();
     assert!(matches!(error, Error::Overflow { .. }), "{error}");
@@ -191,10 +198,10 @@ fn many_runs_by_near_and_far() {
     let expected = reference::dijkstra(&graph, &[from]).unwrap();
     for delta in deltas() {
         let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
-        let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::NearFar);
-        let mut options = SsspOptions::default();
+        let mut options = by_piles();
         options.delta = delta;
-        let sssp = context.block_on(upload).unwrap().unwrap().with_options(options);
+        let upload = Sssp::with_partition(&context, &graph, parts, options);
+        let sssp = context.block_on(upload).unwrap().unwrap();
         for run in 0..runs / 4 {
             let result = context.block_on(sssp.run(&[from])).unwrap().unwrap();
             assert!(result.distances == expected, "{delta:?}, run {run}");
@@ -214,7 +221,7 @@ fn a_run_by_near_and_far_that_is_given_up() {
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
     let parts = partition::contiguous_blocks(&graph, context.devices().len());
-    let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::NearFar);
+    let upload = Sssp::with_partition(&context, &graph, parts, by_piles());
     let sssp = context.block_on(upload).unwrap().unwrap();
     assert_eq!(sssp.algorithm(), Algorithm::NearFar);
     let [layout] = sssp.layouts()[..] else { panic!("packed rows") };

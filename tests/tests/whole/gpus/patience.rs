@@ -191,26 +191,25 @@ async fn search(
                 _ => bfs::Algorithm::Asynchronous,
             };
             options.worklist.patience = patience;
-            let bfs = Bfs::new(context, road).await?.with_options(options);
+            let bfs = Bfs::with_options(context, road, options).await?;
             silence();
             bfs.run(&[0]).await?;
         }
         "step" | "threshold" => {
-            let algorithm = match gang {
+            let mut options = SsspOptions::default();
+            options.algorithm = match gang {
                 "step" => sssp::Algorithm::Stepping,
                 _ => sssp::Algorithm::NearFar,
             };
-            let mut options = SsspOptions::default();
             options.worklist.patience = patience;
-            let sssp = Sssp::with_algorithm(context, road, parts, algorithm).await?;
-            let sssp = sssp.with_options(options);
+            let sssp = Sssp::with_partition(context, road, parts, options).await?;
             silence();
             sssp.run(&[0]).await?;
         }
         "components" => {
             let mut options = CcOptions::default();
             options.patience = patience;
-            let cc = Cc::new(context, road).await?.with_options(options);
+            let cc = Cc::with_options(context, road, options).await?;
             silence();
             cc.run().await?;
         }

@@ -101,10 +101,11 @@ fn many_runs_in_steps() {
     let graph = generate::kron(8, 8, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
-    for options in steps::ways() {
+    for mut options in steps::ways() {
+        options.algorithm = Algorithm::Stepping;
         let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
-        let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::Stepping);
-        let sssp = context.block_on(upload).unwrap().unwrap().with_options(options);
+        let upload = Sssp::with_partition(&context, &graph, parts, options);
+        let sssp = context.block_on(upload).unwrap().unwrap();
         for run in 0..runs.div_ceil(5) {
             let result = context.block_on(sssp.run(&[busiest])).unwrap().unwrap();
             assert!(result.distances == expected, "{options:?}, run {run}");
@@ -125,8 +126,10 @@ fn a_run_in_steps_that_is_given_up() {
     let busiest = source::max_degree(&graph).unwrap();
     let expected = reference::dijkstra(&graph, &[busiest]).unwrap();
     let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
-    let upload = Sssp::with_algorithm(&context, &graph, parts, Algorithm::Stepping);
-    let sssp = context.block_on(upload).unwrap().unwrap().with_options(steps::ways()[0]);
+    let mut options = steps::ways()[0];
+    options.algorithm = Algorithm::Stepping;
+    let upload = Sssp::with_partition(&context, &graph, parts, options);
+    let sssp = context.block_on(upload).unwrap().unwrap();
     for microseconds in [0, 50, 200, 1000, 3000] {
         {
             let sources = [busiest];

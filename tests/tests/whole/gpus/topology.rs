@@ -14,7 +14,7 @@ use millstream::flow::{Buffers, Context, Devices, Gang, Graph, LinkStatistics, b
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{partition, reference};
 use millstream::pagerank::Algorithm as Sweeping;
-use millstream::traversal::can_meet;
+use millstream::traversal::internals::can_meet;
 use millstream::worklist::Routing;
 
 use super::{Needs, scaled, skip};
@@ -232,9 +232,8 @@ fn bfs_without_peers() {
         for routing in [Routing::Auto, Routing::Ring, Routing::Direct] {
             let mut options = crate::bfs::asynchronous();
             options.worklist.routing = routing;
-            let run = async {
-                Bfs::new(&context, graph).await?.with_options(options).run(&[source]).await
-            };
+            let run =
+                async { Bfs::with_options(&context, graph, options).await?.run(&[source]).await };
             let result = context.block_on(run).unwrap().unwrap();
             assert_eq!(result.levels, reference::bfs_levels(graph, &[source], u32::MAX));
             result.statistics.links.iter().for_each(|link| check_way(&context, link));
@@ -272,7 +271,7 @@ fn calibration_is_sane() {
     if scaled(false, true) {
         return skip(Needs::More, "it moves gigabytes to measure how fast that is");
     }
-    let set = DeviceSet::builder().devices(list()).open().unwrap();
+    let set = DeviceSet::builder().devices(list()).build().unwrap();
     let start = std::time::Instant::now();
     let table = set.block_on(set.calibrate()).unwrap().unwrap();
     println!("measured in {:?}", start.elapsed());
@@ -297,7 +296,7 @@ fn calibration_is_sane() {
 /// The locations of GPUs, and of nobody else.
 #[test]
 fn gpus_say_where_they_sit() {
-    let set = DeviceSet::builder().devices(list()).open().unwrap();
+    let set = DeviceSet::builder().devices(list()).build().unwrap();
     for (place, device) in set.devices().iter().enumerate() {
         let location = set.topology().location(place);
         assert_eq!(location.is_some(), is_gpu(device), "{device}");
@@ -334,8 +333,7 @@ fn a_shape_does_not_part_virtual_devices() {
     let expected = reference::bfs_levels(&graph, &[0], u32::MAX);
     let mut options = BfsOptions::default();
     options.algorithm = Algorithm::LevelSynchronous;
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-    let bfs = bfs.with_options(options);
+    let bfs = context.block_on(Bfs::with_options(&context, &graph, options)).unwrap().unwrap();
     let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
     assert!(result.levels == expected);
 }
@@ -360,8 +358,10 @@ fn two_quadruplets() {
 
     let graph = generate::kron(scaled(10, 7), 8, &GenerateOptions::default()).unwrap();
     let source = millstream::graph::source::max_degree(&graph).unwrap();
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
-    let bfs = bfs.with_options(crate::bfs::asynchronous());
+    let bfs = context
+        .block_on(Bfs::with_options(&context, &graph, crate::bfs::asynchronous()))
+        .unwrap()
+        .unwrap();
     let result = context.block_on(bfs.run(&[source])).unwrap().unwrap();
     assert_eq!(result.levels, reference::bfs_levels(&graph, &[source], u32::MAX));
     // Not all reach each other: a ring, which leaves each quadruplet once.

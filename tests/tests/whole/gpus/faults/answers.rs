@@ -79,7 +79,7 @@ fn a_copy_of_a_host_device_that_answers_something_new() {
     let case = concat!(module_path!(), "::a_copy_of_a_host_device_that_answers_something_new");
     in_child_asked(case, "cuStreamQuery=CUDA_ERROR_MPS_RPC_FAILURE", || {
         let list = "cuda:0,host:1".parse().unwrap();
-        let set = DeviceSet::builder().devices(list).open().unwrap();
+        let set = DeviceSet::builder().devices(list).build().unwrap();
         let [gpu, host] = set.devices() else { panic!("two devices") };
         let from = gpu.buffer::<u32>(1000).unwrap();
         let start = Instant::now();
@@ -100,7 +100,7 @@ fn a_lane_without_pinned_memory_has_asked_for_no_stream() {
     // The first stream is that of the pool of memory.
     let answers = "cuMemHostAlloc=CUDA_ERROR_OUT_OF_MEMORY,cuStreamCreate=CUDA_ERROR_CONTAINED@2";
     in_child_asked(case, answers, || {
-        let error = DeviceSet::builder().devices("cuda:0".parse().unwrap()).open().unwrap_err();
+        let error = DeviceSet::builder().devices("cuda:0".parse().unwrap()).build().unwrap_err();
         assert!(error.to_string().contains("cuMemHostAlloc"), "{error}");
     });
 }

@@ -13,7 +13,7 @@ use millstream::flow::{
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, partition, source};
 use millstream::pagerank::{Algorithm as RankAlgorithm, PageRank, PageRankOptions};
-use millstream::sssp::{Algorithm, Sssp};
+use millstream::sssp::{Algorithm, Sssp, SsspOptions};
 use millstream::worklist::Worker;
 
 use super::super::child::in_child;
@@ -91,7 +91,8 @@ fn bfs(algorithm: BfsAlgorithm) {
         options = crate::bfs::asynchronous();
         options.worklist.worker = Worker::Fused;
     }
-    let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap().with_options(options);
+    let upload = Bfs::with_options(&context, &graph, options);
+    let bfs = context.block_on(upload).unwrap().unwrap();
     assert_eq!(bfs.algorithm(), algorithm);
     ends_a_search(&context, || of(context.block_on(bfs.run(&[busiest]))));
 }
@@ -100,7 +101,9 @@ fn sssp(graph: &CsrGraph, algorithm: Algorithm) {
     let Some(context) = context() else { return };
     let from = source::max_degree(graph).unwrap();
     let parts = partition::edge_balanced_blocks(graph, context.devices().len());
-    let upload = Sssp::with_algorithm(&context, graph, parts, algorithm);
+    let mut options = SsspOptions::default();
+    options.algorithm = algorithm;
+    let upload = Sssp::with_partition(&context, graph, parts, options);
     let sssp = context.block_on(upload).unwrap().unwrap();
     assert_eq!(sssp.algorithm(), algorithm);
     ends_a_search(&context, || of(context.block_on(sssp.run(&[from]))));
@@ -111,7 +114,7 @@ fn ranks(tolerance: f64) {
     let graph = generate::kron(scaled(12, 8), 8, &GenerateOptions::default()).unwrap();
     let mut options = PageRankOptions::default();
     (options.algorithm, options.tolerance) = (RankAlgorithm::Pull, tolerance);
-    let upload = PageRank::new(&context, &graph, options);
+    let upload = PageRank::with_options(&context, &graph, options);
     let ranks = context.block_on(upload).unwrap().unwrap();
     ends_a_search(&context, || of(context.block_on(ranks.run())));
 }
@@ -287,7 +290,7 @@ async fn packets_do_not_come(context: &Context) -> super::Result<()> {
     let expected = if is_gpu(culprit(context)) { "CUDA_ERROR_" } else { "a fault on purpose" };
     assert!(cause.contains(expected), "{cause}");
     for (device, (_, output)) in context.devices().iter().zip(&segments) {
-        let error = output.full(0..1).await.unwrap_err().to_string();
+        let error = output.wait_full(0..1).await.unwrap_err().to_string();
         assert_eq!(error, cause, "{device}");
     }
     for event in &ended {

@@ -25,7 +25,7 @@ fn say(case: &str, texts: &[(&str, &str)], attempt: fn() -> String) {
 }
 
 fn open() -> millstream::device::Result<DeviceSet> {
-    DeviceSet::builder().devices("cuda:0".parse().unwrap()).open()
+    DeviceSet::builder().devices("cuda:0".parse().unwrap()).build()
 }
 
 fn opening() -> String {

@@ -43,7 +43,7 @@ struct Packet {
             if (variant == first_fault) {
                 store_relaxed_sys(&segment.words[0], segment.settings.epoch);
             } else {
-                segment.fill(0);
+                segment.mark_full(0);
             }
             // Only tells the other block that the packet is not empty any more.
             store_release_gpu(near + near_turn, round + 1);
@@ -80,7 +80,7 @@ __device__ void packet_take(Span<u32> control, Span<u32> near, Span<u32> packets
     for (; round < run.rounds; ++round) {
         packet.segment.settings.epoch = round + 1;
         if (!packet.segment.wait_full(0)) break;
-        if (run.variant == second_fault) packet.segment.empty(0);
+        if (run.variant == second_fault) packet.segment.mark_empty(0);
         bool wrong = false;
         for (u32 item = threadIdx.x; item < slot_items; item += blockDim.x)
             wrong |= packet.segment.items[item] != packet.content(round, item);
@@ -89,7 +89,7 @@ __device__ void packet_take(Span<u32> control, Span<u32> near, Span<u32> packets
         if (threadIdx.x == 0)
             is_last = fetch_add_acq_rel_gpu(packet.near + near_done, 1u) % 2 == 1;
         __syncthreads();
-        if (is_last && run.variant != second_fault) packet.segment.empty(0);
+        if (is_last && run.variant != second_fault) packet.segment.mark_empty(0);
         __syncthreads();
     }
     judge.late |= round < run.rounds;

@@ -5,9 +5,8 @@ use std::fmt::Debug;
 use millstream::bfs::Levels;
 use millstream::flow::Context;
 use millstream::sssp::{IntegerDistances, RealDistances};
-use millstream::traversal::{
-    Owners, Packet, Problem, Relaxation, Rule, Settings, UNREACHED, Value, Vertices,
-};
+use millstream::traversal::internals::{Problem, Relaxation, Rule, Settings, Value};
+use millstream::traversal::{Owners, Packet, UNREACHED, Vertices};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
