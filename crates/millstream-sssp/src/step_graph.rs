@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition, sort_rows_by_weight};
+use millstream_traversal::internals::check_partition;
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
 };
@@ -55,11 +56,21 @@ impl StepGraph {
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
         let (partition, _) = DegreeOrder::of(context, &reversed, partition, DegreeOrder::SPREAD);
-        let incoming = DistributedGraph::new(context, &reversed, partition, columns).await?;
-        drop(reversed);
-        let outgoing = match is_symmetric && context.devices().len() == 1 {
-            true => None,
-            false => Some(outgoing(&incoming, graph).await?),
+        check_partition(context, &reversed, &partition)?;
+        let entering = match partition.is_renumbered() {
+            true => Cow::Owned(partition.renumber(&reversed)),
+            false => reversed,
+        };
+        let incoming = DistributedGraph::renumbered(context, &entering, partition, columns).await?;
+        let outgoing = match is_symmetric {
+            true if context.devices().len() == 1 => None,
+            true => Some(outgoing(&incoming, &entering).await?),
+            false => {
+                drop(entering);
+                let partition = incoming.partition();
+                let leaving = partition.is_renumbered().then(|| partition.renumber(graph));
+                Some(outgoing(&incoming, leaving.as_ref().unwrap_or(graph)).await?)
+            }
         };
         let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
         Ok(StepGraph { incoming, outgoing, arcs, lightest, lights, time: start.elapsed() })
@@ -90,11 +101,9 @@ pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
     least.unwrap_or(0)
 }
 
-/// Of each device the arcs whose targets it owns, in rows of all vertices.
+/// Of each device the arcs of a graph, with new ids, whose targets it owns, in rows of all vertices.
 async fn outgoing(incoming: &DistributedGraph, graph: &CsrGraph) -> Result<Vec<Part>> {
     let partition = incoming.partition();
-    let renumbered = partition.is_renumbered().then(|| partition.renumber(graph));
-    let graph = renumbered.as_ref().unwrap_or(graph);
     let mut parts = Vec::new();
     for (place, device) in incoming.context().devices().iter().enumerate() {
         let (range, stream) = (partition.range(place), device.stream()?);

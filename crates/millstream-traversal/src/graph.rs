@@ -113,7 +113,28 @@ impl DistributedGraph {
             Columns::Weighted | Columns::Nearest => partition.renumber(graph),
         });
         let renumbering_time = start.elapsed();
-        let rows_of = renumbered.as_ref().unwrap_or(graph);
+        let rows = renumbered.as_ref().unwrap_or(graph);
+        let upload = DistributedGraph::renumbered(context, rows, partition, columns);
+        Ok(DistributedGraph { renumbering_time, ..upload.await? })
+    }
+
+    /// As [`DistributedGraph::new`], of a graph that has the partition's new ids already.
+    ///
+    /// # Errors
+    /// A partition that does not fit; no memory on a device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    ///
+    /// # Device ordering
+    /// When it resolves, the graph is in the devices' memory.
+    pub async fn renumbered(
+        context: &Context,
+        rows_of: &CsrGraph,
+        partition: Partition,
+        columns: Columns,
+    ) -> Result<DistributedGraph> {
+        check_partition(context, rows_of, &partition)?;
         let weights = rows_of.weights().filter(|_| columns != Columns::Structure);
         let mut parts = Vec::new();
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
@@ -139,7 +160,8 @@ impl DistributedGraph {
             stream.record()?.completed().await?;
             parts.push(Part { offsets, targets, weights, owners });
         }
-        Ok(DistributedGraph { context: context.clone(), partition, parts, renumbering_time })
+        let (context, renumbering_time) = (context.clone(), Duration::ZERO);
+        Ok(DistributedGraph { context, partition, parts, renumbering_time })
     }
 
     /// The devices.
