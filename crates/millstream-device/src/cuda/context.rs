@@ -144,11 +144,6 @@ impl GpuContext {
     /// The failure that poisoned the process.
     pub(super) fn bind(&self) -> Result<()> {
         self.poison.check()?;
-        self.make_current()
-    }
-
-    /// As [`GpuContext::bind`], also when another GPU has failed.
-    pub(super) fn make_current(&self) -> Result<()> {
         // SAFETY: retained until this is dropped.
         match unsafe { sys::cuCtxSetCurrent(self.context) } {
             CUresult::CUDA_SUCCESS => Ok(()),

@@ -7,7 +7,6 @@ use cudarc::driver::sys::{self, CUstream};
 
 use super::context::{GpuContext, NativeEvent, WORK};
 use super::in_order::{InOrder, Rest, Step};
-use super::kept::Kept;
 use super::lane_stream::LaneStream;
 use super::operation::{Operation, Performed, Queue, Submitted, Work};
 use super::pending::{Held, Pending};
@@ -42,7 +41,6 @@ pub(crate) struct Lane {
     watched: Once,
     submitter: Arc<Submitter>,
     waiting: Waiting<Pending>,
-    kept: Kept,
     /// The last point that is finished: written by the reactor.
     finished: AtomicU64,
     reactor: ReactorHandle,
@@ -95,7 +93,6 @@ impl Lane {
             watched: Once::new(),
             submitter,
             waiting: Waiting::new(),
-            kept: Kept::default(),
             finished: AtomicU64::new(0),
             reactor,
         }))
@@ -113,22 +110,13 @@ impl Lane {
         for point in points {
             match poison {
                 None => point.finish(),
-                Some(poison) => point.fail(poison, &self.kept),
+                Some(poison) => point.fail(poison),
             }
             // Release: pairs with the acquire in `is_over`, so that whoever finds
             // nothing under way sees what has become of it.
             self.finished.fetch_add(1, Ordering::Release);
         }
-        if poison.is_some() {
-            let has_ended = || self.context.make_current().and_then(|()| self.has_ended());
-            self.kept.let_go_if(has_ended);
-        }
         found
-    }
-
-    /// Whether something is kept that the stream may be at, after a fault of a GPU.
-    pub(super) fn keeps_something(&self) -> bool {
-        !self.kept.is_empty()
     }
 
     /// Takes out the points whose events the driver says are over. It is asked without
@@ -167,14 +155,9 @@ impl Lane {
     /// The failure that poisoned the process, or now has.
     pub(super) fn probe(&self) -> Result<()> {
         self.context.bind()?;
-        self.has_ended().map(drop)
-    }
-
-    /// Whether the driver's stream, whose context is current, has come to its end.
-    fn has_ended(&self) -> Result<bool> {
         // SAFETY: a live stream of the current context.
         let answer = unsafe { sys::cuStreamQuery(self.stream.0) };
-        self.context.is_over(answer, WORK)
+        self.context.is_over(answer, WORK).map(drop)
     }
 
     /// Blocks until everything submitted so far is over.

@@ -10,7 +10,7 @@
 //! | `words` | words that streams write |
 //! | `stream` | our streams, which share the driver's |
 //! | `lane`, `lane_stream`, `submission` | the driver's streams |
-//! | `operation`, `pending`, `kept` | what they do, what happens when they have, and when nobody knows |
+//! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
 //! | `nvrtc`, `compile`, `module`, `functions` | kernels from source to launch |
@@ -23,7 +23,6 @@ mod functions;
 mod in_order;
 #[cfg(test)]
 mod in_order_tests;
-mod kept;
 mod lane;
 mod lane_stream;
 mod machine;

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::context::NativeEvent;
-use super::kept::Kept;
 use crate::Error;
 use crate::contain::contain;
 use crate::event::{Event, EventStatus};
@@ -39,17 +38,16 @@ impl Pending {
     /// The point is reached.
     pub(super) fn finish(mut self) {
         self.hear();
-        // Memory first: whoever hears of the event may want it.
-        let_go(std::mem::take(&mut self.held));
+        // Memory first: whoever hears of the event may want it. Some of it may be the program's.
+        std::mem::take(&mut self.held).into_iter().for_each(|held| contain(move || drop(held)));
         self.complete();
     }
 
-    /// A GPU has had a fault. The streams of others may still come to the point, but nobody is to
-    /// wait for that: what is held stays so, in `kept`.
-    pub(super) fn fail(mut self, poison: &Error, kept: &Kept) {
+    /// A GPU has had a fault. The streams of others may still come to the point, of which nobody will
+    /// hear: what is held is leaked.
+    pub(super) fn fail(mut self, poison: &Error) {
         self.hear();
-        // First: whoever hears of the event may end everything.
-        kept.add(&mut self.held);
+        std::mem::forget(std::mem::take(&mut self.held));
         self.cause.set(poison.clone()).tell();
         self.complete();
     }
@@ -68,11 +66,6 @@ impl Pending {
             event.complete(self.cause.get().map_or(Ok(()), |cause| Err(cause.clone())));
         }
     }
-}
-
-/// Nobody is at it any more. Some of it may be the program's.
-pub(super) fn let_go(held: Vec<Held>) {
-    held.into_iter().for_each(|held| contain(move || drop(held)));
 }
 
 #[cfg(test)]

@@ -126,10 +126,6 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             if stay_awake(progress.elapsed()) {
                 continue;
             }
-            if lanes.iter().any(|lane| lane.keeps_something()) {
-                std::thread::sleep(PROBE);
-                continue;
-            }
             shared.parking.park_unless(|| {
                 shared.stop.load(Ordering::Acquire) || lanes.iter().any(|lane| !lane.is_idle())
             });

@@ -96,27 +96,23 @@ fn copies(pair: &Pair, stream: &Stream) -> (Event, Arc<[u32]>, Arc<()>) {
     (copy.record().unwrap(), items, owner)
 }
 
+/// Nobody hears any more when that is over.
 #[test]
-fn what_another_gpu_is_at_is_kept_until_it_is_done() {
-    in_child_with_two(
-        concat!(module_path!(), "::what_another_gpu_is_at_is_kept_until_it_is_done"),
-        || {
-            let (pair, stream) = Pair::open();
-            let (waiting, items, owner) = copies(&pair, &stream);
-            // The lane that the kernel is on has a point to come to, too.
-            let same = stream.record().unwrap();
-            drop(stream);
-            let cause = pair.fail(&waiting);
-            assert_eq!(same.synchronize(), Err(cause));
-            // Longer than the reactor takes to look.
-            std::thread::sleep(Duration::from_millis(100));
-            assert_eq!(Arc::strong_count(&items), 3, "let go beside a copy");
-            assert_eq!(Arc::strong_count(&owner), 2, "freed beside a copy");
-            pair.go.store(0, 1).unwrap();
-            soon("items are never let go", || Arc::strong_count(&items) == 1);
-            soon("memory is never freed", || Arc::strong_count(&owner) == 1);
-        },
-    );
+fn what_another_gpu_is_at_is_never_freed() {
+    in_child_with_two(concat!(module_path!(), "::what_another_gpu_is_at_is_never_freed"), || {
+        let (pair, stream) = Pair::open();
+        let (waiting, items, owner) = copies(&pair, &stream);
+        // The lane that the kernel is on has a point to come to, too.
+        let same = stream.record().unwrap();
+        drop(stream);
+        let cause = pair.fail(&waiting);
+        assert_eq!(same.synchronize(), Err(cause));
+        // Longer than the reactor takes to look.
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(Arc::strong_count(&items), 3, "let go beside a copy");
+        assert_eq!(Arc::strong_count(&owner), 2, "freed beside a copy");
+        pair.go.store(0, 1).unwrap();
+    });
 }
 
 /// It may be at them as long as the process lives.
