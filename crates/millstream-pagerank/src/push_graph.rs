@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition};
+use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::{Columns, DistributedGraph, PartWeights};
 
 use crate::Result;
@@ -29,6 +29,8 @@ pub(crate) struct PushGraph<R: Real> {
     pub(crate) inflow: Vec<f64>,
     /// Whether no step leaves a vertex along an arc, by new id.
     pub(crate) is_dangling: Vec<bool>,
+    /// Whether no vertex has so many arcs that residuals come together where they lead to.
+    pub(crate) is_mesh_like: bool,
     /// What it takes to push each vertex once, in pushes and arcs gone along.
     pub(crate) sweep: u64,
 }
@@ -47,6 +49,7 @@ impl<R: Real> PushGraph<R> {
         let cost = |vertex| graph.degree(vertex) as f64 + FIXED_COST;
         let costs = by_new_id(&partition, &(0..graph.vertices()).map(cost).collect::<Vec<_>>());
         let sweep = graph.arcs() + u64::from(graph.vertices());
+        let is_mesh_like = partition::is_mesh_like(graph);
         let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
         let graph = DistributedGraph::new(context, graph, partition, columns).await?;
         let (inverses, weights, costs_on_devices) = (Vec::new(), Vec::new(), Vec::new());
@@ -58,6 +61,7 @@ impl<R: Real> PushGraph<R> {
             costs,
             inflow,
             is_dangling,
+            is_mesh_like,
             sweep,
         };
         for (place, device) in context.devices().iter().enumerate() {

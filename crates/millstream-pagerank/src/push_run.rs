@@ -177,9 +177,12 @@ impl<'a, R: Real> PushRun<'a, R> {
         let (problems, vertices) = (self.problems(settings), graph.vertices() as usize);
         let worklist = &self.options.worklist;
         let worklist = worklist.worklist(graph.context(), program, problems, vertices);
-        // Residuals grow while they wait. A threshold far below the largest would let packets be
-        // pushed one by one, as they come: work many times over.
-        let worklist = worklist.delta(Some(1)).falls_after(vertices as u64);
+        let mut worklist = worklist.delta(Some(1));
+        if !self.graph.is_mesh_like {
+            // Residuals grow while they wait. A threshold far below the largest would let packets be
+            // pushed one by one, as they come: work many times over.
+            worklist = worklist.falls_after(vertices as u64);
+        }
         worklist.prepare()?;
         let start = Instant::now();
         self.statistics.add(&worklist.run(&initial).await?);
