@@ -6,6 +6,7 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::bfs::{Algorithm, Bfs, BfsOptions, Error, LayoutKind};
+use millstream::cc::Cc;
 use millstream::device::Device;
 use millstream::flow::Context;
 use millstream::graph::generate::{self, GenerateOptions};
@@ -92,6 +93,27 @@ fn levels_of_generated_graphs() {
         }
         let sources: Vec<u32> = (0..graph.vertices()).step_by(97).collect();
         search(&context, graph, &sources, levels::ways()[1], &format!("{name}, many sources"));
+    }
+}
+
+/// On GPUs, but not where neighbours have ids near each other.
+#[test]
+fn vertices_of_graphs_with_hubs_are_in_degree_order() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let are_gpus = context.devices().iter().all(Device::is_gpu);
+    let options = GenerateOptions::default();
+    let kron = generate::kron(9, 8, &options).unwrap();
+    let road = generate::road(40, 40, generate::KEEP_PERMILLE, &options).unwrap();
+    for (name, graph, has_hubs) in [("kron", kron, true), ("road", road, false)] {
+        let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+        let components = context.block_on(Cc::new(&context, &graph)).unwrap().unwrap();
+        for layouts in [bfs.layouts(), components.layouts()] {
+            let is_ordered = layouts.iter().any(|layout| layout.kind == LayoutKind::DegreeOrder);
+            assert_eq!(is_ordered, are_gpus && has_hubs, "{name}: {layouts:?}");
+        }
     }
 }
 
