@@ -8,7 +8,8 @@ use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push, run,
+    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push,
+    check_partition, run,
 };
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
@@ -252,6 +253,7 @@ impl Bfs {
         partition: Partition,
         options: BfsOptions,
     ) -> Result<Bfs> {
+        check_partition(context, graph, &partition)?;
         let algorithm = options.algorithm;
         // Nothing else reads layouts.
         let meets = algorithm != Algorithm::Asynchronous && can_meet(context);

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use millstream_device::Device;
 use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
+use millstream_traversal::internals::check_partition;
 use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
@@ -155,6 +156,7 @@ impl Cc {
         partition: Partition,
         options: CcOptions,
     ) -> Result<Cc> {
+        check_partition(context, graph, &partition)?;
         let (columns, whole) = (Columns::Structure, graph);
         let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
         let (partition, order) = match searches {

@@ -55,8 +55,8 @@ impl StepGraph {
         };
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
-        let (partition, _) = DegreeOrder::of(context, &reversed, partition, DegreeOrder::SPREAD);
         check_partition(context, &reversed, &partition)?;
+        let (partition, _) = DegreeOrder::of(context, &reversed, partition, DegreeOrder::SPREAD);
         let entering = match partition.is_renumbered() {
             true => Cow::Owned(partition.renumber(&reversed)),
             false => reversed,

@@ -40,6 +40,9 @@ impl DegreeOrder {
     /// assert!(order.is_none() && same == parts);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Panics
+    /// If the partition is of a graph with more vertices.
     pub fn of(
         context: &Context,
         graph: &CsrGraph,
@@ -48,7 +51,6 @@ impl DegreeOrder {
     ) -> (Partition, Option<DegreeOrder>) {
         let start = Instant::now();
         let is_worth_it = context.devices().iter().all(Device::is_gpu)
-            && partition.vertices() == graph.vertices()
             && !partition::is_mesh_like(graph)
             && !DepthProbe::new(graph).is_deep();
         match is_worth_it {

@@ -31,3 +31,4 @@ mod shape_cases;
 mod sssp;
 mod steps;
 mod worklist;
+mod wrong_partitions;
