@@ -61,7 +61,7 @@ class StepDevice : public GangDevice<u32> {
 
     // What a block shares.
     struct Block {
-        LongRow rows[512];
+        LongRow rows[threads];  // One for each vertex that a block takes at a time.
         u32 stage[warps][64];  // Vertices on their way to the list.
         u32 pending[warps];    // How many of each warp.
         u32 places[warps];     // Where they go.

@@ -22,7 +22,9 @@ class StepPush : public StepDevice {
         const bool is_thin = all <= thin;
         const u32 share = (all + grid_warps - 1) / grid_warps;
         const u32 rows = is_thin || share > 32 ? 32 : share;
-        const u32 warp = is_thin ? 0 : blockIdx.x * warps + threadIdx.x / 32;
+        // Warps that follow each other are of different blocks: hubs are found first, and lie
+        // together.
+        const u32 warp = is_thin ? 0 : threadIdx.x / 32 * gridDim.x + blockIdx.x;
         for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
             const u32 at = base + lane();
             u64 arc = 0;
