@@ -11,6 +11,7 @@ struct PushSettings {
     double damping;
     double threshold;
     double top;
+    u64 first;
 };
 
 // Ranks and residuals are doubles: many small ones come together.
@@ -32,7 +33,7 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         Span<const Weight> weights;
         // 0 for a vertex that no step leaves along an arc.
         Span<const double> inverse_row_weights;
-        // What a push of each vertex of all costs, in arcs; at least 1.
+        // What a push of each owned vertex costs, in arcs; at least 1.
         Span<const float> costs;
         // The bits of doubles, as ranks.
         Span<u64> residuals;
@@ -66,13 +67,18 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         return !is_own || crosses(problem, vertex, before, value);
     }
 
+    // Of an owned vertex.
+    __device__ static float cost(const Problem& problem, u32 vertex) {
+        return problem.costs[vertex - problem.settings.first];
+    }
+
     // Of an owned vertex: whether its residual has become worth a push.
     __device__ static bool crosses(const Problem& problem, u32 vertex, double before,
                                    double value) {
         const double unit = problem.settings.threshold;
         // No push costs less: most need no look at theirs.
         if (fabs(before + value) <= unit) return false;
-        const double threshold = unit * problem.costs[vertex];
+        const double threshold = unit * cost(problem, vertex);
         return fabs(before) <= threshold && fabs(before + value) > threshold;
     }
 
@@ -85,11 +91,12 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         return priority_of(problem, vertex, __longlong_as_double(bits));
     }
 
+    // Of an owned vertex with this residual.
     __device__ static u32 priority_of(const Problem& problem, u32 vertex, double residual) {
         const float now = float(fabs(residual));
         if (!(now > 0)) return 0;
         // A conversion stays in the range of the type.
-        const float top = float(problem.settings.top) * problem.costs[vertex];
+        const float top = float(problem.settings.top) * cost(problem, vertex);
         return __float2uint_rz(steps_of_halving * __log2f(top / now));
     }
 
@@ -136,11 +143,10 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         const double before = add(problem.residuals[arc.target], value);
         // Small residuals of one device may be large together: all are sent. One
         // that is not sent yet takes this one along.
-        const bool emits = problem.owners.owns(here, arc.target)
-                               ? crosses(problem, arc.target, before, value)
-                               : before == 0;
-        if (emits) *priority = priority_of(problem, arc.target, before + value);
-        return emits;
+        if (!problem.owners.owns(here, arc.target)) return before == 0;
+        if (!crosses(problem, arc.target, before, value)) return false;
+        *priority = priority_of(problem, arc.target, before + value);
+        return true;
     }
 };
 

@@ -23,7 +23,7 @@ problem! {
         pub weights: Read<R>,
         /// Of the owned vertices; 0 for one that no step leaves along an arc.
         pub inverse_row_weights: Read<f64>,
-        /// What a push of each vertex of all costs, in arcs; at least 1.
+        /// What a push of each owned vertex costs, in arcs; at least 1.
         pub costs: Read<f32>,
         /// Of all vertices: the bits of f64, as ranks.
         pub residuals: Shared<u64>,
@@ -49,6 +49,8 @@ millstream_device::cuda_struct! {
         pub threshold: f64,
         /// Residuals of this size, for a cost of 1, go first.
         pub top: f64,
+        /// The first vertex that the device owns.
+        pub first: u64,
     }
 }
 
@@ -96,9 +98,14 @@ fn take(word: &AtomicU64) -> f64 {
     f64::from_bits(word.swap(0, Relaxed))
 }
 
+/// What a push of an owned vertex costs.
+fn cost<R: Real>(view: &ProblemView<'_, R>, vertex: u32) -> f64 {
+    view.costs[vertex as usize - view.settings.first as usize].into()
+}
+
 /// Whether the residual of an owned vertex has become worth a push.
 fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: f64, value: f64) -> bool {
-    let threshold = view.settings.threshold * f64::from(view.costs[vertex as usize]);
+    let threshold = view.settings.threshold * cost(view, vertex);
     before.abs() <= threshold && (before + value).abs() > threshold
 }
 
@@ -122,7 +129,7 @@ impl<R: Real> VertexProgram for Push<R> {
     fn priority(&self, view: &VertexView<'_, Self>, vertex: u32) -> u32 {
         let residual = get(&view.residuals[vertex as usize]).abs();
         // A cast stays in the range of the type: nothing left is the first.
-        let top = view.settings.top * f64::from(view.costs[vertex as usize]);
+        let top = view.settings.top * cost(view, vertex);
         let steps = STEPS_OF_HALVING * (top / residual).log2();
         if residual > 0.0 { steps as u32 } else { 0 }
     }

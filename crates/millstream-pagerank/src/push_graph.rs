@@ -20,7 +20,7 @@ pub(crate) struct PushGraph<R: Real> {
     pub(crate) graph: DistributedGraph,
     pub(crate) inverse: Vec<Arc<DeviceBuffer<f64>>>,
     pub(crate) weights: Vec<Arc<DeviceBuffer<R>>>,
-    /// On each device, of all vertices.
+    /// On each device, of its own vertices.
     pub(crate) costs_on_devices: Vec<Arc<DeviceBuffer<f32>>>,
     /// What a push of each vertex costs, by new id.
     pub(crate) costs: Vec<f64>,
@@ -67,7 +67,9 @@ impl<R: Real> PushGraph<R> {
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = uploaded.graph.partition().range(place);
-            let own = inverse[own.start as usize..own.end as usize].to_vec();
+            let own = own.start as usize..own.end as usize;
+            let costs: Vec<_> =
+                uploaded.costs[own.clone()].iter().map(|&cost| cost as f32).collect();
             let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
                 PartWeights::None => Vec::new(),
                 PartWeights::Integer(weights) => {
@@ -79,9 +81,8 @@ impl<R: Real> PushGraph<R> {
                     weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
                 }
             };
-            uploaded.inverse.push(Arc::new(stream.uploaded(own)?));
+            uploaded.inverse.push(Arc::new(stream.uploaded(inverse[own].to_vec())?));
             uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
-            let costs: Vec<_> = uploaded.costs.iter().map(|&cost| cost as f32).collect();
             uploaded.costs_on_devices.push(Arc::new(stream.uploaded(costs)?));
             stream.record()?.completed().await?;
         }

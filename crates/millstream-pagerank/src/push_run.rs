@@ -172,7 +172,8 @@ impl<'a, R: Real> PushRun<'a, R> {
             return Ok(());
         }
         self.upload(pushed, allowance).await?;
-        let settings = Settings { damping: self.options.damping, threshold, top };
+        let damping = self.options.damping;
+        let settings = |first| Settings { damping, threshold, top, first };
         let program = Arc::new(Vertices::new(graph.owners(), Push::<R>::PROGRAM));
         let (problems, vertices) = (self.problems(settings), graph.vertices() as usize);
         let worklist = &self.options.worklist;
@@ -190,7 +191,8 @@ impl<'a, R: Real> PushRun<'a, R> {
         self.download(pushed, allowance).await
     }
 
-    fn problems(&self, settings: Settings) -> Vec<Arc<Problem<R>>> {
+    /// `settings` are those of the device whose first vertex is given.
+    fn problems(&self, settings: impl Fn(u64) -> Settings) -> Vec<Arc<Problem<R>>> {
         let parts = self.graph.graph.parts().iter().zip(&self.words).enumerate();
         let problem = |(place, (part, words)): (usize, (&Part, &Words))| Problem {
             offsets: Arc::clone(&part.offsets),
@@ -202,7 +204,7 @@ impl<'a, R: Real> PushRun<'a, R> {
             ranks: words.ranks.clone(),
             allowance: words.allowance.clone(),
             owners: Arc::clone(&part.owners),
-            settings,
+            settings: settings(self.graph.graph.partition().range(place).start.into()),
         };
         parts.map(problem).map(Arc::new).collect()
     }
@@ -266,9 +268,44 @@ impl<'a, R: Real> PushRun<'a, R> {
 mod tests {
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
+    use millstream_graph::{CsrGraph, Partition, partition};
 
     use super::*;
     use crate::{Algorithm, PageRank};
+
+    /// The most that the last of so many devices allocates, in bytes.
+    fn peak(parts: &Partition, queue_entries: Option<usize>) -> u64 {
+        let path: Vec<_> = (1..parts.vertices()).map(|to| (to - 1, to)).collect();
+        let graph = CsrGraph::from_edges(parts.vertices(), &path).unwrap();
+        let context = Context::builder().devices(Devices::host(parts.parts())).build().unwrap();
+        let mut options = PageRankOptions::default();
+        (options.algorithm, options.tolerance) = (Algorithm::Push, 0.1);
+        options.worklist.queue_entries = queue_entries;
+        let run = async {
+            PageRank::with_partition(&context, &graph, parts.clone(), options).await?.run().await
+        };
+        context.block_on(run).unwrap().unwrap();
+        context.devices().last().unwrap().memory().peak
+    }
+
+    /// With costs of all vertices it would be more than 12 bytes.
+    #[test]
+    fn a_device_has_a_residual_of_each_vertex_of_others_and_little_else() {
+        let vertices = 1_u32 << 19;
+        let part_of: Vec<_> =
+            (0..vertices).map(|vertex| u32::from(vertex + 1 == vertices)).collect();
+        let parts = Partition::from_parts(2, &part_of).unwrap();
+        let peak = peak(&parts, Some(1));
+        assert!(peak < 12 * u64::from(vertices), "{peak} bytes");
+    }
+
+    /// With two packets of 256 KiB from each other device it would be 8 MiB.
+    #[test]
+    fn packets_are_as_large_as_what_a_device_owns() {
+        let graph = CsrGraph::from_edges(1 << 12, &[]).unwrap();
+        let peak = peak(&partition::contiguous_blocks(&graph, 16), None);
+        assert!(peak < 2 << 20, "{peak} bytes");
+    }
 
     /// In sweeps. Where packets were pushed as they came, eight devices did three times as much.
     #[test]

@@ -158,8 +158,8 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { routing, ..self }
     }
 
-    /// Bytes of a packet at most; 256 KiB unless set. Those of the fused worker hold 256
-    /// items at most.
+    /// Bytes of a packet at most; 256 KiB unless set, and no more than all items that
+    /// [a queue holds](Program::most_queued). Those of the fused worker hold 256 items at most.
     #[must_use]
     pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
         DistributedWorklist { packet_bytes, ..self }
@@ -255,16 +255,17 @@ impl<P: Program> DistributedWorklist<P> {
         let outboxes = self.outboxes(is_ring);
         let steps = ThresholdSteps { delta: self.delta, falls_after: self.falls_after };
         let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, steps));
-        let solvers = self.solvers(&devices, &coordinator, initial).await?;
+        let packet_bytes = self.packet_bytes_at_once(is_ring);
+        let solvers = self.solvers(&devices, &coordinator, packet_bytes, initial).await?;
         if let Some(gang) = fused_gang {
             let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
-            let rings = Rings::new::<P::Packet>(self.buffers, self.packet_bytes)?;
+            let rings = Rings::new::<P::Packet>(self.buffers, packet_bytes)?;
             let run = FusedRun { context, devices, is_ring, delta, patience, rings };
             return run.run(gang, coordinator.threshold()).await;
         }
         let graph = Graph::new(&self.context);
         let links = graph.statistics();
-        let ends = self.links(&graph, is_ring)?;
+        let ends = self.links(&graph, is_ring, packet_bytes)?;
         for (solver, ends) in solvers.iter().zip(ends) {
             solver.spawn(&graph, ends)?;
         }
@@ -304,9 +305,10 @@ impl<P: Program> DistributedWorklist<P> {
         &self,
         devices: &[Arc<WorklistDevice<P>>],
         coordinator: &Arc<Coordinator>,
+        packet_bytes: usize,
         initial: &[(usize, u32)],
     ) -> Result<Vec<Arc<Solver<P>>>> {
-        let packet_items = self.packet_bytes / size_of::<P::Packet>().max(1);
+        let packet_items = packet_bytes / size_of::<P::Packet>().max(1);
         let mut solvers = Vec::new();
         for (place, device) in devices.iter().enumerate() {
             let (device, coordinator) = (Arc::clone(device), Arc::clone(coordinator));
@@ -382,11 +384,23 @@ impl<P: Program> DistributedWorklist<P> {
             .collect()
     }
 
+    /// Items in a queue at once.
+    fn most_queued(&self, is_ring: bool) -> usize {
+        let items = self.items;
+        // The outbox of a ring takes items of all other devices.
+        if is_ring { items } else { self.program.most_queued(items).min(items) }
+    }
+
+    /// Bytes of a packet: an outbox never has more to send.
+    fn packet_bytes_at_once(&self, is_ring: bool) -> usize {
+        let most = self.most_queued(is_ring).max(1);
+        self.packet_bytes.min(most.saturating_mul(size_of::<P::Packet>()))
+    }
+
     /// Of a device in its place.
     fn queue_size(&self, here: &Here, is_fused: bool, device: &Device) -> QueueSize {
         let (items, is_ring) = (self.items, here.next.is_some());
-        // The outbox of a ring takes items of all other devices.
-        let most = if is_ring { items } else { self.program.most_queued(items).min(items) };
+        let most = self.most_queued(is_ring);
         let share = items / here.devices;
         // Room for all threads of a GPU at once saves them a look each, and a fused run its sweeps
         // of small queues.
@@ -400,12 +414,17 @@ impl<P: Program> DistributedWorklist<P> {
         QueueSize { items, most, entries }
     }
 
-    fn links(&self, graph: &Graph, is_ring: bool) -> Result<Vec<Ends<P::Packet>>> {
+    fn links(
+        &self,
+        graph: &Graph,
+        is_ring: bool,
+        packet_bytes: usize,
+    ) -> Result<Vec<Ends<P::Packet>>> {
         let devices = self.context.devices();
         let order = self.context.topology().ring_order();
         let mut ends: Vec<_> =
             devices.iter().map(|_| Ends { inputs: Vec::new(), outputs: Vec::new() }).collect();
-        let buffers = Buffers::bytes(self.packet_bytes);
+        let buffers = Buffers::bytes(packet_bytes);
         let buffers = self.buffers.map_or(buffers, |count| buffers.count(count));
         for from in 0..devices.len() {
             let targets: Vec<usize> = match is_ring {

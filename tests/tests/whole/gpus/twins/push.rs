@@ -53,7 +53,7 @@ impl Pushes {
         Pushes {
             weights: (0..arcs).map(|_| weight(random)).collect(),
             inverse_row_weights: (0..owned).map(|_| part_or_none(random, 3)).collect(),
-            costs: (0..vertices).map(|_| 1.0 / part(random, 4) as f32).collect(),
+            costs: (0..owned).map(|_| 1.0 / part(random, 4) as f32).collect(),
             residuals: (0..vertices).map(|_| sign * part_or_none(random, 5)).collect(),
             allowance: if random.random_range(0..4) == 0 { 0 } else { 1 << 40 },
             arriving: case.receivers.iter().map(|_| sign * part(random, 5)).collect(),
@@ -61,6 +61,7 @@ impl Pushes {
                 damping: 0.75,
                 threshold: 0.25 * part(random, 5),
                 top: BETWEEN_PRIORITIES / part(random, 8),
+                first: case.owned().start.into(),
             },
             case,
         }
