@@ -12,7 +12,7 @@ use millstream_traversal::internals::{
     check_partition, run,
 };
 use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
+    DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -270,8 +270,8 @@ impl Bfs {
             Algorithm::Asynchronous => DepthProbe::default(),
             _ => DepthProbe::new(graph),
         };
-        let columns = Columns::Structure;
-        let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
+        let (distributed, rows) =
+            DistributedGraph::with_structure(context, graph, partition).await?;
         let near = match options.layouts && depth.is_thin() {
             true => NearRows::new::<Levels>(graph, &distributed).await?,
             false => None,
@@ -279,7 +279,7 @@ impl Bfs {
         let has_hubs = options.layouts && are_gpus && near.is_none();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {
-                Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
+                Some(Hubs::new(&rows, &distributed, reversed, isolated.connected()).await?)
             }
             None => None,
         };
