@@ -255,10 +255,14 @@ impl Bfs {
     ) -> Result<Bfs> {
         check_partition(context, graph, &partition)?;
         let algorithm = options.algorithm;
+        let depth = match algorithm {
+            Algorithm::Asynchronous => DepthProbe::default(),
+            _ => DepthProbe::new(graph),
+        };
         // Nothing else reads layouts.
         let meets = algorithm != Algorithm::Asynchronous && can_meet(context);
         let (partition, order) = match meets && options.layouts {
-            true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD),
+            true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD, Some(depth)),
             false => (partition, None),
         };
         let (incoming, isolated) = match meets {
@@ -266,10 +270,6 @@ impl Bfs {
             false => Incoming::none(context, graph).await?,
         };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let depth = match algorithm {
-            Algorithm::Asynchronous => DepthProbe::default(),
-            _ => DepthProbe::new(graph),
-        };
         let (distributed, rows) =
             DistributedGraph::with_structure(context, graph, partition).await?;
         let near = match options.layouts && depth.is_thin() {

@@ -160,7 +160,7 @@ impl Cc {
         let whole = graph;
         let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
         let (partition, order) = match searches {
-            true => DegreeOrder::of(context, whole, partition, u32::MAX),
+            true => DegreeOrder::of(context, whole, partition, u32::MAX, None),
             false => (partition, None),
         };
         let (graph, rows) = DistributedGraph::with_structure(context, whole, partition).await?;

@@ -40,11 +40,12 @@ const CHUNK: u32 = 1 << 12;
 
 impl StepGraph {
     /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the
-    /// vertices of each in [degree order](DegreeOrder).
+    /// vertices of each in [degree order](DegreeOrder). The graph's `depth` may be known.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
         partition: Option<Partition>,
+        depth: Option<DepthProbe>,
     ) -> Result<StepGraph> {
         let start = Instant::now();
         let is_symmetric = graph.is_symmetric_with_weights();
@@ -55,7 +56,8 @@ impl StepGraph {
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
         check_partition(context, &reversed, &partition)?;
-        let (partition, _) = DegreeOrder::of(context, &reversed, partition, DegreeOrder::SPREAD);
+        let window = DegreeOrder::SPREAD;
+        let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
         let entering = partition.renumber_by_weight(&reversed);
         drop(reversed);
         // One graph at a time is in the host's memory.
@@ -172,8 +174,8 @@ fn arcs_into<W: Copy + Default + Send + Sync>(
 }
 
 /// Whether a search should go in steps, if the devices can.
-pub(crate) fn is_worth_it(graph: &CsrGraph) -> bool {
-    !partition::is_mesh_like(graph) && !DepthProbe::new(graph).is_deep()
+pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
+    !depth.is_deep() && !partition::is_mesh_like(graph)
 }
 
 #[cfg(test)]
@@ -185,6 +187,7 @@ mod tests {
 
     #[test]
     fn deep_graphs_do_not_go_in_steps() {
+        let is_worth_it = |graph: &CsrGraph| is_worth_it(graph, DepthProbe::new(graph));
         let options = GenerateOptions::default();
         let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
         let arcs = |from| road.neighbors(from).iter().map(move |&to| (from, to));
@@ -220,7 +223,7 @@ mod tests {
         let graph = CsrGraph::from_weighted_edges(4000, &edges).unwrap();
         let context = Context::builder().devices(Devices::host(4)).build().unwrap();
         let steps =
-            context.block_on(StepGraph::new(&context, &graph, None)).unwrap().unwrap();
+            context.block_on(StepGraph::new(&context, &graph, None, None)).unwrap().unwrap();
         let arcs: Vec<_> = steps.incoming.parts().iter().map(|part| part.targets.len()).collect();
         // An arc and a vertex weigh alike: three parts have arcs to divide, the last vertices only.
         assert_eq!(arcs.iter().sum::<usize>(), 4000);
