@@ -12,7 +12,7 @@ use millstream_traversal::internals::{
     check_partition, run,
 };
 use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
+    DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -255,10 +255,14 @@ impl Bfs {
     ) -> Result<Bfs> {
         check_partition(context, graph, &partition)?;
         let algorithm = options.algorithm;
+        let depth = match algorithm {
+            Algorithm::Asynchronous => DepthProbe::default(),
+            _ => DepthProbe::new(graph),
+        };
         // Nothing else reads layouts.
         let meets = algorithm != Algorithm::Asynchronous && can_meet(context);
         let (partition, order) = match meets && options.layouts {
-            true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD),
+            true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD, Some(depth)),
             false => (partition, None),
         };
         let (incoming, isolated) = match meets {
@@ -266,12 +270,8 @@ impl Bfs {
             false => Incoming::none(context, graph).await?,
         };
         let are_gpus = context.devices().iter().all(Device::is_gpu);
-        let depth = match algorithm {
-            Algorithm::Asynchronous => DepthProbe::default(),
-            _ => DepthProbe::new(graph),
-        };
-        let columns = Columns::Structure;
-        let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
+        let (distributed, rows) =
+            DistributedGraph::with_structure(context, graph, partition).await?;
         let near = match options.layouts && depth.is_thin() {
             true => NearRows::new::<Levels>(graph, &distributed).await?,
             false => None,
@@ -279,7 +279,7 @@ impl Bfs {
         let has_hubs = options.layouts && are_gpus && near.is_none();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {
-                Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
+                Some(Hubs::new(&rows, &distributed, reversed, isolated.connected()).await?)
             }
             None => None,
         };

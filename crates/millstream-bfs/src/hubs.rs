@@ -67,8 +67,8 @@ impl SplitRow {
 }
 
 impl Hubs {
-    /// Finds the hubs of a graph that the devices have as `distributed`, with the arcs that
-    /// enter vertices in `incoming`; `connected` vertices have arcs.
+    /// Finds the hubs of a graph, given with new ids, that the devices have as `distributed`, with
+    /// the arcs that enter vertices in `incoming`; `connected` vertices have arcs.
     pub(crate) async fn new(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
@@ -77,14 +77,13 @@ impl Hubs {
     ) -> Result<Hubs> {
         let start = Instant::now();
         let partition = distributed.partition();
-        let degree = |vertex| graph.degree(partition.to_original(vertex));
-        let is_long = |&vertex: &u32| is_rich(degree(vertex), USUAL_ALPHA, connected);
+        let is_long = |&vertex: &u32| is_rich(graph.degree(vertex), USUAL_ALPHA, connected);
         let vertices = (0..graph.vertices()).into_par_iter();
         let mut split: Vec<u32> = vertices.filter(is_long).collect();
-        split.sort_unstable_by_key(|&vertex| Reverse(degree(vertex)));
+        split.sort_unstable_by_key(|&vertex| Reverse(graph.degree(vertex)));
         let mut left = graph.arcs() / ARCS_FOR_SPLIT;
         split.retain(|&vertex| {
-            let rest = left.checked_sub(degree(vertex));
+            let rest = left.checked_sub(graph.degree(vertex));
             left = rest.unwrap_or(0);
             rest.is_some()
         });
@@ -93,23 +92,20 @@ impl Hubs {
         for (place, (device, of)) in devices.zip(find_hubs(graph, incoming).await?).enumerate() {
             let range = partition.range(place);
             let stream = device.stream()?;
-            let parts: Vec<Vec<u32>> = split
-                .par_iter()
-                .map(|&vertex| {
-                    let targets = graph.neighbors(partition.to_original(vertex)).iter();
-                    let targets = targets.map(|&target| partition.to_new(target));
-                    let mut own: Vec<_> = targets.filter(|its| range.contains(its)).collect();
-                    own.sort_unstable();
-                    own
-                })
-                .collect();
-            let mut begin = 0;
-            for (&vertex, part) in split.iter().zip(&parts) {
-                let end = begin + part.len() as u64;
+            let own = |vertex| graph.neighbors(vertex).iter().filter(|its| range.contains(its));
+            let lengths: Vec<_> = split.par_iter().map(|&vertex| own(vertex).count()).collect();
+            let mut targets = vec![0; lengths.iter().sum()];
+            let (mut places, mut rest, mut begin) = (Vec::new(), &mut targets[..], 0);
+            for (&vertex, &length) in split.iter().zip(&lengths) {
+                let end = begin + length as u64;
                 hubs.rows.entry(vertex).or_default().push(begin..end);
+                places.push((vertex, rest.split_off_mut(..length).unwrap_or_default()));
                 begin = end;
             }
-            let targets = Arc::new(stream.uploaded(parts.concat())?);
+            places.into_par_iter().for_each(|(vertex, places)| {
+                places.iter_mut().zip(own(vertex)).for_each(|(place, &target)| *place = target);
+            });
+            let targets = Arc::new(stream.uploaded(targets)?);
             stream.record()?.completed().await?;
             hubs.devices.push(DeviceHubs { of, targets });
         }
@@ -160,7 +156,6 @@ mod tests {
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::{partition, source};
-    use millstream_traversal::Columns;
 
     use super::*;
 
@@ -172,12 +167,11 @@ mod tests {
         let connected = graph.vertices();
         let busiest = partition.to_new(source::max_degree(graph).unwrap());
         let checks = async {
-            let upload = |graph| {
-                let columns = Columns::Structure;
-                DistributedGraph::new(&context, graph, partition.clone(), columns)
-            };
-            let (out, incoming) = (upload(graph).await.unwrap(), upload(reversed).await.unwrap());
-            let hubs = Hubs::new(graph, &out, &incoming, connected).await.unwrap();
+            let upload =
+                |graph| DistributedGraph::with_structure(&context, graph, partition.clone());
+            let (out, new) = upload(graph).await.unwrap();
+            let (incoming, _) = upload(reversed).await.unwrap();
+            let hubs = Hubs::new(&new, &out, &incoming, connected).await.unwrap();
             let rows = hubs.begins_with(&[busiest], 14, connected).unwrap();
             for (place, device) in context.devices().iter().enumerate() {
                 let (its, range) = (hubs.of(place), partition.range(place));

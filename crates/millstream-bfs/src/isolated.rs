@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millstream_device::{Device, DeviceBuffer, Event, SharedBuffer, Stream};
 use millstream_flow::Context;
+use rayon::prelude::*;
 
 use crate::Result;
 
@@ -31,14 +32,15 @@ impl Isolated {
     pub(crate) async fn new(
         context: &Context,
         vertices: u32,
-        is_isolated: impl Fn(u32) -> bool,
+        is_isolated: impl Fn(u32) -> bool + Sync,
     ) -> Result<Isolated> {
-        let mut bits = vec![0; vertices.div_ceil(32) as usize];
-        let mut connected = vertices;
-        for vertex in (0..vertices).filter(|&vertex| is_isolated(vertex)) {
-            bits[vertex as usize / 32] |= 1 << (vertex % 32);
-            connected -= 1;
-        }
+        let word = |first: u32| {
+            let its = first..vertices.min(first.saturating_add(32));
+            its.rev().fold(0, |word, vertex| word << 1 | u32::from(is_isolated(vertex)))
+        };
+        let words = (0..vertices.div_ceil(32)).into_par_iter();
+        let bits: Vec<u32> = words.map(|at| word(32 * at)).collect();
+        let connected = vertices - bits.par_iter().map(|word| word.count_ones()).sum::<u32>();
         let upload = |device: &Device| {
             let stream = device.stream()?;
             Ok((stream.uploaded(bits.clone())?, stream.record()?))

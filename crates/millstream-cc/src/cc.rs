@@ -10,7 +10,7 @@ use millstream_device::Device;
 use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::check_partition;
-use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout};
+use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
 use crate::hubs::Hubs;
@@ -157,13 +157,13 @@ impl Cc {
         options: CcOptions,
     ) -> Result<Cc> {
         check_partition(context, graph, &partition)?;
-        let (columns, whole) = (Columns::Structure, graph);
+        let whole = graph;
         let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
         let (partition, order) = match searches {
-            true => DegreeOrder::of(context, whole, partition, u32::MAX),
+            true => DegreeOrder::of(context, whole, partition, u32::MAX, None),
             false => (partition, None),
         };
-        let graph = DistributedGraph::new(context, whole, partition, columns).await?;
+        let (graph, rows) = DistributedGraph::with_structure(context, whole, partition).await?;
         let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
         let method = Method::of(survey.is_symmetric, graph.vertices(), whole.arcs());
@@ -172,7 +172,7 @@ impl Cc {
             survey.name(hub, graph.vertices());
         }
         let hubs = match method == Method::OutsideHub && is_gang(context) {
-            true => Hubs::new(whole, &graph).await?,
+            true => Hubs::new(&rows, &graph).await?,
             false => Hubs::none(&graph)?,
         };
         Ok(Cc { graph, order, survey, method, hub, hubs, options })

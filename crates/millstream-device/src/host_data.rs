@@ -20,6 +20,12 @@ impl<T> fmt::Debug for HostData<T> {
 }
 
 impl<T> HostData<T> {
+    /// Items that others may hold, too; no copy is made.
+    pub fn shared(items: Arc<dyn AsRef<[T]> + Send + Sync>) -> HostData<T> {
+        let range = 0..(*items).as_ref().len();
+        HostData { items, range }
+    }
+
     /// Items to upload.
     pub fn len(&self) -> usize {
         self.range.len()

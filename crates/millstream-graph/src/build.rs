@@ -9,7 +9,7 @@ use std::mem::size_of_val;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
-use bytemuck::allocation::try_zeroed_vec;
+use bytemuck::allocation::{cast_vec, try_zeroed_vec};
 use rayon::prelude::*;
 
 use crate::rows::{remove_duplicates, sort_rows_by_target};
@@ -56,6 +56,9 @@ pub trait ArcWeight: Copy + Send + Sync + 'static + private::Sealed {
     /// Bits whose order is the order of the weights.
     fn to_key(self) -> u32;
 
+    /// The weight of such bits.
+    fn from_key(key: u32) -> Self;
+
     /// Weights from their bits.
     fn from_keys(keys: Vec<u32>) -> Option<Weights>;
 }
@@ -74,6 +77,8 @@ impl ArcWeight for () {
         0
     }
 
+    fn from_key(_: u32) {}
+
     fn from_keys(_: Vec<u32>) -> Option<Weights> {
         None
     }
@@ -84,6 +89,10 @@ impl ArcWeight for u32 {
 
     fn to_key(self) -> u32 {
         self
+    }
+
+    fn from_key(key: u32) -> u32 {
+        key
     }
 
     fn from_keys(keys: Vec<u32>) -> Option<Weights> {
@@ -101,9 +110,13 @@ impl ArcWeight for f32 {
         if bits & SIGN == 0 { bits | SIGN } else { !bits }
     }
 
-    fn from_keys(keys: Vec<u32>) -> Option<Weights> {
-        let bits = |key: u32| if key & SIGN == 0 { !key } else { key ^ SIGN };
-        Some(Weights::Real(keys.into_iter().map(|key| f32::from_bits(bits(key))).collect()))
+    fn from_key(key: u32) -> f32 {
+        f32::from_bits(if key & SIGN == 0 { !key } else { key ^ SIGN })
+    }
+
+    fn from_keys(mut keys: Vec<u32>) -> Option<Weights> {
+        keys.par_iter_mut().for_each(|key| *key = f32::from_key(*key).to_bits());
+        Some(Weights::Real(cast_vec(keys)))
     }
 }
 
@@ -254,7 +267,7 @@ fn zeroed<T: Zeroable>(length: u64) -> Result<Vec<T>, GraphError> {
 }
 
 /// Integers that can be viewed as atomics.
-trait Atomic {
+pub(crate) trait Atomic {
     type View;
 }
 
@@ -266,7 +279,8 @@ impl Atomic for u64 {
     type View = AtomicU64;
 }
 
-fn as_atomic<T: Atomic>(cells: &mut [T]) -> &[T::View] {
+/// The cells, for several threads.
+pub(crate) fn as_atomic<T: Atomic>(cells: &mut [T]) -> &[T::View] {
     let bytes = size_of_val(cells);
     // SAFETY: an atomic integer has the size, the representation and, on 64-bit
     // targets, the alignment of its integer; the exclusive borrow lasts as long

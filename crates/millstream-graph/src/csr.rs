@@ -1,5 +1,7 @@
 //! Compressed sparse rows: the graph every algorithm starts from.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::Weights;
@@ -68,7 +70,7 @@ pub enum GraphError {
 }
 
 /// A directed graph in compressed sparse rows: 32-bit vertex ids, 64-bit
-/// offsets, optional weights. An undirected graph stores both arcs.
+/// offsets, optional weights. An undirected graph stores both arcs. Clones share all but the weights.
 ///
 /// ```
 /// use millstream_graph::CsrGraph;
@@ -83,7 +85,7 @@ pub struct CsrGraph {
     targets: Storage<u32>,
     weights: Option<Weights>,
     lattice_width: Option<u32>,
-    original_ids: Option<Vec<u64>>,
+    original_ids: Option<Arc<Vec<u64>>>,
 }
 
 impl CsrGraph {
@@ -98,7 +100,7 @@ impl CsrGraph {
         targets: Vec<u32>,
         weights: Option<Weights>,
     ) -> Result<CsrGraph, GraphError> {
-        CsrGraph::from_storage(Storage::Owned(offsets), Storage::Owned(targets), weights)
+        CsrGraph::from_storage(offsets.into(), targets.into(), weights)
     }
 
     pub(crate) fn from_storage(
@@ -145,8 +147,8 @@ impl CsrGraph {
         weights: Option<Weights>,
     ) -> CsrGraph {
         CsrGraph {
-            offsets: Storage::Owned(offsets),
-            targets: Storage::Owned(targets),
+            offsets: offsets.into(),
+            targets: targets.into(),
             weights,
             lattice_width: None,
             original_ids: None,
@@ -192,7 +194,7 @@ impl CsrGraph {
             let vertices = u64::from(self.vertices());
             return Err(GraphError::OriginalIdCount { ids: ids.len() as u64, vertices });
         }
-        self.original_ids = Some(ids);
+        self.original_ids = Some(Arc::new(ids));
         Ok(self)
     }
 
@@ -206,7 +208,7 @@ impl CsrGraph {
         Ok(CsrGraph { lattice_width, original_ids, ..graph })
     }
 
-    /// The same without weights.
+    /// The same without weights: no array is copied.
     pub(crate) fn structure(&self) -> CsrGraph {
         CsrGraph {
             offsets: self.offsets.clone(),
@@ -224,7 +226,7 @@ impl CsrGraph {
 
     /// Ids that the vertices had in the file, if they were renumbered.
     pub fn original_ids(&self) -> Option<&[u64]> {
-        self.original_ids.as_deref()
+        self.original_ids.as_ref().map(|ids| &ids[..])
     }
 
     /// Number of vertices.
@@ -247,9 +249,19 @@ impl CsrGraph {
         &self.targets
     }
 
+    /// The same, for whoever may outlive the graph; they are not copied.
+    pub fn shared_targets(&self) -> Arc<dyn AsRef<[u32]> + Send + Sync> {
+        Arc::new(self.targets.clone())
+    }
+
     /// Weights of all arcs, row by row.
     pub fn weights(&self) -> Option<&Weights> {
         self.weights.as_ref()
+    }
+
+    /// Leaves the graph without weights.
+    pub fn take_weights(&mut self) -> Option<Weights> {
+        self.weights.take()
     }
 
     /// Number of arcs that leave `vertex`.

@@ -39,6 +39,4 @@ pub mod write;
 pub use csr::{CsrGraph, GraphError};
 pub use format::Format;
 pub use partition::Partition;
-#[doc(hidden)]
-pub use rows::sort_rows_by_weight;
 pub use weights::{BadWeight, Weights};

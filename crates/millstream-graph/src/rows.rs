@@ -4,107 +4,114 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::build::ArcWeight;
+
 /// Rows of fewer arcs than this in all are one thread's work.
 const GRAIN: u64 = 1 << 16;
 
-/// Sorts each row by target, then by weight key. `keys` is empty or has one key
-/// for each target.
-pub(crate) fn sort_rows_by_target(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) {
-    in_each_row(offsets, targets, keys, &sort_by_target);
-}
-
-/// Sorts each row by weight, and arcs of the same weight by target, so that whoever knows how far
-/// is too far need not look at the rest of a row. `offsets` need not begin at 0.
-///
-/// ```
-/// use millstream_graph::sort_rows_by_weight;
-///
-/// let (mut targets, mut weights) = ([7, 8, 9, 4], [3.0f32, 1.0, 2.0, 5.0]);
-/// sort_rows_by_weight(&[0, 3, 4], &mut targets, &mut weights);
-/// assert_eq!((targets, weights), ([8, 9, 7, 4], [1.0, 2.0, 3.0, 5.0]));
-/// ```
-///
-/// # Panics
-/// Offsets that are not those of the rows.
-pub fn sort_rows_by_weight<W: PartialOrd + Copy + Send>(
+/// Sorts each row by target, then by weight. `weights` is empty or has one for each target.
+pub(crate) fn sort_rows_by_target<W: ArcWeight>(
     offsets: &[u64],
     targets: &mut [u32],
     weights: &mut [W],
 ) {
-    in_each_row(offsets, targets, weights, &sort_by_weight);
+    in_each_row(offsets, targets, weights, &|_, targets, weights, scratch| {
+        sort_by_target(targets, weights, scratch);
+    });
 }
 
-/// Has `sort` sort the targets of each row, with what stands beside them, if anything does; with
-/// memory that it may use.
-fn in_each_row<B: Send, S>(
+/// Has `fill` write or sort the targets of each row, with what stands beside them, if anything does:
+/// by the row's number, with memory that it may use.
+pub(crate) fn in_each_row<B: Send, S>(
     offsets: &[u64],
     targets: &mut [u32],
     beside: &mut [B],
-    sort: &(impl Fn(&mut [u32], &mut [B], &mut Vec<S>) + Sync),
+    fill: &(impl Fn(usize, &mut [u32], &mut [B], &mut Vec<S>) + Sync),
 ) {
-    let vertices = offsets.len() - 1;
-    let arcs = offsets[vertices] - offsets[0];
-    if vertices > 1 && arcs > GRAIN {
-        // Split where half of the arcs are, with a row on either side.
-        let half = offsets[0] + arcs / 2;
-        let middle = offsets.partition_point(|&offset| offset < half).clamp(1, vertices - 1);
-        let split = (offsets[middle] - offsets[0]) as usize;
+    in_rows(offsets, 0..offsets.len() - 1, targets, beside, fill);
+}
+
+fn in_rows<B: Send, S>(
+    offsets: &[u64],
+    rows: Range<usize>,
+    targets: &mut [u32],
+    beside: &mut [B],
+    fill: &(impl Fn(usize, &mut [u32], &mut [B], &mut Vec<S>) + Sync),
+) {
+    let first = offsets[rows.start];
+    let arcs = offsets[rows.end] - first;
+    if rows.len() > 1 && arcs.max(rows.len() as u64) > GRAIN {
+        let middle = match arcs > GRAIN {
+            // Where half of the arcs are, with a row on either side.
+            true => {
+                let half = first + arcs / 2;
+                let before = offsets[rows.clone()].partition_point(|&offset| offset < half);
+                (rows.start + before).clamp(rows.start + 1, rows.end - 1)
+            }
+            false => rows.start + rows.len() / 2,
+        };
+        let split = (offsets[middle] - first) as usize;
         let (left, right) = targets.split_at_mut(split);
         let (beside_left, beside_right) = beside.split_at_mut(split.min(beside.len()));
         rayon::join(
-            || in_each_row(&offsets[..=middle], left, beside_left, sort),
-            || in_each_row(&offsets[middle..], right, beside_right, sort),
+            || in_rows(offsets, rows.start..middle, left, beside_left, fill),
+            || in_rows(offsets, middle..rows.end, right, beside_right, fill),
         );
         return;
     }
     let mut scratch = Vec::new();
-    for pair in offsets.windows(2) {
-        let row = (pair[0] - offsets[0]) as usize..(pair[1] - offsets[0]) as usize;
-        let beside = if beside.is_empty() { &mut [][..] } else { &mut beside[row.clone()] };
-        sort(&mut targets[row], beside, &mut scratch);
+    for row in rows {
+        let arcs = (offsets[row] - first) as usize..(offsets[row + 1] - first) as usize;
+        let beside = if beside.is_empty() { &mut [][..] } else { &mut beside[arcs.clone()] };
+        fill(row, &mut targets[arcs], beside, &mut scratch);
     }
 }
 
-fn sort_by_target(targets: &mut [u32], keys: &mut [u32], scratch: &mut Vec<u64>) {
-    if keys.is_empty() {
-        return if targets.len() as u64 > GRAIN {
-            targets.par_sort_unstable();
-        } else {
-            targets.sort_unstable();
-        };
-    }
-    if targets.len() < 2 {
-        return;
-    }
-    let packed = |(&target, &key): (&u32, &u32)| u64::from(target) << 32 | u64::from(key);
-    scratch.clear();
-    scratch.extend(targets.iter().zip(&*keys).map(packed));
-    match scratch.len() as u64 > GRAIN {
-        true => scratch.par_sort_unstable(),
-        false => scratch.sort_unstable(),
-    }
-    for ((target, key), arc) in targets.iter_mut().zip(keys).zip(&*scratch) {
-        (*target, *key) = ((arc >> 32) as u32, *arc as u32);
-    }
-}
-
-fn sort_by_weight<W: PartialOrd + Copy + Send>(
+/// Sorts a row by target, then by weight if there are weights.
+pub(crate) fn sort_by_target<W: ArcWeight>(
     targets: &mut [u32],
     weights: &mut [W],
-    scratch: &mut Vec<(W, u32)>,
+    scratch: &mut Vec<u64>,
 ) {
-    scratch.clear();
-    scratch.extend(weights.iter().copied().zip(targets.iter().copied()));
-    // Weights are never NaN: no graph has such.
-    let order = |one: &(W, u32), other: &(W, u32)| {
-        one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal)
-    };
-    match scratch.len() as u64 > GRAIN {
-        true => scratch.par_sort_unstable_by(order),
-        false => scratch.sort_unstable_by(order),
+    match weights.is_empty() {
+        true => sort(targets),
+        false => sort_pairs(targets, weights, scratch),
     }
-    for ((target, weight), arc) in targets.iter_mut().zip(weights).zip(&*scratch) {
-        (*weight, *target) = *arc;
+}
+
+/// Sorts a row by weight, then by target.
+pub(crate) fn sort_by_weight<W: ArcWeight>(
+    targets: &mut [u32],
+    weights: &mut [W],
+    scratch: &mut Vec<u64>,
+) {
+    sort_pairs(weights, targets, scratch);
+}
+
+/// Sorts pairs as one integer each, which compares faster: targets are keys of their own.
+fn sort_pairs<A: ArcWeight, B: ArcWeight>(
+    firsts: &mut [A],
+    seconds: &mut [B],
+    scratch: &mut Vec<u64>,
+) {
+    if firsts.len() < 2 {
+        return;
+    }
+    let packed =
+        |(first, second): (&A, &B)| u64::from(first.to_key()) << 32 | u64::from(second.to_key());
+    scratch.clear();
+    scratch.extend(firsts.iter().zip(&*seconds).map(packed));
+    sort(scratch);
+    for ((first, second), &pair) in firsts.iter_mut().zip(seconds).zip(&*scratch) {
+        (*first, *second) = (A::from_key((pair >> 32) as u32), B::from_key(pair as u32));
+    }
+}
+
+/// Sorts integers, many of them by all threads.
+fn sort<T: Ord + Send>(integers: &mut [T]) {
+    match integers.len() as u64 > GRAIN {
+        true => integers.par_sort_unstable(),
+        false => integers.sort_unstable(),
     }
 }
 
@@ -159,14 +166,14 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
 }
 
 /// Row index from the length of each row.
-pub(crate) fn offsets(vertices: u32, lengths: impl Iterator<Item = u64>) -> Vec<u64> {
-    let mut offsets = Vec::with_capacity(vertices as usize + 1);
+pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
+    let mut offsets = vec![0; lengths.len() + 1];
+    offsets[1..].par_iter_mut().zip(lengths).for_each(|(offset, length)| *offset = length);
     let mut sum = 0;
-    offsets.push(sum);
-    offsets.extend(lengths.map(|length| {
-        sum += length;
-        sum
-    }));
+    for offset in &mut offsets {
+        sum += *offset;
+        *offset = sum;
+    }
     offsets
 }
 
@@ -196,7 +203,7 @@ mod tests {
 
     #[test]
     fn blocks_cover_all_rows() {
-        let offsets = offsets(40_000, (0..40_000).map(|row| row % 7));
+        let offsets = offsets((0..40_000usize).into_par_iter().map(|row| row as u64 % 7));
         let mut values = vec![0u32; offsets[40_000] as usize];
         let blocks = row_blocks(&offsets, &mut values);
         assert!(blocks.len() > 2);
@@ -210,26 +217,37 @@ mod tests {
     }
 
     #[test]
-    fn long_and_short_rows_are_sorted_by_weight() {
-        let degrees = [0u64, 1, 70_000, 3, 0, 90_000, 2];
-        let offsets: Vec<u64> = std::iter::once(5)
-            .chain(degrees.iter().scan(5, |at, degree| {
-                *at += degree;
-                Some(*at)
-            }))
-            .collect();
-        let arcs: u64 = degrees.iter().sum();
-        let targets: Vec<u32> = (0..arcs as u32).collect();
-        let weights: Vec<u32> = targets.iter().map(|target| target * 7919 % 1000).collect();
+    fn long_and_short_rows_and_many_without_arcs_are_sorted() {
+        let mut degrees = vec![0u64; 200_000];
+        degrees[..7].copy_from_slice(&[0, 1, 70_000, 3, 0, 90_000, 2]);
+        let offsets = offsets(degrees.into_par_iter());
+        let arcs = offsets[200_000] as u32;
+        let targets: Vec<u32> = (0..arcs).map(|arc| arc * 7919 % 50_000).collect();
+        let weights: Vec<f32> = (0..arcs).map(|arc| (arc * 31 % 1000) as f32 - 500.0).collect();
+        let row = |row: usize| offsets[row] as usize..offsets[row + 1] as usize;
         let (mut sorted, mut sorted_weights) = (targets.clone(), weights.clone());
-        sort_rows_by_weight(&offsets, &mut sorted, &mut sorted_weights);
-        for pair in offsets.windows(2) {
-            let row = (pair[0] - 5) as usize..(pair[1] - 5) as usize;
-            let mut expected: Vec<_> =
-                row.clone().map(|arc| (weights[arc], targets[arc])).collect();
+        sort_rows_by_target(&offsets, &mut sorted, &mut sorted_weights);
+        let arcs = |arcs: Range<usize>, targets: &[u32], weights: &[f32]| -> Vec<(u32, i32)> {
+            arcs.map(|arc| (targets[arc], weights[arc] as i32)).collect()
+        };
+        for row in (0..200_000).map(row) {
+            let mut expected = arcs(row.clone(), &targets, &weights);
             expected.sort_unstable();
-            let got: Vec<_> = row.map(|arc| (sorted_weights[arc], sorted[arc])).collect();
-            assert!(got == expected);
+            assert!(arcs(row, &sorted, &sorted_weights) == expected);
+        }
+        in_each_row(
+            &offsets,
+            &mut sorted,
+            &mut sorted_weights,
+            &|number, targets, weights, all| {
+                assert_eq!(targets.len(), row(number).len());
+                sort_by_weight(targets, weights, all);
+            },
+        );
+        for row in (0..200_000).map(row) {
+            let mut expected = arcs(row.clone(), &targets, &weights);
+            expected.sort_unstable_by_key(|&(target, weight)| (weight, target));
+            assert!(arcs(row, &sorted, &sorted_weights) == expected);
         }
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytemuck::{AnyBitPattern, PodCastError};
 use memmap2::Mmap;
 
-/// An array behind a slice.
+/// An array behind a slice; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) enum Storage<T> {
-    Owned(Vec<T>),
+    Owned(Arc<Vec<T>>),
     /// Bytes of the file that hold the array; only [`Storage::mapped`] makes it.
     Mapped(Arc<Mmap>, Range<usize>),
 }
@@ -25,6 +25,18 @@ impl<T: AnyBitPattern> Storage<T> {
     pub(crate) fn mapped(map: &Arc<Mmap>, bytes: Range<usize>) -> Result<Self, PodCastError> {
         bytemuck::try_cast_slice::<u8, T>(&map[bytes.clone()])?;
         Ok(Storage::Mapped(Arc::clone(map), bytes))
+    }
+}
+
+impl<T> From<Vec<T>> for Storage<T> {
+    fn from(array: Vec<T>) -> Storage<T> {
+        Storage::Owned(Arc::new(array))
+    }
+}
+
+impl<T: AnyBitPattern> AsRef<[T]> for Storage<T> {
+    fn as_ref(&self) -> &[T] {
+        self
     }
 }
 

@@ -28,6 +28,9 @@ const GPU_NEAR_FACTOR: f64 = 256.0;
 /// In steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
 const STEP_FACTOR: f64 = 1.1;
 
+/// Weights that a thread sums up at a time.
+const PIECE: usize = 1 << 16;
+
 impl Delta {
     /// The step; `None` without priorities.
     pub(crate) fn step(self, automatic: Option<f64>) -> Result<Option<f64>> {
@@ -58,7 +61,11 @@ impl Means {
             Weights::Integer(weights) => {
                 weights.par_iter().map(|&weight| u64::from(weight)).sum::<u64>() as f64
             }
-            Weights::Real(weights) => weights.iter().map(|&weight| f64::from(weight)).sum(),
+            Weights::Real(weights) => {
+                // Of pieces in their order: the same for any number of threads.
+                let piece = |its: &[f32]| its.iter().map(|&weight| f64::from(weight)).sum::<f64>();
+                weights.par_chunks(PIECE).map(piece).collect::<Vec<f64>>().iter().sum()
+            }
         };
         let arcs = graph.arcs() as f64;
         let means = Means { weight: sum / arcs, degree: arcs / f64::from(graph.vertices()) };

@@ -12,7 +12,9 @@ use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::{
     Answer, Attempt, NearFar, Outcome, Settings, can_meet, check_kernels_push, run,
 };
-use millstream_traversal::{Columns, DistributedGraph, Layout, UNREACHED, WorklistOptions};
+use millstream_traversal::{
+    Columns, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
+};
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
 
@@ -252,13 +254,15 @@ impl Sssp {
         if matches!(algorithm, Algorithm::Stepping | Algorithm::NearFar) {
             check_kernels_push(context)?;
         }
+        let depth =
+            (algorithm == Algorithm::Auto && can_meet(context)).then(|| DepthProbe::new(graph));
         let is_stepping = match algorithm {
-            Algorithm::Auto => can_meet(context) && step_graph::is_worth_it(graph),
+            Algorithm::Auto => depth.is_some_and(|depth| step_graph::is_worth_it(graph, depth)),
             Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
             algorithm => algorithm == Algorithm::Stepping,
         };
         let (graph, automatic_delta) = if is_stepping {
-            let steps = StepGraph::new(context, graph, partition).await?;
+            let steps = StepGraph::new(context, graph, partition, depth).await?;
             (Uploaded::Stepping(steps), means.and_then(Means::step))
         } else {
             let on_gpus = context.devices().iter().any(Device::is_gpu);

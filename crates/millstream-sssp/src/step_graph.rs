@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, Weights, partition, sort_rows_by_weight};
+use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::check_partition;
 use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
+    DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
 };
 use rayon::prelude::*;
 
@@ -40,15 +40,15 @@ const CHUNK: u32 = 1 << 12;
 
 impl StepGraph {
     /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the
-    /// vertices of each in [degree order](DegreeOrder).
+    /// vertices of each in [degree order](DegreeOrder). The graph's `depth` may be known.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
         partition: Option<Partition>,
+        depth: Option<DepthProbe>,
     ) -> Result<StepGraph> {
         let start = Instant::now();
         let is_symmetric = graph.is_symmetric_with_weights();
-        let columns = Columns::Nearest;
         let reversed = match is_symmetric {
             true => Cow::Borrowed(graph),
             false => Cow::Owned(graph.transposed()?),
@@ -56,20 +56,24 @@ impl StepGraph {
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
         check_partition(context, &reversed, &partition)?;
-        let (partition, _) = DegreeOrder::of(context, &reversed, partition, DegreeOrder::SPREAD);
-        let entering = match partition.is_renumbered() {
-            true => Cow::Owned(partition.renumber(&reversed)),
-            false => reversed,
-        };
-        let incoming = DistributedGraph::renumbered(context, &entering, partition, columns).await?;
-        let outgoing = match is_symmetric {
-            true if context.devices().len() == 1 => None,
-            true => Some(outgoing(&incoming, &entering).await?),
+        let window = DegreeOrder::SPREAD;
+        let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
+        let entering = partition.renumber_by_weight(&reversed);
+        drop(reversed);
+        // One graph at a time is in the host's memory.
+        let (incoming, outgoing) = match is_symmetric {
+            true => {
+                let outgoing = match context.devices().len() {
+                    1 => None,
+                    _ => Some(outgoing(context, &partition, &entering).await?),
+                };
+                (DistributedGraph::renumbered(context, entering, partition).await?, outgoing)
+            }
             false => {
-                drop(entering);
-                let partition = incoming.partition();
-                let leaving = partition.is_renumbered().then(|| partition.renumber(graph));
-                Some(outgoing(&incoming, leaving.as_ref().unwrap_or(graph)).await?)
+                let incoming = DistributedGraph::renumbered(context, entering, partition).await?;
+                let leaving = incoming.partition().renumber_by_weight(graph);
+                let outgoing = outgoing(context, incoming.partition(), &leaving).await?;
+                (incoming, Some(outgoing))
             }
         };
         let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
@@ -102,10 +106,9 @@ pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
 }
 
 /// Of each device the arcs of a graph, with new ids, whose targets it owns, in rows of all vertices.
-async fn outgoing(incoming: &DistributedGraph, graph: &CsrGraph) -> Result<Vec<Part>> {
-    let partition = incoming.partition();
+async fn outgoing(context: &Context, partition: &Partition, graph: &CsrGraph) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for (place, device) in incoming.context().devices().iter().enumerate() {
+    for (place, device) in context.devices().iter().enumerate() {
         let (range, stream) = (partition.range(place), device.stream()?);
         let (offsets, targets, weights) = match graph.weights() {
             None => (vec![0; graph.vertices() as usize + 1], Vec::new(), PartWeights::None),
@@ -122,15 +125,15 @@ async fn outgoing(incoming: &DistributedGraph, graph: &CsrGraph) -> Result<Vec<P
             offsets: Arc::new(stream.uploaded(offsets)?),
             targets: Arc::new(stream.uploaded(targets)?),
             weights,
-            owners: Arc::clone(&incoming.parts()[place].owners),
+            owners: Arc::new(stream.uploaded(partition.boundaries().to_vec())?),
         });
         stream.record()?.completed().await?;
     }
     Ok(parts)
 }
 
-/// Offsets, targets and weights of the arcs whose targets are in `range`.
-fn arcs_into<W: Copy + Default + PartialOrd + Send + Sync>(
+/// Offsets, targets and weights of the arcs whose targets are in `range`, in the order of their rows.
+fn arcs_into<W: Copy + Default + Send + Sync>(
     graph: &CsrGraph,
     weights: &[W],
     range: Range<u32>,
@@ -167,13 +170,12 @@ fn arcs_into<W: Copy + Default + PartialOrd + Send + Sync>(
             (*target, *weight) = arc;
         }
     });
-    sort_rows_by_weight(&offsets, &mut targets, &mut kept);
     (offsets, targets, kept)
 }
 
 /// Whether a search should go in steps, if the devices can.
-pub(crate) fn is_worth_it(graph: &CsrGraph) -> bool {
-    !partition::is_mesh_like(graph) && !DepthProbe::new(graph).is_deep()
+pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
+    !depth.is_deep() && !partition::is_mesh_like(graph)
 }
 
 #[cfg(test)]
@@ -185,6 +187,7 @@ mod tests {
 
     #[test]
     fn deep_graphs_do_not_go_in_steps() {
+        let is_worth_it = |graph: &CsrGraph| is_worth_it(graph, DepthProbe::new(graph));
         let options = GenerateOptions::default();
         let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
         let arcs = |from| road.neighbors(from).iter().map(move |&to| (from, to));
@@ -202,9 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn arcs_into_a_range_are_sorted_by_weight() {
+    fn arcs_into_a_range_stay_sorted_by_weight() {
         let edges = [(0, 1, 5u32), (0, 2, 1), (0, 3, 3), (2, 3, 9), (2, 0, 1), (3, 1, 0)];
         let graph = CsrGraph::from_weighted_edges(4, &edges).unwrap();
+        let graph = partition::contiguous_blocks(&graph, 1).renumber_by_weight(&graph);
         let Some(Weights::Integer(weights)) = graph.weights() else { panic!("integers") };
         let (offsets, targets, weights) = arcs_into(&graph, weights, 1..4);
         assert_eq!(offsets, [0, 3, 3, 4, 5]);
@@ -218,7 +222,8 @@ mod tests {
         let edges: Vec<_> = (0..4000).map(|from| (from, from % 40, 1u32)).collect();
         let graph = CsrGraph::from_weighted_edges(4000, &edges).unwrap();
         let context = Context::builder().devices(Devices::host(4)).build().unwrap();
-        let steps = context.block_on(StepGraph::new(&context, &graph, None)).unwrap().unwrap();
+        let steps =
+            context.block_on(StepGraph::new(&context, &graph, None, None)).unwrap().unwrap();
         let arcs: Vec<_> = steps.incoming.parts().iter().map(|part| part.targets.len()).collect();
         // An arc and a vertex weigh alike: three parts have arcs to divide, the last vertices only.
         assert_eq!(arcs.iter().sum::<usize>(), 4000);

@@ -24,7 +24,7 @@ impl DegreeOrder {
     /// The partition [by degree](Partition::by_degree) on GPUs, for a graph that is neither
     /// [mesh-like](partition::is_mesh_like) nor [deep](DepthProbe::is_deep): in these, vertices
     /// near each other have ids near each other as a rule, which counts for more. Else
-    /// `partition` as it is, and `None`.
+    /// `partition` as it is, and `None`. The graph is probed unless its `depth` is known.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -36,7 +36,7 @@ impl DegreeOrder {
     /// let star = CsrGraph::from_edges(100, &star)?;
     /// let parts = partition::contiguous_blocks(&star, 1);
     /// // Host devices do without.
-    /// let (same, order) = DegreeOrder::of(&context, &star, parts.clone(), DegreeOrder::SPREAD);
+    /// let (same, order) = DegreeOrder::of(&context, &star, parts.clone(), DegreeOrder::SPREAD, None);
     /// assert!(order.is_none() && same == parts);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -48,11 +48,12 @@ impl DegreeOrder {
         graph: &CsrGraph,
         partition: Partition,
         window: u32,
+        depth: Option<DepthProbe>,
     ) -> (Partition, Option<DegreeOrder>) {
         let start = Instant::now();
         let is_worth_it = context.devices().iter().all(Device::is_gpu)
-            && !partition::is_mesh_like(graph)
-            && !DepthProbe::new(graph).is_deep();
+            && !depth.unwrap_or_else(|| DepthProbe::new(graph)).is_deep()
+            && !partition::is_mesh_like(graph);
         match is_worth_it {
             true => {
                 let ordered = partition.by_degree(graph, window);

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::{AtomicPod, DeviceBuffer, SharedBuffer, Stream};
+use millstream_device::{AtomicPod, DeviceBuffer, HostData, SharedBuffer, Stream};
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, Weights, sort_rows_by_weight};
+use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
 use crate::owners::Owners;
@@ -23,8 +23,6 @@ pub enum Columns {
     Structure,
     /// Weights too, where the graph has them.
     Weighted,
-    /// As `Weighted`, each row in ascending order of weight.
-    Nearest,
 }
 
 /// The rows of one device.
@@ -106,19 +104,50 @@ impl DistributedGraph {
         partition: Partition,
         columns: Columns,
     ) -> Result<DistributedGraph> {
+        if columns == Columns::Structure {
+            return Ok(DistributedGraph::with_structure(context, graph, partition).await?.0);
+        }
         check_partition(context, graph, &partition)?;
+        if !partition.is_renumbered() {
+            let weights = match graph.weights() {
+                None => HostWeights::None,
+                Some(Weights::Integer(all)) => HostWeights::Integer(HostColumn::Lent(all)),
+                Some(Weights::Real(all)) => HostWeights::Real(HostColumn::Lent(all)),
+            };
+            return DistributedGraph::upload(context, graph, weights, partition).await;
+        }
         let start = Instant::now();
-        let renumbered = partition.is_renumbered().then(|| match columns {
-            Columns::Structure => partition.renumber_structure(graph),
-            Columns::Weighted | Columns::Nearest => partition.renumber(graph),
-        });
+        let rows = partition.renumber(graph);
         let renumbering_time = start.elapsed();
-        let rows = renumbered.as_ref().unwrap_or(graph);
-        let upload = DistributedGraph::renumbered(context, rows, partition, columns);
+        let upload = DistributedGraph::renumbered(context, rows, partition);
         Ok(DistributedGraph { renumbering_time, ..upload.await? })
     }
 
-    /// As [`DistributedGraph::new`], of a graph that has the partition's new ids already.
+    /// Uploads a graph without weights, and gives it with the partition's new ids; it is in the
+    /// host's memory once.
+    ///
+    /// # Errors
+    /// As [`DistributedGraph::new`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was uploaded is dropped.
+    ///
+    /// # Device ordering
+    /// When it resolves, the graph is in the devices' memory.
+    pub async fn with_structure(
+        context: &Context,
+        graph: &CsrGraph,
+        partition: Partition,
+    ) -> Result<(DistributedGraph, CsrGraph)> {
+        check_partition(context, graph, &partition)?;
+        let start = Instant::now();
+        let rows = partition.renumber_structure(graph);
+        let renumbering_time = start.elapsed();
+        let upload = DistributedGraph::renumbered(context, rows.clone(), partition);
+        Ok((DistributedGraph { renumbering_time, ..upload.await? }, rows))
+    }
+
+    /// Uploads a graph that has the partition's new ids already, with its weights if there are any.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device.
@@ -130,32 +159,42 @@ impl DistributedGraph {
     /// When it resolves, the graph is in the devices' memory.
     pub async fn renumbered(
         context: &Context,
-        rows_of: &CsrGraph,
+        mut rows: CsrGraph,
         partition: Partition,
-        columns: Columns,
     ) -> Result<DistributedGraph> {
-        check_partition(context, rows_of, &partition)?;
-        let weights = rows_of.weights().filter(|_| columns != Columns::Structure);
+        check_partition(context, &rows, &partition)?;
+        let weights = match rows.take_weights() {
+            None => HostWeights::None,
+            Some(Weights::Integer(all)) => HostWeights::Integer(HostColumn::Given(all.into())),
+            Some(Weights::Real(all)) => HostWeights::Real(HostColumn::Given(all.into())),
+        };
+        DistributedGraph::upload(context, &rows, weights, partition).await
+    }
+
+    async fn upload(
+        context: &Context,
+        rows_of: &CsrGraph,
+        weights: HostWeights<'_>,
+        partition: Partition,
+    ) -> Result<DistributedGraph> {
+        let targets = HostColumn::Given(HostData::shared(rows_of.shared_targets()));
         let mut parts = Vec::new();
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
             let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
-            let offsets: Vec<u64> = rows.iter().map(|offset| offset - rows[0]).collect();
+            let offsets: Vec<u64> = rows.par_iter().map(|offset| offset - rows[0]).collect();
             let stream = device.stream()?;
-            let mut targets = copied(&rows_of.targets()[arcs.clone()]);
-            let weights = match weights {
-                None => PartWeights::None,
-                Some(Weights::Integer(all)) => {
-                    let weights = row_weights(&all[arcs], &offsets, &mut targets, columns);
-                    PartWeights::Integer(Arc::new(stream.uploaded(weights)?))
+            let weights = match &weights {
+                HostWeights::None => PartWeights::None,
+                HostWeights::Integer(all) => {
+                    PartWeights::Integer(Arc::new(stream.uploaded(all.part(&arcs)?)?))
                 }
-                Some(Weights::Real(all)) => {
-                    let weights = row_weights(&all[arcs], &offsets, &mut targets, columns);
-                    PartWeights::Real(Arc::new(stream.uploaded(weights)?))
+                HostWeights::Real(all) => {
+                    PartWeights::Real(Arc::new(stream.uploaded(all.part(&arcs)?)?))
                 }
             };
             let offsets = Arc::new(stream.uploaded(offsets)?);
-            let targets = Arc::new(stream.uploaded(targets)?);
+            let targets = Arc::new(stream.uploaded(targets.part(&arcs)?)?);
             let owners = Arc::new(stream.uploaded(partition.boundaries().to_vec())?);
             stream.record()?.completed().await?;
             parts.push(Part { offsets, targets, weights, owners });
@@ -340,23 +379,30 @@ pub fn check_partition(context: &Context, graph: &CsrGraph, partition: &Partitio
     }
 }
 
-/// The weights of rows, which are sorted by them if the columns are.
-fn row_weights<W: PartialOrd + Copy + Send + Sync>(
-    weights: &[W],
-    offsets: &[u64],
-    targets: &mut [u32],
-    columns: Columns,
-) -> Vec<W> {
-    let mut weights = copied(weights);
-    if columns == Columns::Nearest {
-        sort_rows_by_weight(offsets, targets, &mut weights);
-    }
-    weights
+/// The weights of all arcs, on the host.
+enum HostWeights<'a> {
+    None,
+    Integer(HostColumn<'a, u32>),
+    Real(HostColumn<'a, f32>),
 }
 
-/// By all threads: pages that nobody has touched cost more than the copy.
-fn copied<T: Copy + Send + Sync>(items: &[T]) -> Vec<T> {
-    items.par_iter().copied().collect()
+/// What there is of every arc, on the host.
+enum HostColumn<'a, T> {
+    /// Uploads, which may outlive it, get copies.
+    Lent(&'a [T]),
+    Given(HostData<T>),
+}
+
+impl<T: Copy + Send + Sync + 'static> HostColumn<'_, T> {
+    fn part(&self, arcs: &Range<usize>) -> Result<HostData<T>> {
+        Ok(match self {
+            // By all threads: pages that nobody has touched cost more than the copy.
+            HostColumn::Lent(all) => {
+                all[arcs.clone()].par_iter().copied().collect::<Vec<T>>().into()
+            }
+            HostColumn::Given(all) => all.slice(arcs.clone())?,
+        })
+    }
 }
 
 #[cfg(test)]

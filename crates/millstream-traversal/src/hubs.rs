@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use crate::Result;
 use crate::graph::DistributedGraph;
 
-/// Finds the hub of each vertex of `rows`, which are arcs of `graph`, in one direction or the
-/// other: of the other vertices that its row names the one that most arcs leave, the smallest of
+/// Finds the hub of each vertex of `rows`, which are arcs of `graph`, given with the partition's new
+/// ids, in one direction or the other: of the other vertices that its row names the one that most arcs leave, the smallest of
 /// equals; itself if there are none. Ids are new ones. Each device gets the hubs of its own
 /// vertices, 4 bytes each, in their order.
 ///
@@ -46,14 +46,12 @@ pub async fn find_hubs(
     graph: &CsrGraph,
     rows: &DistributedGraph,
 ) -> Result<Vec<SharedBuffer<u32>>> {
-    let partition = rows.partition();
     let vertices = (0..graph.vertices()).into_par_iter();
-    let degrees = vertices.map(|vertex| graph.degree(partition.to_original(vertex)) as u32);
-    let degrees: Vec<u32> = degrees.collect();
+    let degrees: Vec<u32> = vertices.map(|vertex| graph.degree(vertex) as u32).collect();
     let devices = rows.context().devices().iter().zip(rows.parts()).enumerate();
     let mut hubs = Vec::new();
     for (place, (device, part)) in devices {
-        let (stream, range) = (device.stream()?, partition.range(place));
+        let (stream, range) = (device.stream()?, rows.partition().range(place));
         let degrees = stream.uploaded(degrees.clone())?;
         let of = device.shared(range.len())?;
         let arguments = (&*part.offsets, &*part.targets, &degrees, &of, range.start);

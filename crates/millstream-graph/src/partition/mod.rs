@@ -23,10 +23,16 @@ pub use metis::metis;
 pub use random::random;
 
 use std::cmp::Reverse;
+use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 
+use crate::build::as_atomic;
 use crate::{CsrGraph, GraphError};
+use renumber::{SortedBy, renumbered};
+
+/// So few vertices are one thread's work.
+const ALONE: usize = 1 << 12;
 
 /// Why there is no such partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,17 +161,41 @@ impl Partition {
     /// # Ok::<(), millstream_graph::partition::PartitionError>(())
     /// ```
     #[must_use]
-    pub fn sorted_by_key<K: Ord>(&self, key: impl Fn(u32) -> K + Sync) -> Partition {
-        let mut order: Vec<u32> = (0..self.vertices()).collect();
+    pub fn sorted_by_key<K: Ord + Send>(&self, key: impl Fn(u32) -> K + Sync) -> Partition {
+        self.sorted_in_windows(u32::MAX, key)
+    }
+
+    /// The same, sorted only among every `window` consecutive new ids.
+    fn sorted_in_windows<K: Ord + Send>(
+        &self,
+        window: u32,
+        key: impl Fn(u32) -> K + Sync,
+    ) -> Partition {
+        let mut originals = vec![0; self.vertices() as usize];
+        let (mut windows, mut rest) = (Vec::new(), &mut originals[..]);
         for part in 0..self.parts() {
-            let own = self.range(part);
-            order[own.start as usize..own.end as usize].par_sort_by_key(|&new| key(new));
+            let mut own = self.range(part);
+            while !own.is_empty() {
+                let end = (own.start / window + 1).saturating_mul(window).min(own.end);
+                let places = rest.split_off_mut(..(end - own.start) as usize).unwrap_or_default();
+                windows.push((own.start..end, places));
+                own.start = end;
+            }
         }
-        let originals: Vec<u32> = order.into_par_iter().map(|new| self.to_original(new)).collect();
-        let mut renumbered = vec![0; originals.len()];
-        for (new, &original) in originals.iter().enumerate() {
-            renumbered[original as usize] = new as u32;
-        }
+        windows.into_par_iter().for_each(|(window, places)| {
+            // Each key once, and with its id: then they are all different.
+            let keys = window.into_par_iter().with_min_len(ALONE).map(|new| (key(new), new));
+            let mut order: Vec<(K, u32)> = keys.collect();
+            order.par_sort_unstable();
+            let places = places.par_iter_mut().with_min_len(ALONE);
+            places.zip(order).for_each(|(place, (_, new))| *place = self.to_original(new));
+        });
+        let mut renumbered = vec![0u32; originals.len()];
+        let cells = as_atomic(&mut renumbered);
+        originals.par_iter().enumerate().for_each(|(new, &original)| {
+            // Relaxed: the end of the parallel loop orders it.
+            cells[original as usize].store(new as u32, Ordering::Relaxed);
+        });
         let order = Some(Order { originals, renumbered });
         Partition { boundaries: self.boundaries.clone(), order }
     }
@@ -194,7 +224,7 @@ impl Partition {
     #[must_use]
     pub fn by_degree(&self, graph: &CsrGraph, window: u32) -> Partition {
         let degree = |new| graph.degree(self.to_original(new));
-        self.sorted_by_key(|new| (new / window.max(1), Reverse(degree(new))))
+        self.sorted_in_windows(window.max(1), |new| Reverse(degree(new)))
     }
 
     /// Number of parts.
@@ -246,14 +276,14 @@ impl Partition {
         self.order.as_ref().map_or(new, |order| order.originals[new as usize])
     }
 
-    /// The graph with new ids; rows are sorted.
+    /// The graph with new ids. If these are others, rows are sorted by target, then by weight.
     ///
     /// # Panics
     /// If the partition is of a graph with another number of vertices.
     pub fn renumber(&self, graph: &CsrGraph) -> CsrGraph {
-        match &self.order {
-            Some(order) => renumber::renumbered(graph, &order.originals, &order.renumbered, true),
-            None => graph.clone(),
+        match self.is_renumbered() {
+            true => renumbered(graph, graph.weights(), self, SortedBy::Target),
+            false => graph.clone(),
         }
     }
 
@@ -262,10 +292,28 @@ impl Partition {
     /// # Panics
     /// If the partition is of a graph with another number of vertices.
     pub fn renumber_structure(&self, graph: &CsrGraph) -> CsrGraph {
-        match &self.order {
-            Some(order) => renumber::renumbered(graph, &order.originals, &order.renumbered, false),
-            None => graph.structure(),
+        match self.is_renumbered() {
+            true => renumbered(graph, None, self, SortedBy::Target),
+            false => graph.structure(),
         }
+    }
+
+    /// The graph with new ids, each row sorted by weight, then by target: whoever knows how far is
+    /// too far need not look at the rest of a row.
+    ///
+    /// ```
+    /// use millstream_graph::{CsrGraph, partition};
+    ///
+    /// let star = CsrGraph::from_weighted_edges(4, &[(0, 1, 9u32), (0, 2, 4), (0, 3, 7)])?;
+    /// let one = partition::contiguous_blocks(&star, 1);
+    /// assert_eq!(one.renumber_by_weight(&star).neighbors(0), [2, 3, 1]);
+    /// # Ok::<(), millstream_graph::GraphError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the partition is of a graph with another number of vertices.
+    pub fn renumber_by_weight(&self, graph: &CsrGraph) -> CsrGraph {
+        renumbered(graph, graph.weights(), self, SortedBy::Weight)
     }
 
     /// Values by new id, in the order of original ids.

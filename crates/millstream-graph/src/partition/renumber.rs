@@ -2,29 +2,39 @@
 
 use rayon::prelude::*;
 
-use crate::rows::{offsets, row_blocks};
+use super::Partition;
+use crate::build::ArcWeight;
+use crate::rows::{in_each_row, offsets, sort_by_target, sort_by_weight};
 use crate::{CsrGraph, Weights};
 
-/// The graph with vertex `originals[new]` named `new`, with its weights if they are `weighted`;
-/// rows are sorted, and parallel arcs stay in the order that they had.
+/// What a row's arcs are sorted by.
+#[derive(Clone, Copy)]
+pub(super) enum SortedBy {
+    /// Their targets, then weights.
+    Target,
+    /// Their weights, then targets.
+    Weight,
+}
+
+/// The graph with the partition's ids, and with these of its weights.
 pub(super) fn renumbered(
     graph: &CsrGraph,
-    originals: &[u32],
-    renumbered: &[u32],
-    weighted: bool,
+    weights: Option<&Weights>,
+    partition: &Partition,
+    by: SortedBy,
 ) -> CsrGraph {
-    assert_eq!(graph.vertices() as usize, originals.len(), "a partition of another graph");
-    let lengths = originals.iter().map(|&original| graph.degree(original));
-    let offsets = offsets(graph.vertices(), lengths);
-    let rows = Rows { graph, originals, renumbered, offsets: &offsets };
-    let (targets, weights) = match graph.weights().filter(|_| weighted) {
-        None => (rows.targets(), None),
+    assert_eq!(graph.vertices(), partition.vertices(), "a partition of another graph");
+    let vertices = (0..graph.vertices()).into_par_iter();
+    let offsets = offsets(vertices.map(|new| graph.degree(partition.to_original(new))));
+    let rows = Rows { graph, partition, offsets: &offsets, by };
+    let (targets, weights) = match weights {
+        None => (rows.filled::<u32>(&[]).0, None),
         Some(Weights::Integer(weights)) => {
-            let (targets, weights) = rows.targets_and(weights);
+            let (targets, weights) = rows.filled(weights);
             (targets, Some(Weights::Integer(weights)))
         }
         Some(Weights::Real(weights)) => {
-            let (targets, weights) = rows.targets_and(weights);
+            let (targets, weights) = rows.filled(weights);
             (targets, Some(Weights::Real(weights)))
         }
     };
@@ -33,48 +43,30 @@ pub(super) fn renumbered(
 
 struct Rows<'a> {
     graph: &'a CsrGraph,
-    originals: &'a [u32],
-    renumbered: &'a [u32],
+    partition: &'a Partition,
     offsets: &'a [u64],
+    by: SortedBy,
 }
 
 impl Rows<'_> {
-    fn new_target(&self, arc: usize) -> u32 {
-        self.renumbered[self.graph.targets()[arc] as usize]
-    }
-
-    fn targets(&self) -> Vec<u32> {
-        let mut all = vec![0; self.graph.targets().len()];
-        row_blocks(self.offsets, &mut all).into_par_iter().for_each(|(rows, mut block)| {
-            for &original in &self.originals[rows] {
-                let arcs = self.graph.row(original);
-                let row = block.split_off_mut(..arcs.len()).unwrap_or_default();
-                for (target, arc) in row.iter_mut().zip(arcs) {
-                    *target = self.new_target(arc);
-                }
-                row.sort_unstable();
+    /// New targets and `weights`, of which there are none or one for each arc.
+    fn filled<W: ArcWeight + Default>(&self, weights: &[W]) -> (Vec<u32>, Vec<W>) {
+        let mut all_targets = vec![0; self.graph.targets().len()];
+        let mut all_weights = vec![W::default(); weights.len()];
+        let fill = |new: usize, targets: &mut [u32], its: &mut [W], scratch: &mut Vec<u64>| {
+            let arcs = self.graph.row(self.partition.to_original(new as u32));
+            for (target, &original) in targets.iter_mut().zip(&self.graph.targets()[arcs.clone()]) {
+                *target = self.partition.to_new(original);
             }
-        });
-        all
-    }
-
-    fn targets_and<W: Copy + Default + Send + Sync>(&self, weights: &[W]) -> (Vec<u32>, Vec<W>) {
-        let mut targets = vec![0; weights.len()];
-        let mut kept = vec![W::default(); weights.len()];
-        let blocks = row_blocks(self.offsets, &mut targets).into_par_iter();
-        blocks.zip(row_blocks(self.offsets, &mut kept)).for_each(|((rows, targets), (_, kept))| {
-            let mut places = targets.iter_mut().zip(kept);
-            let mut row: Vec<(u32, W)> = Vec::new();
-            for &original in &self.originals[rows] {
-                let arcs = self.graph.row(original);
-                row.clear();
-                row.extend(arcs.map(|arc| (self.new_target(arc), weights[arc])));
-                row.sort_by_key(|&(target, _)| target);
-                for (&(new, its), (target, weight)) in row.iter().zip(places.by_ref()) {
-                    (*target, *weight) = (new, its);
-                }
+            if !its.is_empty() {
+                its.copy_from_slice(&weights[arcs]);
             }
-        });
-        (targets, kept)
+            match self.by {
+                SortedBy::Target => sort_by_target(targets, its, scratch),
+                SortedBy::Weight => sort_by_weight(targets, its, scratch),
+            }
+        };
+        in_each_row(self.offsets, &mut all_targets, &mut all_weights, &fill);
+        (all_targets, all_weights)
     }
 }

@@ -44,7 +44,59 @@ fn arcs(graph: &CsrGraph, original: impl Fn(u32) -> u32) -> Vec<(u32, u32, u32)>
     arcs
 }
 
+/// The graph with new ids by definition: vertex by vertex, its arcs in the order of `key`, which is
+/// given new targets and weights.
+fn by_definition<K: Ord>(
+    graph: &CsrGraph,
+    partition: &Partition,
+    key: impl Fn((u32, u32)) -> K,
+) -> CsrGraph {
+    let Some(Weights::Integer(weights)) = graph.weights() else { panic!("no weights") };
+    let (mut offsets, mut arcs) = (vec![0], Vec::new());
+    for original in (0..graph.vertices()).map(|new| partition.to_original(new)) {
+        let new = |arc: usize| (partition.to_new(graph.targets()[arc]), weights[arc]);
+        let mut row: Vec<_> = graph.row(original).map(new).collect();
+        row.sort_unstable_by_key(|&arc| key(arc));
+        arcs.append(&mut row);
+        offsets.push(arcs.len() as u64);
+    }
+    let (targets, weights) = arcs.into_iter().unzip();
+    CsrGraph::from_csr(offsets, targets, Some(Weights::Integer(weights))).unwrap()
+}
+
+/// With weights that are reals, half of them negative.
+fn with_reals(graph: &CsrGraph) -> CsrGraph {
+    let Some(Weights::Integer(weights)) = graph.weights() else { panic!("no weights") };
+    let reals = weights.iter().map(|&weight| weight as f32 - 4.5).collect();
+    graph.clone().with_weights(Some(Weights::Real(reals))).unwrap()
+}
+
 proptest! {
+    #[test]
+    fn a_renumbered_graph_is_the_one_by_definition(
+        graph in graphs(),
+        parts in 1usize..5,
+        window in 0u32..50,
+    ) {
+        let random = random(&graph, parts, 2);
+        let ordered = random.by_degree(&graph, window);
+        let blocks = contiguous_blocks(&graph, parts).by_degree(&graph, window);
+        for partition in [random, ordered, blocks] {
+            let by_target = by_definition(&graph, &partition, |(target, weight)| (target, weight));
+            prop_assert_eq!(&partition.renumber(&graph), &by_target);
+            let structure = by_target.clone().with_weights(None).unwrap();
+            prop_assert_eq!(partition.renumber_structure(&graph), structure);
+            let by_weight = by_definition(&graph, &partition, |(target, weight)| (weight, target));
+            prop_assert_eq!(&partition.renumber_by_weight(&graph), &by_weight);
+            let reals = with_reals(&graph);
+            prop_assert_eq!(partition.renumber(&reals), with_reals(&by_target));
+            prop_assert_eq!(partition.renumber_by_weight(&reals), with_reals(&by_weight));
+        }
+        let same = contiguous_blocks(&graph, parts);
+        let by_weight = by_definition(&graph, &same, |(target, weight)| (weight, target));
+        prop_assert_eq!(same.renumber_by_weight(&graph), by_weight);
+    }
+
     #[test]
     fn every_vertex_has_one_owner_and_keeps_its_arcs(graph in graphs(), parts in 1usize..60) {
         for (name, partitioner) in partitioners() {
@@ -91,8 +143,6 @@ proptest! {
                 prop_assert!(degree < before || random.to_new(next) > random.to_new(original));
             }
         }
-        let structure = ordered.renumber(&graph).with_weights(None).unwrap();
-        prop_assert_eq!(ordered.renumber_structure(&graph), structure);
         let blocks = contiguous_blocks(&graph, parts);
         prop_assert_eq!(blocks.renumber_structure(&graph), graph.with_weights(None).unwrap());
     }
@@ -168,6 +218,20 @@ fn graphs_with_hubs_are_not_meshes() {
     let edges: Vec<_> = (1..=33).map(|leaf| (leaf, 0)).collect();
     assert!(!is_mesh_like(&CsrGraph::from_edges(34, &edges).unwrap()));
     assert!(is_mesh_like(&CsrGraph::from_edges(34, &edges[1..]).unwrap()));
+}
+
+/// Large enough that windows, rows and vertices are divided among threads.
+#[test]
+fn a_large_graph_is_the_one_by_definition() {
+    let options = GenerateOptions { max_weight: Some(64), ..GenerateOptions::default() };
+    let kron = generate::kron(14, 16, &options).unwrap();
+    for window in [1024, u32::MAX] {
+        let partition = edge_balanced_blocks(&kron, 3).by_degree(&kron, window);
+        assert!(partition.renumber(&kron) == by_definition(&kron, &partition, |arc| arc));
+        let turned = |(target, weight)| (weight, target);
+        let by_weight = by_definition(&kron, &partition, turned);
+        assert!(partition.renumber_by_weight(&kron) == by_weight);
+    }
 }
 
 #[cfg(feature = "metis")]

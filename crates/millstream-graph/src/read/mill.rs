@@ -74,7 +74,7 @@ fn storage<T: AnyBitPattern>(
 ) -> Result<Storage<T>, Fault> {
     match content {
         Content::Mapped(map) if cfg!(target_endian = "little") => mapped(map, section),
-        _ => Ok(Storage::Owned(copy(&content[section]))),
+        _ => Ok(copy(&content[section]).into()),
     }
 }
 
