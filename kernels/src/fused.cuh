@@ -176,7 +176,7 @@ struct Gang : FusedService<Program> {
             // Now and then before items, so that none waits for ever.
             const bool has_piece = __all_sync(~0u, has_arcs) && (looks || !has_item);
             if (has_item || has_piece) {
-                // Nobody raises the threshold while somebody has work untold.
+                // Nobody moves the threshold while somebody has work untold.
                 if (idle > idle_turns) worklist.threshold = threshold();
                 idle = 0;
                 if (come != 0) ready.empty(position);

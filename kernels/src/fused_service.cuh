@@ -1,5 +1,5 @@
 // The service block of a device in the fused worker: start, stop, following the
-// threshold; on device 0 it leads: the end, raising the threshold, patience. FUSED.md
+// threshold; on device 0 it leads: the end, moving the threshold, patience. FUSED.md
 // has the protocol.
 #pragma once
 
@@ -93,9 +93,9 @@ struct FusedService : FusedDevice<Program> {
         }
     }
 
-    // One thread: begins to bring back deferred items when the threshold has risen.
+    // One thread: begins to bring back deferred items when the threshold has moved.
     __device__ u32 follow(u32 epoch) const {
-        // Acquire: pairs with the release in `raise`; the threshold is before it.
+        // Acquire: pairs with the release in `move_threshold`; the threshold is before it.
         const u32 now = load_acquire_sys(&words[here()][gang_epoch]);
         if (now == epoch) return epoch;
         const OpenQueue deferred{Worklist<Program, true>::queue_of(common, deferred_queue)};
@@ -146,13 +146,14 @@ struct FusedService : FusedDevice<Program> {
         }
     }
 
-    // The service block of device 0: looks for the end, and raises the threshold.
+    // The service block of device 0: looks for the end, and moves the threshold.
     // One warp; lane d looks at device d.
     __device__ void lead() const {
         if (threadIdx.x >= 32) return;
         if (lane() < devices()) store_relaxed_sys(&words[lane()][gang_led], 1u);
         u32 epoch = 0;
         u32 threshold = settings.threshold;
+        u64 worked_there = 0;
         u64 seen = 0;
         u64 since = nanoseconds();
         for (u32 turn = 0;; ++turn) {
@@ -178,7 +179,10 @@ struct FusedService : FusedDevice<Program> {
                     if (lane() == 0) stop_all();
                     return;
                 }
-                threshold = raise(status, is_device, threshold);
+                threshold = falls(status, is_device, &worked_there)
+                                ? settings.threshold
+                                : next_step(status, is_device, threshold);
+                move_threshold(is_device, threshold);
             }
             if (made + done != seen) {
                 seen = made + done;
@@ -191,9 +195,18 @@ struct FusedService : FusedDevice<Program> {
         }
     }
 
-    // Raises the threshold to the next step that has work, on all devices. The
-    // devices' bringing back is work that counts. Returns the threshold.
-    __device__ u32 raise(const u64* status, bool is_device, u32 threshold) const {
+    // Whether so many items have been processed since the threshold was at the first one that it
+    // falls back.
+    __device__ bool falls(const u64* status, bool is_device, u64* worked_there) const {
+        // Relaxed: what a warp has consumed is told after, and `lead` has acquired that.
+        const u64 worked = sum(is_device ? load_relaxed_sys(status + work_items) : 0);
+        if (worked - *worked_there < settings.falls_after) return false;
+        *worked_there = worked;
+        return true;
+    }
+
+    // The end of the lowest step above the threshold that has an item deferred.
+    __device__ u32 next_step(const u64* status, bool is_device, u32 threshold) const {
         u64 lowest = is_device ? load_acquire_sys(status + lowest_deferred) : ~u64(0);
         if (lowest <= threshold) lowest = ~u64(0);
         for (u32 step = 16; step > 0; step /= 2) {
@@ -202,11 +215,16 @@ struct FusedService : FusedDevice<Program> {
         }
         const u64 delta = settings.delta == 0 ? u64(1) << 32 : settings.delta;
         const u64 end = lowest > ~0u ? ~0u : lowest / delta * delta + (delta - 1);
-        const u32 raised = end > ~0u ? ~0u : u32(end);
+        return end > ~0u ? ~0u : u32(end);
+    }
+
+    // Tells all devices to look at what they have deferred, up to another threshold. Their
+    // bringing back is work that counts.
+    __device__ void move_threshold(bool is_device, u32 threshold) const {
         if (lane() == 0) fetch_add_relaxed_sys(&common.status[produced], u64(devices()));
         __syncwarp();
         u32* const there = is_device ? words[lane()].items : nullptr;
-        if (is_device) store_relaxed_sys(there + gang_threshold, raised);
+        if (is_device) store_relaxed_sys(there + gang_threshold, threshold);
         // All thresholds before any epoch: what one device brings back may come to
         // another one, which is to keep it.
         __syncwarp();
@@ -215,7 +233,6 @@ struct FusedService : FusedDevice<Program> {
             store_release_sys(there + gang_epoch, load_relaxed_sys(there + gang_epoch) + 1);
         }
         __syncwarp();
-        return raised;
     }
 
     __device__ static u64 sum(u64 value) {

@@ -36,6 +36,7 @@ constexpr u64 too_few_blocks = 5;
 
 struct GangSettings {
     u64 patience_ns;  // Without progress, that end the run.
+    u64 falls_after;  // Items, after which the threshold falls back to the first one.
     u32 delta;     // Steps of the threshold; 0 runs everything at once.
     u32 threshold; // The first one.
     u32 slots;     // Packets of a ring, a power of two.

@@ -90,10 +90,13 @@ struct Split {
     __device__ void tell() {
         const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
         const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
-        count[consumed] = count[deferred_in] = credit = 0;
+        const u32 items = __reduce_add_sync(~0u, count[work_items]);
+        count[consumed] = count[deferred_in] = count[work_items] = credit = 0;
         // What all lanes have done is before what the first one tells.
         __syncwarp();
         if (lane() != 0) return;
+        // Relaxed: whoever has acquired what the items consumed sees them.
+        if (items > 0) fetch_add_relaxed_sys(&common.status[work_items], u64(items));
         // Release: pairs with the acquire of whoever looks for the end.
         if (in > 0) fetch_add_release_sys(&common.status[deferred_in], u64(in));
         if (done > 0) fetch_add_release_sys(&common.status[consumed], u64(done));

@@ -55,7 +55,7 @@ pub(crate) struct ThresholdSteps {
 
 impl ThresholdSteps {
     /// The threshold at the start.
-    fn first(self) -> u32 {
+    pub(crate) fn first(self) -> u32 {
         self.delta.map_or(u32::MAX, |delta| delta - 1)
     }
 }

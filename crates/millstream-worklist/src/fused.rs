@@ -12,6 +12,7 @@ use millstream_device::{
 use millstream_flow::{Context, Gang, GangMember, LinkStatistics};
 
 use crate::common::{Common, CommonArgument, Place, SCRATCH_WORDS};
+use crate::coordinator::ThresholdSteps;
 use crate::program::{Program, Routing, Worker};
 use crate::statistics::{COUNTERS, Counter, Counters, WorklistStatistics};
 use crate::status::{self, DEFERRED_ENTRIES, FAULT, LOWEST_DEFERRED, READY_ENTRIES, fault_text};
@@ -49,6 +50,7 @@ millstream_device::cuda_struct! {
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub(crate) struct GangSettings as "millstream::GangSettings" {
         patience_ns: u64,
+        falls_after: u64,
         delta: u32,
         threshold: u32,
         slots: u32,
@@ -111,7 +113,7 @@ pub(crate) struct FusedRun<P: Program> {
     pub(crate) context: Context,
     pub(crate) devices: Vec<Arc<WorklistDevice<P>>>,
     pub(crate) is_ring: bool,
-    pub(crate) delta: Option<u32>,
+    pub(crate) steps: ThresholdSteps,
     pub(crate) patience: Duration,
     pub(crate) rings: Rings,
 }
@@ -159,18 +161,14 @@ struct Memory {
 }
 
 impl<P: Program> FusedRun<P> {
-    /// Runs to the end, `threshold` being the first one.
-    pub(crate) async fn run(
-        self,
-        gang: FusedGang<P>,
-        threshold: u32,
-    ) -> Result<WorklistStatistics> {
+    /// Runs to the end.
+    pub(crate) async fn run(self, gang: FusedGang<P>) -> Result<WorklistStatistics> {
         let FusedGang { gang, kernel, blocks } = gang;
         self.context.wake_links()?;
         let lanes = self.lanes(blocks);
-        let memory = self.memory(threshold, lanes).await?;
+        let memory = self.memory(lanes).await?;
         let words = gang.words().clone();
-        let settings = |place| self.settings(place, threshold, lanes);
+        let settings = |place| self.settings(place, lanes);
         let run = gang.run(|member| {
             Ok(self.bind(&kernel, &memory, &words, settings(member.place), member)?.submit()?)
         });
@@ -193,7 +191,7 @@ impl<P: Program> FusedRun<P> {
         (blocks as usize / 8 / self.boxes().max(1)).max(1)
     }
 
-    async fn memory(&self, threshold: u32, lanes: usize) -> Result<Memory> {
+    async fn memory(&self, lanes: usize) -> Result<Memory> {
         let rings = self.boxes() * lanes;
         let ring_words = self.rings.words::<P>();
         let host = self.context.host();
@@ -208,7 +206,7 @@ impl<P: Program> FusedRun<P> {
             let device = &member.device;
             let words = device.shared(GANG_WORDS)?;
             let stream = device.stream()?;
-            let first: Arc<[u32]> = Arc::new([threshold]);
+            let first: Arc<[u32]> = Arc::new([self.steps.first()]);
             stream.upload_shared(first, &words, GANG_THRESHOLD..GANG_THRESHOLD + 1)?;
             stream.record()?.completed().await?;
             memory.words.push(words);
@@ -248,7 +246,7 @@ impl<P: Program> FusedRun<P> {
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
-    fn settings(&self, place: usize, threshold: u32, lanes: usize) -> GangSettings {
+    fn settings(&self, place: usize, lanes: usize) -> GangSettings {
         let previous = self.devices.iter().position(|device| device.here.next == Some(place));
         let injection = self.context.device_set().injection();
         // A thread of a GPU sleeps for a millisecond at most.
@@ -256,8 +254,10 @@ impl<P: Program> FusedRun<P> {
         let delays = injection.delay.as_ref();
         GangSettings {
             patience_ns: patience_ns(self.patience),
-            delta: self.delta.unwrap_or(0),
-            threshold,
+            // One item at least: else the threshold would be there for ever.
+            falls_after: self.steps.falls_after.map_or(u64::MAX, |items| items.max(1)),
+            delta: self.steps.delta.unwrap_or(0),
+            threshold: self.steps.first(),
             slots: self.rings.slots as u32,
             slot_items: self.rings.slot_items as u32,
             previous: previous.unwrap_or(0) as u32,

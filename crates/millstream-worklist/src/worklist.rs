@@ -196,7 +196,7 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     /// Lets the threshold fall back to its first step when nothing is ready and so many items have
-    /// been processed since it last was there, if the host drives; it only rises unless this is set.
+    /// been processed since it last was there; it only rises unless this is set.
     /// For values that are added up: what is deferred becomes more urgent meanwhile, and is found
     /// again before the rest.
     #[must_use]
@@ -258,10 +258,10 @@ impl<P: Program> DistributedWorklist<P> {
         let packet_bytes = self.packet_bytes_at_once(is_ring);
         let solvers = self.solvers(&devices, &coordinator, packet_bytes, initial).await?;
         if let Some(gang) = fused_gang {
-            let (context, delta, patience) = (self.context.clone(), self.delta, self.patience);
+            let (context, patience) = (self.context.clone(), self.patience);
             let rings = Rings::new::<P::Packet>(self.buffers, packet_bytes)?;
-            let run = FusedRun { context, devices, is_ring, delta, patience, rings };
-            return run.run(gang, coordinator.threshold()).await;
+            let run = FusedRun { context, devices, is_ring, steps, patience, rings };
+            return run.run(gang).await;
         }
         let graph = Graph::new(&self.context);
         let links = graph.statistics();

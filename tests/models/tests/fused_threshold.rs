@@ -1,17 +1,18 @@
-//! Raising the threshold of the fused worker and bringing deferred items back, step
+//! Moving the threshold of the fused worker and bringing deferred items back, step
 //! by step as in `kernels/src/fused.cuh`, under every interleaving.
 //!
 //! | here | there |
 //! |---|---|
-//! | `lead` | a turn of `Gang::lead`: all consumed, then all produced; the end, or `raise` |
-//! | `raise` | `Gang::raise` |
-//! | `follow` | `Gang::follow` |
+//! | `lead` | a turn of `FusedService::lead`: all consumed, then all produced; the end, or another threshold |
+//! | `falls`, `move_threshold`, `follow` | those of `FusedService` |
 //! | `bring_back`: ticket, item, token | `Gang::bring_back` |
 //! | `undefer` | `Split::undefer`: `Queue::claim`, `count_now`; `keep`; `tell` after it |
+//! | `process` | `Worklist::begin`, and `Split::tell` after it |
 //! | `defer` | `Split::defer`: `Queue::mark`, `OpenQueue::put` |
 //!
-//! A warp is one thread, which looks at one deferred item at a time and processes at
-//! once what becomes ready. The steps of the threshold are 1.
+//! A warp is one thread, which looks at one deferred item at a time and processes
+//! then what has become ready. The steps of the threshold are 1; it starts at 0, and falls back there
+//! after so many items, if it does.
 
 #![allow(clippy::unwrap_used)]
 
@@ -24,6 +25,8 @@ use millstream_models::{fails_with, holds, holds_within_two, is_seeded};
 enum Fault {
     TokenNotCounted,
     EpochWithoutRelease,
+    /// What has been processed is told after what has been consumed.
+    WorkToldLate,
 }
 
 fn seeded(fault: Fault) -> bool {
@@ -33,7 +36,9 @@ fn seeded(fault: Fault) -> bool {
 const ITEMS: usize = 2;
 /// Both are deferred at threshold 0; the second one stays at threshold 1.
 const PRIORITIES: [u32; ITEMS] = [1, 2];
-const ENTRIES: usize = 4;
+/// It only rises.
+const NEVER: u64 = u64::MAX;
+const ENTRIES: usize = 5;
 
 #[derive(Default)]
 struct Gang {
@@ -41,6 +46,7 @@ struct Gang {
     consumed: AtomicU64,
     deferred_in: AtomicU64,
     deferred_out: AtomicU64,
+    work_items: AtomicU64,
     // The gang's words.
     stopped: AtomicU32,
     threshold: AtomicU32,
@@ -54,12 +60,15 @@ struct Gang {
     head: AtomicU32,
     tail: AtomicU32,
     processed: [AtomicU32; ITEMS],
+    // The leader's own.
+    falls_after: u64,
+    worked_there: AtomicU64,
 }
 
 impl Gang {
     /// Both items are deferred.
-    fn new() -> Arc<Gang> {
-        let gang = Gang::default();
+    fn new(falls_after: u64) -> Arc<Gang> {
+        let gang = Gang { falls_after, ..Gang::default() };
         (0..ITEMS as u32).for_each(|item| gang.defer(item));
         gang.produced.store(2, Ordering::Relaxed);
         gang.deferred_in.store(2, Ordering::Relaxed);
@@ -72,7 +81,7 @@ impl Gang {
         self.entries[position as usize].store(item + 1, Ordering::Relaxed);
     }
 
-    /// A turn of the leader: the end, or a higher threshold.
+    /// A turn of the leader: the end, or another threshold.
     fn lead(&self) {
         let load = |word: &AtomicU64| word.load(Ordering::Acquire);
         let done = load(&self.consumed) + load(&self.deferred_in);
@@ -80,12 +89,23 @@ impl Gang {
         if done == made && load(&self.deferred_in) == load(&self.deferred_out) {
             self.stopped.store(1, Ordering::Relaxed);
         } else if done == made {
-            self.raise();
+            let threshold = self.threshold.load(Ordering::Relaxed);
+            self.move_threshold(if self.falls() { 0 } else { threshold + 1 });
         }
     }
 
-    fn raise(&self) {
-        let threshold = self.threshold.load(Ordering::Relaxed) + 1;
+    fn falls(&self) -> bool {
+        let worked = self.work_items.load(Ordering::Relaxed);
+        let processed = self.processed.iter().map(|item| item.load(Ordering::Relaxed)).sum::<u32>();
+        assert_eq!(worked, processed.into(), "work that nobody has told");
+        let falls = worked - self.worked_there.load(Ordering::Relaxed) >= self.falls_after;
+        if falls {
+            self.worked_there.store(worked, Ordering::Relaxed);
+        }
+        falls
+    }
+
+    fn move_threshold(&self, threshold: u32) {
         if !seeded(Fault::TokenNotCounted) {
             self.produced.fetch_add(1, Ordering::Relaxed);
         }
@@ -102,7 +122,7 @@ impl Gang {
         if now == epoch {
             return epoch;
         }
-        assert_eq!(self.undefer_left.load(Ordering::Relaxed), 0, "raised while items come back");
+        assert_eq!(self.undefer_left.load(Ordering::Relaxed), 0, "moved while items come back");
         let end = self.tail.load(Ordering::Relaxed);
         let first = self.head.load(Ordering::Relaxed);
         if first == end {
@@ -131,24 +151,38 @@ impl Gang {
         let threshold = self.threshold.load(Ordering::Relaxed);
         let entry = self.entries[position as usize].swap(0, Ordering::Relaxed);
         assert_ne!(entry, 0, "nobody has reserved it");
-        self.undefer(entry - 1, threshold);
+        let is_ready = self.undefer(entry - 1, threshold);
         if self.undefer_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.consumed.fetch_add(1, Ordering::Release);
         }
+        if is_ready {
+            self.process(entry - 1);
+        }
     }
 
-    /// Makes an item ready, and processes it, or defers it anew; then tells.
-    fn undefer(&self, item: u32, threshold: u32) {
+    /// Makes an item ready, or defers it anew and tells. Whether it is ready.
+    fn undefer(&self, item: u32, threshold: u32) -> bool {
         if self.bits.fetch_and(!(1 << item), Ordering::Acquire) >> item & 1 == 0 {
-            return;
+            return false;
         }
         self.deferred_out.fetch_add(1, Ordering::Relaxed);
-        if PRIORITIES[item as usize] > threshold {
+        let is_ready = PRIORITIES[item as usize] <= threshold;
+        if !is_ready {
             self.defer(item);
             self.deferred_in.fetch_add(1, Ordering::Release);
-        } else {
-            self.processed[item as usize].fetch_add(1, Ordering::Relaxed);
-            self.consumed.fetch_add(1, Ordering::Release);
+        }
+        is_ready
+    }
+
+    /// Processes a ready item; then tells.
+    fn process(&self, item: u32) {
+        self.processed[item as usize].fetch_add(1, Ordering::Relaxed);
+        if !seeded(Fault::WorkToldLate) {
+            self.work_items.fetch_add(1, Ordering::Relaxed);
+        }
+        self.consumed.fetch_add(1, Ordering::Release);
+        if seeded(Fault::WorkToldLate) {
+            self.work_items.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -156,7 +190,7 @@ impl Gang {
 /// Goes on alone; then all items have been processed, each at the first threshold that
 /// it can be.
 fn finish(gang: &Gang, mut epoch: u32) {
-    for _ in 0..8 {
+    for _ in 0..10 {
         epoch = gang.follow(epoch);
         gang.bring_back();
         gang.lead();
@@ -166,13 +200,16 @@ fn finish(gang: &Gang, mut epoch: u32) {
         assert_eq!(item.load(Ordering::Relaxed), 1, "an item is lost");
     }
     assert_eq!(gang.threshold.load(Ordering::Relaxed), 2, "raised without need");
-    assert_eq!(gang.deferred_in.load(Ordering::Relaxed), 3, "deferred again without need");
+    // Once at each threshold below its own: 1, or 1, 0 and 1.
+    let again = if gang.falls_after == NEVER { 1 } else { 3 };
+    let deferred = gang.deferred_in.load(Ordering::Relaxed);
+    assert_eq!(deferred, 2 + again, "deferred again without need");
 }
 
 /// The leader's own device: its service block leads and follows, and two workers take
 /// tickets. Nobody waits, so that loom sees an end of every interleaving.
-fn leader_and_two_workers() {
-    let gang = Gang::new();
+fn leader_and_two_workers(falls_after: u64) {
+    let gang = Gang::new(falls_after);
     gang.lead();
     let workers: Vec<_> = [2, 1]
         .into_iter()
@@ -191,8 +228,8 @@ fn leader_and_two_workers() {
 }
 
 /// Another device: its service block follows the leader, and one worker takes tickets.
-fn leader_and_follower() {
-    let gang = Gang::new();
+fn leader_and_follower(falls_after: u64) {
+    let gang = Gang::new(falls_after);
     let service = {
         let gang = Arc::clone(&gang);
         thread::spawn(move || (0..2).fold(0, |epoch, _| gang.follow(epoch)))
@@ -208,20 +245,31 @@ fn leader_and_follower() {
 
 #[test]
 fn two_workers_share_what_comes_back() {
-    holds_within_two(leader_and_two_workers);
+    holds_within_two(|| leader_and_two_workers(NEVER));
 }
 
 #[test]
 fn a_service_block_follows_the_leader() {
-    holds(leader_and_follower);
+    holds(|| leader_and_follower(NEVER));
+}
+
+#[test]
+fn a_threshold_that_falls_back_is_followed() {
+    holds(|| leader_and_follower(1));
+    holds_within_two(|| leader_and_two_workers(1));
 }
 
 #[test]
 fn a_token_that_is_not_counted_is_caught() {
-    fails_with(Fault::TokenNotCounted as usize, leader_and_two_workers);
+    fails_with(Fault::TokenNotCounted as usize, || leader_and_two_workers(NEVER));
 }
 
 #[test]
 fn an_epoch_without_release_is_caught() {
-    fails_with(Fault::EpochWithoutRelease as usize, leader_and_follower);
+    fails_with(Fault::EpochWithoutRelease as usize, || leader_and_follower(NEVER));
+}
+
+#[test]
+fn work_that_is_told_late_is_caught() {
+    fails_with(Fault::WorkToldLate as usize, || leader_and_two_workers(1));
 }

@@ -108,7 +108,8 @@ struct Thresholds {
             if (round == run.rounds) break;
             pause(run, round);
             __syncwarp();
-            threshold = service.raise(status, is_device, threshold);
+            threshold = service.next_step(status, is_device, threshold);
+            service.move_threshold(is_device, threshold);
             is_wrong |= threshold != threshold_of(round + 1);
         }
         __syncwarp();
