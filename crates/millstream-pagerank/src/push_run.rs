@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::SharedBuffer;
+use millstream_device::{Device, SharedBuffer};
 use millstream_traversal::{Part, Vertices};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
@@ -13,6 +13,11 @@ use crate::push_graph::PushGraph;
 use crate::real::Real;
 use crate::share::teleport;
 use crate::{PageRankOptions, Result};
+
+/// Pushes of a vertex, on average, until the threshold falls back; on GPUs, to which it costs more to
+/// look at all that is deferred, by measurement.
+const PUSHES_UNTIL_FALL: u64 = 1;
+const GPU_PUSHES_UNTIL_FALL: u64 = 8;
 
 /// Ranks so far, and residuals, by new id. What dangling vertices give is in neither.
 struct Pushed {
@@ -182,7 +187,9 @@ impl<'a, R: Real> PushRun<'a, R> {
         if !self.graph.is_mesh_like {
             // Residuals grow while they wait. A threshold far below the largest would let packets be
             // pushed one by one, as they come: work many times over.
-            worklist = worklist.falls_after(vertices as u64);
+            let are_gpus = graph.context().devices().iter().all(Device::is_gpu);
+            let pushes = if are_gpus { GPU_PUSHES_UNTIL_FALL } else { PUSHES_UNTIL_FALL };
+            worklist = worklist.falls_after(pushes * vertices as u64);
         }
         worklist.prepare()?;
         let start = Instant::now();
