@@ -5,6 +5,7 @@
 
 mod algorithm;
 mod delta;
+mod divided_rows;
 mod error;
 mod near_graph;
 mod rule;

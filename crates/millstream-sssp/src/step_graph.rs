@@ -2,11 +2,12 @@
 //! owns their target.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytemuck::Pod;
 use futures_util::lock::Mutex;
+use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::check_partition;
@@ -16,6 +17,7 @@ use millstream_traversal::{
 use rayon::prelude::*;
 
 use crate::Result;
+use crate::divided_rows::{DividedRows, divide};
 use crate::step_lights::Lights;
 
 /// A graph on the devices.
@@ -34,9 +36,6 @@ pub(crate) struct StepGraph {
     /// How long making it took.
     time: Duration,
 }
-
-/// Rows that one thread goes through at a time.
-const CHUNK: u32 = 1 << 12;
 
 impl StepGraph {
     /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the
@@ -60,7 +59,7 @@ impl StepGraph {
         let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
         let entering = partition.renumber_by_weight(&reversed);
         drop(reversed);
-        // One graph at a time is in the host's memory.
+        // One graph at a time is in the host's memory, and its arcs divided among devices.
         let (incoming, outgoing) = match is_symmetric {
             true => {
                 let outgoing = match context.devices().len() {
@@ -107,70 +106,47 @@ pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
 
 /// Of each device the arcs of a graph, with new ids, whose targets it owns, in rows of all vertices.
 async fn outgoing(context: &Context, partition: &Partition, graph: &CsrGraph) -> Result<Vec<Part>> {
-    let mut parts = Vec::new();
-    for (place, device) in context.devices().iter().enumerate() {
-        let (range, stream) = (partition.range(place), device.stream()?);
-        let (offsets, targets, weights) = match graph.weights() {
-            None => (vec![0; graph.vertices() as usize + 1], Vec::new(), PartWeights::None),
-            Some(Weights::Integer(weights)) => {
-                let (offsets, targets, weights) = arcs_into(graph, weights, range);
-                (offsets, targets, PartWeights::Integer(Arc::new(stream.uploaded(weights)?)))
-            }
-            Some(Weights::Real(weights)) => {
-                let (offsets, targets, weights) = arcs_into(graph, weights, range);
-                (offsets, targets, PartWeights::Real(Arc::new(stream.uploaded(weights)?)))
-            }
-        };
+    match graph.weights() {
+        // Without weights there are no arcs.
+        None => {
+            let offsets = vec![0; graph.vertices() as usize + 1];
+            let rows = DividedRows::<u32> { offsets, ..DividedRows::default() };
+            let none = |_| PartWeights::None;
+            upload(context, partition, vec![rows; partition.parts()], none).await
+        }
+        Some(Weights::Integer(weights)) => {
+            let rows = divide(graph, weights, partition);
+            upload(context, partition, rows, PartWeights::Integer).await
+        }
+        Some(Weights::Real(weights)) => {
+            let rows = divide(graph, weights, partition);
+            upload(context, partition, rows, PartWeights::Real).await
+        }
+    }
+}
+
+/// To all devices at once.
+async fn upload<W: Pod + Send + Sync>(
+    context: &Context,
+    partition: &Partition,
+    rows: Vec<DividedRows<W>>,
+    weights_of: impl Fn(Arc<DeviceBuffer<W>>) -> PartWeights,
+) -> Result<Vec<Part>> {
+    let (mut parts, mut events) = (Vec::new(), Vec::new());
+    for (device, DividedRows { offsets, targets, weights }) in context.devices().iter().zip(rows) {
+        let stream = device.stream()?;
         parts.push(Part {
             offsets: Arc::new(stream.uploaded(offsets)?),
             targets: Arc::new(stream.uploaded(targets)?),
-            weights,
+            weights: weights_of(Arc::new(stream.uploaded(weights)?)),
             owners: Arc::new(stream.uploaded(partition.boundaries().to_vec())?),
         });
-        stream.record()?.completed().await?;
+        events.push(stream.record()?);
+    }
+    for event in events {
+        event.completed().await?;
     }
     Ok(parts)
-}
-
-/// Offsets, targets and weights of the arcs whose targets are in `range`, in the order of their rows.
-fn arcs_into<W: Copy + Default + Send + Sync>(
-    graph: &CsrGraph,
-    weights: &[W],
-    range: Range<u32>,
-) -> (Vec<u64>, Vec<u32>, Vec<W>) {
-    let vertices = graph.vertices();
-    let chunk = |chunk: u32| {
-        let first = chunk * CHUNK;
-        let (mut degrees, mut arcs) = (Vec::new(), Vec::new());
-        for vertex in first..vertices.min(first.saturating_add(CHUNK)) {
-            let before = arcs.len();
-            let row = graph.row(vertex).map(|arc| (graph.targets()[arc], weights[arc]));
-            arcs.extend(row.filter(|(target, _)| range.contains(target)));
-            degrees.push((arcs.len() - before) as u64);
-        }
-        (degrees, arcs)
-    };
-    let chunks: Vec<(Vec<u64>, Vec<(u32, W)>)> =
-        (0..vertices.div_ceil(CHUNK)).into_par_iter().map(chunk).collect();
-    let mut offsets = vec![0];
-    offsets.extend(chunks.iter().flat_map(|(degrees, _)| degrees).scan(0, |end, degree| {
-        *end += degree;
-        Some(*end)
-    }));
-    let arcs = chunks.iter().map(|(_, arcs)| arcs.len()).sum();
-    let (mut targets, mut kept) = (vec![0; arcs], vec![W::default(); arcs]);
-    let (mut targets_left, mut kept_left) = (&mut targets[..], &mut kept[..]);
-    let places = chunks.iter().map(|(_, arcs)| {
-        let targets = targets_left.split_off_mut(..arcs.len()).unwrap_or_default();
-        (targets, kept_left.split_off_mut(..arcs.len()).unwrap_or_default())
-    });
-    let places: Vec<_> = places.collect();
-    chunks.par_iter().zip(places).for_each(|((_, arcs), (targets, kept))| {
-        for ((&arc, target), weight) in arcs.iter().zip(targets).zip(kept) {
-            (*target, *weight) = arc;
-        }
-    });
-    (offsets, targets, kept)
 }
 
 /// Whether a search should go in steps, if the devices can.
@@ -202,18 +178,6 @@ mod tests {
             assert!(is_worth_it(&generate::kron(scale, 8, &options).unwrap()));
             assert!(is_worth_it(&generate::social(scale, 9, &options).unwrap()));
         }
-    }
-
-    #[test]
-    fn arcs_into_a_range_stay_sorted_by_weight() {
-        let edges = [(0, 1, 5u32), (0, 2, 1), (0, 3, 3), (2, 3, 9), (2, 0, 1), (3, 1, 0)];
-        let graph = CsrGraph::from_weighted_edges(4, &edges).unwrap();
-        let graph = partition::contiguous_blocks(&graph, 1).renumber_by_weight(&graph);
-        let Some(Weights::Integer(weights)) = graph.weights() else { panic!("integers") };
-        let (offsets, targets, weights) = arcs_into(&graph, weights, 1..4);
-        assert_eq!(offsets, [0, 3, 3, 4, 5]);
-        assert_eq!(targets, [2, 3, 1, 3, 1]);
-        assert_eq!(weights, [1, 3, 5, 9, 0]);
     }
 
     /// Arcs that enter a few vertices: no device has more than its part of them.

@@ -178,7 +178,7 @@ impl DistributedGraph {
         partition: Partition,
     ) -> Result<DistributedGraph> {
         let targets = HostColumn::Given(HostData::shared(rows_of.shared_targets()));
-        let mut parts = Vec::new();
+        let (mut parts, mut events) = (Vec::new(), Vec::new());
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
             let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
@@ -196,8 +196,11 @@ impl DistributedGraph {
             let offsets = Arc::new(stream.uploaded(offsets)?);
             let targets = Arc::new(stream.uploaded(targets.part(&arcs)?)?);
             let owners = Arc::new(stream.uploaded(partition.boundaries().to_vec())?);
-            stream.record()?.completed().await?;
+            events.push(stream.record()?);
             parts.push(Part { offsets, targets, weights, owners });
+        }
+        for event in events {
+            event.completed().await?;
         }
         let (context, renumbering_time) = (context.clone(), Duration::ZERO);
         Ok(DistributedGraph { context, partition, parts, renumbering_time })
