@@ -20,7 +20,8 @@ impl<T> fmt::Debug for HostData<T> {
 }
 
 impl<T> HostData<T> {
-    /// Items that others may hold, too; no copy is made.
+    /// Items that others may hold, too; no copy is made. They are to be the same each time that they are
+    /// asked for.
     pub fn shared(items: Arc<dyn AsRef<[T]> + Send + Sync>) -> HostData<T> {
         let range = 0..(*items).as_ref().len();
         HostData { items, range }
