@@ -8,9 +8,10 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::partition;
+use millstream::traversal::DegreeOrder;
 
-/// Vertices of a window: see `DegreeOrder`.
-const WINDOWS: [(&str, u32); 2] = [("windows of 1,024", 1024), ("all together", u32::MAX)];
+/// Vertices of a window.
+const WINDOWS: [(&str, u32); 2] = [("in windows", DegreeOrder::SPREAD), ("all together", u32::MAX)];
 
 fn uploads(criterion: &mut Criterion) {
     let options = GenerateOptions { max_weight: Some(64), ..GenerateOptions::default() };

@@ -21,11 +21,7 @@ pub(crate) fn divide<W: Copy + Default + Send + Sync>(
     weights: &[W],
     partition: &Partition,
 ) -> Vec<DividedRows<W>> {
-    let inner = &partition.boundaries()[1..partition.parts()];
-    // Without a branch for each boundary: targets come in any order.
-    let owner =
-        |target: u32| -> usize { inner.iter().map(|&first| usize::from(first <= target)).sum() };
-    let mut all_offsets = counted(graph, partition.parts(), owner);
+    let mut all_offsets = counted(graph, partition);
     all_offsets.par_iter_mut().for_each(|offsets| {
         let mut end = 0;
         for offset in offsets {
@@ -51,7 +47,7 @@ pub(crate) fn divide<W: Copy + Default + Send + Sync>(
         let mut filled = vec![0; targets.len()];
         for arc in rows(graph, chunk).flat_map(|row| graph.row(row)) {
             let target = graph.targets()[arc];
-            let part = owner(target);
+            let part = partition.owner(target);
             targets[part][filled[part]] = target;
             kept[part][filled[part]] = weights[arc];
             filled[part] += 1;
@@ -63,16 +59,17 @@ pub(crate) fn divide<W: Copy + Default + Send + Sync>(
 }
 
 /// Of each part, behind a 0, how many arcs of each row lead into it.
-fn counted(graph: &CsrGraph, parts: usize, owner: impl Fn(u32) -> usize + Sync) -> Vec<Vec<u64>> {
+fn counted(graph: &CsrGraph, partition: &Partition) -> Vec<Vec<u64>> {
     let vertices = graph.vertices() as usize;
-    let mut all = vec![vec![0; vertices + 1]; parts];
+    let mut all = vec![vec![0; vertices + 1]; partition.parts()];
     let mut counts: Vec<_> = all.iter_mut().map(|counts| &mut counts[1..]).collect();
     let chunks = vertices.div_ceil(CHUNK);
     let length = |_, chunk| CHUNK.min(vertices - CHUNK * chunk);
     by_chunk(&mut counts, chunks, length).into_par_iter().enumerate().for_each(
         |(chunk, mut counts)| {
             for (place, row) in rows(graph, chunk).enumerate() {
-                graph.neighbors(row).iter().for_each(|&target| counts[owner(target)][place] += 1);
+                let targets = graph.neighbors(row).iter();
+                targets.for_each(|&target| counts[partition.owner(target)][place] += 1);
             }
         },
     );

@@ -22,8 +22,8 @@ class StepPush : public StepDevice {
         const bool is_thin = all <= thin;
         const u32 share = (all + grid_warps - 1) / grid_warps;
         const u32 rows = is_thin || share > 32 ? 32 : share;
-        // Warps that follow each other are of different blocks: hubs are found first, and lie
-        // together.
+        // Warps that follow each other are of different blocks: hubs, to which most arcs lead, lie
+        // together at the beginning.
         const u32 warp = is_thin ? 0 : threadIdx.x / 32 * gridDim.x + blockIdx.x;
         for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
             const u32 at = base + lane();

@@ -177,7 +177,7 @@ impl DistributedGraph {
         weights: HostWeights<'_>,
         partition: Partition,
     ) -> Result<DistributedGraph> {
-        let targets = HostColumn::Given(HostData::shared(rows_of.shared_targets()));
+        let targets = HostData::shared(rows_of.shared_targets());
         let (mut parts, mut events) = (Vec::new(), Vec::new());
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
@@ -194,7 +194,7 @@ impl DistributedGraph {
                 }
             };
             let offsets = Arc::new(stream.uploaded(offsets)?);
-            let targets = Arc::new(stream.uploaded(targets.part(&arcs)?)?);
+            let targets = Arc::new(stream.uploaded(targets.slice(arcs)?)?);
             let owners = Arc::new(stream.uploaded(partition.boundaries().to_vec())?);
             events.push(stream.record()?);
             parts.push(Part { offsets, targets, weights, owners });

@@ -223,8 +223,8 @@ impl Coordinator {
         let Some(falls_after) = self.steps.falls_after else { return false };
         let items = |counters: &Counters| counters.get(Counter::WorkItems);
         let worked = self.counters.iter().map(items).sum::<u64>();
-        // Relaxed: under the lock. One item at least: else it would be there for ever.
-        let falls = worked - self.worked_there.load(Ordering::Relaxed) >= falls_after.max(1);
+        // Relaxed: under the lock.
+        let falls = worked - self.worked_there.load(Ordering::Relaxed) >= falls_after;
         if falls {
             self.worked_there.store(worked, Ordering::Relaxed);
         }
@@ -269,7 +269,7 @@ mod tests {
                     (200, 71, 9),
                 ],
             ),
-            (steps(Some(0)), &[(0, 34, 39), (1, 47, 9), (1, 34, 39), (1, 47, 49)]),
+            (steps(Some(1)), &[(0, 34, 39), (1, 47, 9), (1, 34, 39), (1, 47, 49)]),
         ] {
             let coordinator = Coordinator::new(1, 0, steps);
             assert_eq!(coordinator.threshold(), 9);

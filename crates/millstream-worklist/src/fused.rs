@@ -254,8 +254,7 @@ impl<P: Program> FusedRun<P> {
         let delays = injection.delay.as_ref();
         GangSettings {
             patience_ns: patience_ns(self.patience),
-            // One item at least: else the threshold would be there for ever.
-            falls_after: self.steps.falls_after.map_or(u64::MAX, |items| items.max(1)),
+            falls_after: self.steps.falls_after.unwrap_or(u64::MAX),
             delta: self.steps.delta.unwrap_or(0),
             threshold: self.steps.first(),
             slots: self.rings.slots as u32,

@@ -195,13 +195,14 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { delta: delta.map(|delta| delta.max(1)), ..self }
     }
 
-    /// Lets the threshold fall back to its first step when nothing is ready and so many items have
-    /// been processed since it last was there; it only rises unless this is set.
-    /// For values that are added up: what is deferred becomes more urgent meanwhile, and is found
-    /// again before the rest.
+    /// Lets the threshold fall back to its first step when nothing is ready and so many items, one
+    /// at least, have been processed since it last was there; it only rises unless this is set. For
+    /// values that are added up: what is deferred becomes more urgent meanwhile, and is found again
+    /// before the rest.
     #[must_use]
     pub fn falls_after(self, items: u64) -> DistributedWorklist<P> {
-        DistributedWorklist { falls_after: Some(items), ..self }
+        // One at least: else the threshold would be there for ever.
+        DistributedWorklist { falls_after: Some(items.max(1)), ..self }
     }
 
     /// Who drives it; [`Worker::Auto`] unless set.
