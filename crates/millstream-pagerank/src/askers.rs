@@ -33,7 +33,7 @@ impl Askers {
     }
 
     /// Who asks for a row of each item of a part: all its rows go together.
-    pub(crate) fn of_items<R>(
+    pub(crate) fn of_items<R: Sync>(
         &self,
         rows: &SlicedRows<R>,
         partition: &Partition,
@@ -41,7 +41,7 @@ impl Askers {
     ) -> Vec<u32> {
         let own = partition.range(part);
         let of = &self.of[own.start as usize..own.end as usize];
-        let items = 0..rows.offsets.len() - 1;
+        let items = (0..rows.offsets.len() - 1).into_par_iter();
         let of_item = |item| of[rows_of(item, rows.long_rows as usize, of.len())].iter();
         items.map(|item| of_item(item).fold(0, |all, asked| all | asked)).collect()
     }

@@ -76,7 +76,7 @@ impl<R: Real> PullGraph<R> {
             false => Arc::default(),
         };
         let askers = is_exchanged.then(|| Askers::new(transposed, &partition));
-        let mut parts = Vec::new();
+        let (mut parts, mut events) = (Vec::new(), Vec::new());
         for (place, device) in context.devices().iter().enumerate() {
             let rows = SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
             let own = partition.range(place);
@@ -112,7 +112,10 @@ impl<R: Real> PullGraph<R> {
                 long_rows,
                 wide_slices,
             });
-            stream.record()?.completed().await?;
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
         }
         if !is_gang {
             upload_halos(context, &partition, &mut parts).await?;

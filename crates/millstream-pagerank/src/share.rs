@@ -96,5 +96,6 @@ pub(crate) fn teleport(partition: &Partition, options: &PageRankOptions) -> Vec<
 
 /// Values by original id, in the order of new ids.
 pub(crate) fn by_new_id(partition: &Partition, values: &[f64]) -> Vec<f64> {
-    (0..partition.vertices()).map(|new| values[partition.to_original(new) as usize]).collect()
+    let value = |new| values[partition.to_original(new) as usize];
+    (0..partition.vertices()).into_par_iter().map(value).collect()
 }

@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use millstream_device::Pod;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use rayon::prelude::*;
 
@@ -61,32 +62,28 @@ impl<R: Real> SlicedRows<R> {
         part: usize,
         is_weighted: bool,
     ) -> SlicedRows<R> {
-        let own = partition.range(part);
+        let own = partition.range(part).into_par_iter();
         let originals: Vec<u32> = own.map(|new| partition.to_original(new)).collect();
         let length = |&original: &u32| transposed.degree(original);
         let block_rows = originals.partition_point(|row| length(row) >= BLOCK_ROW);
         let long_rows = originals.partition_point(|row| length(row) >= LONG_ROW);
         let (long, short) = originals.split_at(long_rows);
-        let widths = short.chunks(SLICE).map(|rows| rows.iter().map(length).max().unwrap_or(0));
-        let wide_slices = widths.clone().take_while(|&width| width >= WIDE).count() as u32;
-        let items = long.iter().map(length).chain(widths.map(|width| width * SLICE as u64));
+        let width = |rows: &[u32]| rows.iter().map(length).max().unwrap_or(0);
+        let widths: Vec<u64> = short.par_chunks(SLICE).map(width).collect();
+        let wide_slices = widths.iter().take_while(|&&width| width >= WIDE).count() as u32;
+        let items = long.iter().map(length).chain(widths.iter().map(|width| width * SLICE as u64));
         let mut offsets = vec![0];
         offsets.extend(items.scan(0, |end, arcs| {
             *end += arcs;
             Some(*end)
         }));
-        let originals = &originals;
-        let rows = Rows { transposed, partition, originals, long_rows, offsets: &offsets };
-        let source = |arc: usize| partition.to_new(transposed.targets()[arc]);
-        let sources = rows.fill(NO_SOURCE, source);
+        let rows =
+            Rows { transposed, partition, originals: &originals, long_rows, offsets: &offsets };
+        let sources = rows.sources();
         let weights = match transposed.weights().filter(|_| is_weighted) {
             None => Vec::new(),
-            Some(Weights::Integer(weights)) => {
-                rows.fill(R::ZERO, |arc| R::from_f64(weights[arc].into()))
-            }
-            Some(Weights::Real(weights)) => {
-                rows.fill(R::ZERO, |arc| R::from_f64(weights[arc].into()))
-            }
+            Some(Weights::Integer(weights)) => rows.weights(|arc| R::from_f64(weights[arc].into())),
+            Some(Weights::Real(weights)) => rows.weights(|arc| R::from_f64(weights[arc].into())),
         };
         let (block_rows, long_rows) = (block_rows as u32, long_rows as u32);
         SlicedRows { offsets, sources, weights, block_rows, long_rows, wide_slices }
@@ -114,11 +111,38 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// A value for every arc, in its place, and `padding` elsewhere.
-    fn fill<T: Copy + Send + Sync>(&self, padding: T, value: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    /// The new id of every arc's source, in its place. Those of a row ascend: then threads side by
+    /// side ask for what lies together.
+    fn sources(&self) -> Vec<u32> {
+        self.fill(NO_SOURCE, |original, row| {
+            let sources = self.transposed.neighbors(original);
+            row.extend(sources.iter().map(|&source| self.partition.to_new(source)));
+            row.sort_unstable();
+        })
+    }
+
+    /// What every arc weighs, beside its source.
+    fn weights<R: Real>(&self, weight: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        self.fill(R::ZERO, |original, row| {
+            let new = |arc: usize| self.partition.to_new(self.transposed.targets()[arc]);
+            let mut arcs: Vec<_> =
+                self.transposed.row(original).map(|arc| (new(arc), arc)).collect();
+            arcs.sort_unstable();
+            row.extend(arcs.into_iter().map(|(_, arc)| weight(arc)));
+        })
+    }
+
+    /// What `values` adds for each row, given by its original id, in its place, and `padding`
+    /// elsewhere.
+    fn fill<T: Pod + Send + Sync>(
+        &self,
+        padding: T,
+        values: impl Fn(u32, &mut Vec<T>) + Sync,
+    ) -> Vec<T> {
         let items = self.offsets.len() - 1;
-        let mut values = vec![padding; self.offsets[items] as usize];
-        let (mut tasks, mut rest, mut first) = (Vec::new(), &mut values[..], 0);
+        // Zeros come from the system when they are first written to: by the tasks, all at once.
+        let mut all = vec![T::zeroed(); self.offsets[items] as usize];
+        let (mut tasks, mut rest, mut first) = (Vec::new(), &mut all[..], 0);
         for item in 1..=items {
             let arcs = self.offsets[item] - self.offsets[first];
             if arcs >= TASK || item == items {
@@ -127,34 +151,24 @@ impl Rows<'_> {
                 (rest, first) = (others, item);
             }
         }
-        tasks.into_par_iter().for_each(|(items, mut slots)| {
+        tasks.into_par_iter().for_each_init(Vec::new, |row, (items, mut slots)| {
+            slots.fill(padding);
             for item in items {
                 let arcs = (self.offsets[item + 1] - self.offsets[item]) as usize;
                 let (own, others) = slots.split_at_mut(arcs);
-                self.fill_item(item, own, &value);
+                let step = if item < self.long_rows { 1 } else { SLICE };
+                let rows = rows_of(item, self.long_rows, self.originals.len());
+                let originals = &self.originals[rows];
+                for (lane, &original) in originals.iter().enumerate() {
+                    row.clear();
+                    values(original, row);
+                    let slots = own.iter_mut().skip(lane).step_by(step);
+                    slots.zip(&*row).for_each(|(slot, &value)| *slot = value);
+                }
                 slots = others;
             }
         });
-        values
-    }
-
-    fn fill_item<T>(&self, item: usize, slots: &mut [T], value: &impl Fn(usize) -> T) {
-        let step = if item < self.long_rows { 1 } else { SLICE };
-        let rows = rows_of(item, self.long_rows, self.originals.len());
-        // By new id: then threads side by side ask for what lies together.
-        let mut arcs: Vec<(u32, usize)> = Vec::new();
-        for (lane, &original) in self.originals[rows].iter().enumerate() {
-            arcs.clear();
-            let row = self.transposed.row(original);
-            arcs.extend(
-                row.map(|arc| (self.partition.to_new(self.transposed.targets()[arc]), arc)),
-            );
-            arcs.sort_unstable();
-            let slots = slots.iter_mut().skip(lane).step_by(step);
-            for (slot, &(_, arc)) in slots.zip(&arcs) {
-                *slot = value(arc);
-            }
-        }
+        all
     }
 }
 
