@@ -47,6 +47,7 @@ mod host_data;
 mod injection;
 mod kernel;
 mod kernel_copy;
+mod large_upload;
 mod launch;
 mod launching;
 mod layout;

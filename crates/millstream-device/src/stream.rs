@@ -222,11 +222,6 @@ impl Stream {
         self.upload_place(data, to)
     }
 
-    fn upload_place<T: Pod + Send + Sync>(&self, data: HostData<T>, to: Place) -> Result<()> {
-        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
-        self.submit("upload", &mut accesses, Task::Upload { from: Box::new(data), to })
-    }
-
     /// A new buffer of this stream's device with these items.
     ///
     /// # Errors

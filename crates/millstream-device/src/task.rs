@@ -110,6 +110,13 @@ impl Place {
         self.range.len()
     }
 
+    /// Some of its bytes, which must lie in it.
+    pub(crate) fn part(&self, bytes: Range<usize>) -> Place {
+        let start = self.range.start;
+        let range = start + bytes.start..start + bytes.end;
+        Place { allocation: Arc::clone(&self.allocation), range }
+    }
+
     pub(crate) fn items<T>(&self) -> *mut T {
         aligned(self.address())
     }

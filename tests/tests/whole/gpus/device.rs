@@ -1,5 +1,6 @@
 //! The device layer on its own: copies, fills, kernels, order, memory.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -48,6 +49,26 @@ fn copies_between_all_endpoints() {
         }
     }
     set.quiesce().unwrap();
+}
+
+/// In packets, through pinned memory, the last of which is not full.
+#[test]
+fn large_uploads_arrive() {
+    let set = set();
+    let items: Arc<[u32]> =
+        (0..(70 << 18) + 3).map(|at: u32| at.wrapping_mul(0x9E37_79B1)).collect();
+    let mut buffers = Vec::new();
+    for device in set.devices() {
+        let stream = device.stream().unwrap();
+        let mut buffer = device.buffer::<u32>(items.len() + 2).unwrap();
+        stream.upload(Arc::clone(&items), buffer.part_mut(1..items.len() + 1).unwrap()).unwrap();
+        buffers.push((stream, buffer));
+    }
+    for (stream, buffer) in buffers {
+        let found = set.block_on(stream.download(&buffer).unwrap()).unwrap().unwrap();
+        assert!(found[1..items.len() + 1] == *items, "{}", buffer.device());
+        assert_eq!((found[0], found[items.len() + 1]), (0, 0), "{}", buffer.device());
+    }
 }
 
 /// In a process of its own, whose memory nobody had before.

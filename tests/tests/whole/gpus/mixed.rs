@@ -105,6 +105,23 @@ fn loading_a_kernel_does_not_wait_for_the_host() {
     }
 }
 
+#[test]
+fn a_large_upload_does_not_wait_for_the_host() {
+    // Host devices of the list need a thread beside the one at the gate.
+    let set = DeviceSet::builder().devices(list()).threads(2).build().unwrap();
+    for device in set.devices() {
+        let (open, stream) = held_up(&set, device);
+        let items: Vec<u32> = (0..100 << 18).collect();
+        let (stream, buffer) = beside("a large upload", move || {
+            let buffer = stream.uploaded(items).unwrap();
+            (stream, buffer)
+        });
+        open.send(Ok(())).unwrap();
+        let found = set.block_on(stream.download(&buffer).unwrap()).unwrap().unwrap();
+        assert!(found.into_iter().eq(0..100 << 18), "{device}");
+    }
+}
+
 /// Events of GPUs that are not recorded before the gate opens order all devices.
 #[test]
 fn a_chain_of_all_devices_behind_the_host() {
