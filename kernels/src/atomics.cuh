@@ -144,13 +144,18 @@ __device__ __forceinline__ Quad load_relaxed_gpu(const Quad* address) {
     return {{one, two, three, four}};
 }
 
-__device__ __forceinline__ void store_relaxed_gpu(Quad* address, Quad quad) {
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};"
-                 : : "l"(address), "r"(quad.words[0]), "r"(quad.words[1]), "r"(quad.words[2]),
-                     "r"(quad.words[3])
-                 : "memory");
-}
+#define MILLSTREAM_STORE_QUAD(scope)                                               \
+    __device__ __forceinline__ void store_relaxed_##scope(Quad* address, Quad quad) { \
+        asm volatile("st.relaxed." #scope ".global.v4.u32 [%0], {%1, %2, %3, %4};" \
+                     : : "l"(address), "r"(quad.words[0]), "r"(quad.words[1]),     \
+                         "r"(quad.words[2]), "r"(quad.words[3])                    \
+                     : "memory");                                                  \
+    }
 
+MILLSTREAM_STORE_QUAD(gpu)
+MILLSTREAM_STORE_QUAD(sys)
+
+#undef MILLSTREAM_STORE_QUAD
 #undef MILLSTREAM_SCOPE
 #undef MILLSTREAM_READ_MODIFY_WRITE
 #undef MILLSTREAM_COMPARE_EXCHANGE

@@ -3,10 +3,11 @@
 
 namespace millstream {
 
-// The vertices whose words are a device's alone.
+// The vertices whose words, which are stored by fours, are a device's alone.
 __device__ Range whole_words(Range own, u32 vertices) {
-    const u64 start = (u64(own.start) + 31) / 32 * 32;
-    const u32 end = own.end == vertices ? own.end : own.end / 32 * 32;
+    constexpr u32 together = OpenVertices::most;
+    const u64 start = (u64(own.start) + together - 1) / together * together;
+    const u32 end = own.end == vertices ? own.end : own.end / together * together;
     return start < end ? Range{u32(start), end} : Range{0, 0};
 }
 
@@ -56,6 +57,7 @@ template <bool looks_at_arcs>
 __device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& members, Range whole,
                      u32* list) {
     constexpr u32 words = OpenVertices::words;
+    static_assert(words == 4, "a `Quad`");
     OpenVertices open(list, hubs, rows.first_vertex, members, whole);
     u32 count = 0;
     for (u64 first = whole.start / 32 + thread_in_grid() / 32 * words; first * 32 < whole.end;
@@ -86,12 +88,14 @@ __device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& mem
                     found[at] |= __reduce_add_sync(~0u, is_here ? 1u << vertex % 32 : 0);
                 }
             });
+        if ((found[0] | found[1] | found[2] | found[3]) == 0) continue;
+        Quad bits;
 #pragma unroll
         for (u32 at = 0; at < words; ++at) {
-            if (found[at] == 0) continue;
-            if (lane() == 0) members.store(first + at, open.before[at] | found[at]);
+            bits.words[at] = open.before[at] | found[at];
             count += __popc(found[at]);
         }
+        members.store(first, bits);
     }
     return count;
 }

@@ -21,6 +21,13 @@ struct Members {
     __device__ void store(u64 at, u32 bits) const {
         for (u32 device = 0; device < devices; ++device) store_relaxed_sys(&of[device][at], bits);
     }
+
+    // Four words, from a multiple of four on. All lanes of a warp, one for each device: what a link
+    // takes is stores, more than bytes.
+    __device__ void store(u64 at, Quad quad) const {
+        if (lane() < devices)
+            store_relaxed_sys(reinterpret_cast<Quad*>(&of[lane()][at]), quad);
+    }
 };
 
 // What a warp looks at together: vertices of some words that are no members, those that are

@@ -52,7 +52,8 @@ impl Search {
     ) -> Result<Vec<Solver>> {
         let Search { context, vertices, .. } = self;
         let has_members = spread.is_some() && method == Some(Method::OutsideHub);
-        let members = if has_members { vertices.div_ceil(32) as usize } else { 0 };
+        // GPUs store them by fours.
+        let members = if has_members { vertices.div_ceil(128) as usize * 4 } else { 0 };
         let devices = context.devices().iter().zip(arcs).enumerate();
         let solvers = devices.map(|(place, (device, arcs))| {
             let range = |ranges: fn(&Spread) -> &Vec<Range<u32>>| {
