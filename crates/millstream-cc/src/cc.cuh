@@ -29,7 +29,7 @@ extern "C" __global__ __launch_bounds__(256, 4) void hook_rows(
     const Rows rows{offsets, targets, first_vertex};
     const SpanSet<u32> none{};
     const Members members{none, 0, 0};
-    RowHooks hooks(rows, parents, method, hub, members, shared);
+    RowHooks<Span<u32>> hooks(rows, parents, method, hub, members, shared);
     hook_along_rows(rows, hooks);
 }
 

@@ -168,8 +168,8 @@ impl Cc {
         let mut survey = Survey::of(&graph).await?;
         let method = Method::of(survey.is_symmetric, graph.vertices(), whole.arcs());
         if method == Method::OutsideHub {
-            // Every device asks for its tree.
-            survey.name(hub, graph.vertices());
+            // Most do, and each has the hub's tree, and hooks what any other tells of.
+            survey.name_all(graph.vertices());
         }
         let hubs = match method == Method::OutsideHub && is_gang(context) {
             true => Hubs::new(&rows, &graph).await?,

@@ -14,7 +14,7 @@ struct GangSettings {
     u32 devices;
     u32 hub;
     u32 padding;
-    // Vertices whose trees begin here, and those that this device labels.
+    // Vertices whose trees begin here, all if there is a search, and those that this device labels.
     Range covered;
     Range own;
     Ranges told;
@@ -112,27 +112,28 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
     return phase == enough;
 }
 
-// The trees of a device's own rows, but for the members.
+// The trees of a device's own rows, but for the members. It tells of them as it hooks.
 __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
-                              const Span<u64>& shared_arcs, const GangMemory& memory,
-                              GangBarrier& barrier, DeviceMeeting& meeting) {
+                              const Span<u64>& shared_arcs, const Told& told,
+                              const GangMemory& memory, GangBarrier& barrier,
+                              DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
     __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
     plant_all(memory.parents, settings.covered);
     if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
-    hook_smallest(memory.parents, members, settings.covered, settings.hub);
-    RowHooks hooks(rows, memory.parents, outside_hub, settings.hub, members, shared_arcs);
+    hook_smallest(memory.parents, members, settings.hub);
+    const ToldParents parents(memory.parents, told);
+    RowHooks<ToldParents> hooks(rows, parents, outside_hub, settings.hub, members, shared_arcs);
     hook_along_open_rows(rows, hubs, members, list, hooks);
-    return meeting.meet();
+    return true;
 }
 
-// Joins the trees of all devices.
-__device__ bool merge(const GangMemory& memory, GangBarrier& barrier, DeviceMeeting& meeting) {
+// Joins the trees of all devices, when each has told of its own.
+__device__ bool merge(const Told& told, const GangMemory& memory, GangBarrier& barrier,
+                      DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
-    if (settings.devices == 1) return true;
-    const Told told{memory.pairs, settings.here, settings.devices};
-    tell(told, memory.parents, settings.told);
+    if (settings.devices == 1) return meeting.meet();
     const auto done = [](const Totals&) { return u32(enough); };
     if (barrier.meet(done).phase != enough) return false;
     const Range covered = settings.covered;
@@ -157,8 +158,9 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience_ns);
     DeviceMeeting meeting(barrier);
-    if (hook_own_rows(rows, hubs, members, shared_arcs, memory, barrier, meeting) &&
-        merge(memory, barrier, meeting))
+    const Told told{memory.pairs, settings.here, settings.devices};
+    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier, meeting) &&
+        merge(told, memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
         store_relaxed_sys(&memory.report[0], u64(1));
@@ -172,7 +174,9 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_merged(
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience_ns);
     DeviceMeeting meeting(barrier);
-    if (merge(memory, barrier, meeting))
+    const Told told{memory.pairs, settings.here, settings.devices};
+    if (settings.devices > 1) tell(told, memory.parents, settings.told);
+    if (settings.devices == 1 || merge(told, memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
         store_relaxed_sys(&memory.report[0], u64(1));

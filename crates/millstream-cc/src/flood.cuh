@@ -100,17 +100,15 @@ __device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& mem
     return count;
 }
 
-// The first block: joins the hub with the smallest member that is covered, so that it has a
-// parent here. Whose the smallest of all is covers it.
-__device__ void hook_smallest(const Span<u32>& parents, const Members& members, Range covered,
-                              u32 hub) {
+// The first block: joins the hub with the smallest member.
+__device__ void hook_smallest(const Span<u32>& parents, const Members& members, u32 hub) {
     if (blockIdx.x > 0) return;
     __shared__ u32 smallest;
     if (threadIdx.x == 0) smallest = ~0u;
     __syncthreads();
-    for (u64 base = covered.start / 32; base * 32 < covered.end; base += blockDim.x) {
+    for (u64 base = 0; base * 32 < parents.len; base += blockDim.x) {
         const u64 at = base + threadIdx.x;
-        const u32 bits = at * 32 < covered.end ? members.word(at) : 0;
+        const u32 bits = at * 32 < parents.len ? members.word(at) : 0;
         if (bits != 0) atomicMin(&smallest, u32(at) * 32 + __ffs(bits) - 1);
         if (__syncthreads_or(bits != 0)) break;
     }

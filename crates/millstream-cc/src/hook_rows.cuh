@@ -4,10 +4,11 @@ namespace millstream {
 
 // Hooks along rows, but for those of members; by the method `outside_hub` until they are in the
 // hub's tree.
+template <class Parents>
 class RowHooks {
    public:
     // `shared` is a `SharedArcs`, used once.
-    __device__ RowHooks(const Rows& rows, const Span<u32>& parents, u32 method, u32 hub,
+    __device__ RowHooks(const Rows& rows, const Parents& parents, u32 method, u32 hub,
                         const Members& members, const Span<u64>& shared)
         : rows(rows), parents(parents), method(method), members(members), shared_arcs{shared},
           hub_tree{parents, hub} {}
@@ -48,7 +49,7 @@ class RowHooks {
     }
 
     const Rows& rows;
-    const Span<u32>& parents;
+    const Parents& parents;
     const u32 method;
     const Members& members;
     const SharedArcs<u32> shared_arcs;
@@ -56,7 +57,8 @@ class RowHooks {
 };
 
 // Hooks along all rows.
-__device__ void hook_along_rows(const Rows& rows, RowHooks& hooks) {
+template <class Parents>
+__device__ void hook_along_rows(const Rows& rows, RowHooks<Parents>& hooks) {
     const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
     u64 row = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, row += threads_in_grid())
@@ -65,8 +67,10 @@ __device__ void hook_along_rows(const Rows& rows, RowHooks& hooks) {
 }
 
 // Hooks along the rows of vertices that are no members.
+template <class Parents>
 __device__ void hook_along_open_rows(const Rows& rows, const Span<u32>& hubs,
-                                     const Members& members, u32* list, RowHooks& hooks) {
+                                     const Members& members, u32* list,
+                                     RowHooks<Parents>& hooks) {
     constexpr u32 words = OpenVertices::words;
     const u32 end = rows.first_vertex + u32(rows.count());
     OpenVertices open(list, hubs, rows.first_vertex, members, Range{rows.first_vertex, end});

@@ -19,7 +19,17 @@ pub(crate) fn find_root(parents: &[AtomicU32], mut vertex: u32) -> u32 {
 }
 
 /// Makes the trees of two vertices one.
-pub(crate) fn hook(parents: &[AtomicU32], mut from: u32, mut to: u32) {
+pub(crate) fn hook(parents: &[AtomicU32], from: u32, to: u32) {
+    hook_telling(parents, from, to, |_, _| ());
+}
+
+/// As [`hook`]; `tell(root, parent)` if a root is hooked.
+pub(crate) fn hook_telling(
+    parents: &[AtomicU32],
+    mut from: u32,
+    mut to: u32,
+    tell: impl FnOnce(u32, u32),
+) {
     loop {
         (from, to) = (find_root(parents, from), find_root(parents, to));
         if from == to {
@@ -33,7 +43,7 @@ pub(crate) fn hook(parents: &[AtomicU32], mut from: u32, mut to: u32) {
         // Relaxed: as above. Whoever fails goes on from where another's hook leads.
         let order = Ordering::Relaxed;
         match root.compare_exchange(larger, smaller, order, order) {
-            Ok(_) => return,
+            Ok(_) => return tell(larger, smaller),
             Err(parent) => (from, to) = (parent, smaller),
         }
     }

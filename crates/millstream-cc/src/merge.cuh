@@ -9,7 +9,7 @@ struct Ranges {
     Range of[most];
 };
 
-// A vertex and the root that it has on a device, in its memory `from | to << 32`.
+// A vertex and one that it is in a tree with on a device, in its memory `from | to << 32`.
 struct Pair {
     u32 from;
     u32 to;
@@ -44,6 +44,21 @@ struct Told {
         }
     }
 };
+
+// Parents of a device that tells of each hook as it makes it.
+struct ToldParents : Span<u32> {
+    const Told& told;
+
+    __device__ ToldParents(const Span<u32>& parents, const Told& told)
+        : Span<u32>(parents), told(told) {}
+};
+
+__device__ u32 hook_root(const ToldParents& parents, u32 root, u32 smaller) {
+    const Span<u32>& own = parents;
+    const u32 before = hook_root(own, root, smaller);
+    if (parents.told.devices > 1) parents.told.add(before == root, Pair{root, smaller});
+    return before;
+}
 
 // Looks for the roots of a range of vertices, each from where `from(vertex)` says, four a
 // thread, whose ways are in flight together. `use(vertex, is_vertex, root)` is called

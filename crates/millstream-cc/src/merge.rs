@@ -11,7 +11,7 @@ use millstream_flow::Result;
 
 use crate::hooking::{are_together, hook};
 use crate::kernels::for_each_row;
-use crate::merging::{Members, Told, join, label, plant, tell};
+use crate::merging::{Members, Told, hook_and_tell, join, label, plant, tell};
 use crate::solver::{Resident, Solver};
 
 /// Devices at most.
@@ -85,25 +85,24 @@ static FLOOD: Kernel<Flood> =
         })
     });
 
-/// Hooks along the rows of vertices that are no members. Takes rows of arcs and whose is the
-/// first; parents, and of which range of vertices; members of all devices; which device this
-/// is; the hub.
+/// Hooks along the rows of vertices that are no members, and tells of it. Takes rows of arcs and
+/// whose is the first; parents; members and pairs of all devices; which device this is; the hub.
 type Outside = (
     Read<u64>,
     Read<u32>,
     Value<u32>,
     Shared<u32>,
-    Value<[u32; 2]>,
     SharedSet<u32>,
+    SharedSet<u64>,
     Value<u32>,
     Value<u32>,
 );
 static HOOK_OUTSIDE: Kernel<Outside> =
-    Kernel::new("hook_outside", |_, (offsets, targets, first, parents, covered, of, here, hub)| {
+    Kernel::new("hook_outside", |_, (offsets, targets, first, parents, of, pairs, here, hub)| {
         let members = Members { of, here: here as usize };
-        // Whose it is covers it; elsewhere it may have no parent.
-        let is_covered = |vertex: &u32| (covered[0]..covered[1]).contains(vertex);
-        if let Some(smallest) = members.smallest().filter(is_covered) {
+        let told = Told { pairs, here: here as usize };
+        // Each device does.
+        if let Some(smallest) = members.smallest() {
             hook(parents, smallest, hub);
         }
         for_each_row(offsets, targets, |row, targets| {
@@ -112,7 +111,8 @@ static HOOK_OUTSIDE: Kernel<Outside> =
                 if are_together(parents, vertex, hub) {
                     break;
                 }
-                hook(parents, vertex, if members.has(target) { hub } else { target });
+                let target = if members.has(target) { hub } else { target };
+                hook_and_tell(&told, parents, vertex, target);
             }
         })
     });
@@ -196,7 +196,7 @@ fn meet(solvers: &[Solver]) -> Result<()> {
     Ok(())
 }
 
-/// Searches from the hub, pass by pass, and hooks what that has not found.
+/// Searches from the hub, pass by pass; hooks what that has not found, and tells of it.
 pub(crate) async fn hook_outside_hub(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<()> {
     let sets = Sets::new(solvers);
     let members = &sets.members[..];
@@ -231,21 +231,28 @@ pub(crate) async fn hook_outside_hub(solvers: &[Solver], residents: &[Resident<'
         let &Resident { part, first_vertex, hub, .. } = resident;
         let (offsets, targets, parents) = (&*part.offsets, &*part.targets, &solver.parents);
         solver.start_alone()?;
-        let covered = [solver.covered.start, solver.covered.end];
-        let arguments = (offsets, targets, first_vertex, parents, covered, members, here, hub);
+        let arguments =
+            (offsets, targets, first_vertex, parents, members, &sets.pairs[..], here, hub);
         HOOK_OUTSIDE.launch(&solver.stream, targets.len(), arguments)?;
     }
     Ok(())
 }
 
-/// Merges what devices have hooked, when that is submitted, and labels the vertices of
+/// Hooks along rows, and tells of the trees.
+pub(crate) fn hook_rows(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<()> {
+    let pairs = &Sets::new(solvers).pairs[..];
+    for (here, (solver, resident)) in (0..).zip(solvers.iter().zip(residents)) {
+        let Solver { stream, parents, covered, told, .. } = solver;
+        solver.hook_rows(stream, resident)?;
+        TELL.launch(stream, covered.len(), (parents, pairs, here, *told))?;
+    }
+    Ok(())
+}
+
+/// Merges the trees that devices have told of, when that is submitted, and labels the vertices of
 /// each one's range.
 pub(crate) fn merge(solvers: &[Solver], hub: u32) -> Result<()> {
     let Sets { members, pairs } = &Sets::new(solvers);
-    for (here, solver) in (0..).zip(solvers) {
-        let Solver { stream, parents, covered, told, .. } = solver;
-        TELL.launch(stream, covered.len(), (parents, &pairs[..], here, *told))?;
-    }
     meet(solvers)?;
     for (here, solver) in (0..).zip(solvers) {
         let Solver { stream, parents, covered, own, .. } = solver;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::hooking::{hook, look_for_root};
+use crate::hooking::{hook, hook_telling, look_for_root};
 use crate::sync::{AtomicU32, AtomicU64, Fault, Ordering, seeded};
 
 /// A bit for each vertex, the whole of it on every device: whether it is known to be in
@@ -33,18 +33,18 @@ impl Members<'_> {
     }
 }
 
-/// What all devices tell of their trees: for each how many pairs follow, and pairs of a
-/// vertex and its root there.
+/// What all devices tell of their trees: for each how many pairs follow, and pairs of
+/// vertices that are in one tree there.
 pub(crate) struct Told<'a> {
     pub(crate) pairs: Vec<&'a [AtomicU64]>,
     pub(crate) here: usize,
 }
 
 impl Told<'_> {
-    fn add(&self, vertex: u32, root: u32) {
+    fn add(&self, from: u32, to: u32) {
         let own = self.pairs[self.here];
         let place = 1 + own[0].fetch_add(1, Ordering::Relaxed);
-        let pair = u64::from(root) << 32 | u64::from(vertex);
+        let pair = u64::from(to) << 32 | u64::from(from);
         own[place as usize].store(pair, Ordering::Relaxed);
     }
 
@@ -58,6 +58,15 @@ impl Told<'_> {
         let pair = self.pairs[device][1 + at].load(Ordering::Relaxed);
         [pair as u32, (pair >> 32) as u32]
     }
+}
+
+/// Makes the trees of two vertices one, and tells of it if there are other devices.
+pub(crate) fn hook_and_tell(told: &Told<'_>, parents: &[AtomicU32], from: u32, to: u32) {
+    hook_telling(parents, from, to, |root, parent| {
+        if told.pairs.len() > 1 {
+            told.add(root, parent);
+        }
+    });
 }
 
 /// Tells of the trees of a range of vertices, when all hooks are over.
@@ -78,8 +87,8 @@ pub(crate) fn plant(parents: &[AtomicU32], pair: [u32; 2], covered: &Range<u32>)
 }
 
 /// Hooks along a pair.
-pub(crate) fn join(parents: &[AtomicU32], [vertex, root]: [u32; 2]) {
-    hook(parents, vertex, root);
+pub(crate) fn join(parents: &[AtomicU32], [from, to]: [u32; 2]) {
+    hook(parents, from, to);
 }
 
 /// Makes the root of a vertex its parent, and the hub's that of a member, when all hooks are

@@ -10,7 +10,7 @@ use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistic
 
 use crate::cc::{CcOptions, CcResult};
 use crate::kernels::{Edge, leaving_words};
-use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, merge};
+use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, hook_rows, merge};
 use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
 use crate::{Method, Result, gang};
 
@@ -143,8 +143,7 @@ impl Search {
             if method == Some(Method::OutsideHub) {
                 hook_outside_hub(&solvers, residents).await?;
             } else {
-                let mut all = solvers.iter().zip(residents);
-                all.try_for_each(|(solver, its)| solver.hook_rows(&solver.stream, its))?;
+                hook_rows(&solvers, residents)?;
             }
             merge(&solvers, residents.first().map_or(0, |resident| resident.hub))?;
             completed(&solvers).await?;

@@ -36,11 +36,9 @@ impl Survey {
         Ok(Survey { is_symmetric: asymmetry == 0, named })
     }
 
-    /// Adds a vertex to those that every device names.
-    pub(crate) fn name(&mut self, vertex: u32, vertices: u32) {
-        for named in &mut self.named {
-            *named = rounded(union(named, &(vertex..vertex + 1)), vertices);
-        }
+    /// Every device names every vertex.
+    pub(crate) fn name_all(&mut self, vertices: u32) {
+        self.named.fill(0..vertices);
     }
 }
 

@@ -27,7 +27,7 @@ mod sync {
 use hooking::{are_together, find_root, hook, look_for_root};
 use loom::sync::Arc;
 use loom::thread;
-use merging::{Members, Told, join, label, plant, tell};
+use merging::{Members, Told, hook_and_tell, join, label, plant, tell};
 use millstream_models::{fails_with, holds};
 use sync::{AtomicU32, AtomicU64, Fault, Ordering};
 
@@ -104,56 +104,74 @@ fn halving_beside_labelling_leaves_ancestors() {
 
 /// Two devices, the first with the rows of 0 to 2, the other with those of 3 to 6. Edges
 /// 1-4 and 1-5 make 1, 4 and 5 members of the hub 1's tree, with which each device has
-/// hooked 1 itself. The first has hooked 2 with 3 and the other 0 with 3, and 6 with the
-/// hub. Both tell of all; two threads of each device join what they tell.
-fn merged() {
+/// hooked 1 itself. The first hooks 2 with 3 and the other 0 with 3, and 6 with the
+/// hub. Both tell of that, as they hook or of all vertices afterwards; two threads of each
+/// device join what they tell.
+fn merged(tells_of_hooks: bool) -> impl Fn() + Sync + Send + 'static {
     const HUB: u32 = 1;
-    let trees = |parents: [u32; 7]| Arc::new(parents.map(AtomicU32::new));
-    let devices = [trees([0, 1, 2, 2, 4, 5, 6]), trees([0, 1, 2, 0, 4, 5, 1])];
-    let words = [0, 1].map(|_| [AtomicU32::new(0)]);
-    let members = |here| Members { of: words.iter().map(|words| &words[..]).collect(), here };
-    for vertex in [1, 4, 5] {
-        members(0).add(vertex);
-    }
-    let lists = Arc::new([0, 1].map(|_| [0; 9].map(AtomicU64::new)));
-    let told = |here| Told { pairs: lists.iter().map(|list| &list[..]).collect(), here };
-    for (here, parents) in devices.iter().enumerate() {
-        hook(&parents[..], members(here).smallest().unwrap(), HUB);
-        tell(&told(here), &parents[..], 0..7);
-    }
-    let join_list = |lists: &[[AtomicU64; 9]; 2], parents: &[AtomicU32], device: usize| {
-        let told = Told { pairs: lists.iter().map(|list| &list[..]).collect(), here: 0 };
-        for at in 0..told.count_of(device) {
-            join(parents, told.pair(device, at));
+    move || {
+        let devices = [0, 1].map(|_| Arc::new([0, 1, 2, 3, 4, 5, 6].map(AtomicU32::new)));
+        let words = [0, 1].map(|_| [AtomicU32::new(0)]);
+        let members = |here| Members { of: words.iter().map(|words| &words[..]).collect(), here };
+        for vertex in [1, 4, 5] {
+            members(0).add(vertex);
         }
-    };
-    // The first device does not cover 6.
-    plant(&devices[0][..], told(0).pair(1, 1), &(0..6));
-    assert_eq!(look_for_root(&devices[0][..], 6), 6);
-    let own = [0..3, 3..7];
-    for ((here, parents), own) in devices.iter().enumerate().zip(own) {
-        let beside = {
-            let (lists, parents) = (Arc::clone(&lists), Arc::clone(parents));
-            thread::spawn(move || join_list(&lists, &parents[..], 0))
-        };
-        join_list(&lists, &parents[..], 1);
-        beside.join().unwrap();
-        for vertex in own {
-            label(&members(here), &parents[..], vertex, HUB);
-            let expected = [0, 1, 0, 0, 1, 1, 1][vertex as usize];
-            assert_eq!(parents[vertex as usize].load(Ordering::Relaxed), expected, "{vertex}");
+        let lists = Arc::new([0, 1].map(|_| [0; 9].map(AtomicU64::new)));
+        let told = |here| Told { pairs: lists.iter().map(|list| &list[..]).collect(), here };
+        let edges = [&[(2, 3)][..], &[(0, 3), (6, HUB)]];
+        for ((here, parents), edges) in devices.iter().enumerate().zip(edges) {
+            hook(&parents[..], members(here).smallest().unwrap(), HUB);
+            for &(from, to) in edges {
+                match tells_of_hooks {
+                    true => hook_and_tell(&told(here), &parents[..], from, to),
+                    false => hook(&parents[..], from, to),
+                }
+            }
+            if !tells_of_hooks {
+                tell(&told(here), &parents[..], 0..7);
+            }
         }
+        // As if the first device did not cover 6.
+        assert_eq!(told(0).pair(1, 1), [6, HUB]);
+        plant(&devices[0][..], told(0).pair(1, 1), &(0..6));
+        assert_eq!(look_for_root(&devices[0][..], 6), 6);
+        let own = [0..3, 3..7];
+        for ((here, parents), own) in devices.iter().enumerate().zip(own) {
+            let beside = {
+                let (lists, parents) = (Arc::clone(&lists), Arc::clone(parents));
+                thread::spawn(move || join_list(&lists, &parents[..], 0))
+            };
+            join_list(&lists, &parents[..], 1);
+            beside.join().unwrap();
+            for vertex in own {
+                label(&members(here), &parents[..], vertex, HUB);
+                let expected = [0, 1, 0, 0, 1, 1, 1][vertex as usize];
+                assert_eq!(parents[vertex as usize].load(Ordering::Relaxed), expected, "{vertex}");
+            }
+        }
+    }
+}
+
+fn join_list(lists: &[[AtomicU64; 9]; 2], parents: &[AtomicU32], device: usize) {
+    let told = Told { pairs: lists.iter().map(|list| &list[..]).collect(), here: 0 };
+    for at in 0..told.count_of(device) {
+        join(parents, told.pair(device, at));
     }
 }
 
 #[test]
 fn devices_label_alike() {
-    holds(merged);
+    holds(merged(false));
+}
+
+#[test]
+fn devices_that_tell_as_they_hook_label_alike() {
+    holds(merged(true));
 }
 
 #[test]
 fn members_without_their_hub_have_labels_of_their_own() {
-    fails_with(Fault::MembersAlone as usize, merged);
+    fails_with(Fault::MembersAlone as usize, merged(false));
 }
 
 /// Edges 1-2, 2-3 and 0-3, with reverses. A sample has joined 1 (the hub) with 2 and

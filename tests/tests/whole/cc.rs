@@ -118,7 +118,7 @@ pub(crate) fn far_members() -> CsrGraph {
 }
 
 #[test]
-fn a_device_hooks_the_hub_with_what_it_covers_alone() {
+fn every_device_hooks_the_hub_with_the_smallest_member() {
     let (graph, options) = (far_members(), CcOptions::default());
     for devices in [1, 2, 3, 4, 8] {
         let parts = partition::contiguous_blocks(&graph, devices);
