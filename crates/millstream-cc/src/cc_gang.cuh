@@ -34,8 +34,11 @@ struct GangMemory {
 
 // A word of the device.
 enum CcDeviceWord { arrivals };
-// A word that is kept.
-enum CcKept { found_before };
+// What blocks count in a pass.
+constexpr GangBarrier::Counter found_count = GangBarrier::first_count;
+constexpr GangBarrier::Counter left_count = GangBarrier::second_count;
+// Words that are kept.
+enum CcKept { found_before, left_before };
 
 // The blocks of one device meet.
 class DeviceMeeting {
@@ -65,30 +68,40 @@ class DeviceMeeting {
     u64 round = 0;
 };
 
-// A pass that finds fewer than one of so many vertices is the last one of its kind.
+// A pass that finds fewer than one of so many vertices is the last one of its kind; one that leaves
+// fewer than one of so many, the last.
 constexpr u64 least_found = 128;
+constexpr u64 few_left = 256;
 
-// How a pass looks for members: only at the hub of each vertex, as long as most vertices are not
-// found, so that those of the others will be; or at its first arcs, too.
+// How a pass looks for members: only at the hub of each vertex, as long as that finds many, so that
+// those of the others will be; or at its first arcs, too.
 enum Phase : u32 { by_hubs, by_arcs, enough };
 
 // One thread of each block, after a pass of the search.
 __device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase) {
     const u64 vertices = memory.parents.len;
-    const u64 count = totals.count(GangBarrier::first_count);
-    const bool are_few = (count - totals.keep(found_before, count)) * least_found <= vertices;
-    if (phase == by_hubs) return are_few || count * 2 > vertices ? by_arcs : by_hubs;
-    return are_few ? enough : by_arcs;
+    const auto in_this_pass = [&](GangBarrier::Counter counter, CcKept before) {
+        const u64 all = totals.count(counter);
+        return all - totals.keep(before, all);
+    };
+    const u64 found = in_this_pass(found_count, found_before);
+    const u64 left = in_this_pass(left_count, left_before);
+    if (left * few_left <= vertices) return enough;
+    if (found * least_found > vertices) return phase;
+    return phase == by_hubs ? by_arcs : enough;
 }
 
-// Counts what a pass has found. The whole block.
-__device__ void count_found(const GangBarrier& barrier, u32 found) {
-    __shared__ u32 sum;
-    if (threadIdx.x == 0) sum = 0;
+// Counts what the block's warps have found in a pass. The whole block.
+__device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded) {
+    __shared__ Flooded sum;
+    if (threadIdx.x == 0) sum = Flooded{0, 0};
     __syncthreads();
-    if (lane() == 0 && found > 0) atomicAdd(&sum, found);
+    if (lane() == 0 && flooded.found > 0) atomicAdd(&sum.found, flooded.found);
+    if (lane() == 0 && flooded.left > 0) atomicAdd(&sum.left, flooded.left);
     __syncthreads();
-    if (threadIdx.x == 0 && sum > 0) barrier.count(GangBarrier::first_count, sum);
+    if (threadIdx.x > 0) return;
+    barrier.count(found_count, sum.found);
+    barrier.count(left_count, sum.left);
 }
 
 // Searches from the hub, pass by pass. False if the gang is stopped, here and below.
@@ -103,9 +116,10 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
     const auto start = [](const Totals&) { return u32(by_hubs); };
     u32 phase = barrier.meet(start).phase;
     while (phase == by_hubs || phase == by_arcs) {
-        const u32 found = phase == by_hubs ? flood<false>(rows, hubs, members, whole, list)
-                                           : flood<true>(rows, hubs, members, whole, list);
-        count_found(barrier, found);
+        const Flooded flooded = phase == by_hubs
+                                    ? flood<false>(rows, hubs, members, whole, list)
+                                    : flood<true>(rows, hubs, members, whole, list);
+        count_flooded(barrier, flooded);
         const auto judge = [&](Totals& totals) { return decide(totals, memory, phase); };
         phase = barrier.meet(judge).phase;
     }

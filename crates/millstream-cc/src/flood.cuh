@@ -51,15 +51,21 @@ __device__ bool has_member(const Rows& rows, const Members& members, u64 first, 
     return false;
 }
 
+// What a pass has found, and what it has left that has neighbours.
+struct Flooded {
+    u32 found;
+    u32 left;
+};
+
 // Vertices of `whole` with a member next to them become members: those whose hub is one, and, if
-// asked, those with one among their first arcs. How many, in the first lane of each warp.
+// asked, those with one among their first arcs. How many, in each lane of a warp.
 template <bool looks_at_arcs>
-__device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& members, Range whole,
-                     u32* list) {
+__device__ Flooded flood(const Rows& rows, const Span<u32>& hubs, const Members& members,
+                         Range whole, u32* list) {
     constexpr u32 words = OpenVertices::words;
     static_assert(words == 4, "a `Quad`");
     OpenVertices open(list, hubs, rows.first_vertex, members, whole);
-    u32 count = 0;
+    Flooded flooded{0, 0};
     for (u64 first = whole.start / 32 + thread_in_grid() / 32 * words; first * 32 < whole.end;
          first += threads_in_grid() / 32 * words) {
         open.read(first);
@@ -68,6 +74,7 @@ __device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& mem
         for (u32 at = 0; at < words; ++at) {
             const bool is_found = open.is_open[at] && members.has(open.hub[at]);
             found[at] = __ballot_sync(~0u, is_found);
+            flooded.left += __popc(__ballot_sync(~0u, open.is_open[at]));
             if (looks_at_arcs)
                 open.add(open.is_open[at] && !is_found, u32(first + at) * 32 + lane());
         }
@@ -93,11 +100,12 @@ __device__ u32 flood(const Rows& rows, const Span<u32>& hubs, const Members& mem
 #pragma unroll
         for (u32 at = 0; at < words; ++at) {
             bits.words[at] = open.before[at] | found[at];
-            count += __popc(found[at]);
+            flooded.found += __popc(found[at]);
         }
         members.store(first, bits);
     }
-    return count;
+    flooded.left -= flooded.found;
+    return flooded;
 }
 
 // The first block: joins the hub with the smallest member.
