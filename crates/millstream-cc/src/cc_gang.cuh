@@ -104,17 +104,21 @@ __device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded
     barrier.count(left_count, sum.left);
 }
 
-// Searches from the hub, pass by pass. False if the gang is stopped, here and below.
+// Searches from the hub, pass by pass; all vertices become trees meanwhile. False if the gang is stopped, here and below.
 __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const Members& members,
                                 u32* list, const GangMemory& memory, GangBarrier& barrier,
                                 DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
-    flood_from_hub(rows, members, settings.hub);
-    if (!meeting.meet()) return false;
-    tell_of_members(rows, members, settings.hub);
+    if (rows.has(settings.hub)) {
+        flood_from_hub(rows, members, settings.hub);
+        if (!meeting.meet()) return false;
+        tell_of_members(members);
+    }
     const Range whole = whole_words(settings.own, memory.parents.len);
     const auto start = [](const Totals&) { return u32(by_hubs); };
     u32 phase = barrier.meet(start).phase;
+    // Nobody asks for trees before the search is over: they are written beside its first pass.
+    plant_all(memory.parents);
     while (phase == by_hubs || phase == by_arcs) {
         const Flooded flooded = phase == by_hubs
                                     ? flood<false>(rows, hubs, members, whole, list)
@@ -134,7 +138,6 @@ __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Mem
     const GangSettings& settings = memory.settings;
     __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
-    plant_all(memory.parents, settings.covered);
     if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
     hook_smallest(memory.parents, members, settings.hub);
     const ToldParents parents(memory.parents, told);

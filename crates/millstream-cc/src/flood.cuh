@@ -13,8 +13,7 @@ __device__ Range whole_words(Range own, u32 vertices) {
 
 // The hub and its neighbours become members, on the device that has its row.
 __device__ void flood_from_hub(const Rows& rows, const Members& members, u32 hub) {
-    const u64 row = u64(hub) - rows.first_vertex;
-    if (row >= rows.count()) return;
+    const u64 row = hub - rows.first_vertex;
     const auto add = [&](u32 vertex) {
         u32* const word = &members.of[members.here][vertex / 32];
         fetch_or_relaxed_gpu(word, 1u << vertex % 32);
@@ -26,8 +25,7 @@ __device__ void flood_from_hub(const Rows& rows, const Members& members, u32 hub
 }
 
 // Then that device tells all others.
-__device__ void tell_of_members(const Rows& rows, const Members& members, u32 hub) {
-    if (u64(hub) - rows.first_vertex >= rows.count()) return;
+__device__ void tell_of_members(const Members& members) {
     const Span<u32>& own = members.of[members.here];
     for (u64 at = thread_in_grid(); at < own.len; at += threads_in_grid()) {
         const u32 bits = load_relaxed_gpu(&own[at]);
