@@ -117,14 +117,29 @@ pub(crate) fn far_members() -> CsrGraph {
     CsrGraph::from_edges(128, &both).unwrap()
 }
 
+/// Two stars whose leaves are next to each other in rings, and one edge between leaves of both: in
+/// the smaller one no vertex has its hub in the other.
+pub(crate) fn stars_apart() -> CsrGraph {
+    let star = |hub: u32, leaves: u32| {
+        let leaf = move |at: u32| hub + 1 + at % leaves;
+        (0..leaves).flat_map(move |at| [hub, leaf(at + 1), leaf(at + 2)].map(|to| (leaf(at), to)))
+    };
+    let edges: Vec<_> = star(0, 2047).chain(star(2048, 1999)).chain([(1000, 3000)]).collect();
+    let both: Vec<_> =
+        edges.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]).collect();
+    CsrGraph::from_edges(4048, &both).unwrap()
+}
+
 #[test]
 fn every_device_hooks_the_hub_with_the_smallest_member() {
-    let (graph, options) = (far_members(), CcOptions::default());
-    for devices in [1, 2, 3, 4, 8] {
-        let parts = partition::contiguous_blocks(&graph, devices);
-        let result = run(&host(devices), &graph, parts, options);
-        assert_eq!(result.method, Some(Method::OutsideHub));
-        check("far members", &graph, &options, &result);
+    let options = CcOptions::default();
+    for (name, graph) in [("far members", far_members()), ("stars apart", stars_apart())] {
+        for devices in [1, 2, 3, 4, 8] {
+            let parts = partition::contiguous_blocks(&graph, devices);
+            let result = run(&host(devices), &graph, parts, options);
+            assert_eq!(result.method, Some(Method::OutsideHub));
+            check(name, &graph, &options, &result);
+        }
     }
 }
 

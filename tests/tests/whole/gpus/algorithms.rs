@@ -196,8 +196,9 @@ fn components_of_generated_graphs() {
     let options = GenerateOptions::default();
     let side = scaled(300, 120);
     let roads = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
-    let more = [("roads", roads), ("far members", cc::far_members())];
-    let more = more.into_iter().chain(cc::directed()).chain(cc::few_arcs());
+    let far = [("far members", cc::far_members()), ("stars apart", cc::stars_apart())];
+    let more =
+        far.into_iter().chain([("roads", roads)]).chain(cc::directed()).chain(cc::few_arcs());
     for (name, graph) in generated(12).into_iter().chain(more) {
         let options = CcOptions::default();
         for parts in [
