@@ -106,23 +106,20 @@ __device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded
 
 // Searches from the hub, pass by pass; all vertices become trees meanwhile. False if the gang is stopped, here and below.
 __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const Members& members,
-                                u32* list, const GangMemory& memory, GangBarrier& barrier,
-                                DeviceMeeting& meeting) {
-    const GangSettings& settings = memory.settings;
-    if (rows.has(settings.hub)) {
-        flood_from_hub(rows, members, settings.hub);
-        if (!meeting.meet()) return false;
-        tell_of_members(members);
-    }
-    const Range whole = whole_words(settings.own, memory.parents.len);
+                                u32* list, const GangMemory& memory, GangBarrier& barrier) {
+    const Range whole = whole_words(memory.settings.own, memory.parents.len);
+    // Its neighbours: no vertex has more arcs.
+    const auto is_hub = [&](u32 vertex) { return vertex == memory.settings.hub; };
+    const auto is_member = [&](u32 vertex) { return members.has(vertex); };
+    flood<false>(rows, hubs, members, whole, list, is_hub);
     const auto start = [](const Totals&) { return u32(by_hubs); };
     u32 phase = barrier.meet(start).phase;
     // Nobody asks for trees before the search is over: they are written beside its first pass.
     plant_all(memory.parents);
     while (phase == by_hubs || phase == by_arcs) {
-        const Flooded flooded = phase == by_hubs
-                                    ? flood<false>(rows, hubs, members, whole, list)
-                                    : flood<true>(rows, hubs, members, whole, list);
+        const Flooded flooded =
+            phase == by_hubs ? flood<false>(rows, hubs, members, whole, list, is_member)
+                             : flood<true>(rows, hubs, members, whole, list, is_member);
         count_flooded(barrier, flooded);
         const auto judge = [&](Totals& totals) { return decide(totals, memory, phase); };
         phase = barrier.meet(judge).phase;
@@ -133,12 +130,11 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
 // The trees of a device's own rows, but for the members. It tells of them as it hooks.
 __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
                               const Span<u64>& shared_arcs, const Told& told,
-                              const GangMemory& memory, GangBarrier& barrier,
-                              DeviceMeeting& meeting) {
+                              const GangMemory& memory, GangBarrier& barrier) {
     const GangSettings& settings = memory.settings;
     __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
-    if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
+    if (!search_from_hub(rows, hubs, members, list, memory, barrier)) return false;
     hook_smallest(memory.parents, members, settings.hub);
     const ToldParents parents(memory.parents, told);
     RowHooks<ToldParents> hooks(rows, parents, outside_hub, settings.hub, members, shared_arcs);
@@ -176,7 +172,7 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside
                         settings.patience_ns);
     DeviceMeeting meeting(barrier);
     const Told told{memory.pairs, settings.here, settings.devices};
-    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier, meeting) &&
+    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier) &&
         merge(told, memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
