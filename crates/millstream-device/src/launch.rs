@@ -145,10 +145,11 @@ impl BoundKernel {
         accesses: Accesses,
     ) -> BoundKernel {
         let waiting = match code.twin {
-            Twin::Steps(_) | Twin::StepClosure(_) => (0..size).collect(),
-            Twin::Function(_) | Twin::Closure(_) => Vec::new(),
+            Twin::Steps(_) | Twin::StepClosure(_) => {
+                Some(Box::new(Mutex::new((0..size).collect())))
+            }
+            Twin::Function(_) | Twin::Closure(_) => None,
         };
-        let waiting = Mutex::new(waiting);
         let name = Arc::clone(&code.name);
         let launch = BoundLaunch { code, bound, size, waiting };
         let task = Task::Launch(Box::new(launch));
@@ -300,8 +301,9 @@ struct BoundLaunch<S: Parameter> {
     code: Arc<Code<S>>,
     bound: S::Bound,
     size: usize,
-    /// Blocks of a twin of steps that are not done.
-    waiting: Mutex<Vec<usize>>,
+    /// Blocks of a twin of steps that are not done; no others have any, and launches are to be small:
+    /// what one thread has allocated and another gives back takes long if it is not.
+    waiting: Option<Box<Mutex<Vec<usize>>>>,
 }
 
 impl<S: Parameter> BoundLaunch<S> {
@@ -341,12 +343,15 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
         // this is their operation.
         let view = unsafe { S::view(&self.bound) };
         let grid = Grid::new(self.size);
-        let mut waiting = self.waiting.lock();
+        let step = |twin: &_| match &self.waiting {
+            Some(waiting) => step_blocks(&mut waiting.lock(), twin),
+            None => Ok(Step::Done),
+        };
         let result = match &self.code.twin {
             Twin::Function(twin) => twin(&grid, view).map(|()| Step::Done),
             Twin::Closure(twin) => twin(&grid, view).map(|()| Step::Done),
-            Twin::Steps(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
-            Twin::StepClosure(twin) => step_blocks(&mut waiting, &|block| twin(block, &view)),
+            Twin::Steps(twin) => step(&|block| twin(block, &view)),
+            Twin::StepClosure(twin) => step(&|block| twin(block, &view)),
         };
         over_if_early(result).map_err(|fault| self.failed(device, fault))
     }

@@ -149,16 +149,18 @@ impl Runner {
 
 /// Operations that are to fail, and how many that match have passed.
 #[derive(Debug)]
-pub(crate) struct Faults(Mutex<Vec<InjectedFault>>);
+pub(crate) struct Faults(Option<Mutex<Vec<InjectedFault>>>);
 
 impl Faults {
     pub(crate) fn new(injection: &Injection) -> Faults {
-        Faults(Mutex::new(injection.faults.clone()))
+        let is_any = !injection.faults.is_empty();
+        Faults(is_any.then(|| Mutex::new(injection.faults.clone())))
     }
 
     /// Counts an operation, and fails it if it is its turn.
     pub(crate) fn check(&self, operation: &str, device: &str) -> Result<()> {
-        let mut faults = self.0.lock();
+        let Some(faults) = &self.0 else { return Ok(()) };
+        let mut faults = faults.lock();
         let matching = faults.iter_mut().filter(|fault| {
             operation.contains(&fault.operation)
                 && fault.device.as_ref().is_none_or(|wanted| wanted == device)
