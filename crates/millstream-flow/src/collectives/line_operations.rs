@@ -8,10 +8,11 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Bound, DeviceBuffer, Parameter, Read, Value, Write,
 };
-use smallvec::{SmallVec, smallvec};
 
-use super::line_settings::{LinePieces, LineSettings};
+use super::line_settings::{LinePieces, LineSettings, pieces};
 use super::peer_words::PeerWords;
+use super::plan::Pattern;
+use super::rank_settings::RankSettings;
 use crate::Item;
 
 /// Collectives of a kernel at most: `most_line_operations` of the header.
@@ -21,30 +22,52 @@ const MOST: usize = 8;
 #[derive(Debug)]
 pub(super) struct LineOperations<T>(PhantomData<T>);
 
+/// A collective, one for all ranks: the caller has no time to make what each rank's kernel is told,
+/// which the threads that launch do.
+#[derive(Debug)]
+pub(super) struct LineCollective {
+    pub(super) pattern: Pattern,
+    pub(super) in_place: bool,
+    pub(super) words: Arc<PeerWords>,
+    /// The first rank's.
+    pub(super) settings: LineSettings,
+}
+
+impl LineCollective {
+    fn settings(&self, rank: u32) -> LineSettings {
+        let common = RankSettings { rank, ..self.settings.common };
+        LineSettings { common, ..self.settings }
+    }
+
+    fn pieces(&self, rank: u32) -> LinePieces {
+        let ranks = self.settings.common.ranks as usize;
+        pieces(&self.pattern, rank as usize, ranks, self.in_place)
+    }
+}
+
 /// A rank's part of a collective.
 pub(super) struct LineArguments<'a, T: Item> {
+    pub(super) collective: Arc<LineCollective>,
+    pub(super) rank: u32,
     /// None in place.
     pub(super) input: Option<&'a DeviceBuffer<T>>,
     pub(super) output: &'a mut DeviceBuffer<T>,
-    pub(super) pieces: LinePieces,
-    pub(super) words: &'a Arc<PeerWords>,
-    pub(super) settings: LineSettings,
 }
 
 /// What a queued launch holds.
 #[derive(Debug)]
 pub(super) struct BoundLines {
-    /// Numbered one after the other.
-    operations: SmallVec<[BoundOperation; 1]>,
-    words: Arc<PeerWords>,
-    settings: LineSettings,
+    first: BoundOperation,
+    /// Numbered one after the other, behind it.
+    others: Vec<BoundOperation>,
+    rank: u32,
 }
 
 #[derive(Debug)]
 struct BoundOperation {
+    collective: Arc<LineCollective>,
     input: Option<Bound>,
     output: Bound,
-    pieces: LinePieces,
 }
 
 millstream_device::cuda_struct! {
@@ -58,13 +81,13 @@ millstream_device::cuda_struct! {
 }
 
 impl BoundOperation {
-    fn write<T: Item>(&self, to: &mut ArgumentWriter) {
+    fn write<T: Item>(&self, rank: u32, to: &mut ArgumentWriter) {
         match &self.input {
             Some(input) => Read::<T>::write(input, to),
             None => Value::<[u64; 2]>::write(&[0, 0], to),
         }
         Write::<T>::write(&self.output, to);
-        Value::<LinePieces>::write(&self.pieces, to);
+        Value::<LinePieces>::write(&self.collective.pieces(rank), to);
     }
 }
 
@@ -75,19 +98,20 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
     type View<'a> = ();
 
     fn write(bound: &BoundLines, to: &mut ArgumentWriter) {
-        let BoundLines { operations, words, settings } = bound;
+        let BoundLines { first, others, rank } = bound;
+        let count = 1 + others.len();
         to.structure(|to| {
             to.structure(|to| {
-                for operation in operations {
-                    operation.write::<T>(to);
+                for operation in std::iter::once(first).chain(others) {
+                    operation.write::<T>(*rank, to);
                 }
-                for _ in operations.len()..MOST {
+                for _ in count..MOST {
                     Value::<NoOperation>::write(&NoOperation::zeroed(), to);
                 }
-                Value::<u64>::write(&(operations.len() as u64), to);
+                Value::<u64>::write(&(count as u64), to);
             });
-            PeerWords::write(words, to);
-            Value::<LineSettings>::write(settings, to);
+            PeerWords::write(&first.collective.words, to);
+            Value::<LineSettings>::write(&first.collective.settings(*rank), to);
         });
     }
 
@@ -95,12 +119,14 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
 
     /// What follows in number becomes part of the kernel.
     fn join(bound: &mut BoundLines, next: BoundLines) -> Option<BoundLines> {
-        let count = bound.operations.len();
-        let follows = next.settings.common.epoch == bound.settings.common.epoch + count as u64;
-        if !follows || count + next.operations.len() > MOST {
+        let count = 1 + bound.others.len();
+        let epoch = |operation: &BoundOperation| operation.collective.settings.common.epoch;
+        let follows = epoch(&next.first) == epoch(&bound.first) + count as u64;
+        if !follows || count + 1 + next.others.len() > MOST {
             return Some(next);
         }
-        bound.operations.extend(next.operations);
+        bound.others.push(next.first);
+        bound.others.extend(next.others);
         None
     }
 }
@@ -108,13 +134,10 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
 // SAFETY: input and output are bound in the accesses; the words are used by atomics alone.
 unsafe impl<T: Item> Argument<LineOperations<T>> for LineArguments<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<BoundLines> {
-        let LineArguments { input, output, pieces, words, settings } = self;
+        let LineArguments { collective, rank, input, output } = self;
         let input = input.map(|input| Argument::<Read<T>>::bind(input, accesses)).transpose()?;
         let output = Argument::<Write<T>>::bind(output, accesses)?;
-        Ok(BoundLines {
-            operations: smallvec![BoundOperation { input, output, pieces }],
-            words: Arc::clone(words),
-            settings,
-        })
+        let first = BoundOperation { collective, input, output };
+        Ok(BoundLines { first, others: Vec::new(), rank })
     }
 }

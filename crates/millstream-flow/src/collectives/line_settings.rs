@@ -69,19 +69,16 @@ pub(super) fn lines(items: usize, item: usize) -> usize {
     items.div_ceil(count) * lines
 }
 
-/// What each rank's kernel sends and receives.
-pub(super) fn pieces(pattern: &Pattern, ranks: usize, in_place: bool) -> Vec<LinePieces> {
-    let rank = |rank: usize| {
-        let mut pieces = LinePieces { in_place: in_place.into(), ..LinePieces::zeroed() };
-        for other in 0..ranks {
-            let (sends, receives) = between(pattern, rank, other, in_place);
-            pieces.sends[other] = (&sends).into();
-            pieces.receives[other] = (&receives).into();
-        }
-        pieces.combines = pattern.combines().into();
-        pieces
-    };
-    (0..ranks).map(rank).collect()
+/// What the kernel of a rank sends and receives.
+pub(super) fn pieces(pattern: &Pattern, rank: usize, ranks: usize, in_place: bool) -> LinePieces {
+    let mut pieces = LinePieces { in_place: in_place.into(), ..LinePieces::zeroed() };
+    for other in 0..ranks {
+        let (sends, receives) = between(pattern, rank, other, in_place);
+        pieces.sends[other] = (&sends).into();
+        pieces.receives[other] = (&receives).into();
+    }
+    pieces.combines = pattern.combines().into();
+    pieces
 }
 
 /// What `rank` sends to `other`, and where it gets the other's.

@@ -101,7 +101,7 @@ fn is_right(
         epoch += usize::from(!is_chain || fault == Fault::CountedChain);
         Collective {
             epoch,
-            pieces: pieces(pattern, ranks, in_place),
+            pieces: (0..ranks).map(|rank| pieces(pattern, rank, ranks, in_place)).collect(),
             jobs: jobs(pattern, ranks, in_place, ITEM, at_once),
             swaps: swaps(pattern, in_place),
             way: *way,

@@ -3,18 +3,18 @@
 //! reduced, along a chain (`collective_chain.cuh`). The protocols are in `README.md`.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use millstream_device::{
     Argument, BoundKernel, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite,
     Kernel, KernelFault, Launching, Parameter, Pod, Stream, Trusted, Value, patience_ns,
 };
+use smallvec::SmallVec;
 
 use super::chain_settings::{self, ChainSettings, Channels};
 use super::communicator::CommunicatorOptions;
-use super::line_operations::{LineArguments, LineOperations};
-use super::line_settings::{LINE_BYTES, LineSettings, fits, lines, pieces, unit};
+use super::line_operations::{LineArguments, LineCollective, LineOperations};
+use super::line_settings::{LINE_BYTES, LineSettings, fits, lines, unit};
 use super::operands::Operands;
 use super::operator::Operator;
 use super::pass_settings::{PassSettings, jobs, swaps};
@@ -61,13 +61,18 @@ fn kernel<S: Parameter>(source: CudaSource) -> PeerKernel<S> {
     PeerKernel { kernel, is_prepared: OnceLock::new() }
 }
 
-type KernelsKey = (TypeId, Option<Arc<str>>);
+/// Kernels of an item type and an operator.
+struct KnownKernels {
+    item: TypeId,
+    operator: Option<Arc<str>>,
+    kernels: Box<dyn Any + Send + Sync>,
+}
 
 /// What kernels meet in.
 pub(super) struct Peers {
     words: Arc<PeerWords>,
-    /// By item type and operator.
-    kernels: HashMap<KernelsKey, Box<dyn Any + Send + Sync>>,
+    /// Few, as a rule.
+    kernels: Vec<KnownKernels>,
     /// Of a kernel, at most.
     blocks: usize,
     /// Lines from one rank to another, for one collective: those of a broadcast, of all others
@@ -99,7 +104,7 @@ impl Peers {
         let channels = Channels::new(words, BLOCKS_OF_A_CHAIN * blocks);
         Ok(Peers {
             words: Arc::new(PeerWords::new(context, channels.end())?),
-            kernels: HashMap::new(),
+            kernels: Vec::new(),
             blocks,
             capacity,
             channels,
@@ -152,7 +157,7 @@ impl Peers {
         };
         let in_lines = fits(word) && lines(pattern.longest(), word) <= most;
         match &pattern {
-            _ if in_lines => self.in_lines(streams, &pattern, word, &mut operands, operator),
+            _ if in_lines => self.in_lines(streams, pattern, word, &mut operands, operator),
             Pattern::Reduce { root, items } => {
                 self.along_a_chain(streams, *root, items.len(), &mut operands, operator)
             }
@@ -163,23 +168,30 @@ impl Peers {
     fn in_lines<T: Item>(
         &mut self,
         streams: &[Stream],
-        pattern: &Pattern,
+        pattern: Pattern,
         word: usize,
         operands: &mut Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let pieces = pieces(pattern, streams.len(), operands.is_in_place());
-        let capacity = self.capacity as u64;
         // A thread for each unit.
         let threads = pattern.longest().div_ceil(unit(word).0).min(self.blocks * THREADS);
-        let ranks = self.next(streams.len()).zip(pieces).zip(&mut *operands.outputs);
-        let (inputs, words) = (operands.inputs, &self.words);
-        let arguments = ranks.enumerate().map(|(rank, ((common, pieces), output))| LineArguments {
+        self.epoch += 1;
+        let collective = Arc::new(LineCollective {
+            pattern,
+            in_place: operands.is_in_place(),
+            words: Arc::clone(&self.words),
+            settings: LineSettings {
+                common: self.first_rank(streams.len()),
+                capacity: self.capacity as u64,
+            },
+        });
+        let inputs = operands.inputs;
+        let outputs = operands.outputs.iter_mut().enumerate();
+        let arguments = outputs.map(|(rank, output)| LineArguments {
+            collective: Arc::clone(&collective),
+            rank: rank as u32,
             input: inputs.map(|inputs| &inputs[rank]),
             output,
-            pieces,
-            words,
-            settings: LineSettings { common, capacity },
         });
         let kernels = kernels(&mut self.kernels, operator)?;
         launch(&kernels.lines, streams, threads, arguments)
@@ -243,13 +255,14 @@ impl Peers {
 
     /// What each rank is told.
     fn ranks(&self, ranks: usize) -> impl Iterator<Item = RankSettings> + use<> {
+        let first = self.first_rank(ranks);
+        (0..first.ranks).map(move |rank| RankSettings { rank, ..first })
+    }
+
+    /// What the first is told.
+    fn first_rank(&self, ranks: usize) -> RankSettings {
         let (epoch, patience_ns) = (self.epoch, self.patience_ns);
-        (0..ranks).map(move |rank| RankSettings {
-            epoch,
-            patience_ns,
-            rank: rank as u32,
-            ranks: ranks as u32,
-        })
+        RankSettings { epoch, patience_ns, rank: 0, ranks: ranks as u32 }
     }
 
     /// Submits one of an operator's kernels on each rank, with about so many threads.
@@ -274,14 +287,17 @@ impl Peers {
 
 /// The kernels of an operator.
 fn kernels<'a, T: Item>(
-    known: &'a mut HashMap<KernelsKey, Box<dyn Any + Send + Sync>>,
+    known: &'a mut Vec<KnownKernels>,
     operator: Option<&Operator<T>>,
 ) -> Result<&'a Kernels<T>> {
-    let key = (TypeId::of::<T>(), operator.map(|operator| Arc::clone(operator.cuda())));
-    let kernels = known.entry(key).or_insert_with(|| {
-        Box::new(Kernels::<T>::new(operator.map(|operator| &**operator.cuda())))
+    let (item, operator) = (TypeId::of::<T>(), operator.map(Operator::cuda));
+    let is_it = |known: &KnownKernels| known.item == item && known.operator.as_ref() == operator;
+    let place = known.iter().position(is_it).unwrap_or_else(|| {
+        let kernels = Box::new(Kernels::<T>::new(operator.map(|cuda| &**cuda)));
+        known.push(KnownKernels { item, operator: operator.cloned(), kernels });
+        known.len() - 1
     });
-    kernels.downcast_ref().ok_or(Error::Ended)
+    known[place].kernels.downcast_ref().ok_or(Error::Ended)
 }
 
 /// Submits a kernel on each rank, with about so many threads.
@@ -300,11 +316,13 @@ fn launch<S: Parameter + 'static>(
         }
         is_prepared.get_or_init(|| ());
     }
-    let bind = |(stream, arguments)| kernel.bind(stream, size, arguments);
-    let bound = streams.iter().zip(arguments).map(bind);
-    let bound = bound.collect::<millstream_device::Result<Vec<_>>>()?;
+    // Not in memory of its own: no operation allocates more than it must.
+    let mut bound = SmallVec::<[BoundKernel; MOST_RANKS]>::new();
+    for (stream, arguments) in streams.iter().zip(arguments) {
+        bound.push(kernel.bind(stream, size, arguments)?);
+    }
     let _launching = Launching::begin();
-    Ok(bound.into_iter().try_for_each(BoundKernel::submit_soon)?)
+    Ok(bound.drain(..).try_for_each(BoundKernel::submit_soon)?)
 }
 
 /// Devices that share a GPU: their kernels must all fit at once.
