@@ -25,25 +25,28 @@ class StepPush : public StepDevice {
         // Warps that follow each other are of different blocks: hubs, to which most arcs lead, lie
         // together at the beginning.
         const u32 warp = is_thin ? 0 : threadIdx.x / 32 * gridDim.x + blockIdx.x;
+        Waiting waiting{};
         for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
             const u32 at = base + lane();
             u64 arc = 0;
             u32 arcs = 0;
             StepValue from{};
+            u32 vertex = 0;
             if (lane() < rows && at < all) {
-                const u32 vertex = take(at, from);
+                vertex = take(at, from);
                 // Warps share the arcs of a thin list by their numbers, which must not depend on
                 // keys that others lower meanwhile.
-                if (is_thin || leads_on(key_of(from)))
-                    arcs = arcs_of(row_of(vertex), key_of(from), !is_thin, arc);
+                if (is_thin || leads_on(key_of(from))) arcs = arcs_of(row_of(vertex), key_of(from), !is_thin);
             }
             if (is_thin) {
+                if (arcs > 0) arc = out.offsets[row_of(vertex)];
                 const u32 offset = u32(thread_in_grid()) - lane();
                 relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
                 return;
             }
-            relax_rows<true>(arc, leave_long(arc, arcs, from), from, 0, 32);
+            if (waiting.add(arcs, vertex, from)) relax_waiting(waiting);
         }
+        if (waiting.count > 0) relax_waiting(waiting);
         relax_long_rows<true>();
     }
 
@@ -154,26 +157,65 @@ class StepPush : public StepDevice {
     }
 
     // Arcs of a row that are light, if `by_key` but for those in the quarters of a step that
-    // lead from `key` beyond it, and where they are.
-    __device__ u32 arcs_of(u32 row, u32 key, bool by_key, u64& arc) const {
-        if (block.end == unreached) {
-            arc = out.offsets[row];
-            return u32(out.offsets[row + 1] - arc);
-        }
+    // lead from `key` beyond it.
+    __device__ u32 arcs_of(u32 row, u32 key, bool by_key) const {
+        if (block.end == unreached) return u32(out.offsets[row + 1] - out.offsets[row]);
         u32 quarter = StepQuarters::count - 1;
         if (by_key) {
             while (quarter > 0 && leads_beyond(key, quarter - 1)) --quarter;
         }
-        const u32 arcs = lists.lights[u64(row) * StepQuarters::count + quarter];
-        // None, as of many rows.
-        if (arcs > 0) arc = out.offsets[row];
-        return arcs;
+        return lists.lights[u64(row) * StepQuarters::count + quarter];
     }
 
     // Whether arcs too heavy for a quarter lead from `key` beyond the step.
     __device__ bool leads_beyond(u32 key, u32 quarter) const {
         const StepWeight delta = StepRule::weight(settings.delta);
         return StepRule::extended(key, StepQuarters::end(delta, quarter)) >= block.end;
+    }
+
+    // A warp: vertices whose arcs it is to visit, one in each of its first lanes, until there are 32.
+    struct Waiting {
+        u32 arcs;
+        u32 vertex;
+        StepValue from;
+        u32 count;
+        u32 more_arcs;
+        u32 more_vertex;
+        StepValue more_from;
+
+        // Adds those of its lanes that have arcs. Whether 32 wait.
+        __device__ bool add(u32 its_arcs, u32 its_vertex, StepValue its_from) {
+            const u32 news = __ballot_sync(~0u, its_arcs > 0);
+            // Which of the new ones comes into this lane, behind those that wait.
+            const u32 place = (lane() - count) % 32;
+            const u32 who = nth_bit(news, place);
+            more_arcs = __shfl_sync(~0u, its_arcs, who);
+            more_vertex = __shfl_sync(~0u, its_vertex, who);
+            more_from = __shfl_sync(~0u, its_from, who);
+            if (place >= __popc(news)) more_arcs = 0;
+            if (lane() >= count) {
+                arcs = more_arcs;
+                vertex = more_vertex;
+                from = more_from;
+            }
+            count += __popc(news);
+            return count >= 32;
+        }
+
+        // Those that have found no lane.
+        __device__ void turn() {
+            count = count >= 32 ? count - 32 : 0;
+            arcs = lane() < count ? more_arcs : 0;
+            vertex = more_vertex;
+            from = more_from;
+        }
+    };
+
+    // A warp: the arcs of what waits.
+    __device__ void relax_waiting(Waiting& waiting) {
+        const u64 arc = waiting.arcs > 0 ? out.offsets[row_of(waiting.vertex)] : 0;
+        relax_rows<true>(arc, leave_long(arc, waiting.arcs, waiting.from), waiting.from, 0, 32);
+        waiting.turn();
     }
 
     // Leaves a row to the block if it is long. How many of its arcs are still the lane's.
@@ -185,9 +227,10 @@ class StepPush : public StepDevice {
         return 0;
     }
 
-    // A warp: rows of its lanes, of all their arcs those from `offset`, 32 in each `step`.
+    // A warp: rows of its lanes, of all their arcs those from `offset`, 32 in each `step`. How many
+    // arcs the rows have.
     template <bool is_near>
-    __device__ void relax_rows(u64 arc, u32 arcs, StepValue from, u32 offset, u32 step) {
+    __device__ u32 relax_rows(u64 arc, u32 arcs, StepValue from, u32 offset, u32 step) {
         __syncwarp();
         const SpreadArcs<StepValue> spread(arc, arc + arcs, from);
 #pragma unroll 1
@@ -204,38 +247,29 @@ class StepPush : public StepDevice {
             }
             relax<is_near>(is_arc, at, its);
         }
+        return spread.total;
     }
 
-    // The whole block: the rows that its warps have left, each spread over warps.
+    // The whole block: the rows that its warps have left, 32 at a time spread over all of them.
     template <bool is_near>
     __device__ void relax_long_rows() {
-        constexpr u32 piece = 32 * at_once;
         __syncthreads();
         const u32 rows = block.longs < most_longs ? block.longs : most_longs;
-        // The warp whose turn it is.
-        u32 turn = threadIdx.x / 32;
-        for (u32 row = 0; row < rows; ++row) {
-            const LongRow its = block.rows[row];
-            const u32 pieces = (its.arcs + piece - 1) / piece;
+        u32 offset = threadIdx.x - lane();
 #pragma unroll 1
-            for (; turn < pieces; turn += warps) {
-                bool is_arc[at_once];
-                u64 at[at_once];
-                StepValue from[at_once];
-#pragma unroll
-                for (u32 each = 0; each < at_once; ++each) {
-                    const u32 arc = turn * piece + each * 32 + lane();
-                    is_arc[each] = arc < its.arcs;
-                    at[each] = its.begin + arc;
-                    from[each] = its.from;
-                }
-                relax<is_near>(is_arc, at, from);
-            }
-            turn -= pieces;
+        for (u32 base = 0; base < rows; base += 32) {
+            LongRow its{};
+            if (base + lane() < rows) its = block.rows[base + lane()];
+            const u32 arcs = relax_rows<is_near>(its.begin, its.arcs, its.from, offset, threads);
+            // The warp behind the one that had the last arcs has the next.
+            offset = (offset - (arcs + 31) / 32 * 32) % threads;
         }
         __syncthreads();
         if (threadIdx.x == 0) block.longs = 0;
     }
+
+    // Others may have lighter arcs than these.
+    __device__ bool may_lead_on(u32 key) const { return !is_alone() || leads_on(key); }
 
     // A warp: some arcs of each lane. Those that stay in the step bring their targets into
     // the list; those that lead beyond it do not.
@@ -258,29 +292,27 @@ class StepPush : public StepDevice {
             is_better[each] = is_here && keys[each] <= settings.limit &&
                               keys[each] < key_at(targets[each]);
         }
-        // All of a kind before the next, which waits for it.
-        u32 arcs[at_once];
+        // A key that was larger becomes smaller now, if not by this lane: its vertex is news before
+        // that is known. All of a kind before the next, which waits for it.
+        u32 enter[at_once];
+        u32 before[at_once];
 #pragma unroll
         for (u32 each = 0; each < at_once; ++each) {
-            arcs[each] = 0;
+            enter[each] = before[each] = 0;
             if (!is_better[each]) continue;
-            const u32 enter = is_near ? degree(targets[each]) : 0;
+            if (is_near) enter[each] = degree(targets[each]);
             StepValue value;
             make_value(keys[each], u32(from[each]), &value);
-            const u32 before = key_of(lower_value(&values[targets[each]], value));
-            is_better[each] = keys[each] < before;
-            if (is_better[each] && before >= block.end) arcs[each] = enter;
+            before[each] = key_of(lower_value_at_once(&values[targets[each]], value));
         }
-        if (is_near) {
-            bool leads[at_once];
+        if (!is_near) return;
 #pragma unroll
-            for (u32 each = 0; each < at_once; ++each) {
-                leads[each] = !is_alone() || leads_on(keys[each]);
-                is_better[each] = is_better[each] && leads[each] && set_mark(targets[each]);
-            }
+        for (u32 each = 0; each < at_once; ++each)
+            is_better[each] = is_better[each] && may_lead_on(keys[each]) && set_mark(targets[each]);
 #pragma unroll
-            for (u32 each = 0; each < at_once; ++each)
-                append(is_better[each], targets[each], arcs[each], leads[each]);
+        for (u32 each = 0; each < at_once; ++each) {
+            const bool is_new = keys[each] < before[each] && before[each] >= block.end;
+            append(is_better[each], targets[each], is_new ? enter[each] : 0, may_lead_on(keys[each]));
         }
     }
 };
