@@ -117,6 +117,10 @@ class StepDevice : public GangDevice<u32> {
         return !(fetch_or_relaxed_gpu(&mark_word(block.filled, vertex), bit) & bit);
     }
 
+    // This warp among those of the grid: those that follow each other are of different blocks, since
+    // hubs, to which most arcs lead, lie together.
+    __device__ static u32 spread_warp() { return threadIdx.x / 32 * gridDim.x + blockIdx.x; }
+
     // Arcs that enter an owned vertex.
     __device__ u32 degree(u32 vertex) const {
         const u64* const offset = &in.offsets[vertex - first];
@@ -173,12 +177,7 @@ class StepDevice : public GangDevice<u32> {
     // `is_one(vertex)`, spread over the lanes of warps.
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
-        const u32 grid_warps = gridDim.x * warps;
-        const u32 share = (high - low) / 32 / grid_warps + 1;
-        const u32 words = share < 32 ? share : 32;
-        const u32 groups = ((high - low + 31) / 32 + words - 1) / words;
-        for (u32 group = blockIdx.x * warps + threadIdx.x / 32; group < groups; group += grid_warps) {
-            const u32 base = low + group * words * 32;
+        for_each_word(low, high, use, [&](u32 base, u32 words) {
             u32 word = 0;
 #pragma unroll 1
             for (u32 each = 0; each < words; ++each) {
@@ -186,16 +185,17 @@ class StepDevice : public GangDevice<u32> {
                 const u32 bits = __ballot_sync(~0u, place < high - base && is_one(base + place));
                 if (lane() == each) word = bits;
             }
-            const u32 sum = prefix_sum(__popc(word));
-            const u32 total = __shfl_sync(~0u, sum, 31);
-#pragma unroll 1
-            for (u32 at = lane(); at - lane() < total; at += 32) {
-                const u32 whose = owner_of(sum, at);
-                const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
-                const u32 bit = nth_bit(__shfl_sync(~0u, word, whose), at - before);
-                use(at < total, base + whose * 32 + bit);
-            }
-        }
+            return word;
+        });
+    }
+
+    // All blocks: the same for the marked vertices of the list that is read, in their order.
+    template <class Use>
+    __device__ void for_each_marked(const Use& use) {
+        for_each_word(first, end, use, [&](u32 base, u32 words) {
+            const u32 vertex = base + lane() * 32;
+            return lane() < words && vertex < end ? mark_word(block.filled ^ 1, vertex) : 0;
+        });
     }
 
     // The whole block, before it meets the others: what is left of the stages, and what
@@ -225,6 +225,31 @@ class StepDevice : public GangDevice<u32> {
         block.unlisted = 0;
         block.settled = 0;
         block.nearest = unreached;
+    }
+
+   private:
+    // All blocks: a bit for each vertex from `low` to `high`, in words that `word_of(base, words)`
+    // says for the lanes of a warp, `words` of them from vertex `base` on; for those that are set
+    // `use(is_set, vertex)`, spread over the lanes.
+    template <class Use, class WordOf>
+    __device__ void for_each_word(u32 low, u32 high, const Use& use, const WordOf& word_of) {
+        const u32 grid_warps = gridDim.x * warps;
+        const u32 share = (high - low) / 32 / grid_warps + 1;
+        const u32 words = share < 32 ? share : 32;
+        const u32 groups = ((high - low + 31) / 32 + words - 1) / words;
+        for (u32 group = spread_warp(); group < groups; group += grid_warps) {
+            const u32 base = low + group * words * 32;
+            const u32 word = word_of(base, words);
+            const u32 sum = prefix_sum(__popc(word));
+            const u32 total = __shfl_sync(~0u, sum, 31);
+#pragma unroll 1
+            for (u32 at = lane(); at - lane() < total; at += 32) {
+                const u32 whose = owner_of(sum, at);
+                const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
+                const u32 bit = nth_bit(__shfl_sync(~0u, word, whose), at - before);
+                use(at < total, base + whose * 32 + bit);
+            }
+        }
     }
 };
 

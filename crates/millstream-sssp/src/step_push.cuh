@@ -14,37 +14,36 @@ class StepPush : public StepDevice {
     static constexpr u32 at_once = 2;
     // Frontiers of so many vertices are spread over all warps, arc by arc.
     static constexpr u32 thin = 32;
+    // Of so many owned vertices one makes a list dense.
+    static constexpr u32 dense = 64;
 
-    // All blocks: the vertices that are near, their light arcs.
-    __device__ void expand() {
-        const u32 all = count_told();
-        const u32 grid_warps = gridDim.x * warps;
-        const bool is_thin = all <= thin;
-        const u32 share = (all + grid_warps - 1) / grid_warps;
-        const u32 rows = is_thin || share > 32 ? 32 : share;
-        // Warps that follow each other are of different blocks: hubs, to which most arcs lead, lie
-        // together at the beginning.
-        const u32 warp = is_thin ? 0 : threadIdx.x / 32 * gridDim.x + blockIdx.x;
+    // All blocks: the vertices that are near, their light arcs. `is_marked` if the list's are.
+    __device__ void expand(bool is_marked) {
+        const bool is_ordered = is_marked && is_dense();
+        const u32 all = count_told(!is_ordered);
+        if (all <= thin && !is_ordered) return expand_thin(all);
         Waiting waiting{};
-        for (u32 base = warp * rows; base < all; base += grid_warps * rows) {
-            const u32 at = base + lane();
-            u64 arc = 0;
+        const auto visit = [&](bool is, u32 vertex, StepValue from) {
             u32 arcs = 0;
-            StepValue from{};
-            u32 vertex = 0;
-            if (lane() < rows && at < all) {
-                vertex = take(at, from);
-                // Warps share the arcs of a thin list by their numbers, which must not depend on
-                // keys that others lower meanwhile.
-                if (is_thin || leads_on(key_of(from))) arcs = arcs_of(row_of(vertex), key_of(from), !is_thin);
-            }
-            if (is_thin) {
-                if (arcs > 0) arc = out.offsets[row_of(vertex)];
-                const u32 offset = u32(thread_in_grid()) - lane();
-                relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
-                return;
-            }
+            if (is && leads_on(key_of(from))) arcs = arcs_of(row_of(vertex), key_of(from), true);
             if (waiting.add(arcs, vertex, from)) relax_waiting(waiting);
+        };
+        if (is_ordered) {
+            for_each_marked([&](bool is, u32 vertex) {
+                StepValue from{};
+                if (is) from = take_own(vertex);
+                visit(is, vertex, from);
+            });
+        }
+        const u32 grid_warps = gridDim.x * warps;
+        const u32 share = (all + grid_warps - 1) / grid_warps;
+        const u32 rows = share < 32 ? share : 32;
+        for (u32 base = spread_warp() * rows; base < all; base += grid_warps * rows) {
+            const u32 at = base + lane();
+            const bool is = lane() < rows && at < all;
+            StepValue from{};
+            const u32 vertex = is ? take(at, from) : 0;
+            visit(is, vertex, from);
         }
         if (waiting.count > 0) relax_waiting(waiting);
         relax_long_rows<true>();
@@ -75,11 +74,11 @@ class StepPush : public StepDevice {
     // What is offered if an arc leads on from a vertex that is told: more than any key.
     static constexpr u64 leads = 1ull << 32;
 
-    // All blocks: gives the others the list's vertices and values.
-    __device__ void tell() {
+    // All blocks: gives the others the list's vertices and values, in the vertices' order if they are
+    // marked and dense.
+    __device__ void tell(bool is_marked) {
         bool is_any = false;
-        for (u64 at = thread_in_grid(); at < block.here; at += threads_in_grid()) {
-            const u32 vertex = list(block.filled ^ 1)[at];
+        const auto say = [&](u32 vertex, u64 at) {
             const StepValue value = values[vertex];
             is_any |= leads_on(key_of(value));
             for (u32 device = 0; device < settings.place.devices; ++device) {
@@ -87,19 +86,35 @@ class StepPush : public StepDevice {
                 exchange.vertices[device][told_place(settings.place.device, at)] = vertex;
                 exchange.values[device][told_place(settings.place.device, at)] = value;
             }
+        };
+        // Places are those of what is sent to the first of them.
+        const u32 other = settings.place.device == 0 ? 1 : 0;
+        const bool is_ordered = is_marked && is_dense();
+        if (is_ordered) {
+            for_each_marked([&](bool is, u32 vertex) {
+                const u32 all = __ballot_sync(~0u, is);
+                u32 place = 0;
+                if (lane() == 0) place = u32(barrier.send(other, __popc(all)) - block.sent);
+                place = __shfl_sync(~0u, place, 0) + __popc(all & ((1u << lane()) - 1));
+                if (is) say(vertex, place);
+            });
+        } else {
+            for (u64 at = thread_in_grid(); at < block.here; at += threads_in_grid())
+                say(list(block.filled ^ 1)[at], at);
         }
         is_any = __syncthreads_or(is_any);
         if (threadIdx.x == 0) {
             block.sent += block.here;
             if (is_any) barrier.offer(leads);
         }
-        if (thread_in_grid() >= settings.place.devices || thread_in_grid() == settings.place.device) return;
-        barrier.send(u32(thread_in_grid()), block.here);
+        const u32 device = u32(thread_in_grid());
+        if (thread_in_grid() >= settings.place.devices || device == settings.place.device) return;
+        if (!is_ordered || device != other) barrier.send(device, block.here);
     }
 
     // All blocks: the values that were told, if nobody expands what they belong to.
     __device__ void take_told() {
-        const u32 all = count_told();
+        const u32 all = count_told(true);
         if (all == 0) return;
         for (u32 at = u32(thread_in_grid()); at < all; at += u32(threads_in_grid())) {
             StepValue from;
@@ -118,20 +133,40 @@ class StepPush : public StepDevice {
         return u64(block.filled) * settings.place.vertices + settings.place.boundaries[from] + at;
     }
 
-    // The whole block: vertices in the lists of all devices.
-    __device__ u32 count_told() {
-        if (is_alone()) return block.here;
+    // Whether the list that is read has so many of the owned vertices that it is best gone through in
+    // their order: then what lies together in memory is read together.
+    __device__ bool is_dense() const { return u64(block.here) * dense > end - first; }
+
+    // All blocks: from a list of a few vertices, each arc by a thread of the grid.
+    __device__ void expand_thin(u32 all) {
+        u64 arc = 0;
+        u32 arcs = 0;
+        StepValue from{};
+        if (lane() < all) {
+            const u32 row = row_of(take(lane(), from));
+            // Warps share the arcs by their numbers, which must not depend on keys that others
+            // lower meanwhile.
+            arcs = arcs_of(row, key_of(from), false);
+            if (arcs > 0) arc = out.offsets[row];
+        }
+        const u32 offset = u32(thread_in_grid()) - lane();
+        relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
+    }
+
+    // The whole block: vertices in the lists of all devices, or of the others.
+    __device__ u32 count_told(bool with_own) {
+        const u32 own = with_own ? block.here : 0;
+        if (is_alone()) return own;
         const u32 device = threadIdx.x;
         if (device < settings.place.devices) {
             const u32 seen = barrier.received_from(device);
-            block.told[device] =
-                device == settings.place.device ? block.here : seen - block.seen[device];
+            block.told[device] = device == settings.place.device ? own : seen - block.seen[device];
             block.seen[device] = seen;
         }
         __syncthreads();
         u32 all = 0;
         for (u32 each = 0; each < settings.place.devices; ++each) all += block.told[each];
-        if (threadIdx.x == 0) block.received += all - block.here;
+        if (threadIdx.x == 0) block.received += all - own;
         return all;
     }
 
@@ -144,8 +179,7 @@ class StepPush : public StepDevice {
         u32 vertex;
         if (of == settings.place.device) {
             vertex = list(block.filled ^ 1)[at];
-            mark_word(block.filled ^ 1, vertex) = 0;
-            make_value(key_at(vertex), vertex, &from);
+            from = take_own(vertex);
         } else {
             const u64 place = told_place(of, at);
             vertex = exchange.vertices[settings.place.device][place];
@@ -154,6 +188,14 @@ class StepPush : public StepDevice {
             make_value(key_of(value), vertex, &from);
         }
         return vertex;
+    }
+
+    // An owned vertex that is listed: what goes along its arcs.
+    __device__ StepValue take_own(u32 vertex) const {
+        mark_word(block.filled ^ 1, vertex) = 0;
+        StepValue from;
+        make_value(key_at(vertex), vertex, &from);
+        return from;
     }
 
     // Arcs of a row that are light, if `by_key` but for those in the quarters of a step that

@@ -24,6 +24,7 @@ class StepSearch : public StepPull {
         for (;;) {
             flush();
             const Verdict verdict = meet(phase);
+            const u32 last = phase;
             phase = verdict.phase;
             switch (phase) {
                 case collecting:
@@ -40,10 +41,10 @@ class StepSearch : public StepPull {
                     push_beyond();
                     break;
                 case expanding:
-                    expand();
+                    expand(last == expanding);
                     break;
                 case telling:
-                    tell();
+                    tell(false);
                     break;
                 case reviewing:
                     review();
@@ -72,7 +73,7 @@ class StepSearch : public StepPull {
             const Verdict here = barrier.meet_here();
             if (here.phase == GangBarrier::stopped) return here;
             turn_lists(here);
-            tell();
+            tell(phase == expanding);
         }
         const Verdict verdict =
             barrier.meet([&](Totals& totals) { return decide(phase, totals); });
