@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use millstream_graph::{CsrGraph, Partition};
+use millstream_graph::Partition;
 use rayon::prelude::*;
 
-use crate::sliced_rows::{SlicedRows, rows_of};
+use crate::sliced_rows::{NO_SOURCE, SlicedRows, rows_of};
 
 /// A bit for each device, for each vertex by its new id; not for its owner.
 pub(crate) struct Askers {
@@ -14,21 +14,20 @@ pub(crate) struct Askers {
 }
 
 impl Askers {
-    /// At most 32 parts.
-    pub(crate) fn new(transposed: &CsrGraph, partition: &Partition) -> Askers {
+    /// Of the rows of all parts, at most 32.
+    pub(crate) fn new<R>(rows: &[SlicedRows<R>], partition: &Partition) -> Askers {
         let of: Vec<AtomicU32> = (0..partition.vertices()).map(|_| AtomicU32::new(0)).collect();
-        (0..partition.vertices()).into_par_iter().for_each(|row| {
-            let part = partition.owner(row);
+        for (part, rows) in rows.iter().enumerate() {
             let (own, bit) = (partition.range(part), 1 << part);
-            for &source in transposed.neighbors(partition.to_original(row)) {
-                let source = partition.to_new(source);
+            let others = |source: &&u32| **source != NO_SOURCE && !own.contains(source);
+            rows.sources.par_iter().filter(others).for_each(|&source| {
                 let asked = &of[source as usize];
                 // Relaxed: read when all is over. A look first: most have asked before.
-                if !own.contains(&source) && asked.load(Ordering::Relaxed) & bit == 0 {
+                if asked.load(Ordering::Relaxed) & bit == 0 {
                     asked.fetch_or(bit, Ordering::Relaxed);
                 }
-            }
-        });
+            });
+        }
         Askers { of: of.into_iter().map(AtomicU32::into_inner).collect() }
     }
 
@@ -49,6 +48,8 @@ impl Askers {
 
 #[cfg(test)]
 mod tests {
+    use millstream_graph::CsrGraph;
+
     use super::*;
 
     #[test]
@@ -56,9 +57,10 @@ mod tests {
         let path = CsrGraph::from_edges(6, &[(0, 1), (1, 2), (2, 3), (3, 4), (0, 5)]).unwrap();
         let parts = Partition::from_parts(3, &[0, 0, 1, 1, 2, 2]).unwrap();
         let transposed = path.transposed().unwrap();
-        let askers = Askers::new(&transposed, &parts);
+        let rows = |part| SlicedRows::<f32>::new(&transposed, &parts, part, false);
+        let rows: Vec<_> = (0..3).map(rows).collect();
+        let askers = Askers::new(&rows, &parts);
         assert_eq!(askers.of, [0b100, 0b010, 0, 0b100, 0, 0]);
-        let rows = SlicedRows::<f32>::new(&transposed, &parts, 0, false);
-        assert_eq!(askers.of_items(&rows, &parts, 0), [0b110]);
+        assert_eq!(askers.of_items(&rows[0], &parts, 0), [0b110]);
     }
 }

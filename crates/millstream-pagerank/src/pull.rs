@@ -75,10 +75,11 @@ impl<R: Real> PullGraph<R> {
             true => even_shares(&row_weights).map(R::to_bits).collect(),
             false => Arc::default(),
         };
-        let askers = is_exchanged.then(|| Askers::new(transposed, &partition));
+        let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
+        let all_rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
+        let askers = is_exchanged.then(|| Askers::new(&all_rows, &partition));
         let (mut parts, mut events) = (Vec::new(), Vec::new());
-        for (place, device) in context.devices().iter().enumerate() {
-            let rows = SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
+        for ((place, device), rows) in context.devices().iter().enumerate().zip(all_rows) {
             let own = partition.range(place);
             let weights = &row_weights[own.start as usize..own.end as usize];
             let weights: Vec<R> = weights.iter().map(|&weight| R::from_f64(weight)).collect();
