@@ -194,7 +194,8 @@ class StepDevice : public GangDevice<u32> {
     __device__ void for_each_marked(const Use& use) {
         for_each_word(first, end, use, [&](u32 base, u32 words) {
             const u32 vertex = base + lane() * 32;
-            return lane() < words && vertex < end ? mark_word(block.filled ^ 1, vertex) : 0;
+            const bool is_word = lane() < words && vertex < end;
+            return is_word ? load_relaxed_gpu(&mark_word(block.filled ^ 1, vertex)) : 0;
         });
     }
 

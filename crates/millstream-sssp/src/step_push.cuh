@@ -134,8 +134,10 @@ class StepPush : public StepDevice {
     }
 
     // Whether the list that is read has so many of the owned vertices that it is best gone through in
-    // their order: then what lies together in memory is read together.
-    __device__ bool is_dense() const { return u64(block.here) * dense > end - first; }
+    // their order: then what lies together in memory is read together. A short list takes no time.
+    __device__ bool is_dense() const {
+        return block.here >= threads_in_grid() / 4 && u64(block.here) * dense > end - first;
+    }
 
     // All blocks: from a list of a few vertices, each arc by a thread of the grid.
     __device__ void expand_thin(u32 all) {

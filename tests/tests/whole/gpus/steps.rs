@@ -89,6 +89,30 @@ fn steps_on_generated_graphs() {
     }
 }
 
+/// Half of all vertices come nearer in one round, and then the others: their marks say which.
+#[test]
+fn dense_lists_go_in_order() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let half = scaled(600_000, 40_000);
+    let edge = |from: u32, to: u32| [(from, to, 1 + to % 3), (to, from, 1 + to % 3)];
+    let near = (1..=half).flat_map(|leaf| edge(0, leaf));
+    let far = (1..=half).flat_map(|leaf| edge(leaf, half + 1 + leaf * 7 % half));
+    let edges: Vec<_> = near.chain(far).collect();
+    let graph = CsrGraph::from_weighted_edges(2 * half + 1, &edges).unwrap();
+    for predecessors in [false, true] {
+        let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
+        let mut options = steps::ways()[0];
+        (options.predecessors, options.delta) = (predecessors, Delta::Step(100.0));
+        // What was not gone through would be found all the same.
+        options.pull = 0;
+        let result = steps::run(&context, &graph, parts, options, &[0]).unwrap();
+        sssp::check(&format!("dense, {predecessors}"), &graph, &[0], &result);
+    }
+}
+
 /// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.
 #[test]
 fn many_runs_in_steps() {
