@@ -69,12 +69,11 @@ class DeviceMeeting {
 };
 
 // A pass that finds fewer than one of so many vertices is the last one of its kind; one that leaves
-// fewer than one of so many, the last.
+// a lone device fewer than one of so many, the last.
 constexpr u64 least_found = 128;
 constexpr u64 few_left = 256;
 
-// How a pass looks for members: only at the hub of each vertex, as long as that finds many, so that
-// those of the others will be; or at its first arcs, too.
+// How a pass looks for members: only at the hub of each vertex, or at its first arcs, too.
 enum Phase : u32 { by_hubs, by_arcs, enough };
 
 // One thread of each block, after a pass of the search.
@@ -84,11 +83,14 @@ __device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase) {
         const u64 all = totals.count(counter);
         return all - totals.keep(before, all);
     };
-    const u64 found = in_this_pass(found_count, found_before);
+    const bool are_few = in_this_pass(found_count, found_before) * least_found <= vertices;
     const u64 left = in_this_pass(left_count, left_before);
-    if (left * few_left <= vertices) return enough;
-    if (found * least_found > vertices) return phase;
-    return phase == by_hubs ? by_arcs : enough;
+    const bool is_alone = memory.settings.devices == 1;
+    if (is_alone && left * few_left <= vertices) return enough;
+    if (phase == by_arcs) return are_few ? enough : by_arcs;
+    // Devices hear of each other's members when they meet: arcs find what hubs would find later.
+    const bool are_most = !is_alone && totals.count(found_count) * 2 > vertices;
+    return are_few || are_most ? by_arcs : by_hubs;
 }
 
 // Counts what the block's warps have found in a pass. The whole block.
@@ -104,22 +106,26 @@ __device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded
     barrier.count(left_count, sum.left);
 }
 
-// Searches from the hub, pass by pass; all vertices become trees meanwhile. False if the gang is stopped, here and below.
+// Searches from the hub, pass by pass; all vertices become trees meanwhile. False if the gang is
+// stopped, here and below.
 __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const Members& members,
-                                u32* list, const GangMemory& memory, GangBarrier& barrier) {
-    const Range whole = whole_words(memory.settings.own, memory.parents.len);
-    // Its neighbours: no vertex has more arcs.
-    const auto is_hub = [&](u32 vertex) { return vertex == memory.settings.hub; };
-    const auto is_member = [&](u32 vertex) { return members.has(vertex); };
-    flood<false>(rows, hubs, members, whole, list, is_hub);
+                                u32* list, const GangMemory& memory, GangBarrier& barrier,
+                                DeviceMeeting& meeting) {
+    const GangSettings& settings = memory.settings;
+    if (rows.has(settings.hub)) {
+        flood_from_hub(rows, members, settings.hub);
+        if (!meeting.meet()) return false;
+        tell_of_members(members);
+    }
+    const Range whole = whole_words(settings.own, memory.parents.len);
     const auto start = [](const Totals&) { return u32(by_hubs); };
     u32 phase = barrier.meet(start).phase;
     // Nobody asks for trees before the search is over: they are written beside its first pass.
     plant_all(memory.parents);
     while (phase == by_hubs || phase == by_arcs) {
-        const Flooded flooded =
-            phase == by_hubs ? flood<false>(rows, hubs, members, whole, list, is_member)
-                             : flood<true>(rows, hubs, members, whole, list, is_member);
+        const Flooded flooded = phase == by_hubs
+                                    ? flood<false>(rows, hubs, members, whole, list)
+                                    : flood<true>(rows, hubs, members, whole, list);
         count_flooded(barrier, flooded);
         const auto judge = [&](Totals& totals) { return decide(totals, memory, phase); };
         phase = barrier.meet(judge).phase;
@@ -130,11 +136,12 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
 // The trees of a device's own rows, but for the members. It tells of them as it hooks.
 __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
                               const Span<u64>& shared_arcs, const Told& told,
-                              const GangMemory& memory, GangBarrier& barrier) {
+                              const GangMemory& memory, GangBarrier& barrier,
+                              DeviceMeeting& meeting) {
     const GangSettings& settings = memory.settings;
     __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
-    if (!search_from_hub(rows, hubs, members, list, memory, barrier)) return false;
+    if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
     hook_smallest(memory.parents, members, settings.hub);
     const ToldParents parents(memory.parents, told);
     RowHooks<ToldParents> hooks(rows, parents, outside_hub, settings.hub, members, shared_arcs);
@@ -172,7 +179,7 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside
                         settings.patience_ns);
     DeviceMeeting meeting(barrier);
     const Told told{memory.pairs, settings.here, settings.devices};
-    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier) &&
+    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier, meeting) &&
         merge(told, memory, barrier, meeting))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)

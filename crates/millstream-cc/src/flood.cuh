@@ -11,6 +11,28 @@ __device__ Range whole_words(Range own, u32 vertices) {
     return start < end ? Range{u32(start), end} : Range{0, 0};
 }
 
+// The hub and its neighbours become members, on the device that has its row.
+__device__ void flood_from_hub(const Rows& rows, const Members& members, u32 hub) {
+    const u64 row = hub - rows.first_vertex;
+    const auto add = [&](u32 vertex) {
+        u32* const word = &members.of[members.here][vertex / 32];
+        fetch_or_relaxed_gpu(word, 1u << vertex % 32);
+    };
+    if (thread_in_grid() == 0) add(hub);
+    for (u64 arc = rows.offsets[row] + thread_in_grid(); arc < rows.offsets[row + 1];
+         arc += threads_in_grid())
+        add(rows.targets[arc]);
+}
+
+// Then that device tells all others.
+__device__ void tell_of_members(const Members& members) {
+    const Span<u32>& own = members.of[members.here];
+    for (u64 at = thread_in_grid(); at < own.len; at += threads_in_grid()) {
+        const u32 bits = load_relaxed_gpu(&own[at]);
+        if (bits != 0) members.store(at, bits);
+    }
+}
+
 // Arcs of a vertex that a pass looks at: what hangs on others is found out by hooking.
 constexpr u32 flooded_arcs = 16;
 
@@ -33,11 +55,11 @@ struct Flooded {
     u32 left;
 };
 
-// Vertices of `whole` with a member next to them become members: those whose hub `is_member`, and,
-// if asked, those with one among their first arcs. How many, in each lane of a warp.
-template <bool looks_at_arcs, class IsMember>
+// Vertices of `whole` with a member next to them become members: those whose hub is one, and, if
+// asked, those with one among their first arcs. How many, in each lane of a warp.
+template <bool looks_at_arcs>
 __device__ Flooded flood(const Rows& rows, const Span<u32>& hubs, const Members& members,
-                         Range whole, u32* list, IsMember is_member) {
+                         Range whole, u32* list) {
     constexpr u32 words = OpenVertices::words;
     static_assert(words == 4, "a `Quad`");
     OpenVertices open(list, hubs, rows.first_vertex, members, whole);
@@ -48,7 +70,7 @@ __device__ Flooded flood(const Rows& rows, const Span<u32>& hubs, const Members&
         u32 found[words];
 #pragma unroll
         for (u32 at = 0; at < words; ++at) {
-            const bool is_found = open.is_open[at] && is_member(open.hub[at]);
+            const bool is_found = open.is_open[at] && members.has(open.hub[at]);
             found[at] = __ballot_sync(~0u, is_found);
             flooded.left += __popc(__ballot_sync(~0u, open.is_open[at]));
             if (looks_at_arcs)

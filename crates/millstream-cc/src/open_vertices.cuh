@@ -18,6 +18,10 @@ struct Members {
         return are_any() && (word(vertex / 32) >> vertex % 32 & 1) != 0;
     }
 
+    __device__ void store(u64 at, u32 bits) const {
+        for (u32 device = 0; device < devices; ++device) store_relaxed_sys(&of[device][at], bits);
+    }
+
     // Four words, from a multiple of four on. All lanes of a warp, one for each device: what a link
     // takes is stores, more than bytes.
     __device__ void store(u64 at, Quad quad) const {

@@ -16,6 +16,9 @@ struct Rows {
     u32 first_vertex;
 
     __device__ u64 count() const { return offsets.len - 1; }
+
+    // Vertices before the first wrap around.
+    __device__ bool has(u32 vertex) const { return u64(vertex) - first_vertex < count(); }
 };
 
 // Which arcs are hooked: `Method` in `method.rs`.
@@ -23,9 +26,9 @@ enum Method : u32 { every_arc, towards_smaller, outside_hub };
 
 // The parent that a vertex has at first: the target of its first arc, where that is smaller.
 __device__ u32 first_parent(const Rows& rows, u32 vertex) {
-    const u64 row = u64(vertex) - rows.first_vertex;
-    // Vertices before the first have wrapped around.
-    if (row >= rows.count() || rows.offsets[row] == rows.offsets[row + 1]) return vertex;
+    if (!rows.has(vertex)) return vertex;
+    const u32 row = vertex - rows.first_vertex;
+    if (rows.offsets[row] == rows.offsets[row + 1]) return vertex;
     const u32 target = rows.targets[rows.offsets[row]];
     return target < vertex ? target : vertex;
 }
