@@ -47,7 +47,7 @@ impl Stream {
     /// How many items have been read. Fewer than all if there is no pinned memory, or the stream
     /// does not come on.
     fn upload_in_packets<T: Pod + Send + Sync>(&self, items: &[T], to: &Place) -> Result<usize> {
-        let most = PACKET / size_of::<T>();
+        let most = (PACKET / size_of::<T>()).max(1);
         let mut under_way = VecDeque::new();
         let mut done = 0;
         while done < items.len() && has_room(&mut under_way) {

@@ -14,8 +14,9 @@ class StepPush : public StepDevice {
     static constexpr u32 at_once = 2;
     // Frontiers of so many vertices are spread over all warps, arc by arc.
     static constexpr u32 thin = 32;
-    // Of so many owned vertices one makes a list dense.
+    // One of so many owned vertices makes a list dense, if each warp has so many.
     static constexpr u32 dense = 64;
+    static constexpr u32 many = 8;
 
     // All blocks: the vertices that are near, their light arcs. `is_marked` if the list's are.
     __device__ void expand(bool is_marked) {
@@ -136,7 +137,7 @@ class StepPush : public StepDevice {
     // Whether the list that is read has so many of the owned vertices that it is best gone through in
     // their order: then what lies together in memory is read together. A short list takes no time.
     __device__ bool is_dense() const {
-        return block.here >= threads_in_grid() / 4 && u64(block.here) * dense > end - first;
+        return block.here >= gridDim.x * warps * many && u64(block.here) * dense > end - first;
     }
 
     // All blocks: from a list of a few vertices, each arc by a thread of the grid.
