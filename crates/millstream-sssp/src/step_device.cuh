@@ -178,12 +178,24 @@ class StepDevice : public GangDevice<u32> {
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
         for_each_word(low, high, use, [&](u32 base, u32 words) {
+            // Some at once: one by one they would wait for memory as often.
+            constexpr u32 at_once = 4;
             u32 word = 0;
 #pragma unroll 1
-            for (u32 each = 0; each < words; ++each) {
-                const u32 place = each * 32 + lane();
-                const u32 bits = __ballot_sync(~0u, place < high - base && is_one(base + place));
-                if (lane() == each) word = bits;
+            for (u32 each = 0; each < words; each += at_once) {
+                bool is[at_once];
+#pragma unroll
+                for (u32 next = 0; next < at_once; ++next) {
+                    const u32 place = (each + next) * 32 + lane();
+                    const bool is_place = each + next < words && place < high - base;
+                    // Without a branch, behind which the next would wait.
+                    is[next] = is_one(base + (is_place ? place : 0)) && is_place;
+                }
+#pragma unroll
+                for (u32 next = 0; next < at_once; ++next) {
+                    const u32 bits = __ballot_sync(~0u, is[next]);
+                    if (lane() == each + next) word = bits;
+                }
             }
             return word;
         });
