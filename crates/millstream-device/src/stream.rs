@@ -207,7 +207,9 @@ impl Stream {
         self.copy_place(from, Place::new::<T>(destination.allocation, &destination.range))
     }
 
-    /// Copies items from the host into a buffer.
+    /// Copies items from the host into a buffer. From 64 MiB on they go to a GPU in packets through
+    /// pinned memory, which the calling thread and others fill meanwhile; should a packet be under
+    /// way for 100 ms, since the stream waits for something, the rest is left to the stream.
     ///
     /// # Errors
     /// As [`Stream::copy`].

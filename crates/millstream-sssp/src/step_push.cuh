@@ -23,7 +23,7 @@ class StepPush : public StepDevice {
         const bool is_ordered = is_marked && is_dense();
         const u32 all = count_told(!is_ordered);
         if (all <= thin && !is_ordered) return expand_thin(all);
-        Waiting waiting{};
+        StepWaiting waiting{};
         const auto visit = [&](bool is, u32 vertex, StepValue from) {
             u32 arcs = 0;
             if (is && leads_on(key_of(from))) arcs = arcs_of(row_of(vertex), key_of(from), true);
@@ -218,46 +218,8 @@ class StepPush : public StepDevice {
         return StepRule::extended(key, StepQuarters::end(delta, quarter)) >= block.end;
     }
 
-    // A warp: vertices whose arcs it is to visit, one in each of its first lanes, until there are 32.
-    struct Waiting {
-        u32 arcs;
-        u32 vertex;
-        StepValue from;
-        u32 count;
-        u32 more_arcs;
-        u32 more_vertex;
-        StepValue more_from;
-
-        // Adds those of its lanes that have arcs. Whether 32 wait.
-        __device__ bool add(u32 its_arcs, u32 its_vertex, StepValue its_from) {
-            const u32 news = __ballot_sync(~0u, its_arcs > 0);
-            // Which of the new ones comes into this lane, behind those that wait.
-            const u32 place = (lane() - count) % 32;
-            const u32 who = nth_bit(news, place);
-            more_arcs = __shfl_sync(~0u, its_arcs, who);
-            more_vertex = __shfl_sync(~0u, its_vertex, who);
-            more_from = __shfl_sync(~0u, its_from, who);
-            if (place >= __popc(news)) more_arcs = 0;
-            if (lane() >= count) {
-                arcs = more_arcs;
-                vertex = more_vertex;
-                from = more_from;
-            }
-            count += __popc(news);
-            return count >= 32;
-        }
-
-        // Those that have found no lane.
-        __device__ void turn() {
-            count = count >= 32 ? count - 32 : 0;
-            arcs = lane() < count ? more_arcs : 0;
-            vertex = more_vertex;
-            from = more_from;
-        }
-    };
-
     // A warp: the arcs of what waits.
-    __device__ void relax_waiting(Waiting& waiting) {
+    __device__ void relax_waiting(StepWaiting& waiting) {
         const u64 arc = waiting.arcs > 0 ? out.offsets[row_of(waiting.vertex)] : 0;
         relax_rows<true>(arc, leave_long(arc, waiting.arcs, waiting.from), waiting.from, 0, 32);
         waiting.turn();

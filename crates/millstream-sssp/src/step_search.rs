@@ -271,6 +271,8 @@ pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
         include_str!("step_quarters.cuh"),
         "#line 1 \"step_device.cuh\"\n",
         include_str!("step_device.cuh"),
+        "#line 1 \"step_waiting.cuh\"\n",
+        include_str!("step_waiting.cuh"),
         "#line 1 \"step_push.cuh\"\n",
         include_str!("step_push.cuh"),
         "#line 1 \"step_pull.cuh\"\n",

@@ -68,9 +68,11 @@ impl Device {
     }
 
     fn improve(&self, key: u64) {
-        if self.key.fetch_min(key, Ordering::Relaxed) <= key {
+        if self.key.load(Ordering::Relaxed) <= key {
             return;
         }
+        // Whether this one has lowered it does not matter: somebody has since the look.
+        self.key.fetch_min(key, Ordering::Relaxed);
         if seeded(Fault::NoMarks) || self.filled().fetch_or(1, Ordering::Relaxed) == 0 {
             self.listed.fetch_add(1, Ordering::Relaxed);
             if seeded(Fault::ToldWhenListed) {
