@@ -8,9 +8,11 @@ class StepPull : public StepPush {
     using StepPush::StepPush;
 
    protected:
-    // Arcs that a lane looks at by itself, and how many of them at a time.
+    // Arcs that a lane looks at by itself, and how many of them at a time: reviewing, each asks for a
+    // key that another device may have.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 pulled_at_once = 2;
+    static constexpr u32 reviewed_at_once = 4;
 
     // All blocks: vertices whose keys are in the step come into the list, and the
     // nearest beyond it is offered.
@@ -96,9 +98,10 @@ class StepPull : public StepPush {
     __device__ void look(bool is, u32 vertex, u32 from, Best& best) const {
         const u64 row = is ? in.offsets[vertex - first] : 0;
         const u32 arcs = is ? degree(vertex) : 0;
+        constexpr u32 at_once = is_review ? reviewed_at_once : pulled_at_once;
         bool is_over = false;
 #pragma unroll 1
-        for (u32 at = 0; at < alone_arcs && at < arcs && !is_over; at += pulled_at_once)
+        for (u32 at = 0; at < alone_arcs && at < arcs && !is_over; at += at_once)
             is_over = look_at_some<is_review>(row, arcs, at, from, best);
         for (u32 left = __ballot_sync(~0u, !is_over && arcs > alone_arcs); left != 0;
              left &= left - 1) {
@@ -111,21 +114,28 @@ class StepPull : public StepPush {
         }
     }
 
-    // The key through an arc. Pulling, from a settled vertex, else a bound comes in
-    // `rival`; in review, from a vertex that is left.
-    template <bool is_review>
-    __device__ u32 key_through(u32 source, StepWeight weight, u32& rival) const {
-        u32 key = key_of(values[source]);
-        if (is_review) {
-            key = key < block.begin ? unreached : key_there(source);
-            if (key == unreached) return unreached;
-        }
-        const bool is_left = !is_review && key >= block.begin;
+    // The key through an arc from a vertex whose key is this, if it is settled; else a bound comes in
+    // `rival`.
+    __device__ u32 key_pulled(u32 key, StepWeight weight, u32& rival) const {
+        const bool is_left = key >= block.begin;
         u32 through = StepRule::extended(is_left ? block.begin : key, weight);
         if (through > settings.limit) through = unreached;
         if (!is_left) return through;
         if (through < rival) rival = through;
         return unreached;
+    }
+
+    // Whether a vertex that has this key, as far as it is known here, is left, and may have one by
+    // which the way through an arc is shorter than the best.
+    __device__ bool is_asked(u32 key, StepWeight weight, const Best& best) const {
+        return key >= block.begin && StepRule::extended(block.begin, weight) < best.key;
+    }
+
+    // The key through an arc from a vertex that was asked for its own.
+    __device__ u32 key_reviewed(u32 key, StepWeight weight) const {
+        if (key == unreached) return unreached;
+        const u32 through = StepRule::extended(key, weight);
+        return through > settings.limit ? unreached : through;
     }
 
     // The key of a vertex that is left, from its owner.
@@ -139,25 +149,39 @@ class StepPull : public StepPush {
     // A lane: some arcs. Whether no other can be better.
     template <bool is_review>
     __device__ bool look_at_some(u64 row, u32 arcs, u32 from_arc, u32 from, Best& best) const {
-        u32 sources[pulled_at_once];
-        StepWeight weights[pulled_at_once];
+        constexpr u32 at_once = is_review ? reviewed_at_once : pulled_at_once;
+        u32 sources[at_once];
+        u32 keys[at_once];
+        StepWeight weights[at_once];
 #pragma unroll
-        for (u32 each = 0; each < pulled_at_once; ++each) {
+        for (u32 each = 0; each < at_once; ++each) {
+            // The last arc comes again at the end of a row.
             const u64 at = row + (from_arc + each < arcs ? from_arc + each : arcs - 1);
             sources[each] = in.targets[at];
             weights[each] = in.weights[at];
         }
 #pragma unroll
-        for (u32 each = 0; each < pulled_at_once; ++each) {
-            // An arc comes twice at the end of a row; to look at a key there takes long.
-            if (is_review && from_arc + each >= arcs) break;
-            const u32 key = key_through<is_review>(sources[each], weights[each], best.rival);
+        for (u32 each = 0; each < at_once; ++each) keys[each] = key_of(values[sources[each]]);
+        if (is_review) {
+            // All are asked before the first has answered. Not twice: that takes long.
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                const bool is_arc = from_arc + each < arcs;
+                const bool is = is_arc && is_asked(keys[each], weights[each], best);
+                keys[each] = unreached;
+                if (is) keys[each] = key_there(sources[each]);
+            }
+        }
+#pragma unroll
+        for (u32 each = 0; each < at_once; ++each) {
+            const u32 key = is_review ? key_reviewed(keys[each], weights[each])
+                                      : key_pulled(keys[each], weights[each], best.rival);
             if (key < best.key) {
                 best.key = key;
                 best.source = sources[each];
             }
         }
-        return StepRule::extended(from, weights[pulled_at_once - 1]) >= best.key;
+        return StepRule::extended(from, weights[at_once - 1]) >= best.key;
     }
 
     // A warp: the rest of a row.
@@ -169,7 +193,13 @@ class StepPull : public StepPush {
             const u32 source = in.targets[at];
             const StepWeight weight = in.weights[at];
             u32 rival = best.rival;
-            const u32 key = key_through<is_review>(source, weight, rival);
+            u32 key = key_of(values[source]);
+            if (is_review) {
+                key = is_asked(key, weight, best) ? key_there(source) : unreached;
+                key = key_reviewed(key, weight);
+            } else {
+                key = key_pulled(key, weight, rival);
+            }
             best.rival = __reduce_min_sync(~0u, rival);
             const u32 least = __reduce_min_sync(~0u, key);
             if (least < best.key) {
