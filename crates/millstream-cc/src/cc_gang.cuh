@@ -69,7 +69,7 @@ class DeviceMeeting {
 };
 
 // A pass that finds fewer than one of so many vertices is the last one of its kind; one that leaves
-// a lone device fewer than one of so many, the last.
+// fewer than one of so many, the last.
 constexpr u64 least_found = 128;
 constexpr u64 few_left = 256;
 
@@ -85,11 +85,11 @@ __device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase) {
     };
     const bool are_few = in_this_pass(found_count, found_before) * least_found <= vertices;
     const u64 left = in_this_pass(left_count, left_before);
-    const bool is_alone = memory.settings.devices == 1;
-    if (is_alone && left * few_left <= vertices) return enough;
+    if (left * few_left <= vertices) return enough;
     if (phase == by_arcs) return are_few ? enough : by_arcs;
     // Devices hear of each other's members when they meet: arcs find what hubs would find later.
-    const bool are_most = !is_alone && totals.count(found_count) * 2 > vertices;
+    const bool are_most =
+        memory.settings.devices > 1 && totals.count(found_count) * 2 > vertices;
     return are_few || are_most ? by_arcs : by_hubs;
 }
 
