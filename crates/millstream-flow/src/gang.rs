@@ -10,6 +10,7 @@ use millstream_device::{
     Launching, Parameter, SharedBuffer, Stream, Trusted,
 };
 
+use crate::warm_up::warm_up;
 use crate::{Context, Error, Result};
 
 /// Words in the host's memory: `HostWord` of `gang.cuh`.
@@ -132,7 +133,8 @@ impl Gang {
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
     /// the host's words too, and called for all devices before the first launch. How long that
-    /// took from there on: see [`Gang::run`].
+    /// took from there on: see [`Gang::run`]. On each GPU's stream a kernel that does nothing goes
+    /// before, so that what the launch goes through is in the caches.
     ///
     /// # Errors
     /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
@@ -149,6 +151,9 @@ impl Gang {
     ) -> Result<Duration> {
         let gang = Gang::new(context)?;
         gang.prepare(kernel)?;
+        if Gang::is_possible(context) {
+            warm_up(&gang.streams)?;
+        }
         let words = gang.words().clone();
         let bound = gang.members().map(|member| bind(&words, member));
         let bound = bound.collect::<Result<Vec<_>>>()?;

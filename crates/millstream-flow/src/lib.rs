@@ -41,6 +41,7 @@ mod staging;
 mod statistics;
 mod sync;
 mod waking;
+mod warm_up;
 mod watched;
 mod ways;
 

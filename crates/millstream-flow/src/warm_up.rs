@@ -1,0 +1,38 @@
+//! What a launch goes through in the driver, and in the GPU, has been pushed out of the caches when a
+//! program has done something else for a while: a launch then takes several times as long as one
+//! right after another (`docs/measurements/h200.md`, "Launching"), longer than many a kernel of a
+//! gang is at work. So a kernel that does nothing goes before, on the same stream and by the thread
+//! that will launch there next, while the caller binds the gang's kernels.
+
+use millstream_device::{CudaSource, Kernel, Stream, Trusted, Value};
+
+use crate::Result;
+
+type Nothing = (Value<u32>,);
+
+static NOTHING: Kernel<Nothing> = Kernel::with_source(
+    "nothing",
+    // SAFETY: the kernel uses nothing.
+    unsafe { Trusted::new(cuda_source()) },
+    |_, _| Ok(()),
+);
+
+pub(crate) const fn cuda_source() -> CudaSource {
+    const TEXT: &str = "extern \"C\" __global__ void nothing(unsigned) {}\n";
+    CudaSource::new("nothing.cu", "nothing", TEXT)
+}
+
+/// Launches it on streams of GPUs: the driver has all of them when this returns. The last stream's
+/// launches are this thread's, the others' are [left](millstream_device::BoundKernel::submit_soon)
+/// to the threads of their GPUs.
+pub(crate) fn warm_up(streams: &[Stream]) -> Result<()> {
+    let Some((last, others)) = streams.split_last() else { return Ok(()) };
+    for stream in streams {
+        NOTHING.prepare(stream.device(), 1)?;
+    }
+    for stream in others {
+        NOTHING.bind(stream, 1, (0,))?.submit_soon()?;
+    }
+    // It goes after what is left to threads.
+    Ok(NOTHING.bind(last, 1, (0,))?.submit()?)
+}
