@@ -59,6 +59,9 @@ millstream_device::cuda_struct! {
         degree: u32,
         /// Not 0 if a rush only visits: see `LEVELS.md`.
         reaches_late: u32,
+        /// The only one, which has been visited on all devices; else `UNREACHED`.
+        source: u32,
+        unused: u32,
     }
 }
 
@@ -108,9 +111,8 @@ impl LevelSearch<'_> {
     /// Searches from `sources`, given by new ids.
     pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
-        let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory(sources).await?;
-        let (run_time, work) = if is_gang {
+        let (run_time, work) = if self.is_gang() {
             // SAFETY: the kernel keeps to its arguments as the signature says.
             let source = unsafe { Trusted::new(cuda_source(memory.len() == 1)) };
             let kernel = Gang::kernel("levels", source);
@@ -127,6 +129,10 @@ impl LevelSearch<'_> {
         let answer = self.gather(&memory).await?;
         let gather_time = start.elapsed();
         Ok(Outcome { answer, statistics, run_time, gather_time })
+    }
+
+    fn is_gang(&self) -> bool {
+        self.graph.context().devices().iter().all(Device::is_gpu)
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
@@ -146,7 +152,8 @@ impl LevelSearch<'_> {
         let connected = beginning.connected;
         let hubs = self.hubs.filter(|_| self.depth_limit > 1);
         let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
-        if split.is_some() {
+        let only = self.begins_with_one(sources);
+        if split.is_some() || only.is_some() {
             // Its targets are visited at once, here and there, so that nobody can claim it.
             beginning.visit(sources);
         }
@@ -181,7 +188,7 @@ impl LevelSearch<'_> {
                 visited,
                 inboxes: device.shared(owned * (context.devices().len() - 1))?,
                 gang,
-                settings: self.settings(place, connected),
+                settings: self.settings(place, connected, only),
                 hubs,
                 source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
             });
@@ -193,7 +200,15 @@ impl LevelSearch<'_> {
         Ok(memory)
     }
 
-    fn settings(&self, place: usize, connected: u32) -> Settings {
+    /// The source whose row GPUs expand before they first meet.
+    fn begins_with_one(&self, sources: &[u32]) -> Option<u32> {
+        match sources {
+            &[source] if self.is_gang() && self.depth_limit > 0 => Some(source),
+            _ => None,
+        }
+    }
+
+    fn settings(&self, place: usize, connected: u32, source: Option<u32>) -> Settings {
         let partition = self.graph.partition();
         let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
         Settings {
@@ -204,6 +219,8 @@ impl LevelSearch<'_> {
             beta: self.beta,
             degree: (arcs / partition.vertices().max(1) as usize) as u32,
             reaches_late: (!self.predecessors).into(),
+            source: source.unwrap_or(UNREACHED),
+            unused: 0,
         }
     }
 

@@ -1,5 +1,6 @@
-// Level-synchronous BFS from one vertex with very many arcs: its row is split, and all devices
-// expand it together, each what leads to its own vertices. See LEVELS.md.
+// Level-synchronous BFS from one vertex: its row is expanded before the devices first meet. If it has
+// very many arcs it is split, and all devices expand it together, each what leads to its own vertices.
+// See LEVELS.md.
 
 namespace millstream {
 
@@ -9,14 +10,26 @@ class LevelSource : public LevelBottomUp {
 
     __device__ bool begins_with_a_row() const { return hubs.source.vertex != unreached; }
 
-    // All blocks: visits the targets here, to be reached late. The source has been visited by the
-    // host.
-    __device__ void rush_source() {
-        if (thread_in_grid() == 0 && owns(hubs.source.vertex)) {
-            reach(hubs.source.vertex, unreached);
-            atomicAdd(&block.found, 1);
+    __device__ bool begins_with_one() const { return settings.source != unreached; }
+
+    // All blocks: claims the targets of the source's row, on the device that has it.
+    __device__ void expand_source() {
+        const u32 source = settings.source;
+        reach_source(source);
+        if (!owns(source)) return;
+        const Row row = row_of(source);
+        const u32 warp = u32(thread_in_grid() / 32);
+#pragma unroll 1
+        for (u32 base = warp * 32; base < row.arcs; base += u32(threads_in_grid())) {
+            const u32 at = base + lane();
+            const bool is_arc = at < row.arcs;
+            visit<true>(is_arc, source, is_arc ? out.targets[row.begin + at] : first);
         }
-        ++level;
+    }
+
+    // All blocks: visits the targets here, to be reached late.
+    __device__ void rush_source() {
+        reach_source(hubs.source.vertex);
         const u32* const targets = hubs.targets.items + hubs.source.begin;
         for (u64 base = thread_in_grid() - lane(); base < hubs.source.arcs;
              base += threads_in_grid()) {
@@ -26,6 +39,15 @@ class LevelSource : public LevelBottomUp {
     }
 
    private:
+    // All blocks: the host has visited it everywhere.
+    __device__ void reach_source(u32 source) {
+        if (thread_in_grid() == 0 && owns(source)) {
+            reach(source, unreached);
+            atomicAdd(&block.found, 1);
+        }
+        ++level;
+    }
+
     // As `claim`, while other devices may have gone on to store their words in this one's copy,
     // one of which may have owned vertices, too.
     __device__ bool claim_early(u32 vertex) const {

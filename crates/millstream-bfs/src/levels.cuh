@@ -19,6 +19,9 @@ class LevelSearch : public LevelSource {
                 if (barrier.meet_here().phase == GangBarrier::stopped) return report(true);
                 publish_words(false);
             }
+        } else if (begins_with_one()) {
+            expand_source();
+            phase = expand;
         } else {
             claim_sources();
         }
