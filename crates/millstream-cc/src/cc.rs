@@ -2,7 +2,7 @@
 //! edges.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -228,7 +228,9 @@ impl Cc {
         };
         result.method = Some(method);
         if partition.is_renumbered() {
+            let start = Instant::now();
             result.labels = original_labels(partition, &result.labels);
+            result.gather_time += start.elapsed();
         }
         Ok(result)
     }
