@@ -71,8 +71,7 @@ class GangBarrier {
     enum Word {
         stop,
         here_word,
-        arrived_here = 16,
-        taken,
+        taken = 17,
         caller_word = 32,                      // `caller_words`.
         sent_word = caller_word + caller_words,
         standing = 48,                         // `standing_words`,
@@ -82,7 +81,7 @@ class GangBarrier {
     };
     static_assert(tally_words == 16 && sent_word + most_devices <= standing && met < tallies,
                   "lines of memory");
-    static_assert(taken == 17 && sent_word == 37 && met == 57, "as `gang_memory.rs` reads them");
+    static_assert(sent_word == 37 && met == 57, "as `gang_memory.rs` reads them, and `taken`");
 
     // Nanoseconds after which the host's stop word is read again by who may never wait for long:
     // that takes a microsecond or two.
@@ -156,13 +155,11 @@ class GangBarrier {
     // themselves. What they did before is visible to them after; all they learn is the
     // device's places, or that the gang is stopped.
     __device__ Verdict meet_here() {
-        __shared__ u64 said;
-        // The last that was said: nobody says more before this block has arrived.
-        const u64 before = threadIdx.x == 0 ? load_relaxed_gpu(&word(here_word)) : 0;
+        __shared__ Verdict verdict;
         __syncthreads();
-        if (threadIdx.x == 0) said = meet_here_after(before);
+        if (threadIdx.x == 0) verdict = hear_here(block());
         __syncthreads();
-        return Verdict{u32(said >> stopped_shift & 1) * stopped, u32(said)};
+        return verdict;
     }
 
     // Ends the gang early, on all devices.
@@ -221,7 +218,11 @@ class GangBarrier {
         // Since the block last met; but for places, which its warps take at once.
         u64 news[Totals::sums_of];
         u64 looked;
-        u32 places;
+        // By all blocks of the device, when those have met by themselves: how often they came.
+        u64 come_here;
+        u32 places;         // Since it last met,
+        u32 places_before;  // until then,
+        u32 places_said;    // and those of both that it has said by themselves.
         u32 sent[most_devices];
         u32 received[most_devices];
         u32 round;
@@ -232,10 +233,8 @@ class GangBarrier {
     // What a device's blocks add up to when all have come: the first one's part makes up for how
     // many they are, so that a tally says by itself how often they have.
     static constexpr u32 round_shift = 24;
-    // What is said to blocks that meet by themselves: how often, whether the gang is stopped, the
-    // device's places.
-    static constexpr u32 here_shift = 33;
-    static constexpr u32 stopped_shift = 32;
+    // Where blocks meet by themselves: how many have come, and above that the device's places.
+    static constexpr u32 here_shift = 32;
 
     const SpanSet<u64>& words;
     const Span<u32>& host;
@@ -303,7 +302,10 @@ class GangBarrier {
         __syncwarp();
         if (to == 0) its.news[sum] = 0;
         if (lane() < most_devices) its.sent[lane()] = 0;
-        if (lane() == 0) its.places = 0;
+        if (lane() == 0) {
+            its.places_before += its.places;
+            its.places = 0;
+        }
         // Release: pairs with the acquire in `await`. What the block did is before it.
         if (devices > 1) {
             fence_acq_rel_sys();
@@ -397,28 +399,23 @@ class GangBarrier {
         }
     }
 
-    // One thread: what is said after `before`.
-    __device__ u64 meet_here_after(u64 before) const {
-        const u64 next = (before >> here_shift) + 1 << here_shift;
-        // Releases what the block did, and acquires what the others have released.
-        fence_acq_rel_gpu();
-        const bool is_last = fetch_add_relaxed_gpu(&word(arrived_here), u64(1)) == gridDim.x - 1;
-        fence_acq_rel_gpu();
-        if (is_last) {
-            store_relaxed_gpu(&word(arrived_here), u64(0));
-            // Between the two: who hears and arrives again adds to 0.
-            fence_acq_rel_gpu();
-            const u64 said = next | u32(load_relaxed_gpu(&word(taken)));
-            store_relaxed_gpu(&word(here_word), said);
-            return said;
-        }
+    // One thread: comes where the blocks of this device meet by themselves, and waits for all.
+    __device__ Verdict hear_here(Block& its) const {
+        const u32 news = its.places_before + its.places - its.places_said;
+        its.places_said += news;
+        its.come_here += gridDim.x;
+        // Release: pairs with the acquire below.
+        fetch_add_release_gpu(&word(here_word), u64(news) << here_shift | 1);
         Patience looks;
-        u64 said;
-        // Acquire: pairs with the fence before it was said.
-        while ((said = load_acquire_gpu(&word(here_word))) >> here_shift != next >> here_shift) {
-            if (gives_up(looks)) return u64(1) << stopped_shift;
+        for (;;) {
+            const u64 all = load_acquire_gpu(&word(here_word));
+            // Others may have come again.
+            if (int(u32(all) - u32(its.come_here)) >= 0) {
+                // Less what those who came have carried over.
+                return Verdict{0, u32(all >> here_shift) - u32(its.come_here >> here_shift)};
+            }
+            if (gives_up(looks)) return Verdict{stopped, 0};
         }
-        return said;
     }
 };
 

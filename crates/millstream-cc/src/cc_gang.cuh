@@ -32,41 +32,16 @@ struct GangMemory {
     GangSettings settings;
 };
 
-// A word of the device.
-enum CcDeviceWord { arrivals };
 // What blocks count in a pass.
 constexpr GangBarrier::Counter found_count = GangBarrier::first_count;
 constexpr GangBarrier::Counter left_count = GangBarrier::second_count;
 // Words that are kept.
 enum CcKept { found_before, left_before };
 
-// The blocks of one device meet.
-class DeviceMeeting {
-   public:
-    __device__ explicit DeviceMeeting(const GangBarrier& barrier)
-        : barrier(barrier), arrived(barrier.device_word(arrivals)) {}
-
-    // The whole block. What all blocks of the device did before is visible to all
-    // after. False if the gang is stopped.
-    __device__ bool meet() {
-        bool is_stopped = false;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            const u64 all = ++round * gridDim.x;
-            // Release: pairs with the acquire below.
-            fetch_add_release_gpu(&arrived, u64(1));
-            GangBarrier::Patience looks;
-            while (load_acquire_gpu(&arrived) < all && !is_stopped)
-                is_stopped = barrier.gives_up(looks);
-        }
-        return __syncthreads_or(is_stopped) == 0;
-    }
-
-   private:
-    const GangBarrier& barrier;
-    u64& arrived;
-    u64 round = 0;
-};
+// The blocks of one device meet by themselves. False if the gang is stopped, here and below.
+__device__ bool meet_here(GangBarrier& barrier) {
+    return barrier.meet_here().phase != GangBarrier::stopped;
+}
 
 // A pass that finds fewer than one of so many vertices is the last one of its kind; one that leaves
 // fewer than one of so many, the last.
@@ -106,15 +81,13 @@ __device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded
     barrier.count(left_count, sum.left);
 }
 
-// Searches from the hub, pass by pass; all vertices become trees meanwhile. False if the gang is
-// stopped, here and below.
+// Searches from the hub, pass by pass; all vertices become trees meanwhile.
 __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const Members& members,
-                                u32* list, const GangMemory& memory, GangBarrier& barrier,
-                                DeviceMeeting& meeting) {
+                                u32* list, const GangMemory& memory, GangBarrier& barrier) {
     const GangSettings& settings = memory.settings;
     if (rows.has(settings.hub)) {
         flood_from_hub(rows, members, settings.hub);
-        if (!meeting.meet()) return false;
+        if (!meet_here(barrier)) return false;
         tell_of_members(members);
     }
     const Range whole = whole_words(settings.own, memory.parents.len);
@@ -136,12 +109,11 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
 // The trees of a device's own rows, but for the members. It tells of them as it hooks.
 __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
                               const Span<u64>& shared_arcs, const Told& told,
-                              const GangMemory& memory, GangBarrier& barrier,
-                              DeviceMeeting& meeting) {
+                              const GangMemory& memory, GangBarrier& barrier) {
     const GangSettings& settings = memory.settings;
     __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
-    if (!search_from_hub(rows, hubs, members, list, memory, barrier, meeting)) return false;
+    if (!search_from_hub(rows, hubs, members, list, memory, barrier)) return false;
     hook_smallest(memory.parents, members, settings.hub);
     const ToldParents parents(memory.parents, told);
     RowHooks<ToldParents> hooks(rows, parents, outside_hub, settings.hub, members, shared_arcs);
@@ -150,19 +122,18 @@ __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Mem
 }
 
 // Joins the trees of all devices, when each has told of its own.
-__device__ bool merge(const Told& told, const GangMemory& memory, GangBarrier& barrier,
-                      DeviceMeeting& meeting) {
+__device__ bool merge(const Told& told, const GangMemory& memory, GangBarrier& barrier) {
     const GangSettings& settings = memory.settings;
-    if (settings.devices == 1) return meeting.meet();
+    if (settings.devices == 1) return meet_here(barrier);
     const auto done = [](const Totals&) { return u32(enough); };
     if (barrier.meet(done).phase != enough) return false;
     const Range covered = settings.covered;
     if (covered.start > 0 || covered.end < memory.parents.len) {
         plant(told, memory.parents, covered);
-        if (!meeting.meet()) return false;
+        if (!meet_here(barrier)) return false;
     }
     join(told, memory.parents);
-    return meeting.meet();
+    return meet_here(barrier);
 }
 
 }  // namespace millstream
@@ -177,10 +148,9 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience_ns);
-    DeviceMeeting meeting(barrier);
     const Told told{memory.pairs, settings.here, settings.devices};
-    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier, meeting) &&
-        merge(told, memory, barrier, meeting))
+    if (hook_own_rows(rows, hubs, members, shared_arcs, told, memory, barrier) &&
+        merge(told, memory, barrier))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
         store_relaxed_sys(&memory.report[0], u64(1));
@@ -193,10 +163,9 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_merged(
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience_ns);
-    DeviceMeeting meeting(barrier);
     const Told told{memory.pairs, settings.here, settings.devices};
     if (settings.devices > 1) tell(told, memory.parents, settings.told);
-    if (settings.devices == 1 || merge(told, memory, barrier, meeting))
+    if (settings.devices == 1 || merge(told, memory, barrier))
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
         store_relaxed_sys(&memory.report[0], u64(1));

@@ -18,9 +18,9 @@ pub(crate) enum Fault {
     ClearBeforeWait,
     ClearLate,
     MostStays,
-    HereWithoutFence,
-    HereStaysArrived,
-    HereResetLate,
+    HereWithoutRelease,
+    HereForOneOnly,
+    HereSaysAgain,
     HereOnceInARound,
     StopUntold,
     WaitWithoutLook,
@@ -57,8 +57,7 @@ pub(crate) struct Device {
     pub(crate) tallies: [Tally; MOST_DEVICES],
     /// Places of its list, which its blocks fill together.
     pub(crate) taken: AtomicU64,
-    /// Where blocks meet by themselves.
-    pub(crate) arrived_here: AtomicU64,
+    /// Where blocks meet by themselves: how many have come, and their places.
     pub(crate) here: AtomicU64,
     pub(crate) stop: AtomicU64,
 }
@@ -94,8 +93,12 @@ pub(crate) struct Block {
     here: usize,
     is_first: bool,
     round: u64,
-    /// Since it last met.
+    /// Since it last met, until then, and those of both that it has said by themselves.
     places: u64,
+    places_before: u64,
+    places_said: u64,
+    /// How often all blocks of the device came when they have met by themselves.
+    come_here: u64,
     offer: u64,
     /// Since the start: of all devices, and of this one.
     total: u64,
@@ -110,9 +113,22 @@ impl Block {
     pub(crate) fn new(gang: &Arc<Gang>, place: u64, leaves: bool) -> Block {
         let blocks = gang.blocks[0];
         let (here, is_first) = (usize::from(place >= blocks), place == 0 || place == blocks);
-        let (round, places, offer, total, own) = Default::default();
-        let gang = Arc::clone(gang);
-        Block { gang, here, is_first, round, places, offer, total, own, leaves }
+        let (round, offer, total, own) = Default::default();
+        let (places, places_before, places_said, come_here) = Default::default();
+        Block {
+            gang: Arc::clone(gang),
+            here,
+            is_first,
+            round,
+            places,
+            places_before,
+            places_said,
+            come_here,
+            offer,
+            total,
+            own,
+            leaves,
+        }
     }
 
     fn device(&self) -> &Device {
@@ -155,6 +171,7 @@ impl Block {
         for tally in tallies() {
             tally.come.fetch_add(one, Ordering::Relaxed);
         }
+        self.places_before += self.places;
         self.places = 0;
     }
 
@@ -252,32 +269,28 @@ impl Block {
     }
 
     /// Meets the blocks of the same device; its places.
-    fn meet_here(&self) -> Option<u64> {
-        let device = self.device();
-        let next = match seeded(Fault::HereOnceInARound) {
-            true => self.round + 1,
-            false => (device.here.load(Ordering::Relaxed) >> 32) + 1,
+    fn meet_here(&mut self) -> Option<u64> {
+        let news = self.places_before + self.places - self.places_said;
+        if !seeded(Fault::HereSaysAgain) {
+            self.places_said += news;
+        }
+        let blocks = self.gang.blocks[self.here];
+        self.come_here = match seeded(Fault::HereOnceInARound) {
+            true => (self.round + 1) * blocks,
+            false => self.come_here + blocks,
         };
-        if !seeded(Fault::HereWithoutFence) {
-            fence(Ordering::AcqRel);
-        }
-        let before = device.arrived_here.fetch_add(1, Ordering::Relaxed);
-        let is_last = before == self.gang.blocks[self.here] - 1;
-        let is_late = seeded(Fault::HereStaysArrived) || seeded(Fault::HereResetLate);
-        fence(Ordering::AcqRel);
-        if !is_last {
-            return Some(self.wait(&device.here, |said| said >> 32 == next)? & 0xffff_ffff);
-        }
-        if !is_late {
-            device.arrived_here.store(0, Ordering::Relaxed);
-        }
-        fence(Ordering::AcqRel);
-        let places = device.taken.load(Ordering::Relaxed);
-        device.here.store(next << 32 | places, Ordering::Relaxed);
-        if seeded(Fault::HereResetLate) {
-            device.arrived_here.store(0, Ordering::Relaxed);
-        }
-        Some(places)
+        let is_relaxed = seeded(Fault::HereWithoutRelease);
+        let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Release };
+        self.device().here.fetch_add(news << 32 | 1, order);
+        let said = self.wait(&self.device().here, |said| {
+            let come = said & 0xffff_ffff;
+            match seeded(Fault::HereForOneOnly) {
+                true => come == self.come_here,
+                // They may have come again.
+                false => come >= self.come_here,
+            }
+        })?;
+        Some(said >> 32)
     }
 
     pub(crate) fn run(mut self, place: usize, rounds: u64) {

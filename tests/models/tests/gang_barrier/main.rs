@@ -9,8 +9,8 @@
 //! |---|---|
 //! | `Block::meet` | `GangBarrier::meet` |
 //! | `Block::arrive`, `Block::hear`, `Block::clear` | the same |
-//! | `Block::wait` | `await`, and the wait in `meet_here_after` |
-//! | `Block::meet_here` | `GangBarrier::meet_here` |
+//! | `Block::wait` | `await`, and the wait in `hear_here` |
+//! | `Block::meet_here` | `GangBarrier::hear_here` |
 //! | `Block::is_told_to_stop`, `Block::gives_up` | the same |
 //! | `Tally`, `Sums` | `tally`, `sums` |
 //!
@@ -244,18 +244,18 @@ fn waiting_without_a_look_is_caught() {
 }
 
 #[test]
-fn an_arrival_by_themselves_without_its_fence_is_caught() {
-    fails_with(Fault::HereWithoutFence as usize, two_blocks_by_themselves);
+fn an_arrival_by_themselves_without_its_release_is_caught() {
+    fails_with(Fault::HereWithoutRelease as usize, two_blocks_by_themselves);
 }
 
 #[test]
-fn arrivals_by_themselves_that_stay_are_caught() {
-    fails_with(Fault::HereStaysArrived as usize, two_blocks_by_themselves);
+fn waiting_by_themselves_for_one_meeting_only_is_caught() {
+    fails_with(Fault::HereForOneOnly as usize, two_blocks_by_themselves);
 }
 
 #[test]
-fn arrivals_by_themselves_set_back_late_are_caught() {
-    fails_with(Fault::HereResetLate as usize, two_blocks_by_themselves);
+fn places_that_are_said_again_are_caught() {
+    fails_with(Fault::HereSaysAgain as usize, two_blocks_by_themselves);
 }
 
 #[test]
