@@ -50,7 +50,7 @@ struct Arguments {
     /// Blocks of a kernel, between GPUs that are peers.
     #[arg(long, value_parser = at_least(1))]
     blocks: Option<usize>,
-    /// Bytes from one rank to another that go in lines.
+    /// Bytes from one rank to all others together that go in lines.
     #[arg(long)]
     line_bytes: Option<usize>,
     /// Waits for each operation before the next.

@@ -33,8 +33,8 @@ pub struct CommunicatorOptions {
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to all others together go
     /// in lines, which are there sooner, at twice the bytes; divided among the others, so that
-    /// a smaller part of it to each. Of a broadcast twice as many, since links carry it in one
-    /// direction. Eight to sixteen times as many are allocated on each GPU.
+    /// a smaller part of it to each, and never more than half. Of a broadcast twice as many, since
+    /// links carry it in one direction. Eight to twelve times as many are allocated on each GPU.
     pub line_bytes: usize,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
@@ -46,7 +46,7 @@ impl Default for CommunicatorOptions {
             algorithm: Algorithm::Auto,
             packet_bytes: 4 << 20,
             blocks: 128,
-            line_bytes: 512 << 10,
+            line_bytes: 1 << 20,
             patience: Duration::from_secs(10),
         }
     }

@@ -69,6 +69,13 @@ pub(super) fn lines(items: usize, item: usize) -> usize {
     items.div_ceil(count) * lines
 }
 
+/// Lines from one rank to another, for one collective, of which all but broadcasts use one half:
+/// those share so many bytes among the others, of whom none gets more than half of them.
+pub(super) fn capacity(line_bytes: usize, ranks: usize) -> usize {
+    let most = line_bytes.saturating_mul(2) / ranks.saturating_sub(1).max(2);
+    most.div_ceil(LINE_BYTES).max(2)
+}
+
 /// What the kernel of a rank sends and receives.
 pub(super) fn pieces(pattern: &Pattern, rank: usize, ranks: usize, in_place: bool) -> LinePieces {
     let mut pieces = LinePieces { in_place: in_place.into(), ..LinePieces::zeroed() };

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::line_settings::{lines, pieces, unit};
+use super::line_settings::{capacity, lines, pieces, unit};
 use super::pass_settings::{jobs, swaps};
 use super::peer_model::{Collective, Fault, Model, Way};
 use super::plan::{Pattern, Piece};
@@ -207,4 +207,16 @@ fn units_are_whole_items_in_whole_lines() {
         assert_eq!(expected.0 * item, expected.1 * 8);
     }
     assert_eq!([lines(0, 4), lines(1, 4), lines(3, 4), lines(3, 12)], [0, 1, 2, 6]);
+}
+
+#[test]
+fn lines_are_shared_among_the_others() {
+    let bytes = |ranks| 8 * capacity(1 << 20, ranks);
+    assert_eq!([2, 3, 5].map(bytes), [1 << 20, 1 << 20, 1 << 19]);
+    assert!((2..9).all(|ranks| bytes(ranks) / 2 * (ranks - 1) <= (1 << 20) + 4 * ranks));
+    assert_eq!([1, 2, 8].map(|ranks| capacity(0, ranks)), [2; 3]);
+    // Lines of 16 bytes, of each rank, in two sets.
+    let allocated = |ranks: usize| 2 * ranks * 2 * bytes(ranks);
+    assert_eq!([2, 3].map(allocated), [8 << 20, 12 << 20]);
+    assert!((2..9).all(|ranks| (8 << 20..=12 << 20).contains(&allocated(ranks))));
 }

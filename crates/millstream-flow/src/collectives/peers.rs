@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::chain_settings::{self, ChainSettings, Channels};
 use super::communicator::CommunicatorOptions;
 use super::line_operations::{LineArguments, LineCollective, LineOperations};
-use super::line_settings::{LINE_BYTES, LineSettings, fits, lines, unit};
+use super::line_settings::{LineSettings, capacity, fits, lines, unit};
 use super::operands::Operands;
 use super::operator::Operator;
 use super::pass_settings::{PassSettings, jobs, swaps};
@@ -95,8 +95,7 @@ impl Peers {
 
     pub(super) fn new(context: &Context, options: &CommunicatorOptions) -> Result<Peers> {
         let ranks = context.devices().len();
-        let most = options.line_bytes.saturating_mul(2) / (ranks - 1).max(1);
-        let capacity = most.div_ceil(LINE_BYTES).max(2);
+        let capacity = capacity(options.line_bytes, ranks);
         // Lines of two collectives, a number with each word. There is no memory for more than can
         // be counted.
         let words = capacity.saturating_mul(4 * ranks).saturating_add(RANK_WORDS);

@@ -72,9 +72,16 @@ fn long_vectors() {
     let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect()).collect();
     let (operator, combine) = (Operator::sum(), u32::wrapping_add as fn(u32, u32) -> u32);
     let case = Case { context: &context, inputs, empty: 0, operator, combine, root: ranks - 1 };
-    let mut communicator = Communicator::new(&context).unwrap();
+    let mut communicator = Communicator::with_options(&context, few_lines()).unwrap();
     context.block_on(case.all(&mut communicator)).unwrap().unwrap();
     context.device_set().quiesce().unwrap();
+}
+
+/// So that vectors are long also where GPUs are emulated.
+fn few_lines() -> CommunicatorOptions {
+    let mut options = CommunicatorOptions::default();
+    options.line_bytes = scaled(options.line_bytes, 64 << 10);
+    options
 }
 
 /// `MILLSTREAM_RUNS` (500 unless set, 40 where GPUs are emulated) operations one after the other, of changing
@@ -319,7 +326,7 @@ fn a_rank_is_missed_by(
 ) {
     let Some((context, are_gpus, failure)) = with_a_faulty_rank() else { return };
     // In a tree the leaves combine nothing, and nothing would fail on host devices.
-    let mut options = CommunicatorOptions::default();
+    let mut options = few_lines();
     options.algorithm = Algorithm::Direct;
     let mut communicator = Communicator::with_options(&context, options).unwrap();
     let mut vectors = upload(&context, &vec![vec![1u32; len]; context.devices().len()]).unwrap();
