@@ -23,8 +23,9 @@ enum ChannelWord {
 struct ChainSettings {
     RankSettings common;
     u64 len;
-    u64 channels;    // The word of each rank's memory that they begin at, followed by slots.
-    u32 count;       // Of channels.
+    u64 channels;    // The word of each rank's memory that those of all channels begin at.
+    u64 first_slot;  // And that their slots begin at.
+    u32 count;       // Of channels that the vector goes through.
     u32 slots;       // Of a channel, a power of two: slots stay when positions wrap around.
     u32 slot_words;  // A multiple of 16 bytes.
     u32 tile;        // Items, which fit in a slot.
@@ -59,8 +60,8 @@ struct Chain {
 
     __device__ Element* slot(u32 of, u64 position) const {
         const u64 slot = u64(channel) * settings.slots + (position & (settings.slots - 1));
-        u64* first = ranks.word(of, settings.channels + u64(settings.count) * channel_words);
-        return reinterpret_cast<Element*>(first + slot * settings.slot_words);
+        u64* first = ranks.word(of, settings.first_slot + slot * settings.slot_words);
+        return reinterpret_cast<Element*>(first);
     }
 
     // One thread: waits until a word in our memory is as great.

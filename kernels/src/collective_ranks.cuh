@@ -60,7 +60,7 @@ struct Ranks {
     }
 
     __device__ bool is_peer(u32 other) const { return other < ranks && other != rank; }
-    __device__ u64* word(u32 of, u32 place) const { return memory[of].items + place; }
+    __device__ u64* word(u32 of, u64 place) const { return memory[of].items + place; }
 
     // One thread: waits until `is_there()`. False if the kernel must end instead.
     //

@@ -17,26 +17,46 @@ const CHANNEL_WORDS: usize = 32;
 
 const WORD_BYTES: usize = 8;
 
+/// Of a chain there are up to twice as many blocks, two a multiprocessor: one works while the other
+/// waits until its stores are there.
+const MOST_SHARE: usize = 2;
+
 /// Where the channels of all ranks are, one for each block of a kernel at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     /// The word that they begin at.
     first: usize,
-    pub(super) count: usize,
+    /// Of a kernel that has a block a multiprocessor.
+    blocks: usize,
 }
 
 impl Channels {
-    /// So many, behind so many words.
-    pub(super) fn new(words: usize, count: usize) -> Channels {
+    /// For kernels of so many blocks, where each has a multiprocessor, behind so many words.
+    pub(super) fn new(words: usize, blocks: usize) -> Channels {
         // A cache line for the words of either end.
         let first = words.checked_next_multiple_of(CHANNEL_WORDS / 2).unwrap_or(usize::MAX);
-        Channels { first, count }
+        Channels { first, blocks }
+    }
+
+    fn count(&self) -> usize {
+        MOST_SHARE * self.blocks
+    }
+
+    /// The word that their slots begin at.
+    fn first_slot(&self) -> usize {
+        self.first.saturating_add(self.count() * CHANNEL_WORDS)
     }
 
     /// The word behind them.
     pub(super) fn end(&self) -> usize {
-        let words = self.count * (CHANNEL_WORDS + SLOTS * SLOT_BYTES / WORD_BYTES);
-        self.first.saturating_add(words)
+        let slots = self.count() * SLOTS * SLOT_BYTES / WORD_BYTES;
+        self.first_slot().saturating_add(slots)
+    }
+
+    /// Those that a vector of so many bytes goes through. Blocks that share a multiprocessor delay
+    /// each other, which is worth it for whole slots only.
+    fn used(&self, bytes: usize) -> usize {
+        bytes.div_ceil(SLOT_BYTES).clamp(self.blocks, self.count())
     }
 }
 
@@ -47,6 +67,7 @@ millstream_device::cuda_struct! {
         common: RankSettings,
         len: u64,
         channels: u64,
+        first_slot: u64,
         count: u32,
         slots: u32,
         slot_words: u32,
@@ -65,22 +86,24 @@ impl ChainSettings {
         root: usize,
         in_place: bool,
     ) -> ChainSettings {
+        let used = channels.used(len * item);
         ChainSettings {
             common,
             len: len as u64,
             channels: channels.first as u64,
-            count: channels.count as u32,
+            first_slot: channels.first_slot() as u64,
+            count: used as u32,
             slots: SLOTS as u32,
             slot_words: (SLOT_BYTES / WORD_BYTES) as u32,
-            tile: tile(len, item, channels.count) as u32,
+            tile: tile(len, item, used) as u32,
             root: root as u32,
             in_place: in_place.into(),
         }
     }
 
-    /// Tiles of the vector.
-    pub(super) fn tiles(&self) -> usize {
-        (self.len as usize).div_ceil(self.tile as usize)
+    /// Blocks of a kernel at most: one for each channel that has a tile.
+    pub(super) fn blocks(&self) -> usize {
+        (self.len as usize).div_ceil(self.tile as usize).min(self.count as usize)
     }
 }
 
@@ -109,5 +132,33 @@ mod tests {
             }
         }
         assert_eq!([14, 20, 24, 28].map(|bits| tile(1 << bits, 4, 256)), [64, 4096, 4096, 4096]);
+    }
+
+    /// One block a multiprocessor, while its tile is no larger than a slot; then as many as have
+    /// whole ones.
+    #[test]
+    fn short_vectors_go_through_fewer_channels() {
+        let channels = Channels::new(1000, 128);
+        let common = RankSettings::zeroed();
+        let settings = |len| ChainSettings::new(common, channels, (len, 4), 0, true);
+        for (len, count, tile, blocks) in [
+            (0, 128, 1, 0),
+            (1, 128, 4, 1),
+            (1000, 128, 8, 125),
+            (1 << 18, 128, 2048, 128),
+            (1 << 19, 128, 4096, 128),
+            (129 << 12, 129, 4096, 129),
+            ((1 << 19) + 1, 129, 4068, 129),
+            (200 * 4096, 200, 4096, 200),
+            (1 << 20, 256, 4096, 256),
+            (1 << 28, 256, 4096, 256),
+        ] {
+            let settings = settings(len);
+            let found = (settings.count, settings.tile, settings.blocks());
+            assert_eq!(found, (count, tile, blocks), "{len}");
+            // In the same places, whatever a vector's length.
+            assert_eq!((settings.channels, settings.first_slot), (1008, 1008 + 256 * 32));
+        }
+        assert_eq!(channels.end(), 1008 + 256 * (32 + 4 * 2048));
     }
 }

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use super::line_settings::LinePieces;
 use super::pass_settings::Job;
 
-/// Blocks of a rank in a chain, and slots of each.
-const BLOCKS: u64 = 2;
+/// Slots of a channel.
 const SLOTS: u64 = 2;
 
 /// What a faulty kernel leaves out.
@@ -38,8 +37,8 @@ pub(super) enum Fault {
 pub(super) enum Way {
     Lines,
     Pass,
-    /// To this rank.
-    Chain(usize),
+    /// To this rank, through so many channels.
+    Chain(usize, u64),
 }
 
 /// One collective, for all ranks.
@@ -71,7 +70,7 @@ enum Step {
     Give(u64, u64),
 }
 
-/// What blocks of one number share, in the memory of one rank.
+/// In the memory of one rank.
 #[derive(Default)]
 struct Channel {
     arrived: u64,
@@ -97,7 +96,7 @@ pub(super) struct Model {
     lines: HashMap<(usize, usize, usize, u64), (usize, u64)>,
     /// By receiver and sender: the last number heard, of begun and of ended ones.
     words: HashMap<(usize, usize, bool), usize>,
-    /// By rank and block.
+    /// By rank and number.
     channels: HashMap<(usize, u64), Channel>,
     fault: Fault,
 }
@@ -128,9 +127,9 @@ impl Model {
     /// All steps of a rank's kernel, in groups that follow each other.
     fn steps(&self, number: usize, rank: usize) -> Vec<Vec<Step>> {
         let Collective { pieces, jobs, way, .. } = &self.collectives[number];
-        if let Way::Chain(_) = way {
+        if let Way::Chain(_, channels) = way {
             let len = self.outputs[rank].len() as u64;
-            return vec![(0..len.min(BLOCKS)).map(Step::Take).collect()];
+            return vec![(0..len.min(*channels)).map(Step::Take).collect()];
         }
         if *way == Way::Lines {
             let LinePieces { sends, receives, .. } = &pieces[rank];
@@ -199,7 +198,7 @@ impl Model {
             Step::Take(at) => self.take(rank, number, *at).map(|item| Some(Step::Give(*at, item))),
             Step::Give(at, item) => {
                 self.give(rank, number, *at, *item);
-                let next = at + BLOCKS;
+                let next = at + self.channels_of(number);
                 Some((next < self.outputs[rank].len() as u64).then_some(Step::Take(next)))
             }
         }
@@ -276,22 +275,30 @@ impl Model {
 
     /// The rank before, unless this is the chain's first, and the next one, unless the last.
     fn neighbours(&self, rank: usize, number: usize) -> [Option<usize>; 2] {
-        let Way::Chain(root) = self.collectives[number].way else { return [None; 2] };
+        let Way::Chain(root, _) = self.collectives[number].way else { return [None; 2] };
         let ranks = self.ranks();
         let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
         [(before != root).then_some(before), (rank != root).then_some(next)]
     }
 
-    fn channel(&mut self, rank: usize, at: u64) -> &mut Channel {
-        self.channels.entry((rank, at % BLOCKS)).or_default()
+    fn channels_of(&self, number: usize) -> u64 {
+        let Way::Chain(_, channels) = self.collectives[number].way else { return 1 };
+        channels
+    }
+
+    /// That of a tile.
+    fn channel(&mut self, rank: usize, number: usize, at: u64) -> &mut Channel {
+        let channel = at % self.channels_of(number);
+        self.channels.entry((rank, channel)).or_default()
     }
 
     /// Waits for a tile, and for room where it goes.
     fn take(&mut self, rank: usize, number: usize, at: u64) -> Option<u64> {
         let [before, next] = self.neighbours(rank, number);
         let (own, fault) = (self.input(rank, at), self.fault);
-        let channel = self.channel(rank, at);
-        if at < BLOCKS && fault == Fault::Forgetful {
+        let is_first = at < self.channels_of(number);
+        let channel = self.channel(rank, number, at);
+        if is_first && fault == Fault::Forgetful {
             (channel.received, channel.sent) = (0, 0);
         }
         let has_room = fault == Fault::NoRoom || channel.sent < channel.taken + SLOTS;
@@ -306,19 +313,19 @@ impl Model {
 
     fn give(&mut self, rank: usize, number: usize, at: u64, item: u64) {
         let [before, next] = self.neighbours(rank, number);
-        let channel = self.channel(rank, at);
+        let channel = self.channel(rank, number, at);
         let (received, sent) = (channel.received, channel.sent);
         channel.received += u64::from(before.is_some());
         channel.sent += u64::from(next.is_some());
         if let Some(next) = next {
-            let channel = self.channel(next, at);
+            let channel = self.channel(next, number, at);
             channel.slots[(sent % SLOTS) as usize] = item;
             channel.arrived = sent + 1;
         } else {
             self.outputs[rank][at as usize] = item;
         }
         if let Some(before) = before {
-            self.channel(before, at).taken = received + 1;
+            self.channel(before, number, at).taken = received + 1;
         }
     }
 

@@ -37,11 +37,11 @@ fn pattern(kind: usize, ranks: usize, len: usize, root: usize) -> Pattern {
     }
 }
 
-/// The way that a collective takes if it may.
-fn way(pattern: &Pattern, in_lines: bool) -> Way {
+/// The way that a collective takes if it may, through so many channels of a chain.
+fn way(pattern: &Pattern, in_lines: bool, channels: u64) -> Way {
     match pattern {
         _ if in_lines => Way::Lines,
-        Pattern::Reduce { root, .. } => Way::Chain(*root),
+        Pattern::Reduce { root, .. } => Way::Chain(*root, channels),
         _ => Way::Pass,
     }
 }
@@ -97,7 +97,7 @@ fn is_right(
     let at_once = if seed.is_multiple_of(2) { 0 } else { usize::MAX };
     let mut epoch = 0;
     let collective = |(pattern, way): &(Pattern, Way)| {
-        let is_chain = matches!(way, Way::Chain(_));
+        let is_chain = matches!(way, Way::Chain(..));
         epoch += usize::from(!is_chain || fault == Fault::CountedChain);
         Collective {
             epoch,
@@ -125,13 +125,13 @@ proptest! {
     fn every_order_of_steps_is_right(
         ranks in 2usize..9,
         share in 0usize..6,
-        series in proptest::collection::vec((0usize..6, any::<bool>(), 0usize..8), 1..6),
+        series in proptest::collection::vec((0usize..6, 0u64..4, 0usize..8), 1..6),
         seed: u64,
     ) {
         let size = (ranks, ranks * share);
-        let collective = |(kind, in_lines, root): &(usize, bool, usize)| {
+        let collective = |(kind, channels, root): &(usize, u64, usize)| {
             let pattern = pattern(*kind, ranks, size.1, root % ranks);
-            let way = way(&pattern, *in_lines);
+            let way = way(&pattern, *channels == 0, *channels);
             (pattern, way)
         };
         let series: Vec<_> = series.iter().map(collective).collect();
@@ -143,16 +143,16 @@ proptest! {
         ranks in 2usize..9,
         len in 0usize..40,
         kind in 0usize..5,
-        in_lines: bool,
+        channels in 0u64..4,
         root in 0usize..8,
         seed: u64,
     ) {
         let moved = pattern(kind, ranks, len, root % ranks);
-        let series = [(moved.clone(), way(&moved, in_lines))];
+        let series = [(moved.clone(), way(&moved, channels == 0, channels))];
         prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
         let len = len * ranks;
         let moved = pattern(5, ranks, len, 0);
-        let series = [(moved.clone(), way(&moved, in_lines))];
+        let series = [(moved.clone(), way(&moved, channels == 0, channels))];
         prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
     }
 }
@@ -181,10 +181,10 @@ fn faults_are_seen() {
         (Fault::NoBegin, vec![all_reduce(Lines), all_reduce(Pass)]),
         (Fault::NoEnd, vec![all_reduce(Pass), all_reduce(Lines)]),
         (Fault::NoSwap, vec![all_to_all]),
-        (Fault::NoRoom, vec![reduce(Chain(0))]),
-        (Fault::Forgetful, vec![reduce(Chain(0)); 2]),
+        (Fault::NoRoom, vec![reduce(Chain(0, 2))]),
+        (Fault::Forgetful, vec![reduce(Chain(0, 2)); 2]),
         // The first in the chain is done before others have read their lines.
-        (Fault::CountedChain, vec![from_first.clone(), reduce(Chain(0)), from_first]),
+        (Fault::CountedChain, vec![from_first.clone(), reduce(Chain(0, 2)), from_first]),
     ] {
         let right = |fault| (0..300).all(|seed| is_right((3, 6), true, &series, fault, seed));
         assert!(!right(fault), "{fault:?}");

@@ -25,10 +25,6 @@ use super::rank_settings::{MOST_BLOCKS, MOST_RANKS, RANK_WORDS, RankSettings, TH
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
-/// Of a chain there are twice as many blocks, two a multiprocessor: one works while the other waits
-/// until its stores are there.
-const BLOCKS_OF_A_CHAIN: usize = 2;
-
 type Signature<T, S> = (GangRead<T>, GangWrite<T>, PeerWords, Value<S>);
 
 /// The kernels of a type and an operator.
@@ -100,7 +96,7 @@ impl Peers {
         // be counted.
         let words = capacity.saturating_mul(4 * ranks).saturating_add(RANK_WORDS);
         let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
-        let channels = Channels::new(words, BLOCKS_OF_A_CHAIN * blocks);
+        let channels = Channels::new(words, blocks);
         Ok(Peers {
             words: Arc::new(PeerWords::new(context, channels.end())?),
             kernels: Vec::new(),
@@ -231,8 +227,7 @@ impl Peers {
         let settings = settings
             .map(|common| ChainSettings::new(common, self.channels, vector, root, in_place));
         let settings: Vec<_> = settings.collect();
-        // A block for each tile.
-        let threads = settings[0].tiles().min(self.channels.count) * THREADS;
+        let threads = settings[0].blocks() * THREADS;
         self.run_together(streams, threads, operands, operator, |kernels| &kernels.chain, settings)
     }
 

@@ -134,7 +134,8 @@ extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, S
         vectors.pause(round);
         for_each(len, [&](u32 at) { input[at] = vectors.item(run.here, round, at); });
         if (threadIdx.x == 0)
-            settings = {rank_settings(run, round), len, rank_words, gridDim.x, 4, 16, tile, root, 0};
+            settings = {rank_settings(run, round), len, rank_words,
+                        rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile, root, 0};
         __syncthreads();
         const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
         const Chain<u32, decltype(add)> chain{ranks, settings, input, output, add, blockIdx.x};
