@@ -1,8 +1,8 @@
-// A reduction of long vectors as one kernel on each device, all of which run at once. The
-// ranks are a chain whose last one is the root: each takes tiles from the one before,
-// combines them with its own items, and writes them on into memory of the next one. So
-// each link carries the vector once, by stores, and nobody uses buffers of another rank.
-// The protocol is in crates/millstream-flow/src/collectives/README.md.
+// A reduction or a broadcast of long vectors as one kernel on each device, all of which run at
+// once. The ranks are a chain whose last one is the root, or whose first one is: each takes tiles
+// from the one before, combines them with its own items or keeps them, and writes them on into
+// memory of the next one. So each link carries the vector once, by stores, and nobody uses buffers
+// of another rank. The protocol is in crates/millstream-flow/src/collectives/README.md.
 #pragma once
 
 #include "collective_ranks.cuh"
@@ -29,8 +29,10 @@ struct ChainSettings {
     u32 slots;       // Of a channel, a power of two: slots stay when positions wrap around.
     u32 slot_words;  // A multiple of 16 bytes.
     u32 tile;        // Items, which fit in a slot.
-    u32 root;
+    u32 last;        // Rank; the first one is next to it.
     u32 in_place;    // The output is the input, too.
+    u32 combines;    // The last one gets all inputs combined; otherwise all get the first one's.
+    u32 unused;
 };
 
 template <class Element, class Combine>
@@ -50,8 +52,8 @@ struct Chain {
 
     __device__ u32 before() const { return (ranks.rank + ranks.ranks - 1) % ranks.ranks; }
     __device__ u32 next() const { return (ranks.rank + 1) % ranks.ranks; }
-    __device__ bool is_first() const { return before() == settings.root; }
-    __device__ bool is_last() const { return ranks.rank == settings.root; }
+    __device__ bool is_first() const { return before() == settings.last; }
+    __device__ bool is_last() const { return ranks.rank == settings.last; }
 
     // In some rank's memory.
     __device__ u64* word(u32 of, ChannelWord place) const {
@@ -92,12 +94,13 @@ struct Chain {
         if (!is_first()) store_relaxed_sys(word(before(), taken_word), received + 1);
     }
 
-    // The block: combines items that have arrived, if any have, with our own.
-    __device__ void combine_tile(const Element* arrived, const Element* own, Element* target,
-                                 u32 count) const {
+    // The block: writes items, combined with those that have arrived if any are, to one place
+    // or to two.
+    __device__ void write(const Element* arrived, const Element* own, Element* target,
+                          Element* copy, u32 count) const {
         constexpr u32 width = Vector::width;
         // Slots are aligned.
-        const bool is_aligned = ((u64(own) | u64(target)) & 15) == 0;
+        const bool is_aligned = ((u64(own) | u64(target) | u64(copy)) & 15) == 0;
         const u32 vectors = width > 0 && is_aligned ? count / (width == 0 ? 1 : width) : 0;
         for (u32 base = threadIdx.x; base < vectors; base += at_once * blockDim.x) {
             Vector ours[at_once], theirs[at_once];
@@ -119,10 +122,28 @@ struct Chain {
                         ours[each].items[item] =
                             combine(theirs[each].items[item], ours[each].items[item]);
                 reinterpret_cast<uint4*>(target)[at] = ours[each].bits;
+                if (copy != nullptr) reinterpret_cast<uint4*>(copy)[at] = ours[each].bits;
             }
         }
-        for (u32 at = vectors * width + threadIdx.x; at < count; at += blockDim.x)
-            target[at] = arrived == nullptr ? own[at] : combine(arrived[at], own[at]);
+        for (u32 at = vectors * width + threadIdx.x; at < count; at += blockDim.x) {
+            const Element item = arrived == nullptr ? own[at] : combine(arrived[at], own[at]);
+            target[at] = item;
+            if (copy != nullptr) copy[at] = item;
+        }
+    }
+
+    // The block: what a rank does with a tile that begins at an item.
+    __device__ void pass_on(u64 received, u64 sent, u64 at, u32 count) const {
+        const Element* arrived = is_first() ? nullptr : slot(ranks.rank, received);
+        const Element* own = input + at;
+        Element* const target = is_last() ? output + at : slot(next(), sent);
+        Element* copy = nullptr;
+        if (!settings.combines) {
+            if (!is_last() && !(is_first() && settings.in_place)) copy = output + at;
+            if (!is_first()) own = arrived;
+            arrived = nullptr;
+        }
+        write(arrived, own, target, copy, count);
     }
 
     // The block: the channel's tiles.
@@ -132,9 +153,7 @@ struct Chain {
         for (u64 at = u64(channel) * settings.tile; at < settings.len; at += step) {
             if (!wait(received, sent)) return false;
             const u64 left = settings.len - at;
-            combine_tile(is_first() ? nullptr : slot(ranks.rank, received), input + at,
-                         is_last() ? output + at : slot(next(), sent),
-                         left < settings.tile ? u32(left) : settings.tile);
+            pass_on(received, sent, at, left < settings.tile ? u32(left) : settings.tile);
             tell(received, sent);
             received += !is_first();
             sent += !is_last();

@@ -1,12 +1,12 @@
 //! A channel of a chain, step by step as in `kernels/src/collective_chain.cuh`, under every
-//! interleaving: one rank sends tiles to the next in two reductions, with two slots. Buffers
-//! of either are its own and not modelled.
+//! interleaving: one rank sends tiles to the next in two collectives, with two slots. Reductions and
+//! broadcasts do the same here: buffers of either rank are its own and not modelled.
 //!
 //! | here | there |
 //! |---|---|
-//! | `Channel::send`: its wait, its store and its end | `Chain::wait`, `combine_tile`, `tell` of the first rank |
+//! | `Channel::send`: its wait, its store and its end | `Chain::wait`, `write`, `tell` of the first rank |
 //! | `Channel::receive`, the same | of the last one |
-//! | `sent` and `received`, kept between reductions | `sent_word`, `received_word` |
+//! | `sent` and `received`, kept between collectives | `sent_word`, `received_word` |
 //!
 //! A block is one thread. A slot is plain memory, of which loom knows whether uses come
 //! after each other.
@@ -33,7 +33,7 @@ fn seeded(fault: Fault) -> bool {
 }
 
 const SLOTS: u64 = 2;
-/// Of either reduction.
+/// Of either collective.
 const TILES: [u64; 2] = [3, 1];
 
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Channel {
     }
 }
 
-fn two_reductions() {
+fn two_collectives() {
     let channel = Arc::new(Channel::default());
     let other = Arc::clone(&channel);
     let sender = thread::spawn(move || {
@@ -104,25 +104,25 @@ fn two_reductions() {
 
 #[test]
 fn tiles_are_taken_before_their_slots_are_used_again() {
-    holds(two_reductions);
+    holds(two_collectives);
 }
 
 #[test]
 fn words_without_a_fence_are_caught() {
-    fails_with(Fault::TellWithoutFence as usize, two_reductions);
+    fails_with(Fault::TellWithoutFence as usize, two_collectives);
 }
 
 #[test]
 fn a_tile_that_is_not_acquired_is_caught() {
-    fails_with(Fault::ArrivedWithoutAcquire as usize, two_reductions);
+    fails_with(Fault::ArrivedWithoutAcquire as usize, two_collectives);
 }
 
 #[test]
 fn room_that_is_not_acquired_is_caught() {
-    fails_with(Fault::TakenWithoutAcquire as usize, two_reductions);
+    fails_with(Fault::TakenWithoutAcquire as usize, two_collectives);
 }
 
 #[test]
 fn tiles_without_room_are_caught() {
-    fails_with(Fault::NoRoom as usize, two_reductions);
+    fails_with(Fault::NoRoom as usize, two_collectives);
 }

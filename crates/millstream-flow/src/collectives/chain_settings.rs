@@ -1,8 +1,9 @@
-//! Reductions of long vectors between peers, along a chain of ranks: how they are cut into
-//! tiles, and the memory these go through, `ChainSettings` of `collective_chain.cuh`.
+//! Reductions and broadcasts of long vectors between peers, along a chain of ranks: how they are
+//! cut into tiles, and the memory these go through, `ChainSettings` of `collective_chain.cuh`.
 
 use bytemuck::{Pod, Zeroable};
 
+use super::plan::Pattern;
 use super::rank_settings::RankSettings;
 
 /// Of a slot, and of a tile but in short vectors. Four of them for each of 256 channels are
@@ -20,6 +21,32 @@ const WORD_BYTES: usize = 8;
 /// Of a chain there are up to twice as many blocks, two a multiprocessor: one works while the other
 /// waits until its stores are there.
 const MOST_SHARE: usize = 2;
+
+/// A collective that goes along a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chain {
+    /// The last rank; the first one is next to it.
+    pub(super) last: usize,
+    /// The last one gets the items of all, combined; otherwise all get the first one's.
+    pub(super) combines: bool,
+    pub(super) items: usize,
+}
+
+impl Chain {
+    /// A reduction, which ends at its root, or a broadcast, which begins there; no others.
+    pub(super) fn of(pattern: &Pattern, ranks: usize) -> Option<Chain> {
+        match pattern {
+            Pattern::Reduce { root, items } => {
+                Some(Chain { last: *root, combines: true, items: items.len() })
+            }
+            Pattern::Broadcast { root, items } => {
+                let last = (root + ranks - 1) % ranks;
+                Some(Chain { last, combines: false, items: items.len() })
+            }
+            _ => None,
+        }
+    }
+}
 
 /// Where the channels of all ranks are, one for each block of a kernel at most.
 #[derive(Clone, Copy, Debug)]
@@ -72,32 +99,36 @@ millstream_device::cuda_struct! {
         slots: u32,
         slot_words: u32,
         pub(super) tile: u32,
-        root: u32,
+        last: u32,
         in_place: u32,
+        combines: u32,
+        unused: u32,
     }
 }
 
 impl ChainSettings {
-    /// For a vector of `len` items of `item` bytes each.
+    /// For items of `item` bytes each.
     pub(super) fn new(
         common: RankSettings,
         channels: Channels,
-        (len, item): (usize, usize),
-        root: usize,
+        Chain { last, combines, items }: Chain,
+        item: usize,
         in_place: bool,
     ) -> ChainSettings {
-        let used = channels.used(len * item);
+        let used = channels.used(items * item);
         ChainSettings {
             common,
-            len: len as u64,
+            len: items as u64,
             channels: channels.first as u64,
             first_slot: channels.first_slot() as u64,
             count: used as u32,
             slots: SLOTS as u32,
             slot_words: (SLOT_BYTES / WORD_BYTES) as u32,
-            tile: tile(len, item, used) as u32,
-            root: root as u32,
+            tile: tile(items, item, used) as u32,
+            last: last as u32,
             in_place: in_place.into(),
+            combines: combines.into(),
+            unused: 0,
         }
     }
 
@@ -140,7 +171,10 @@ mod tests {
     fn short_vectors_go_through_fewer_channels() {
         let channels = Channels::new(1000, 128);
         let common = RankSettings::zeroed();
-        let settings = |len| ChainSettings::new(common, channels, (len, 4), 0, true);
+        let settings = |items| {
+            let chain = Chain { last: 0, combines: true, items };
+            ChainSettings::new(common, channels, chain, 4, true)
+        };
         for (len, count, tile, blocks) in [
             (0, 128, 1, 0),
             (1, 128, 4, 1),

@@ -28,8 +28,8 @@ pub struct CommunicatorOptions {
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
     /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices share a
-    /// GPU; of a long `reduce` up to twice as many, two a multiprocessor. For each, 128 KiB are
-    /// allocated on each GPU, which reductions go through.
+    /// GPU; of a long `reduce` or `broadcast` up to twice as many, two a multiprocessor. For each,
+    /// 128 KiB are allocated on each GPU, which these go through.
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to all others together go
     /// in lines, which are there sooner, at twice the bytes; divided among the others, so that

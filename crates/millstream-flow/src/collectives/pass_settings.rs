@@ -102,22 +102,7 @@ pub(super) fn jobs(
                 vec![job(part, own_part(part), part.start, own, targets)]
             }
             // Along a chain.
-            Pattern::Reduce { .. } => Vec::new(),
-            // Everyone but the root gets a part, and passes it on to the rest at once; with
-            // one other, the root writes, which is faster than being read.
-            Pattern::Broadcast { root, items } if ranks == 2 => {
-                let targets = if in_place { others } else { everyone };
-                let items = if rank == *root { items.clone() } else { 0..0 };
-                vec![job(&items, items.start, items.start, own, targets)]
-            }
-            Pattern::Broadcast { root, items } if rank != *root => {
-                let part = share_of_others(items, ranks, *root, rank, item);
-                vec![job(&part, part.start, part.start, 1 << root, everyone & !(1 << root))]
-            }
-            Pattern::Broadcast { .. } if in_place => Vec::new(),
-            Pattern::Broadcast { items, .. } => {
-                vec![job(items, items.start, items.start, own, own)]
-            }
+            Pattern::Reduce { .. } | Pattern::Broadcast { .. } => Vec::new(),
             Pattern::AllToAll { pieces } => {
                 let to = |step: usize| {
                     let to = (rank + step) % ranks;
@@ -143,18 +128,6 @@ pub(super) fn jobs(
 fn job(items: &Range<usize>, source: usize, target: usize, sources: u32, targets: u32) -> Job {
     let (source, target) = (source as u64, target as u64);
     Job { len: items.len() as u64, source, target, sources, targets }
-}
-
-/// The part of a rank among all but the root.
-fn share_of_others(
-    items: &Range<usize>,
-    ranks: usize,
-    root: usize,
-    rank: usize,
-    item: usize,
-) -> Range<usize> {
-    let place = if rank < root { rank } else { rank - 1 };
-    aligned_part(items, ranks - 1, place, item)
 }
 
 /// Nearly equal parts that begin at multiples of 16 bytes, as items allow.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::chain_settings::Chain;
 use super::line_settings::LinePieces;
 use super::pass_settings::Job;
 
@@ -37,8 +38,8 @@ pub(super) enum Fault {
 pub(super) enum Way {
     Lines,
     Pass,
-    /// To this rank, through so many channels.
-    Chain(usize, u64),
+    /// Through so many channels.
+    Chain(Chain, u64),
 }
 
 /// One collective, for all ranks.
@@ -66,7 +67,7 @@ enum Step {
     Write(Job, u64, u64),
     /// A tile, at this item.
     Take(u64),
-    /// Its item, and those of the ranks before.
+    /// Its item, and those of the ranks before, or the first one's.
     Give(u64, u64),
 }
 
@@ -275,10 +276,17 @@ impl Model {
 
     /// The rank before, unless this is the chain's first, and the next one, unless the last.
     fn neighbours(&self, rank: usize, number: usize) -> [Option<usize>; 2] {
-        let Way::Chain(root, _) = self.collectives[number].way else { return [None; 2] };
+        let Way::Chain(Chain { last, .. }, _) = self.collectives[number].way else {
+            return [None; 2];
+        };
         let ranks = self.ranks();
         let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
-        [(before != root).then_some(before), (rank != root).then_some(next)]
+        [(before != last).then_some(before), (rank != last).then_some(next)]
+    }
+
+    /// Whether tiles are combined on the way.
+    fn combines(&self, number: usize) -> bool {
+        matches!(self.collectives[number].way, Way::Chain(Chain { combines: true, .. }, _))
     }
 
     fn channels_of(&self, number: usize) -> u64 {
@@ -296,7 +304,7 @@ impl Model {
     fn take(&mut self, rank: usize, number: usize, at: u64) -> Option<u64> {
         let [before, next] = self.neighbours(rank, number);
         let (own, fault) = (self.input(rank, at), self.fault);
-        let is_first = at < self.channels_of(number);
+        let (is_first, combines) = (at < self.channels_of(number), self.combines(number));
         let channel = self.channel(rank, number, at);
         if is_first && fault == Fault::Forgetful {
             (channel.received, channel.sent) = (0, 0);
@@ -307,8 +315,9 @@ impl Model {
         {
             return None;
         }
-        let arrived = before.map_or(0, |_| channel.slots[(channel.received % SLOTS) as usize]);
-        Some(own.wrapping_add(arrived))
+        let arrived = before.map(|_| channel.slots[(channel.received % SLOTS) as usize]);
+        let own = if arrived.is_none() || combines { own } else { 0 };
+        Some(own.wrapping_add(arrived.unwrap_or(0)))
     }
 
     fn give(&mut self, rank: usize, number: usize, at: u64, item: u64) {
@@ -321,7 +330,8 @@ impl Model {
             let channel = self.channel(next, number, at);
             channel.slots[(sent % SLOTS) as usize] = item;
             channel.arrived = sent + 1;
-        } else {
+        }
+        if next.is_none() || !self.combines(number) {
             self.outputs[rank][at as usize] = item;
         }
         if let Some(before) = before {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
+use super::chain_settings::Chain;
 use super::line_settings::{capacity, lines, pieces, unit};
 use super::pass_settings::{jobs, swaps};
 use super::peer_model::{Collective, Fault, Model, Way};
@@ -38,11 +39,11 @@ fn pattern(kind: usize, ranks: usize, len: usize, root: usize) -> Pattern {
 }
 
 /// The way that a collective takes if it may, through so many channels of a chain.
-fn way(pattern: &Pattern, in_lines: bool, channels: u64) -> Way {
-    match pattern {
+fn way(pattern: &Pattern, ranks: usize, in_lines: bool, channels: u64) -> Way {
+    match Chain::of(pattern, ranks) {
         _ if in_lines => Way::Lines,
-        Pattern::Reduce { root, .. } => Way::Chain(*root, channels),
-        _ => Way::Pass,
+        Some(chain) => Way::Chain(chain, channels),
+        None => Way::Pass,
     }
 }
 
@@ -131,7 +132,7 @@ proptest! {
         let size = (ranks, ranks * share);
         let collective = |(kind, channels, root): &(usize, u64, usize)| {
             let pattern = pattern(*kind, ranks, size.1, root % ranks);
-            let way = way(&pattern, *channels == 0, *channels);
+            let way = way(&pattern, ranks, *channels == 0, *channels);
             (pattern, way)
         };
         let series: Vec<_> = series.iter().map(collective).collect();
@@ -148,48 +149,63 @@ proptest! {
         seed: u64,
     ) {
         let moved = pattern(kind, ranks, len, root % ranks);
-        let series = [(moved.clone(), way(&moved, channels == 0, channels))];
+        let series = [(moved.clone(), way(&moved, ranks, channels == 0, channels))];
         prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
         let len = len * ranks;
         let moved = pattern(5, ranks, len, 0);
-        let series = [(moved.clone(), way(&moved, channels == 0, channels))];
+        let series = [(moved.clone(), way(&moved, ranks, channels == 0, channels))];
         prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
     }
 }
 
 #[test]
 fn faults_are_seen() {
-    use Way::{Chain, Lines, Pass};
-    let broadcast = |way| (pattern(0, 3, 6, 0), way);
-    let reduce = |way| (pattern(1, 3, 6, 0), way);
-    let from_first = (pattern(0, 3, 6, 1), Lines);
-    let all_to_all = (pattern(5, 3, 6, 0), Pass);
-    let all_reduce = |way| (pattern(2, 3, 6, 0), way);
+    use Way::{Lines, Pass};
+    let of = |kind, root| pattern(kind, 3, 6, root);
+    let in_lines = |kind, root| (of(kind, root), Lines);
+    let along = |kind, root| (of(kind, root), way(&of(kind, root), 3, false, 2));
+    let [broadcast, reduce, all_reduce, all_to_all] = [0, 1, 2, 5];
+    let from_first = in_lines(broadcast, 1);
     for (fault, series) in [
-        (Fault::OneBox, vec![all_reduce(Lines); 3]),
+        (Fault::OneBox, vec![in_lines(all_reduce, 0); 3]),
         // The root may be several collectives ahead.
         (
             Fault::Silence,
             vec![
-                broadcast(Lines),
-                reduce(Lines),
-                broadcast(Lines),
-                broadcast(Lines),
-                broadcast(Lines),
+                in_lines(broadcast, 0),
+                in_lines(reduce, 0),
+                in_lines(broadcast, 0),
+                in_lines(broadcast, 0),
+                in_lines(broadcast, 0),
             ],
         ),
-        (Fault::NoBegin, vec![all_reduce(Lines), all_reduce(Pass)]),
-        (Fault::NoEnd, vec![all_reduce(Pass), all_reduce(Lines)]),
-        (Fault::NoSwap, vec![all_to_all]),
-        (Fault::NoRoom, vec![reduce(Chain(0, 2))]),
-        (Fault::Forgetful, vec![reduce(Chain(0, 2)); 2]),
+        (Fault::NoBegin, vec![in_lines(all_reduce, 0), (of(all_reduce, 0), Pass)]),
+        (Fault::NoEnd, vec![(of(all_reduce, 0), Pass), in_lines(all_reduce, 0)]),
+        (Fault::NoSwap, vec![(of(all_to_all, 0), Pass)]),
+        (Fault::NoRoom, vec![along(reduce, 0)]),
+        (Fault::NoRoom, vec![along(broadcast, 1)]),
+        (Fault::Forgetful, vec![along(reduce, 0); 2]),
+        (Fault::Forgetful, vec![along(broadcast, 1); 2]),
+        (Fault::Forgetful, vec![along(broadcast, 0), along(reduce, 1)]),
         // The first in the chain is done before others have read their lines.
-        (Fault::CountedChain, vec![from_first.clone(), reduce(Chain(0, 2)), from_first]),
+        (Fault::CountedChain, vec![from_first.clone(), along(reduce, 0), from_first.clone()]),
+        (Fault::CountedChain, vec![from_first.clone(), along(broadcast, 1), from_first]),
     ] {
         let right = |fault| (0..300).all(|seed| is_right((3, 6), true, &series, fault, seed));
         assert!(!right(fault), "{fault:?}");
         assert!(right(Fault::None), "{fault:?}");
     }
+}
+
+#[test]
+fn broadcasts_and_reductions_have_the_same_neighbours() {
+    let ends = |pattern: Pattern| {
+        let chain = Chain::of(&pattern, 4).expect("a chain");
+        ((chain.last + 1) % 4, chain.last)
+    };
+    assert_eq!([0, 1, 3].map(|root| ends(pattern(0, 4, 4, root))), [(0, 3), (1, 0), (3, 2)]);
+    assert_eq!([0, 1, 3].map(|root| ends(pattern(1, 4, 4, root))), [(1, 0), (2, 1), (0, 3)]);
+    assert!((2..6).all(|kind| Chain::of(&pattern(kind, 4, 4, 0), 4).is_none()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Collectives as one kernel on each GPU, which use each other's memory: short vectors in
-//! lines (`collective_lines.cuh`), long ones in one pass (`collective_pass.cuh`) or, to be
-//! reduced, along a chain (`collective_chain.cuh`). The protocols are in `README.md`.
+//! lines (`collective_lines.cuh`), long ones in one pass (`collective_pass.cuh`) or, to or from
+//! one rank, along a chain (`collective_chain.cuh`). The protocols are in `README.md`.
 
 use std::any::{Any, TypeId};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use millstream_device::{
 };
 use smallvec::SmallVec;
 
-use super::chain_settings::{self, ChainSettings, Channels};
+use super::chain_settings::{self, Chain, ChainSettings, Channels};
 use super::communicator::CommunicatorOptions;
 use super::line_operations::{LineArguments, LineCollective, LineOperations};
 use super::line_settings::{LineSettings, capacity, fits, lines, unit};
@@ -151,12 +151,10 @@ impl Peers {
             _ => self.capacity / 2,
         };
         let in_lines = fits(word) && lines(pattern.longest(), word) <= most;
-        match &pattern {
+        match Chain::of(&pattern, streams.len()) {
             _ if in_lines => self.in_lines(streams, pattern, word, &mut operands, operator),
-            Pattern::Reduce { root, items } => {
-                self.along_a_chain(streams, *root, items.len(), &mut operands, operator)
-            }
-            _ => self.in_one_pass(streams, &pattern, word, &mut operands, operator),
+            Some(chain) => self.along_a_chain(streams, chain, word, &mut operands, operator),
+            None => self.in_one_pass(streams, &pattern, word, &mut operands, operator),
         }
     }
 
@@ -217,15 +215,15 @@ impl Peers {
     fn along_a_chain<T: Item>(
         &mut self,
         streams: &[Stream],
-        root: usize,
-        len: usize,
+        chain: Chain,
+        word: usize,
         operands: &mut Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let (vector, in_place) = ((len, size_of::<T>()), operands.is_in_place());
+        let in_place = operands.is_in_place();
         let settings = self.ranks(streams.len());
-        let settings = settings
-            .map(|common| ChainSettings::new(common, self.channels, vector, root, in_place));
+        let settings =
+            settings.map(|common| ChainSettings::new(common, self.channels, chain, word, in_place));
         let settings: Vec<_> = settings.collect();
         let threads = settings[0].blocks() * THREADS;
         self.run_together(streams, threads, operands, operator, |kernels| &kernels.chain, settings)

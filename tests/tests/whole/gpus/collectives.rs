@@ -16,7 +16,7 @@ use resident_twin::Resident;
 
 use crate::collective_model::{Case, all_types, download, odd_types, upload};
 
-mod reductions;
+mod chains;
 mod resident;
 mod resident_twin;
 
@@ -248,6 +248,11 @@ fn a_rank_that_does_not_come() {
     // GPUs miss who stands first in the chain, other devices who combines.
     a_rank_is_missed_by(long, |collectives, vectors, are_gpus| {
         collectives.reduce(usize::from(!are_gpus), vectors, &Operator::sum())
+    });
+    // Who stands first gets nothing from anybody; other devices combine nothing in a broadcast.
+    a_rank_is_missed_by(long, |collectives, vectors, are_gpus| match are_gpus {
+        true => collectives.broadcast(1, vectors),
+        false => collectives.reduce(1, vectors, &Operator::sum()),
     });
     // Several in a kernel, while the driver gives the context before up.
     a_rank_is_missed_by(1000, |collectives, vectors, _| {

@@ -93,6 +93,14 @@ fn long_vectors_along_a_chain() {
 }
 
 #[test]
+fn broadcasts_along_a_chain() {
+    let case = concat!(module_path!(), "::broadcasts_along_a_chain");
+    a_rank_traps_in("chain_of_items", case, Algorithm::Direct, 20_000, |collectives, vectors| {
+        collectives.broadcast(0, vectors)
+    });
+}
+
+#[test]
 fn a_barrier_of_kernels() {
     let case = concat!(module_path!(), "::a_barrier_of_kernels");
     a_rank_traps_in("pass_of_items", case, Algorithm::Direct, 1, |collectives, _| {

@@ -116,8 +116,8 @@ __device__ void for_each(u32 len, One one) {
             one(first + at);
 }
 
-// Reductions along a chain, to changing roots: each block has a channel, and tiles of a few
-// items. The second half of the vectors is the root's output.
+// Reductions and broadcasts along a chain, to and from changing roots: each block has a channel, and
+// tiles of a few items. The second half of the vectors is the output.
 extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
                                   const __grid_constant__ SpanSet<u32> items, Span<u32> report,
                                   const __grid_constant__ Rounds run) {
@@ -130,19 +130,26 @@ extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, S
     bool is_wrong = false;
     u32 round = 0;
     for (; round < run.rounds; ++round) {
-        const u32 root = hash(run.seed + round) % run.devices;
+        const u32 draw = hash(run.seed + round);
+        const u32 root = draw / 2 % run.devices, combines = draw % 2;
+        const u32 last = combines ? root : (root + run.devices - 1) % run.devices;
         vectors.pause(round);
         for_each(len, [&](u32 at) { input[at] = vectors.item(run.here, round, at); });
         if (threadIdx.x == 0)
             settings = {rank_settings(run, round), len, rank_words,
-                        rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile, root, 0};
+                        rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile, last, 0,
+                        combines, 0};
         __syncthreads();
         const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
         const Chain<u32, decltype(add)> chain{ranks, settings, input, output, add, blockIdx.x};
         if (!chain.run()) break;
         __syncthreads();
-        if (run.here != root) continue;
-        for_each(len, [&](u32 at) { is_wrong |= output[at] != vectors.sum(round, at); });
+        if (combines && run.here != root) continue;
+        for_each(len, [&](u32 at) {
+            const u32 expected =
+                combines ? vectors.sum(round, at) : vectors.item(root, round, at);
+            is_wrong |= output[at] != expected;
+        });
     }
     vectors.report(report, is_wrong, round);
 }
