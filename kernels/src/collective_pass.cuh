@@ -45,12 +45,14 @@ struct Pass {
     static constexpr u32 width = Vector::width;
     // Sources that are read at once: as registers allow.
     static constexpr u32 at_once = 4;
+    // Of the threads that find places: not of the warp that waits for others.
+    static constexpr u32 first_finder = 32;
 
     const Ranks& ranks;
     const SpanSet<const Element>& inputs;
     const SpanSet<Element>& outputs;
     const PassSettings& settings;
-    PassPlaces<Element>& places;  // In shared memory.
+    PassPlaces<Element>* places;  // Of each step's job, in shared memory.
 
     __device__ u64 epoch() const { return settings.common.epoch; }
 
@@ -66,7 +68,8 @@ struct Pass {
         // Release: what our stream did before is there for who acquires it.
         if (is_peer && blockIdx.x == 0)
             store_release_sys(ranks.word(other, begun_word + ranks.rank), epoch());
-        if (settings.job_count > 0) find(job(0));
+        const u32 step = threadIdx.x - first_finder;
+        if (threadIdx.x >= first_finder && step < settings.job_count) find(job(step), places[step]);
         return __syncthreads_and(!is_peer || hears(begun_word + other));
     }
 
@@ -102,29 +105,24 @@ struct Pass {
         return settings.jobs[(step + first) % settings.job_count];
     }
 
-    // The block: finds where a job's items are.
-    __device__ void find(const PassJob& job) const {
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            u32 sources = 0, targets = 0;
-            if (job.sources == 0)
-                places.sources[sources++] = outputs[ranks.rank].items + job.source;
-            for (u32 rank = 0; rank < ranks.ranks; ++rank) {
-                if (job.sources >> rank & 1) places.sources[sources++] = input(rank) + job.source;
-                // Not all ranks' at the same time: each begins with the next one.
-                const u32 other = (ranks.rank + 1 + rank) % ranks.ranks;
-                if (job.targets >> other & 1)
-                    places.targets[targets++] = outputs[other].items + job.target;
-            }
-            places.source_count = sources;
-            places.target_count = targets;
-            const u64 first = u64(places.sources[0]);
-            u64 differences = 0;
-            for (u32 at = 0; at < sources; ++at) differences |= u64(places.sources[at]) - first;
-            for (u32 at = 0; at < targets; ++at) differences |= u64(places.targets[at]) - first;
-            places.differences = differences;
+    // One thread: finds where a job's items are.
+    __device__ void find(const PassJob& job, PassPlaces<Element>& places) const {
+        u32 sources = 0, targets = 0;
+        if (job.sources == 0) places.sources[sources++] = outputs[ranks.rank].items + job.source;
+        for (u32 rank = 0; rank < ranks.ranks; ++rank) {
+            if (job.sources >> rank & 1) places.sources[sources++] = input(rank) + job.source;
+            // Not all ranks' at the same time: each begins with the next one.
+            const u32 other = (ranks.rank + 1 + rank) % ranks.ranks;
+            if (job.targets >> other & 1)
+                places.targets[targets++] = outputs[other].items + job.target;
         }
-        __syncthreads();
+        places.source_count = sources;
+        places.target_count = targets;
+        const u64 first = u64(places.sources[0]);
+        u64 differences = 0;
+        for (u32 at = 0; at < sources; ++at) differences |= u64(places.sources[at]) - first;
+        for (u32 at = 0; at < targets; ++at) differences |= u64(places.targets[at]) - first;
+        places.differences = differences;
     }
 
     // The kernel: `one(at)` for each item from `first` to `last`.
@@ -136,7 +134,8 @@ struct Pass {
     // The kernel: `vector(at)` for vectors of 16 bytes, `item(at)` for items that are
     // in none.
     template <class OneVector, class OneItem>
-    __device__ void split(u64 len, OneVector vector, OneItem item) const {
+    static __device__ void split(const PassPlaces<Element>& places, u64 len, OneVector vector,
+                                 OneItem item) {
         if (width == 0 || (places.differences & 15) != 0) return for_each(0, len, item);
         const u64 before = (16 - (u64(places.sources[0]) & 15)) % 16 / sizeof(Element);
         const u64 head = before < len ? before : len;
@@ -149,7 +148,8 @@ struct Pass {
     // Reads 16 bytes of each source, of several at once, and combines them in the order
     // of the ranks.
     template <class Combine>
-    __device__ __forceinline__ void combine_vector(u64 head, u64 at, Combine combine) const {
+    static __device__ __forceinline__ void combine_vector(const PassPlaces<Element>& places,
+                                                          u64 head, u64 at, Combine combine) {
         Vector value;
         for (u32 base = 0; base < places.source_count; base += at_once) {
             Vector read[at_once];
@@ -175,7 +175,8 @@ struct Pass {
     }
 
     template <class Combine>
-    __device__ __forceinline__ void combine_item(u64 at, Combine combine) const {
+    static __device__ __forceinline__ void combine_item(const PassPlaces<Element>& places, u64 at,
+                                                        Combine combine) {
         Element value = places.sources[0][at];
         for (u32 source = 1; source < places.source_count; ++source)
             value = combine(value, places.sources[source][at]);
@@ -193,21 +194,22 @@ struct Pass {
     template <class Combine>
     __device__ void run(Combine combine) const {
         for (u32 step = 0; step < settings.job_count; ++step) {
-            const PassJob& job = this->job(step);
-            // The first was found while others began.
-            if (step > 0) find(job);
+            const u64 len = job(step).len;
+            // Found while others began.
+            const PassPlaces<Element>& found = places[step];
             if (settings.swaps) {
-                Element* one = places.sources[0];
-                Element* other = places.targets[0];
-                split(job.len,
+                Element* one = found.sources[0];
+                Element* other = found.targets[0];
+                split(found, len,
                       [=](u64 head, u64 at) {
                           swap(reinterpret_cast<uint4*>(one + head),
                                reinterpret_cast<uint4*>(other + head), at);
                       },
                       [=](u64 at) { swap(one, other, at); });
             } else {
-                split(job.len, [&](u64 head, u64 at) { combine_vector(head, at, combine); },
-                      [&](u64 at) { combine_item(at, combine); });
+                split(found, len,
+                      [&](u64 head, u64 at) { combine_vector(found, head, at, combine); },
+                      [&](u64 at) { combine_item(found, at, combine); });
             }
         }
     }
@@ -218,7 +220,7 @@ template <class Element, class Combine>
 __device__ void collective_pass(const SpanSet<const Element>& inputs,
                                 const SpanSet<Element>& outputs, const SpanSet<u64>& memory,
                                 Span<u32> host, const PassSettings& settings, Combine combine) {
-    __shared__ PassPlaces<Element> places;
+    __shared__ PassPlaces<Element> places[most_ranks];
     const RankSettings& common = settings.common;
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
     const Pass<Element> pass{ranks, inputs, outputs, settings, places};

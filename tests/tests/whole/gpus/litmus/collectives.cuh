@@ -62,7 +62,7 @@ __device__ RankSettings rank_settings(const Rounds& run, u32 round) {
 extern "C" __global__ void passes(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
                                   const __grid_constant__ SpanSet<u32> items, Span<u32> report,
                                   const __grid_constant__ Rounds run) {
-    __shared__ PassPlaces<u32> places;
+    __shared__ PassPlaces<u32> places[most_ranks];
     __shared__ PassSettings settings;
     const Vectors vectors{items, run};
     u32* const own = items[run.here].items;
