@@ -47,6 +47,7 @@ struct Pass {
     static constexpr u32 at_once = 4;
     // Of the threads that find places: not of the warp that waits for others.
     static constexpr u32 first_finder = 32;
+    static_assert(first_finder + most_ranks <= 64, "the least threads of a block");
 
     const Ranks& ranks;
     const SpanSet<const Element>& inputs;
@@ -61,7 +62,8 @@ struct Pass {
         return settings.in_place ? outputs[of].items : const_cast<Element*>(inputs[of].items);
     }
 
-    // The whole kernel: tells all ranks that our buffers are there, and waits for theirs.
+    // The whole kernel: tells all ranks that our buffers are there, and waits for theirs. Meanwhile
+    // other threads find the places of all jobs.
     __device__ bool begin() const {
         const u32 other = threadIdx.x;
         const bool is_peer = ranks.is_peer(other);

@@ -65,8 +65,8 @@ class GangBarrier {
     static constexpr u32 turns = 3;
     static constexpr u32 tally_words = 1 + turns * sums_of_round;
 
-    // Words of each device: what blocks poll and what they add to are in lines of memory of their
-    // own.
+    // Words of each device. What blocks add to while others poll is in lines of memory of its own,
+    // but for `here_word`.
     static constexpr u32 standing_words = Totals::sums_of + Totals::kept_words;
     enum Word {
         stop,
@@ -81,7 +81,7 @@ class GangBarrier {
     };
     static_assert(tally_words == 16 && sent_word + most_devices <= standing && met < tallies,
                   "lines of memory");
-    static_assert(sent_word == 37 && met == 57, "as `gang_memory.rs` reads them, and `taken`");
+    static_assert(taken == 17 && sent_word == 37 && met == 57, "as `gang_memory.rs` reads them");
 
     // Nanoseconds after which the host's stop word is read again by who may never wait for long:
     // that takes a microsecond or two.
@@ -218,11 +218,10 @@ class GangBarrier {
         // Since the block last met; but for places, which its warps take at once.
         u64 news[Totals::sums_of];
         u64 looked;
-        // By all blocks of the device, when those have met by themselves: how often they came.
-        u64 come_here;
-        u32 places;         // Since it last met,
-        u32 places_before;  // until then,
-        u32 places_said;    // and those of both that it has said by themselves.
+        u64 come_here;  // Arrivals at `here_word` after which all have come.
+        u32 places;  // Taken since the last round,
+        u32 places_before;  // before it,
+        u32 places_said;  // and of all these, said at `here_word`.
         u32 sent[most_devices];
         u32 received[most_devices];
         u32 round;

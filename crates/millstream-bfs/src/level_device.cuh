@@ -53,7 +53,7 @@ struct LevelSettings {
     u32 beta;   // Top-down if the frontier times this is less.
     u32 degree; // Arcs of a vertex, on average.
     u32 reaches_late;  // Not 0 if a rush only visits.
-    u32 source;  // The only one, which all have visited; `unreached` if the search begins otherwise.
+    u32 source;  // The only one, if its row is not split; else `unreached`.
     u32 unused;
 };
 

@@ -59,7 +59,7 @@ millstream_device::cuda_struct! {
         degree: u32,
         /// Not 0 if a rush only visits: see `LEVELS.md`.
         reaches_late: u32,
-        /// The only one, which has been visited on all devices; else `UNREACHED`.
+        /// The only one, if its row is not split; else `UNREACHED`.
         source: u32,
         unused: u32,
     }
@@ -152,10 +152,12 @@ impl LevelSearch<'_> {
         let connected = beginning.connected;
         let hubs = self.hubs.filter(|_| self.depth_limit > 1);
         let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
-        let only = self.begins_with_one(sources);
+        let only = self.begins_with_one(sources).filter(|_| split.is_none());
+        let mut claimed = sources;
         if split.is_some() || only.is_some() {
             // Its targets are visited at once, here and there, so that nobody can claim it.
             beginning.visit(sources);
+            claimed = &[];
         }
         let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1, self.patience)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
@@ -173,7 +175,7 @@ impl LevelSearch<'_> {
                 Some(hubs) => hubs.of(place).clone(),
                 None => DeviceHubs::none(device)?,
             };
-            let own = sources.iter().filter(|&source| range.contains(source));
+            let own = claimed.iter().filter(|&source| range.contains(source));
             let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
             let visited = device.shared(2 * beginning.words())?;
             for copy in 0..2 {

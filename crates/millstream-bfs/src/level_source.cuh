@@ -1,6 +1,6 @@
-// Level-synchronous BFS from one vertex: its row is expanded before the devices first meet. If it has
-// very many arcs it is split, and all devices expand it together, each what leads to its own vertices.
-// See LEVELS.md.
+// Level-synchronous BFS from one vertex: its row is expanded before the devices first meet. If it
+// has very many arcs it is split, and all devices expand it together, each what leads to its own
+// vertices. See LEVELS.md.
 
 namespace millstream {
 
@@ -18,10 +18,9 @@ class LevelSource : public LevelBottomUp {
         reach_source(source);
         if (!owns(source)) return;
         const Row row = row_of(source);
-        const u32 warp = u32(thread_in_grid() / 32);
 #pragma unroll 1
-        for (u32 base = warp * 32; base < row.arcs; base += u32(threads_in_grid())) {
-            const u32 at = base + lane();
+        for (u64 base = thread_in_grid() - lane(); base < row.arcs; base += threads_in_grid()) {
+            const u64 at = base + lane();
             const bool is_arc = at < row.arcs;
             visit<true>(is_arc, source, is_arc ? out.targets[row.begin + at] : first);
         }

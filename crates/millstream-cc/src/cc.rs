@@ -55,7 +55,7 @@ pub struct CcResult {
     pub links: Vec<LinkStatistics>,
     /// From the first arc to the last label, left on the devices.
     pub run_time: Duration,
-    /// Bringing the labels to the host.
+    /// Bringing the labels to the host, in the graph's order.
     pub gather_time: Duration,
 }
 

@@ -39,7 +39,7 @@ constexpr GangBarrier::Counter left_count = GangBarrier::second_count;
 enum CcKept { found_before, left_before };
 
 // The blocks of one device meet by themselves. False if the gang is stopped, here and below.
-__device__ bool meet_here(GangBarrier& barrier) {
+__device__ bool have_met_here(GangBarrier& barrier) {
     return barrier.meet_here().phase != GangBarrier::stopped;
 }
 
@@ -87,7 +87,7 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
     const GangSettings& settings = memory.settings;
     if (rows.has(settings.hub)) {
         flood_from_hub(rows, members, settings.hub);
-        if (!meet_here(barrier)) return false;
+        if (!have_met_here(barrier)) return false;
         tell_of_members(members);
     }
     const Range whole = whole_words(settings.own, memory.parents.len);
@@ -124,16 +124,16 @@ __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Mem
 // Joins the trees of all devices, when each has told of its own.
 __device__ bool merge(const Told& told, const GangMemory& memory, GangBarrier& barrier) {
     const GangSettings& settings = memory.settings;
-    if (settings.devices == 1) return meet_here(barrier);
+    if (settings.devices == 1) return have_met_here(barrier);
     const auto done = [](const Totals&) { return u32(enough); };
     if (barrier.meet(done).phase != enough) return false;
     const Range covered = settings.covered;
     if (covered.start > 0 || covered.end < memory.parents.len) {
         plant(told, memory.parents, covered);
-        if (!meet_here(barrier)) return false;
+        if (!have_met_here(barrier)) return false;
     }
     join(told, memory.parents);
-    return meet_here(barrier);
+    return have_met_here(barrier);
 }
 
 }  // namespace millstream

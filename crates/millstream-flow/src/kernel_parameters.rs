@@ -3,12 +3,11 @@
 use millstream_device::CudaSource;
 
 use crate::collectives::BlockSettings;
-use crate::{full_empty, peer_ring, warm_up};
+use crate::{full_empty, peer_ring};
 
 /// CUDA C++ with the structures of links, segments and collectives that kernels use, to be compiled
-/// without running it: they are the same in all kernels; and the kernel that gangs are warmed up with.
-#[doc(hidden)]
-pub fn cuda_sources() -> Vec<CudaSource> {
+/// without running it: they are the same in all kernels.
+pub(crate) fn cuda_source() -> CudaSource {
     const TEXT: &str = r#"
         #include "block_collectives.cuh"
         #include "device_link.cuh"
@@ -17,6 +16,5 @@ pub fn cuda_sources() -> Vec<CudaSource> {
     "#;
     let structs =
         [BlockSettings::LAYOUT, peer_ring::Settings::LAYOUT, full_empty::Settings::LAYOUT];
-    let parameters = CudaSource::new("kernel_parameters.cu", "kernel_parameters", TEXT);
-    vec![parameters.structs(&structs), warm_up::cuda_source()]
+    CudaSource::new("kernel_parameters.cu", "kernel_parameters", TEXT).structs(&structs)
 }

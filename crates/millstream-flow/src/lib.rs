@@ -59,7 +59,6 @@ pub use full_empty::{
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
-pub use kernel_parameters::cuda_sources;
 pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView, LinkRoom};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,
@@ -75,3 +74,9 @@ pub use statistics::LinkStatistics;
 pub trait Item: millstream_device::Pod + Send + Sync {}
 
 impl<T: millstream_device::Pod + Send + Sync> Item for T {}
+
+/// What a program names no kernel of, to be compiled without running it.
+#[doc(hidden)]
+pub fn cuda_sources() -> [millstream_device::CudaSource; 2] {
+    [kernel_parameters::cuda_source(), warm_up::cuda_source()]
+}

@@ -2,7 +2,8 @@
 //! program has done something else for a while: a launch then takes several times as long as one
 //! right after another (`docs/measurements/h200.md`, "Launching"), longer than many a kernel of a
 //! gang is at work. So a kernel that does nothing goes before, on the same stream and by the thread
-//! that will launch there next, while the caller binds the gang's kernels.
+//! that will launch there next, before the caller binds the gang's kernels
+//! (`docs/decisions/0033-a-launch-goes-before.md`). If another gang runs, that is for nothing.
 
 use millstream_device::{CudaSource, Kernel, Stream, Trusted, Value};
 
@@ -22,9 +23,10 @@ pub(crate) const fn cuda_source() -> CudaSource {
     CudaSource::new("nothing.cu", "nothing", TEXT)
 }
 
-/// Launches it on streams of GPUs: the driver has all of them when this returns. The last stream's
-/// launches are this thread's, the others' are [left](millstream_device::BoundKernel::submit_soon)
-/// to the threads of their GPUs.
+/// Launches it on streams of GPUs: as a rule the driver has all of them when this returns. The last
+/// stream's launches are this thread's, the others' are
+/// [left](millstream_device::BoundKernel::submit_soon) to the threads of their GPUs, where devices
+/// share none.
 pub(crate) fn warm_up(streams: &[Stream]) -> Result<()> {
     let Some((last, others)) = streams.split_last() else { return Ok(()) };
     for stream in streams {

@@ -8,8 +8,8 @@ class StepPull : public StepPush {
     using StepPush::StepPush;
 
    protected:
-    // Arcs that a lane looks at by itself, and how many of them at a time: reviewing, each asks for a
-    // key that another device may have.
+    // Arcs that a lane looks at by itself, and how many of them at a time: reviewing, each asks for
+    // a key that another device may have.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 pulled_at_once = 2;
     static constexpr u32 reviewed_at_once = 4;
@@ -114,8 +114,8 @@ class StepPull : public StepPush {
         }
     }
 
-    // The key through an arc from a vertex whose key is this, if it is settled; else a bound comes in
-    // `rival`.
+    // The key through an arc from a vertex whose key is this, if it is settled; else a bound comes
+    // in `rival`.
     __device__ u32 key_pulled(u32 key, StepWeight weight, u32& rival) const {
         const bool is_left = key >= block.begin;
         u32 through = StepRule::extended(is_left ? block.begin : key, weight);

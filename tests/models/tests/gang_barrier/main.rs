@@ -16,7 +16,8 @@
 //!
 //! A block is one thread; what it sends is one more count, and is left out. A device's first
 //! block looks for a stop of the host in each round, as if a millisecond had passed; each block at
-//! its device's word after the wait, and in each turn of it. What blocks do between rounds are
+//! its device's word after the wait, and in each turn of it. By themselves blocks come so rarely that
+//! nothing carries over, and take no places between two meetings without a round. What blocks do between rounds are
 //! plain writes, of which loom knows whether they come before the reads of others. Loom knows no
 //! scopes: to it a device alone is as one of several.
 

@@ -92,7 +92,10 @@ fn many_collectives_without_a_pause() {
         std::env::var("MILLSTREAM_RUNS").map_or(scaled(500, 40), |runs| runs.parse().unwrap());
     let context = context();
     let ranks = context.devices().len();
-    let mut communicator = Communicator::new(&context).unwrap();
+    // The longest go in one pass, and along a chain.
+    let mut options = CommunicatorOptions::default();
+    options.line_bytes = 128 << 10;
+    let mut communicator = Communicator::with_options(&context, options).unwrap();
     let (narrow, wide) = (Operator::<u32>::sum(), Operator::<u64>::max());
     let lens = [1usize, 33, 4096, 70_001];
     let vectors = lens.map(|len| {

@@ -82,6 +82,9 @@ fn levels_of_generated_graphs() {
                 (true, true, u32::MAX),
                 (true, false, 2),
                 (false, true, 2),
+                (false, true, 1),
+                (true, false, 1),
+                (false, true, 0),
             ] {
                 (options.predecessors, options.layouts) = (predecessors, layouts);
                 options.depth_limit = depth_limit;

@@ -247,7 +247,7 @@ fn a_device_that_is_silent() {
     let (patience, usual) = (Duration::from_millis(20), Duration::from_secs(10));
     let not_met = format!("not met for {patience:?}");
     let gangs = [
-        ("level", "level 0", &*not_met),
+        ("level", "level 1", &*not_met),
         ("step", "step 1", &not_met),
         ("threshold", "threshold 1", &not_met),
         ("components", "met 0 times", &not_met),

@@ -112,6 +112,7 @@ fn reductions_to_changing_roots() {
     let mut long = Chained::new(&context, scaled(1_000_003, 40_003), numbers(), |seed| seed as u32);
     let mut bytes = Chained::new(&context, 50_001, bytes(), |seed| [seed as u8, 1, 2]);
     let mut words = Chained::new(&context, 1003, words(), |seed| [seed as u64; 9]);
+    // Only in the way.
     let mut moved = upload(&context, &vec![vec![1u32; 3000]; ranks]).unwrap();
     for blocks in [2, 128] {
         let mut options = CommunicatorOptions::default();
