@@ -75,7 +75,7 @@ pub trait Item: millstream_device::Pod + Send + Sync {}
 
 impl<T: millstream_device::Pod + Send + Sync> Item for T {}
 
-/// What a program names no kernel of, to be compiled without running it.
+/// Device code that no program names, to be compiled without running it.
 #[doc(hidden)]
 pub fn cuda_sources() -> [millstream_device::CudaSource; 2] {
     [kernel_parameters::cuda_source(), warm_up::cuda_source()]
