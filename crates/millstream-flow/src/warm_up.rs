@@ -1,7 +1,7 @@
-//! What a launch goes through in the driver, and in the GPU, has been pushed out of the caches when a
-//! program has done something else for a while: a launch then takes several times as long as one
-//! right after another (`docs/measurements/h200.md`, "Launching"), longer than many a kernel of a
-//! gang is at work. So a kernel that does nothing goes before, on the same stream and by the thread
+//! What a launch goes through in the driver has left the caches when a program has done something
+//! else for a while: a launch then takes several times as long as one right after another
+//! (`docs/measurements/h200.md`, "Launching and meeting on two GPUs"), about as long as a short
+//! search is at work. So a kernel that does nothing goes before, on the same stream and by the thread
 //! that will launch there next, before the caller binds the gang's kernels
 //! (`docs/decisions/0033-a-launch-goes-before.md`). If another gang runs, that is for nothing.
 

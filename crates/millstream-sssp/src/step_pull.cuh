@@ -114,12 +114,13 @@ class StepPull : public StepPush {
         }
     }
 
+    __device__ u32 within_limit(u32 key) const { return key > settings.limit ? unreached : key; }
+
     // The key through an arc from a vertex whose key is this, if it is settled; else a bound comes
     // in `rival`.
     __device__ u32 key_pulled(u32 key, StepWeight weight, u32& rival) const {
         const bool is_left = key >= block.begin;
-        u32 through = StepRule::extended(is_left ? block.begin : key, weight);
-        if (through > settings.limit) through = unreached;
+        const u32 through = within_limit(StepRule::extended(is_left ? block.begin : key, weight));
         if (!is_left) return through;
         if (through < rival) rival = through;
         return unreached;
@@ -133,9 +134,7 @@ class StepPull : public StepPush {
 
     // The key through an arc from a vertex that was asked for its own.
     __device__ u32 key_reviewed(u32 key, StepWeight weight) const {
-        if (key == unreached) return unreached;
-        const u32 through = StepRule::extended(key, weight);
-        return through > settings.limit ? unreached : through;
+        return key == unreached ? unreached : within_limit(StepRule::extended(key, weight));
     }
 
     // The key of a vertex that is left, from its owner.
