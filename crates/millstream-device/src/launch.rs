@@ -10,8 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-use crate::backend::Submitted;
 use crate::cuda_source::CudaSource;
+use crate::entered_kernel::{EnteredKernel, KeptLaunch};
 use crate::event::Event;
 use crate::grid::Grid;
 use crate::kernel::{KernelFault, KernelResult, Step};
@@ -151,7 +151,14 @@ impl BoundKernel {
             Twin::Function(_) | Twin::Closure(_) => None,
         };
         let name = Arc::clone(&code.name);
-        let launch = BoundLaunch { code, bound, size, waiting };
+        let launch = BoundLaunch {
+            code,
+            bound,
+            size,
+            waiting,
+            #[cfg(feature = "cuda")]
+            ready: None,
+        };
         let task = Task::Launch(Box::new(launch));
         BoundKernel { stream: stream.clone(), name, accesses, task }
     }
@@ -211,8 +218,9 @@ impl BoundKernel {
     /// As [`Kernel::launch`](crate::Kernel::launch).
     pub fn enter(self) -> Result<EnteredKernel> {
         let BoundKernel { stream, name, mut accesses, task } = self;
+        let (task, kept) = KeptLaunch::keep(task);
         let submitted = stream.submit_without_end(name, &mut accesses, task, Submitting::Later)?;
-        Ok(EnteredKernel { submitted: Some(submitted), stream })
+        Ok(EnteredKernel::new(submitted, stream, kept))
     }
 
     fn submit_by(mut self, submitting: Submitting) -> Result<()> {
@@ -225,77 +233,6 @@ impl BoundKernel {
     }
 }
 
-/// A kernel that has its place in its stream's order, from [`BoundKernel::enter`]. Dropped, it
-/// begins.
-///
-/// What comes later on this stream waits for it, and on streams that share a lane of the GPU: so
-/// nobody may wait for those on the thread that has yet to begin it. Whoever enters kernels that wait
-/// for each other holds [`Launching`](crate::Launching) from before the first until all have begun.
-///
-/// ```
-/// use millstream_device::{DeviceList, DeviceSet, EnteredKernel, Kernel, Shared};
-/// use std::sync::atomic::Ordering;
-///
-/// static ADD: Kernel<(Shared<u32>,)> = Kernel::new("add", |_, (items,)| {
-///     items[0].fetch_add(1, Ordering::Relaxed);
-///     Ok(())
-/// });
-///
-/// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
-/// let items = set.host().shared(1)?;
-/// let enter = |device: &millstream_device::Device| {
-///     ADD.prepare(device, 1)?;
-///     ADD.bind(&device.stream()?, 1, (&items,))?.enter()
-/// };
-/// let entered = set.devices().iter().map(enter).collect::<Result<Vec<_>, _>>()?;
-/// entered.into_iter().try_for_each(EnteredKernel::begin)?;
-/// set.quiesce()?;
-/// assert_eq!(items.load(0)?, 2);
-/// # Ok::<(), millstream_device::Error>(())
-/// ```
-#[must_use = "dropped, it begins"]
-pub struct EnteredKernel {
-    submitted: Option<Submitted>,
-    stream: Stream,
-}
-
-impl fmt::Debug for EnteredKernel {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "EnteredKernel(on {:?})", self.stream)
-    }
-}
-
-impl EnteredKernel {
-    /// Whether it has not begun, nor will before it is told: see [`BoundKernel::enter`].
-    pub fn is_held(&self) -> bool {
-        self.submitted.as_ref().is_some_and(Submitted::is_held)
-    }
-
-    /// Lets a thread give the kernel to the GPU's driver; the caller goes on at once.
-    ///
-    /// # Errors
-    /// What was refused at once, where the kernel did not wait for this. Else a launch that the
-    /// driver refuses fails the stream.
-    pub fn begin(mut self) -> Result<()> {
-        self.submitted.take().map_or(Ok(()), Submitted::finish)
-    }
-
-    /// Gives the kernel to the GPU's driver on this thread.
-    ///
-    /// # Errors
-    /// As [`EnteredKernel::begin`].
-    pub fn begin_here(mut self) -> Result<()> {
-        self.submitted.take().map_or(Ok(()), Submitted::begin_here)
-    }
-}
-
-impl Drop for EnteredKernel {
-    fn drop(&mut self) {
-        // Who listens to the stream hears of a failure.
-        let _ = self.submitted.take().map(Submitted::finish);
-    }
-}
-
 /// A kernel with its arguments.
 struct BoundLaunch<S: Parameter> {
     code: Arc<Code<S>>,
@@ -304,6 +241,10 @@ struct BoundLaunch<S: Parameter> {
     /// Blocks of a twin of steps that are not done; no others have any, and launches are to be small:
     /// what one thread has allocated and another gives back takes long if it is not.
     waiting: Option<Box<Mutex<Vec<usize>>>>,
+    /// The arguments, if they are written beforehand: as they are bound, for a kernel that does not
+    /// tell.
+    #[cfg(feature = "cuda")]
+    ready: Option<Box<ArgumentWriter>>,
 }
 
 impl<S: Parameter> BoundLaunch<S> {
@@ -375,20 +316,21 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     }
 
     #[cfg(feature = "cuda")]
-    fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
-        let mut arguments = ArgumentWriter::telling(lane.tell);
-        let context = lane.context();
-        let code = self.code.on_device(context.name())?;
+    fn make_ready(&mut self, context: &crate::cuda::GpuContext) -> Result<()> {
+        let mut arguments = Box::new(ArgumentWriter::telling((0, 0)));
         self.write(context, &mut arguments)?;
-        match code {
-            DeviceCode::Cuda(source) => {
-                let function = self.function(context, source, &arguments)?;
-                lane.launch(function, source, self.size, &mut arguments)
-            }
-            DeviceCode::Library(library) => {
-                let call = lane.library_call(self.size, &arguments);
-                let called = self.guarded(context, || library(&call))?.map(|()| Step::Done);
-                over_if_early(called).map(drop).map_err(|fault| self.failed(context.name(), fault))
+        self.ready = Some(arguments);
+        Ok(())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
+        match &self.ready {
+            Some(arguments) => self.submit_with(lane, arguments),
+            None => {
+                let mut arguments = ArgumentWriter::telling(lane.tell);
+                self.write(lane.context(), &mut arguments)?;
+                self.submit_with(lane, &arguments)
             }
         }
     }
@@ -399,10 +341,10 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
         if next.as_any().downcast_ref().filter(is_alike).is_none() {
             return Some(next);
         }
-        let BoundLaunch { bound, size, waiting, code } =
+        let BoundLaunch { bound, size, waiting, code, ready } =
             *next.into_any().downcast::<BoundLaunch<S>>().ok()?;
         match S::join(&mut self.bound, bound) {
-            Some(bound) => Some(Box::new(BoundLaunch { bound, size, waiting, code })),
+            Some(bound) => Some(Box::new(BoundLaunch { bound, size, waiting, code, ready })),
             None => {
                 self.size = self.size.max(size);
                 None
@@ -434,6 +376,25 @@ impl<S: Parameter> BoundLaunch<S> {
         let function = self.code.function(context.id(), || context.load(name, source))?;
         function.check(name, arguments.parameters())?;
         Ok(function)
+    }
+
+    fn submit_with(
+        &self,
+        lane: &crate::cuda::LaneStream<'_>,
+        arguments: &ArgumentWriter,
+    ) -> Result<()> {
+        let context = lane.context();
+        match self.code.on_device(context.name())? {
+            DeviceCode::Cuda(source) => {
+                let function = self.function(context, source, arguments)?;
+                lane.launch(function, source, self.size, arguments)
+            }
+            DeviceCode::Library(library) => {
+                let call = lane.library_call(self.size, arguments);
+                let called = self.guarded(context, || library(&call))?.map(|()| Step::Done);
+                over_if_early(called).map(drop).map_err(|fault| self.failed(context.name(), fault))
+            }
+        }
     }
 
     fn write(&self, context: &crate::cuda::GpuContext, to: &mut ArgumentWriter) -> Result<()> {

@@ -114,10 +114,10 @@ impl ArgumentWriter {
         self.bytes.get(start..start + size)
     }
 
-    /// Where each parameter is.
+    /// Where each parameter is, for who only reads it.
     #[cfg(feature = "cuda")]
-    pub(crate) fn addresses(&mut self) -> SmallVec<[*mut std::ffi::c_void; 16]> {
-        let base = self.bytes.as_mut_ptr();
+    pub(crate) fn addresses(&self) -> SmallVec<[*mut std::ffi::c_void; 16]> {
+        let base = self.bytes.as_ptr().cast_mut();
         self.parameters.iter().map(|(start, _)| base.wrapping_add(*start).cast()).collect()
     }
 }

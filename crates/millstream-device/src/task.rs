@@ -55,6 +55,10 @@ pub(crate) trait Launch: Send {
     #[cfg(feature = "cuda")]
     fn load(&self, context: &crate::cuda::GpuContext) -> Result<()>;
 
+    /// Does beforehand what [`Launch::submit`] does before it calls the driver, of a loaded kernel.
+    #[cfg(feature = "cuda")]
+    fn make_ready(&mut self, context: &crate::cuda::GpuContext) -> Result<()>;
+
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;

@@ -225,42 +225,52 @@ impl Gang {
         self,
         mut launch: impl FnMut(GangMember<'_>) -> Result<()>,
     ) -> Result<Duration> {
-        self.launch_and_wait(|gang| (Instant::now(), gang.members().try_for_each(&mut launch)))
-            .await
+        let launch = |gang: &Gang| {
+            let start = Instant::now();
+            (start, gang.members().try_for_each(&mut launch).map(|()| Vec::new()))
+        };
+        self.launch_and_wait(launch).await
     }
 
-    /// [`Gang::run`], for a `launch` that says when the first launch was.
+    /// [`Gang::run`], for a `launch` that says when the first launch was, and what is to be kept until
+    /// the end.
     async fn launch_and_wait(
         self,
-        launch: impl FnOnce(&Gang) -> (Instant, Result<()>),
+        launch: impl FnOnce(&Gang) -> (Instant, Result<Vec<EnteredKernel>>),
     ) -> Result<Duration> {
         let permit = self.context.gang_permit().await;
         // With nothing between: none goes on before the last has begun.
         let launching = Launching::begin();
         let (start, launched) = launch(&self);
         drop(launching);
+        let (launched, kept) = match launched {
+            Ok(kept) => (Ok(()), kept),
+            Err(error) => (Err(error), Vec::new()),
+        };
         let finished = self.finish(permit, launched).await;
+        drop(kept);
         // Who waited for a stream that failed may have failed, too.
         let first_cause =
             |error| self.words.cause.get().map_or(error, |cause| cause.clone().into());
-        finished.map_err(first_cause)?;
-        let time = start.elapsed();
+        let end = finished.map_err(first_cause)?;
         self.check()?;
-        Ok(time)
+        Ok(end - start)
     }
 
     /// Launches a kernel on each device, all of which have been entered when the first begins,
     /// since that waits for the others. The last one this thread gives to the driver.
-    fn launch_together(bound: Vec<BoundKernel>) -> (Instant, Result<()>) {
+    fn launch_together(bound: Vec<BoundKernel>) -> (Instant, Result<Vec<EnteredKernel>>) {
         let before = Instant::now();
         let entered = bound.into_iter().map(BoundKernel::enter);
         let entered = entered.collect::<Result<Vec<EnteredKernel>, _>>();
         let are_held = entered.iter().flatten().all(EnteredKernel::is_held);
         let start = if are_held { Instant::now() } else { before };
         let launched = entered.and_then(|mut entered| {
-            let last = entered.pop();
-            entered.into_iter().try_for_each(EnteredKernel::begin)?;
-            last.map_or(Ok(()), EnteredKernel::begin_here)
+            if let Some((last, others)) = entered.split_last_mut() {
+                others.iter_mut().try_for_each(EnteredKernel::begin)?;
+                last.begin_here()?;
+            }
+            Ok(entered)
         });
         (start, launched.map_err(Into::into))
     }
@@ -284,8 +294,8 @@ impl Gang {
         self.streams.iter().enumerate().map(member)
     }
 
-    /// Waits for what was launched.
-    async fn finish(&self, permit: OwnedMutexGuard<()>, launched: Result<()>) -> Result<()> {
+    /// Waits for what was launched. When the last kernel's end was heard of.
+    async fn finish(&self, permit: OwnedMutexGuard<()>, launched: Result<()>) -> Result<Instant> {
         let permit = Arc::new(permit);
         let events: Vec<_> = self.streams.iter().map(Stream::record).collect();
         for event in events.iter().flatten() {
@@ -301,8 +311,9 @@ impl Gang {
         for event in &events {
             event.completed().await?;
         }
+        let end = Instant::now();
         self.context.waking().used();
-        Ok(())
+        Ok(end)
     }
 
     /// Devices on the same GPU.

@@ -134,7 +134,7 @@ impl LaneStream<'_> {
         function: &Function,
         source: &CudaSource,
         size: usize,
-        arguments: &mut ArgumentWriter,
+        arguments: &ArgumentWriter,
     ) -> Result<()> {
         let mut pointers = arguments.addresses();
         let (blocks, threads) = source.dimensions(size, function.capacity);

@@ -71,7 +71,19 @@ impl CudaStream {
         match self.submitting(submitting) {
             Submitting::Caller => self.lane.submit(task, &self.cause),
             Submitting::Thread => self.lane.leave(task, &self.cause),
-            Submitting::Later => self.lane.hold(task, &self.cause),
+            Submitting::Later => self.hold(task),
+        }
+    }
+
+    /// What can be done beforehand is done, so that kernels which wait for each other begin sooner.
+    fn hold(&self, mut task: Task) -> Submitted {
+        let ready = match &mut task {
+            Task::Launch(launch) => launch.make_ready(&self.lane.context),
+            _ => Ok(()),
+        };
+        match ready {
+            Ok(()) => self.lane.hold(task, &self.cause),
+            Err(error) => self.fail(error),
         }
     }
 
