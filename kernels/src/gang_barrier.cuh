@@ -58,12 +58,13 @@ class GangBarrier {
     // Devices of a gang: a tally has four sums, and a lane of a warp each.
     static constexpr u32 most_devices = 32 / Totals::sums_of;
 
-    // A tally: blocks that have come since the start, then of three rounds in turns the sums, and
-    // what was sent. It is a line of memory.
+    // A tally, of three rounds in turns: a word of arrivals; in another line of memory sums, and
+    // what was sent.
     static constexpr u32 sent_sum = Totals::sums_of;
     static constexpr u32 sums_of_round = sent_sum + 1;
     static constexpr u32 turns = 3;
-    static constexpr u32 tally_words = 1 + turns * sums_of_round;
+    static constexpr u32 first_sum = 16;
+    static constexpr u32 tally_words = 2 * first_sum;
 
     // Words of each device. What blocks add to while others poll is in lines of memory of its own,
     // but for `here_word`.
@@ -79,7 +80,8 @@ class GangBarrier {
         tallies = 64,                          // From each device.
         words_of_device = tallies + most_devices * tally_words
     };
-    static_assert(tally_words == 16 && sent_word + most_devices <= standing && met < tallies,
+    static_assert(turns * sums_of_round <= first_sum && sent_word + most_devices <= standing &&
+                      met < tallies,
                   "lines of memory");
     static_assert(taken == 17 && sent_word == 37 && met == 57, "as `gang_memory.rs` reads them");
 
@@ -229,9 +231,15 @@ class GangBarrier {
         u32 phase;
     };
 
-    // What a device's blocks add up to when all have come: the first one's part makes up for how
-    // many they are, so that a tally says by itself how often they have.
-    static constexpr u32 round_shift = 24;
+    // A word of arrivals: what the first counter has counted, if it goes along; blocks that have
+    // more than that; and blocks. The first one's part makes up for how many they are, so that the
+    // word says by itself when all have come.
+    static constexpr u32 more_shift = 32;
+    static constexpr u32 block_shift = 44;
+    static constexpr u32 all_shift = 56;
+    static constexpr u32 most_blocks = 1u << (block_shift - more_shift);
+    // What a block counts goes along if it is less than this.
+    static constexpr u64 most_along = (u64(1) << more_shift) / most_blocks;
     // Where blocks meet by themselves: how many have come, and above that the device's places.
     static constexpr u32 here_shift = 32;
 
@@ -254,9 +262,11 @@ class GangBarrier {
         return &words[to][tallies + from * tally_words];
     }
 
-    // Its sums of a round.
+    // Its arrivals and sums of a round.
+    __device__ u64* arrivals(u32 to, u32 from, u32 turn) const { return tally(to, from) + turn; }
+
     __device__ u64* sums(u32 to, u32 from, u32 turn) const {
-        return tally(to, from) + 1 + turn * sums_of_round;
+        return tally(to, from) + first_sum + turn * sums_of_round;
     }
 
     // Relaxed, here and below: the fence orders it.
@@ -281,11 +291,13 @@ class GangBarrier {
     }
 
     // One warp, a lane for each sum on each device: adds what the block has counted, and then
-    // the block.
+    // the block, along with what goes along.
     __device__ void arrive(Block& its) const {
         const u32 to = lane() / Totals::sums_of;
         const u32 sum = lane() % Totals::sums_of;
-        const u64 news = sum == Totals::places_sum ? its.places : its.news[sum];
+        const u64 along = its.news[first_count] < most_along ? its.news[first_count] : 0;
+        u64 news = sum == Totals::places_sum ? its.places : its.news[sum];
+        if (sum == first_count) news -= along;
         if (to < devices && news != 0) {
             u64* const place = sums(to, here, its.turn) + sum;
             if (sum == Totals::most_sum) {
@@ -294,8 +306,9 @@ class GangBarrier {
                 add(place, news);
             }
         }
-        if (lane() < devices && its.sent[lane()] != 0)
-            add(sums(lane(), here, its.turn) + sent_sum, its.sent[lane()]);
+        const u32 sent = lane() < devices ? its.sent[lane()] : 0;
+        if (sent != 0) add(sums(lane(), here, its.turn) + sent_sum, sent);
+        const bool has_more = __any_sync(~0u, news != 0 || sent != 0);
         if (blockIdx.x == 0) tell_standing(its);
         // What all lanes have added comes before each one's fence.
         __syncwarp();
@@ -312,7 +325,13 @@ class GangBarrier {
             fence_acq_rel_gpu();
         }
         if (to < devices && sum == 0)
-            add(tally(to, here), blockIdx.x == 0 ? (1u << round_shift) - (gridDim.x - 1) : 1);
+            add(arrivals(to, here, its.turn), arrival() + (u64(has_more) << more_shift) + along);
+    }
+
+    // A block's part of all.
+    __device__ static u64 arrival() {
+        constexpr u64 one = u64(1) << block_shift;
+        return blockIdx.x == 0 ? (u64(1) << all_shift) - (gridDim.x - 1) * one : one;
     }
 
     // One warp of one block: where it stands, for the host.
@@ -328,21 +347,17 @@ class GangBarrier {
         const u32 from = lane() / Totals::sums_of;
         const u32 sum = lane() % Totals::sums_of;
         bool goes_on = true;
-        if (from < devices && sum == 0) goes_on = await(from, its.round + 1);
+        u64 value = 0;
+        if (from < devices && sum == 0) goes_on = await(arrivals(here, from, its.turn), value);
         // Rounds may be too short for a wait to look, and a lone block never waits.
         if (blockIdx.x == 0 && lane() == 1) goes_on = !is_told_to_stop(its.looked, nanoseconds());
-        if (!__all_sync(~0u, goes_on)) return leave();
-        // Who has waited has acquired; the others read after it.
-        __syncwarp();
-        // Others may have given up before the last have come.
-        const u64 is_stopped = lane() == 31 ? load_relaxed_sys(&word(stop)) : 0;
-        u64 value = from < devices ? read(sums(here, from, its.turn) + sum) : 0;
-        const u64 items = lane() < devices ? read(sums(here, lane(), its.turn) + sent_sum) : 0;
         // The others miss this block in the next round.
-        if (__any_sync(~0u, is_stopped != 0)) return leave();
+        if (!__all_sync(~0u, goes_on)) return leave();
+        const bool is_more = __any_sync(~0u, u32(value >> more_shift) % most_blocks != 0);
+        value = u32(value);
+        if (is_more) value += take_more(its, from, sum);
         if (blockIdx.x == 0) clear((its.turn + 2) % turns);
         if (from == here && sum != Totals::most_sum) its.own[sum] += value;
-        if (lane() < devices) its.received[lane()] += u32(items);
         for (u32 step = Totals::sums_of; step < 32; step *= 2) {
             const u64 more = __shfl_xor_sync(~0u, value, step);
             if (sum != Totals::most_sum) {
@@ -361,6 +376,16 @@ class GangBarrier {
         return true;
     }
 
+    // One warp: what has not come along with arrivals, a sum of a device for each lane.
+    __device__ u64 take_more(Block& its, u32 from, u32 sum) const {
+        // Who has waited has acquired; the others read after it.
+        __syncwarp();
+        const u64 more = from < devices ? read(sums(here, from, its.turn) + sum) : 0;
+        if (lane() < devices)
+            its.received[lane()] += u32(read(sums(here, lane(), its.turn) + sent_sum));
+        return more;
+    }
+
     // All lanes: the gang is stopped.
     __device__ static bool leave() {
         // Acquires what who stopped it has said before.
@@ -368,25 +393,30 @@ class GangBarrier {
         return false;
     }
 
-    // One thread: whether all blocks of a device have come so often.
-    __device__ bool await(u32 from, u32 round) const {
+    // One thread: whether all blocks of a device come before the gang is stopped, and what has come
+    // along with them.
+    __device__ bool await(const u64* come, u64& along) const {
         Patience looks;
-        const u64* const come = tally(here, from);
         for (;;) {
+            // Others may have given up before the last have come.
+            const u64 is_stopped = load_relaxed_sys(&word(stop));
             // Acquire: pairs with the release in `arrive` of all that have added to it.
-            const u64 now = devices > 1 ? load_acquire_sys(come) : load_acquire_gpu(come);
-            // They may have come again. Rounds wrap around.
-            if (int(u32(now >> round_shift) - round) >= 0) return true;
+            along = devices > 1 ? load_acquire_sys(come) : load_acquire_gpu(come);
+            if (is_stopped != 0) return false;
+            if (along >> all_shift != 0) return true;
             if (gives_up(looks)) return false;
         }
     }
 
-    // One warp of one block: the sums of the round before, which all have read when they came to
-    // this one. Nobody adds to them before this block has come to the next.
+    // One warp of one block: arrivals and sums of the round before, which all have read when they
+    // came to this one. Nobody adds to them before this block has come to the next.
     __device__ void clear(u32 turn) const {
         const u32 from = lane() / Totals::sums_of;
         if (from < devices) store_sum(sums(here, from, turn) + lane() % Totals::sums_of);
-        if (lane() < devices) store_sum(sums(here, lane(), turn) + sent_sum);
+        if (lane() < devices) {
+            store_sum(sums(here, lane(), turn) + sent_sum);
+            store_sum(arrivals(here, lane(), turn));
+        }
     }
 
     // Relaxed: the block's next arrival releases it.

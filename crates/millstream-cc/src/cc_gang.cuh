@@ -32,7 +32,7 @@ struct GangMemory {
     GangSettings settings;
 };
 
-// What blocks count in a pass.
+// What blocks count in a pass, and, in the first one only, what it has left.
 constexpr GangBarrier::Counter found_count = GangBarrier::first_count;
 constexpr GangBarrier::Counter left_count = GangBarrier::second_count;
 // Words that are kept.
@@ -52,29 +52,27 @@ constexpr u64 few_left = 256;
 enum Phase : u32 { by_hubs, by_arcs, enough };
 
 // One thread of each block, after a pass of the search.
-__device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase) {
+__device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase, bool is_first) {
     const u64 vertices = memory.parents.len;
-    const auto in_this_pass = [&](GangBarrier::Counter counter, CcKept before) {
-        const u64 all = totals.count(counter);
-        return all - totals.keep(before, all);
-    };
-    const bool are_few = in_this_pass(found_count, found_before) * least_found <= vertices;
-    const u64 left = in_this_pass(left_count, left_before);
+    const u64 all = totals.count(found_count);
+    const u64 found = all - totals.keep(found_before, all);
+    const u64 left = is_first ? totals.count(left_count) : totals.kept(left_before) - found;
+    totals.keep(left_before, left);
+    const bool are_few = found * least_found <= vertices;
     if (left * few_left <= vertices) return enough;
     if (phase == by_arcs) return are_few ? enough : by_arcs;
     // Devices hear of each other's members when they meet: arcs find what hubs would find later.
-    const bool are_most =
-        memory.settings.devices > 1 && totals.count(found_count) * 2 > vertices;
+    const bool are_most = memory.settings.devices > 1 && all * 2 > vertices;
     return are_few || are_most ? by_arcs : by_hubs;
 }
 
 // Counts what the block's warps have found in a pass. The whole block.
-__device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded) {
+__device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded, bool is_first) {
     __shared__ Flooded sum;
     if (threadIdx.x == 0) sum = Flooded{0, 0};
     __syncthreads();
     if (lane() == 0 && flooded.found > 0) atomicAdd(&sum.found, flooded.found);
-    if (lane() == 0 && flooded.left > 0) atomicAdd(&sum.left, flooded.left);
+    if (lane() == 0 && is_first && flooded.left > 0) atomicAdd(&sum.left, flooded.left);
     __syncthreads();
     if (threadIdx.x > 0) return;
     barrier.count(found_count, sum.found);
@@ -95,12 +93,12 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
     u32 phase = barrier.meet(start).phase;
     // Nobody asks for trees before the search is over: they are written beside its first pass.
     plant_all(memory.parents);
-    while (phase == by_hubs || phase == by_arcs) {
+    for (bool is_first = true; phase == by_hubs || phase == by_arcs; is_first = false) {
         const Flooded flooded = phase == by_hubs
                                     ? flood<false>(rows, hubs, members, whole, list)
                                     : flood<true>(rows, hubs, members, whole, list);
-        count_flooded(barrier, flooded);
-        const auto judge = [&](Totals& totals) { return decide(totals, memory, phase); };
+        count_flooded(barrier, flooded, is_first);
+        const auto judge = [&](Totals& totals) { return decide(totals, memory, phase, is_first); };
         phase = barrier.meet(judge).phase;
     }
     return phase == enough;

@@ -9,16 +9,17 @@ use crate::{Context, Error, Result};
 /// Words of the barrier that say where it stands, as `GangBarrier` has them: places taken; what was
 /// sent to each device; as the first block had them when it last came, two counters, the largest
 /// number offered, all devices' places, what is kept, and rounds; and each device's tally, which begins
-/// with how often that has come.
+/// with a word of arrivals for each of three rounds in turns.
 const TAKEN: usize = 17;
 const SENT: usize = 37;
 const STANDING: usize = 48;
 const KEPT: usize = STANDING + 4;
 const MET: usize = KEPT + 5;
 const TALLIES: usize = 64;
-const TALLY_WORDS: usize = 16;
-/// In a word of arrival, rounds; what is below says that some blocks have come to the next.
-const ROUND_SHIFT: u32 = 24;
+const TALLY_WORDS: usize = 32;
+const TURNS: u64 = 3;
+/// In a word of arrivals, whether all blocks of the device have come.
+const ALL_SHIFT: u32 = 56;
 
 /// Memory of one device for kernels that meet in the gang's barrier
 /// (`gang_barrier.cuh`). On a host device, where twins do what the kernels do and the
@@ -134,9 +135,11 @@ impl GangMemory {
             text += &format!("{name} {}, ", self.report.load(*word)?);
         }
         let tallies = words[TALLIES..].chunks(TALLY_WORDS);
-        let come: Vec<_> = tallies.map(|tally| tally[0] >> ROUND_SHIFT).collect();
         let (counts, kept) = (&words[STANDING..STANDING + 2], &words[KEPT..MET]);
         let (met, places, sent) = (words[MET], words[TAKEN], &words[SENT..SENT + devices]);
+        // The first block has come to the round after.
+        let come = |tally: &[u64]| met + (tally[(met % TURNS) as usize] >> ALL_SHIFT);
+        let come: Vec<_> = tallies.map(come).collect();
         text += &format!("met {met} times, the devices came {come:?} times, {places} places, ");
         Ok(text + &format!("counts {counts:?}, kept {kept:?}, sent {sent:?}"))
     }

@@ -11,13 +11,14 @@ use millstream_models::is_seeded;
 pub(crate) enum Fault {
     ArrivalWithoutFence,
     WaitWithoutAcquire,
-    WaitForOneRoundOnly,
     FirstIsAll,
     TwoTurns,
     ClearAtOnce,
     ClearBeforeWait,
     ClearLate,
     MostStays,
+    ArrivalsStay,
+    MoreUnsaid,
     HereWithoutRelease,
     HereForOneOnly,
     HereSaysAgain,
@@ -34,7 +35,12 @@ fn seeded(fault: Fault) -> bool {
 pub(crate) const MOST_DEVICES: usize = 2;
 const MOST_STEPS: usize = 4;
 const TURNS: usize = 3;
-pub(crate) const ROUND_SHIFT: u32 = 24;
+/// Of a word of arrivals, as there, but for what fits in fewer bits: the first counter's, blocks that
+/// have more, and blocks.
+const MORE_SHIFT: u32 = 16;
+const BLOCK_SHIFT: u32 = 24;
+const ALL_SHIFT: u32 = 32;
+const MOST_BLOCKS: u64 = 1 << (BLOCK_SHIFT - MORE_SHIFT);
 
 /// Of a round, what a device's blocks have counted, and their largest offer.
 #[derive(Default)]
@@ -45,9 +51,8 @@ struct Sums {
 
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Blocks that have come since the start.
-    pub(crate) come: AtomicU64,
-    /// Of three rounds, in turns.
+    /// Of three rounds, in turns, here and below.
+    arrivals: [AtomicU64; TURNS],
     sums: [Sums; TURNS],
 }
 
@@ -81,6 +86,8 @@ unsafe impl Send for Gang {}
 
 /// What a round has decided.
 pub(crate) struct Verdict {
+    /// What goes along with arrivals, in this round.
+    pub(crate) along: u64,
     /// Of all devices and of this one, since the start.
     pub(crate) total: u64,
     pub(crate) own: u64,
@@ -99,6 +106,8 @@ pub(crate) struct Block {
     places_said: u64,
     /// How often all blocks of the device came when they have met by themselves.
     come_here: u64,
+    /// Goes along.
+    counted: u64,
     offer: u64,
     /// Since the start: of all devices, and of this one.
     total: u64,
@@ -113,7 +122,7 @@ impl Block {
     pub(crate) fn new(gang: &Arc<Gang>, place: u64, leaves: bool) -> Block {
         let blocks = gang.blocks[0];
         let (here, is_first) = (usize::from(place >= blocks), place == 0 || place == blocks);
-        let (round, offer, total, own) = Default::default();
+        let (round, counted, offer, total, own) = Default::default();
         let (places, places_before, places_said, come_here) = Default::default();
         Block {
             gang: Arc::clone(gang),
@@ -124,6 +133,7 @@ impl Block {
             places_before,
             places_said,
             come_here,
+            counted,
             offer,
             total,
             own,
@@ -154,9 +164,11 @@ impl Block {
 
     /// Adds what it has counted on each device, and then itself.
     pub(crate) fn arrive(&mut self) {
+        let turn = Self::turn_of(self.round);
         let tallies = || self.gang.devices.iter().map(|to| &to.tallies[self.here]);
-        for tally in tallies() {
-            let sums = &tally.sums[Self::turn_of(self.round)];
+        let has_more = self.places != 0 || self.offer != 0;
+        for tally in tallies().filter(|_| has_more) {
+            let sums = &tally.sums[turn];
             sums.places.fetch_add(self.places, Ordering::Relaxed);
             sums.most.fetch_max(self.offer, Ordering::Relaxed);
         }
@@ -164,12 +176,13 @@ impl Block {
             fence(Ordering::AcqRel);
         }
         let one = match self.is_first {
-            true if seeded(Fault::FirstIsAll) => 1 << ROUND_SHIFT,
-            true => (1 << ROUND_SHIFT) - (self.gang.blocks[self.here] - 1),
-            false => 1,
+            true if seeded(Fault::FirstIsAll) => 1 << ALL_SHIFT,
+            true => (1 << ALL_SHIFT) - ((self.gang.blocks[self.here] - 1) << BLOCK_SHIFT),
+            false => 1 << BLOCK_SHIFT,
         };
+        let more = u64::from(has_more && !seeded(Fault::MoreUnsaid)) << MORE_SHIFT;
         for tally in tallies() {
-            tally.come.fetch_add(one, Ordering::Relaxed);
+            tally.arrivals[turn].fetch_add(one + more + self.counted, Ordering::Relaxed);
         }
         self.places_before += self.places;
         self.places = 0;
@@ -180,27 +193,25 @@ impl Block {
         if self.is_first && seeded(Fault::ClearBeforeWait) {
             self.clear(self.round + 2);
         }
-        let devices = self.gang.devices.len();
-        for from in 0..devices {
+        let turn = Self::turn_of(self.round);
+        let gang = Arc::clone(&self.gang);
+        let tallies = &gang.devices[self.here].tallies[..gang.devices.len()];
+        let (mut along, mut has_more) = (0, false);
+        for (from, tally) in tallies.iter().enumerate() {
             if from == self.here && seeded(Fault::WaitForOthersOnly) {
                 continue;
             }
-            self.wait(&self.device().tallies[from].come, |come| {
-                match seeded(Fault::WaitForOneRoundOnly) {
-                    true => come >> ROUND_SHIFT == self.round + 1,
-                    // They may have come again.
-                    false => come >> ROUND_SHIFT > self.round,
-                }
-            })?;
+            let come = self.wait(&tally.arrivals[turn], |come| come >> ALL_SHIFT > 0)?;
+            along += come & ((1 << MORE_SHIFT) - 1);
+            has_more |= !(come >> MORE_SHIFT).is_multiple_of(MOST_BLOCKS);
         }
-        if self.gives_up() || self.is_first && self.is_told_to_stop() {
+        if self.is_first && self.is_told_to_stop() {
             return None;
         }
         let mut most = 0;
-        for from in 0..devices {
-            let sums = &self.device().tallies[from].sums[Self::turn_of(self.round)];
-            let places = sums.places.load(Ordering::Relaxed);
-            most = most.max(sums.most.load(Ordering::Relaxed));
+        for (from, tally) in tallies.iter().enumerate().filter(|_| has_more) {
+            let places = tally.sums[turn].places.load(Ordering::Relaxed);
+            most = most.max(tally.sums[turn].most.load(Ordering::Relaxed));
             self.total += places;
             if from == self.here {
                 self.own += places;
@@ -214,15 +225,18 @@ impl Block {
             });
         }
         self.round += 1;
-        Some(Verdict { total: self.total, own: self.own, most })
+        Some(Verdict { along, total: self.total, own: self.own, most })
     }
 
-    /// Clears what is to be the sums of a round. Those of the next but one are still those of the
+    /// Clears what is to be the arrivals and sums of a round. Those of the next but one are still those of the
     /// round before, which all had read when they came to the present one.
     fn clear(&self, round: u64) {
         for tally in &self.device().tallies[..self.gang.devices.len()] {
             let sums = &tally.sums[Self::turn_of(round)];
             sums.places.store(0, Ordering::Relaxed);
+            if !seeded(Fault::ArrivalsStay) {
+                tally.arrivals[Self::turn_of(round)].store(0, Ordering::Relaxed);
+            }
             if !seeded(Fault::MostStays) {
                 sums.most.store(0, Ordering::Relaxed);
             }
@@ -246,7 +260,7 @@ impl Block {
         true
     }
 
-    /// In each turn of a wait.
+    /// In each turn of a wait, before its load.
     fn gives_up(&self) -> bool {
         let looks = self.gang.host.is_some() && !seeded(Fault::WaitWithoutLook);
         looks && self.device().stop.load(Ordering::Relaxed) != 0
@@ -257,12 +271,13 @@ impl Block {
         let is_relaxed = seeded(Fault::WaitWithoutAcquire);
         let order = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
         loop {
+            let gives_up = self.gives_up();
             let now = word.load(order);
+            if gives_up {
+                return None;
+            }
             if is_enough(now) {
                 return Some(now);
-            }
-            if self.gives_up() {
-                return None;
             }
             thread::yield_now();
         }
@@ -297,7 +312,9 @@ impl Block {
         let all = self.gang.cells.len() as u64;
         let blocks = self.gang.blocks[self.here];
         for round in 0..rounds {
-            self.take_places(1);
+            // In the second round nobody has more than what goes along.
+            let has_more = round != 1 || self.gang.meets_here;
+            self.take_places(has_more.into());
             if self.gang.meets_here {
                 for step in 2 * round..2 * round + 2 {
                     self.write(place, step);
@@ -308,13 +325,17 @@ impl Block {
             } else {
                 self.write(place, round);
             }
+            self.counted = round + 1;
             // Each round offers less than the one before.
-            self.offer = 10 - 3 * round + place as u64;
+            let offer = |place| if has_more { 10 - 3 * round + place } else { 0 };
+            self.offer = offer(place as u64);
             let Some(verdict) = self.meet() else { return };
             // Every block's places, of all rounds so far.
-            assert_eq!(verdict.total, (round + 1) * all, "a count is missing");
-            assert_eq!(verdict.own, (round + 1) * blocks, "a count of another device");
-            assert_eq!(verdict.most, 9 - 3 * round + all, "a maximum of another round");
+            let rounds = if self.gang.meets_here { round + 1 } else { round.max(1) };
+            assert_eq!(verdict.along, (round + 1) * all, "a count is missing");
+            assert_eq!(verdict.total, rounds * all, "a sum is missing");
+            assert_eq!(verdict.own, rounds * blocks, "a sum of another device");
+            assert_eq!(verdict.most, offer(all - 1), "a maximum of another round");
             if !self.gang.meets_here {
                 self.look(round);
             }

@@ -1,9 +1,8 @@
 //! The gang's barrier, step by step as in `kernels/src/gang_barrier.cuh`, under every
 //! interleaving: two blocks of one device, and two devices of one block each, meet four times, so
 //! that each turn of the sums comes again; blocks of one device meet twice after they have met by
-//! themselves twice each time; three blocks of one device or of two meet once, and one of them comes
-//! again before another is seen. Where the host stops the gang, all blocks leave, also those that did
-//! not look.
+//! themselves twice each time; three blocks of one device or of two meet once. Where the host stops
+//! the gang, all blocks leave, also those that did not look.
 //!
 //! | here | there |
 //! |---|---|
@@ -12,11 +11,11 @@
 //! | `Block::wait` | `await`, and the wait in `hear_here` |
 //! | `Block::meet_here` | `GangBarrier::hear_here` |
 //! | `Block::is_told_to_stop`, `Block::gives_up` | the same |
-//! | `Tally`, `Sums` | `tally`, `sums` |
+//! | `Tally`, `arrivals`, `Sums` | `tally`, `arrivals`, `sums` |
 //!
 //! A block is one thread; what it sends is one more count, and is left out. A device's first
 //! block looks for a stop of the host in each round, as if a millisecond had passed; each block at
-//! its device's word after the wait, and in each turn of it. By themselves blocks come so rarely that
+//! its device's word in each turn of a wait. By themselves blocks come so rarely that
 //! nothing carries over, and take no places between two meetings without a round. What blocks do between rounds are
 //! plain writes, of which loom knows whether they come before the reads of others. Loom knows no
 //! scopes: to it a device alone is as one of several.
@@ -25,7 +24,7 @@
 
 mod block;
 
-use block::{Block, Device, Fault, Gang, MOST_DEVICES, ROUND_SHIFT};
+use block::{Block, Device, Fault, Gang, MOST_DEVICES};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -86,38 +85,6 @@ fn three_blocks_once(blocks: [u64; MOST_DEVICES], waiter: u64) {
     meet(Case { blocks, rounds: 1, waiter: Some(waiter), ..Case::default() });
 }
 
-/// The first of two blocks of a device hears of the other one here, and comes again, perhaps before
-/// the other one's addition is seen elsewhere: the block of another device, which looks once, then has
-/// what both did all the same.
-fn a_block_that_comes_again() {
-    let cells = (0..3).map(|_| std::array::from_fn(|_| UnsafeCell::new(0))).collect();
-    let (devices, blocks) = ((0..2).map(|_| Device::default()).collect(), [2, 1]);
-    let gang = Arc::new(Gang { devices, blocks, meets_here: false, host: None, cells });
-    let block = |place: u64| {
-        let mut block = Block::new(&gang, place, false);
-        block.take_places(1);
-        block.write(place as usize, 0);
-        block
-    };
-    let mut elsewhere = block(2);
-    elsewhere.arrive();
-    let (mut first, mut late) = (block(0), block(1));
-    let late = thread::spawn(move || late.arrive());
-    let first = thread::spawn(move || {
-        first.arrive();
-        first.hear().unwrap();
-        first.arrive();
-    });
-    let come = &gang.devices[1].tallies[0].come;
-    if come.load(Ordering::Acquire) >> ROUND_SHIFT > 0 {
-        let verdict = elsewhere.hear().unwrap();
-        assert_eq!(verdict.total, 3, "a count is missing");
-        elsewhere.look(0);
-    }
-    late.join().unwrap();
-    first.join().unwrap();
-}
-
 fn two_blocks_until_they_are_stopped() {
     meet(Case { blocks: [2, 0], rounds: 2, may_stop: true, ..Case::default() });
 }
@@ -155,13 +122,8 @@ fn what_all_blocks_did_is_visible_to_other_devices() {
 }
 
 #[test]
-fn who_comes_again_speaks_for_the_late() {
-    holds(a_block_that_comes_again);
-}
-
-#[test]
 fn waiting_for_other_devices_only_is_caught() {
-    fails_with(Fault::WaitForOthersOnly as usize, a_block_that_comes_again);
+    fails_with(Fault::WaitForOthersOnly as usize, || three_blocks_once([2, 1], 0));
 }
 
 #[test]
@@ -192,11 +154,6 @@ fn an_arrival_without_its_fence_is_caught() {
 #[test]
 fn waiting_without_an_acquire_is_caught() {
     fails_with(Fault::WaitWithoutAcquire as usize, two_devices_four_times);
-}
-
-#[test]
-fn waiting_for_one_round_only_is_caught() {
-    fails_with(Fault::WaitForOneRoundOnly as usize, two_devices_four_times);
 }
 
 #[test]
@@ -232,6 +189,16 @@ fn sums_cleared_a_round_late_are_caught() {
 #[test]
 fn a_maximum_that_stays_is_caught() {
     fails_with(Fault::MostStays as usize, two_devices_four_times);
+}
+
+#[test]
+fn arrivals_that_stay_are_caught() {
+    fails_with(Fault::ArrivalsStay as usize, two_devices_four_times);
+}
+
+#[test]
+fn blocks_that_do_not_say_that_they_have_more_are_caught() {
+    fails_with(Fault::MoreUnsaid as usize, two_blocks_four_times);
 }
 
 #[test]
