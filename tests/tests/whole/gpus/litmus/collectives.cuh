@@ -116,6 +116,11 @@ __device__ void for_each(u32 len, One one) {
             one(first + at);
 }
 
+// One of each block, with 4 slots of 16 words.
+__device__ ChannelSettings channels_of_blocks() {
+    return {rank_words, rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile};
+}
+
 // Reductions and broadcasts along a chain, to and from changing roots: each block has a channel, and
 // tiles of a few items. The second half of the vectors is the output.
 extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
@@ -136,13 +141,11 @@ extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, S
         vectors.pause(round);
         for_each(len, [&](u32 at) { input[at] = vectors.item(run.here, round, at); });
         if (threadIdx.x == 0)
-            settings = {rank_settings(run, round), len, rank_words,
-                        rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile, last, 0,
-                        combines, 0};
+            settings = {rank_settings(run, round), channels_of_blocks(), len, last, 0, combines, 0};
         __syncthreads();
         const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
-        const Chain<u32, decltype(add)> chain{ranks, settings, input, output, add, blockIdx.x};
-        if (!chain.run()) break;
+        Channel<u32, decltype(add)> channel(ranks, settings.channels, add, blockIdx.x);
+        if (!Chain<u32, decltype(add)>{settings, input, output, channel}.run()) break;
         __syncthreads();
         if (combines && run.here != root) continue;
         for_each(len, [&](u32 at) {
