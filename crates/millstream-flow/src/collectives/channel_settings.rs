@@ -145,7 +145,9 @@ mod tests {
     #[test]
     fn tiles_are_smaller_where_two_are_under_way() {
         let channels = Channels::new(1000, 128);
-        for (len, count, tile) in [(1, 128, 4), (1 << 18, 128, 1024), (1 << 20, 256, 2048), (1 << 22, 256, 4096)] {
+        for (len, count, tile) in
+            [(1, 128, 4), (1 << 18, 128, 1024), (1 << 20, 256, 2048), (1 << 22, 256, 4096)]
+        {
             let settings = channels.cut(len, 4, 2);
             assert_eq!((settings.count, settings.tile), (count, tile), "{len}");
         }
