@@ -93,14 +93,16 @@ struct Channel {
 
     // The block: a tile has been read, and written where it goes.
     __device__ void tell(Passage passage) {
+        __syncthreads();
+        if (threadIdx.x == receiver) {
+            // Release, of what the whole block has read and written, for both words.
+            fence_acq_rel_sys();
+            if (passage.sends) store_relaxed_sys(word(next(), arrived_word), sent + 1);
+            if (passage.receives) store_relaxed_sys(word(before(), taken_word), received + 1);
+        }
+        // Here, where it takes fewer registers.
         received += passage.receives;
         sent += passage.sends;
-        __syncthreads();
-        if (threadIdx.x != receiver) return;
-        // Release, of what the whole block has read and written, for both words.
-        fence_acq_rel_sys();
-        if (passage.sends) store_relaxed_sys(word(next(), arrived_word), sent);
-        if (passage.receives) store_relaxed_sys(word(before(), taken_word), received);
     }
 
     // The block: no more tiles in this kernel.

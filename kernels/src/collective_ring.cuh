@@ -20,11 +20,10 @@ struct RingSettings {
     RankSettings common;
     ChannelSettings channels;
     RingPart parts[most_ranks];
-    u64 longest;   // Part.
+    u32 tiles;     // Of the longest part.
     u32 first;     // Step: 0, or that in which each rank has its own part.
     u32 last;      // Step: that, or the one in which each has what the next one had first.
     u32 in_place;  // Outputs are the inputs, too.
-    u32 unused;
 };
 
 template <class Element, class Combine>
@@ -45,10 +44,11 @@ struct Ring {
         return {step > settings.first, step < settings.last};
     }
 
-    // The block: what a rank does in a step with a tile that begins at an item of its part.
-    __device__ void pass_on(u32 step, u64 at) const {
+    // The block: what a rank does in a step with a tile of its part.
+    __device__ void pass_on(u32 step, u32 tile) const {
         const u32 ranks = channel.ranks.ranks;
         const RingPart& part = settings.parts[(channel.ranks.rank + 2 * ranks - 1 - step) % ranks];
+        const u64 at = u64(tile) * settings.channels.tile;
         if (at >= part.len) return;
         const u64 left = part.len - at;
         const u32 count = left < settings.channels.tile ? u32(left) : settings.channels.tile;
@@ -64,22 +64,20 @@ struct Ring {
                 arrived = nullptr;
             }
         }
-        if (passes.sends) {
-            channel.write(arrived, own, channel.target(), kept, count);
-        } else if (kept != nullptr) {
-            channel.write(arrived, own, kept, nullptr, count);
-        }
+        // What is not sent is kept.
+        Element* const target = passes.sends ? channel.target() : kept;
+        channel.write(arrived, own, target, passes.sends ? kept : nullptr, count);
     }
 
     // The block: the channel's tiles, some of each part at a time.
     __device__ bool run() const {
-        const u64 stride = u64(settings.channels.count) * settings.channels.tile;
-        const u64 first = u64(channel.channel) * settings.channels.tile;
-        for (u64 at = first; at < settings.longest; at += together * stride) {
+        const u32 channels = settings.channels.count;
+        for (u32 first = channel.channel; first < settings.tiles; first += together * channels) {
+            const u32 end = first + together * channels;
             for (u32 step = settings.first; step <= settings.last; ++step) {
-                for (u32 tile = 0; tile < together && at + tile * stride < settings.longest; ++tile) {
+                for (u32 tile = first; tile < end && tile < settings.tiles; tile += channels) {
                     if (!channel.wait(passage(step))) return false;
-                    pass_on(step, at + tile * stride);
+                    pass_on(step, tile);
                     channel.tell(passage(step));
                 }
             }

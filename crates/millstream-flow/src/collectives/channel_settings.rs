@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 const SLOT_BYTES: usize = 16 << 10;
 
 /// Slots of a channel: a power of two.
-const SLOTS: usize = 4;
+pub(super) const SLOTS: usize = 4;
 
 /// `channel_words` of the header.
 const CHANNEL_WORDS: usize = 32;
@@ -73,7 +73,7 @@ millstream_device::cuda_struct! {
     pub(super) struct ChannelSettings as "millstream::ChannelSettings" {
         first: u64,
         first_slot: u64,
-        count: u32,
+        pub(super) count: u32,
         slots: u32,
         slot_words: u32,
         tile: u32,
@@ -81,9 +81,14 @@ millstream_device::cuda_struct! {
 }
 
 impl ChannelSettings {
+    /// Of so many items.
+    pub(super) fn tiles(&self, items: u64) -> u64 {
+        items.div_ceil(self.tile.into())
+    }
+
     /// Blocks of a kernel at most, for so many items: one for each channel that has a tile.
     pub(super) fn blocks(&self, items: u64) -> usize {
-        items.div_ceil(self.tile.into()).min(self.count.into()) as usize
+        self.tiles(items).min(self.count.into()) as usize
     }
 }
 

@@ -5,13 +5,15 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::channel_settings::{ChannelSettings, Channels};
+use super::channel_settings::{ChannelSettings, Channels, SLOTS};
 use super::pass_settings::aligned_part;
 use super::plan::Pattern;
 use super::rank_settings::{MOST_RANKS, RankSettings};
 
 /// `Ring::together` of the header.
 const TOGETHER: usize = 2;
+
+const _: () = assert!(TOGETHER < SLOTS, "all ranks would wait for room");
 
 /// Bytes that threads move at once.
 const VECTOR_BYTES: usize = 16;
@@ -73,8 +75,9 @@ impl Ring {
     /// does so, too, where all parts lie alike.
     pub(super) fn is_aligned(&self, item: usize) -> bool {
         let is_aligned = |at: u64| (at as usize * item).is_multiple_of(VECTOR_BYTES);
+        let mut parts = self.parts.iter().filter(|part| part.len > 0);
         VECTOR_BYTES.is_multiple_of(item)
-            && self.parts.iter().all(|part| is_aligned(part.source) && is_aligned(part.target))
+            && parts.all(|part| is_aligned(part.source) && is_aligned(part.target))
     }
 
     /// Of all parts.
@@ -101,11 +104,10 @@ millstream_device::cuda_struct! {
         common: RankSettings,
         channels: ChannelSettings,
         parts: [RingPart; MOST_RANKS],
-        longest: u64,
+        tiles: u32,
         first: u32,
         last: u32,
         in_place: u32,
-        unused: u32,
     }
 }
 
@@ -119,20 +121,70 @@ impl RingSettings {
         in_place: bool,
     ) -> RingSettings {
         let longest = ring.longest();
+        let channels = channels.cut(longest as usize, item, TOGETHER);
         RingSettings {
             common,
-            channels: channels.cut(longest as usize, item, TOGETHER),
+            channels,
             parts: ring.parts,
-            longest,
+            // Of 16 KiB, or few.
+            tiles: channels.tiles(longest) as u32,
             first: ring.first as u32,
             last: ring.last as u32,
             in_place: in_place.into(),
-            unused: 0,
         }
     }
 
     /// Blocks of a kernel at most.
     pub(super) fn blocks(&self) -> usize {
-        self.channels.blocks(self.longest)
+        self.tiles.min(self.channels.count) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segmenter;
+
+    fn aligned(pattern: &Pattern, in_place: bool, item: usize) -> bool {
+        Ring::of(pattern, 4, in_place, item).expect("a ring").is_aligned(item)
+    }
+
+    /// Parts with no item, which begin where the vector ends, do not matter.
+    #[test]
+    fn all_reduces_are_aligned_where_items_fill_16_bytes() {
+        for len in [0, 1, 3, 5, 16, 1003] {
+            let pattern = Pattern::AllReduce { items: 0..len };
+            for (item, expected) in [(1, true), (4, true), (16, true), (3, false), (72, false)] {
+                assert_eq!(aligned(&pattern, true, item), expected, "{len} of {item}");
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_aligned_where_parts_are() {
+        let scatter = |len| Pattern::ReduceScatter { parts: segmenter::parts(len, 4).collect() };
+        let gather = |len| Pattern::AllGather { parts: segmenter::parts(len, 4).collect() };
+        for (len, item, expected) in [(16, 4, true), (12, 4, false), (17, 4, false), (8, 8, true)] {
+            for in_place in [true, false] {
+                assert_eq!(aligned(&scatter(len), in_place, item), expected, "{len} of {item}");
+                assert_eq!(aligned(&gather(len), in_place, item), expected, "{len} of {item}");
+            }
+        }
+        // Inputs of any lengths, from inputs of their own.
+        let uneven = Pattern::AllGather { parts: vec![0..0, 0..4, 4..8, 8..9] };
+        assert!(aligned(&uneven, false, 4));
+    }
+
+    #[test]
+    fn tiles_of_the_longest_part() {
+        let channels = Channels::new(1000, 2);
+        let settings = |len| {
+            let pattern = Pattern::AllReduce { items: 0..len };
+            let ring = Ring::of(&pattern, 4, true, 4).expect("a ring");
+            RingSettings::new(RankSettings::zeroed(), channels, &ring, 4, true)
+        };
+        let of = |len| (settings(len).tiles, settings(len).blocks());
+        // Two channels, and four.
+        assert_eq!([0, 1, 48, 4 * 5 * 8192].map(of), [(0, 0), (1, 1), (3, 2), (10, 4)]);
     }
 }

@@ -187,7 +187,7 @@ extern "C" __global__ void rings(const __grid_constant__ SpanSet<u64> memory, Sp
             settings.channels = channels_of_blocks();
             for (u32 part = 0; part < run.devices; ++part)
                 settings.parts[part] = {part * share, part * share, length(part)};
-            settings.longest = length(own);
+            settings.tiles = (length(own) + tile - 1) / tile;
             settings.first = combines ? 0 : own;
             settings.last = gathers ? 2 * own : own;
             settings.in_place = 0;
