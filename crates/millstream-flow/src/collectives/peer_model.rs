@@ -1,6 +1,6 @@
 //! A model of `collective_lines.cuh`, `collective_pass.cuh`, `collective_chain.cuh` and
-//! `collective_ring.cuh`: series of collectives, each in one of these ways, whose threads take their steps in any order
-//! on all ranks. It runs the very settings that kernels get; tiles have one item. `README.md`
+//! `collective_ring.cuh`: series of collectives, each in one of these ways, whose threads take
+//! their steps in any order on all ranks. It runs the very settings that kernels get; tiles have one item. `README.md`
 //! maps its steps to the headers' lines.
 
 use std::collections::HashMap;

@@ -10,10 +10,10 @@ use super::pass_settings::aligned_part;
 use super::plan::Pattern;
 use super::rank_settings::{MOST_RANKS, RankSettings};
 
-/// `Ring::together` of the header.
+/// `Ring::together` of the header. With no more slots, all ranks would wait for room.
 const TOGETHER: usize = 2;
 
-const _: () = assert!(TOGETHER < SLOTS, "all ranks would wait for room");
+const _: () = assert!(TOGETHER < SLOTS);
 
 /// Bytes that threads move at once.
 const VECTOR_BYTES: usize = 16;
