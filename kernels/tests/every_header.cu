@@ -5,6 +5,7 @@
 #include "collective_combine.cuh"
 #include "collective_lines.cuh"
 #include "collective_pass.cuh"
+#include "collective_ring.cuh"
 #include "copy_bytes.cuh"
 #include "device_link.cuh"
 #include "filter.cuh"
