@@ -89,7 +89,7 @@ fn rings_between_chains_and_passes() {
     let (runs, context) = (runs(), context());
     let ranks = context.devices().len();
     let item = |seed: usize| (seed as u32).wrapping_mul(0x9e37_79b1) % 0x7fff_ffff;
-    let parts = [4, 12, 1000, 8192, scaled(200_000, 9000)];
+    let parts = [4, 12, 1000, 8192, scaled(200_000, 40_000)];
     let aligned = parts.map(|part| Vectors::new(&context, part * ranks, in_words(), item));
     let other = Vectors::new(&context, 30_001, in_words(), item);
     let mut numbers: Vec<_> = aligned.into_iter().chain([other]).collect();
