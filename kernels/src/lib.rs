@@ -111,8 +111,12 @@ pub const COLLECTIVE_RANKS: Source = source!("collective_ranks.cuh");
 pub const COLLECTIVE_LINES: Source = source!("collective_lines.cuh");
 /// Collectives of long vectors.
 pub const COLLECTIVE_PASS: Source = source!("collective_pass.cuh");
-/// Reductions of long vectors.
+/// Channels of tiles from rank to rank.
+pub const COLLECTIVE_CHANNEL: Source = source!("collective_channel.cuh");
+/// Reductions and broadcasts of long vectors.
 pub const COLLECTIVE_CHAIN: Source = source!("collective_chain.cuh");
+/// Other collectives of the longest vectors.
+pub const COLLECTIVE_RING: Source = source!("collective_ring.cuh");
 /// Collectives of a block of a resident kernel.
 pub const BLOCK_COLLECTIVES: Source = source!("block_collectives.cuh");
 
@@ -158,6 +162,8 @@ pub const HEADERS: &[Source] = &[
     COLLECTIVE_RANKS,
     COLLECTIVE_LINES,
     COLLECTIVE_PASS,
+    COLLECTIVE_CHANNEL,
     COLLECTIVE_CHAIN,
+    COLLECTIVE_RING,
     BLOCK_COLLECTIVES,
 ];

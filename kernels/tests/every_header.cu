@@ -1,9 +1,11 @@
 // A kernel for each thing that the headers offer, so that each is compiled.
 #include "atomics.cuh"
 #include "collective_chain.cuh"
+#include "collective_channel.cuh"
 #include "collective_combine.cuh"
 #include "collective_lines.cuh"
 #include "collective_pass.cuh"
+#include "collective_ring.cuh"
 #include "copy_bytes.cuh"
 #include "device_link.cuh"
 #include "filter.cuh"
@@ -177,6 +179,14 @@ struct Large {
                     const __grid_constant__ ChainSettings settings) {                      \
         collective_chain(inputs, outputs, memory, host, settings,                          \
                          [](Element one, Element other) -> Element { return expression; }); \
+    }                                                                                      \
+    extern "C" __global__ void __launch_bounds__(512, 2)                                   \
+    ring_of_##name(const __grid_constant__ SpanSet<const Element> inputs,                  \
+                   const __grid_constant__ SpanSet<Element> outputs,                       \
+                   const __grid_constant__ SpanSet<u64> memory, Span<u32> host,            \
+                   const __grid_constant__ RingSettings settings) {                        \
+        collective_ring(inputs, outputs, memory, host, settings,                           \
+                        [](Element one, Element other) -> Element { return expression; });  \
     }
 
 EVERY_COLLECTIVE(items, float, one + other)

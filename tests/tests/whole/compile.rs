@@ -112,7 +112,7 @@ fn collectives_without_spills() {
         Operator::<f32>::sum().cuda_sources(),
         Operator::<f64>::max().cuda_sources(),
     ];
-    assert!(operators.iter().all(|sources| sources.len() == 4));
+    assert!(operators.iter().all(|sources| sources.len() == 5));
     compile_each(&operators.concat());
     let moving = [
         Communicator::cuda_sources::<u8>(),

@@ -28,14 +28,18 @@ pub struct CommunicatorOptions {
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
     /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices share a
-    /// GPU; of a long `reduce` or `broadcast` up to twice as many, two a multiprocessor. For each,
-    /// 128 KiB are allocated on each GPU, which these go through.
+    /// GPU; of a long `reduce` or `broadcast`, and round a ring, up to twice as many, two a
+    /// multiprocessor. For each, 128 KiB are allocated on each GPU, which these go through.
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to all others together go
     /// in lines, which are there sooner, at twice the bytes; divided among the others, so that
     /// a smaller part of it to each, and never more than half. Of a broadcast twice as many, since
     /// links carry it in one direction. Eight to twelve times as many are allocated on each GPU.
     pub line_bytes: usize,
+    /// Between GPUs that are peers: all-reduces, reduce-scatters and all-gathers of so many bytes
+    /// or more, all ranks' parts together, go round a ring, where links carry stores only, if they
+    /// do not fit in lines and all parts begin at multiples of 16 bytes.
+    pub ring_bytes: usize,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
 }
@@ -47,6 +51,7 @@ impl Default for CommunicatorOptions {
             packet_bytes: 4 << 20,
             blocks: 128,
             line_bytes: 1 << 20,
+            ring_bytes: 32 << 20,
             patience: Duration::from_secs(10),
         }
     }
@@ -112,8 +117,7 @@ impl Communicator {
     #[doc(hidden)]
     #[cfg(feature = "cuda")]
     pub fn cuda_sources<T: Item>() -> Vec<millstream_device::CudaSource> {
-        let [lines, pass, _] = super::programs::cuda_sources::<T>(None);
-        vec![lines, pass]
+        super::programs::cuda_sources::<T>(None).into()
     }
 
     /// A communicator of all devices of `context`.

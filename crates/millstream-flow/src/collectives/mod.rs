@@ -10,7 +10,8 @@
 //! | `algorithm`; `ring`, `tree`, `bruck`, `direct` | which rounds |
 //! | `packets`, `rank_links` | rounds as packets between any devices |
 //! | `peers`, `programs`, `peer_words`, `rank_settings` | kernels of GPUs that reach each other |
-//! | `line_settings`, `line_operations`; `pass_settings`; `chain_settings` | the three ways of these |
+//! | `line_settings`, `line_operations`; `pass_settings`; `chain_settings`; `ring_settings` | the four ways of these |
+//! | `channel_settings` | what a chain and a ring pass tiles through |
 //! | `resident`, `resident_rank` | what kernels take to call collectives by themselves |
 //! | `block_collectives`, `block_lines` | the calls of their host twins, and the protocol of those |
 //!
@@ -21,6 +22,7 @@ mod block_collectives;
 mod block_lines;
 mod bruck;
 mod chain_settings;
+mod channel_settings;
 mod checks;
 mod communicator;
 mod direct;
@@ -45,6 +47,7 @@ mod rank_settings;
 mod resident;
 mod resident_rank;
 mod ring;
+mod ring_settings;
 mod series;
 mod tree;
 

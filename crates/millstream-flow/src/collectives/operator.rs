@@ -180,8 +180,8 @@ impl<T: Item> Operator<T> {
     pub fn cuda_sources(&self) -> Vec<CudaSource> {
         let combine = program("collective_combine.cuh", &self.cuda, size_of::<T>(), COMBINE);
         let combine = CudaSource::generated("combine.cu", "combine_items", combine);
-        let [lines, pass, chain] = super::programs::cuda_sources::<T>(Some(&self.cuda));
-        let mut sources = vec![combine, pass, chain];
+        let [lines, pass, chain, ring] = super::programs::cuda_sources::<T>(Some(&self.cuda));
+        let mut sources = vec![combine, pass, chain, ring];
         sources.extend(super::line_settings::fits(size_of::<T>()).then_some(lines));
         sources
     }

@@ -131,7 +131,12 @@ fn job(items: &Range<usize>, source: usize, target: usize, sources: u32, targets
 }
 
 /// Nearly equal parts that begin at multiples of 16 bytes, as items allow.
-fn aligned_part(items: &Range<usize>, parts: usize, part: usize, item: usize) -> Range<usize> {
+pub(super) fn aligned_part(
+    items: &Range<usize>,
+    parts: usize,
+    part: usize,
+    item: usize,
+) -> Range<usize> {
     let share = round_up(items.len().div_ceil(parts), item);
     let bound = |place: usize| items.end.min(items.start + place * share);
     bound(part)..bound(part + 1)

@@ -1,6 +1,6 @@
-//! A model of `collective_lines.cuh`, `collective_pass.cuh` and `collective_chain.cuh`: series
-//! of collectives, each in one of these ways, whose threads take their steps in any order
-//! on all ranks. It runs the very settings that kernels get; tiles have one item. `README.md`
+//! A model of `collective_lines.cuh`, `collective_pass.cuh`, `collective_chain.cuh` and
+//! `collective_ring.cuh`: series of collectives, each in one of these ways, whose threads take
+//! their steps in any order on all ranks. It runs the very settings that kernels get; tiles have one item. `README.md`
 //! maps its steps to the headers' lines.
 
 use std::collections::HashMap;
@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use super::chain_settings::Chain;
 use super::line_settings::LinePieces;
 use super::pass_settings::Job;
+use super::ring_settings::Ring;
 
-/// Slots of a channel.
-const SLOTS: u64 = 2;
+/// Slots of a channel: more than tiles of each part that go round a ring together.
+const SLOTS: u64 = 4;
+const TOGETHER: u64 = 2;
 
 /// What a faulty kernel leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +30,12 @@ pub(super) enum Fault {
     NoSwap,
     /// Tiles are written where those before have not been taken.
     NoRoom,
-    /// Tiles are counted anew in each chain.
+    /// Tiles are counted anew in each collective.
     Forgetful,
     /// A chain has a number, like the collectives in which all hear from all.
     CountedChain,
+    /// As many tiles of each part go round a ring together as a channel has slots.
+    Crowded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,7 @@ pub(super) enum Way {
     Pass,
     /// Through so many channels.
     Chain(Chain, u64),
+    Ring(Ring, u64),
 }
 
 /// One collective, for all ranks.
@@ -69,6 +74,8 @@ enum Step {
     Take(u64),
     /// Its item, and those of the ranks before, or the first one's.
     Give(u64, u64),
+    /// So many tiles have gone through this channel of a ring.
+    Pass(u64, usize),
 }
 
 /// In the memory of one rank.
@@ -131,6 +138,9 @@ impl Model {
         if let Way::Chain(_, channels) = way {
             let len = self.outputs[rank].len() as u64;
             return vec![(0..len.min(*channels)).map(Step::Take).collect()];
+        }
+        if let Way::Ring(_, channels) = way {
+            return vec![(0..*channels).map(|channel| Step::Pass(channel, 0)).collect()];
         }
         if *way == Way::Lines {
             let LinePieces { sends, receives, .. } = &pieces[rank];
@@ -202,6 +212,12 @@ impl Model {
                 let next = at + self.channels_of(number);
                 Some((next < self.outputs[rank].len() as u64).then_some(Step::Take(next)))
             }
+            Step::Pass(channel, turn) => match self.passages(number, *channel).get(*turn) {
+                Some(&(step, at)) => self
+                    .pass(rank, number, *channel, step, at)
+                    .then_some(Some(Step::Pass(*channel, turn + 1))),
+                None => Some(None),
+            },
         }
     }
 
@@ -287,6 +303,60 @@ impl Model {
     /// Whether tiles are combined on the way.
     fn combines(&self, number: usize) -> bool {
         matches!(self.collectives[number].way, Way::Chain(Chain { combines: true, .. }, _))
+    }
+
+    /// Steps of a ring in the order in which a channel takes them, and the item of its part that the
+    /// tile is.
+    fn passages(&self, number: usize, channel: u64) -> Vec<(usize, u64)> {
+        let Way::Ring(ring, channels) = &self.collectives[number].way else { return Vec::new() };
+        let together = if self.fault == Fault::Crowded { SLOTS } else { TOGETHER };
+        let longest = ring.longest();
+        let mut passages = Vec::new();
+        for first in (channel..longest).step_by((together * channels) as usize) {
+            for step in ring.first..=ring.last {
+                let tiles = (0..together).map(|tile| (step, first + tile * channels));
+                passages.extend(tiles.filter(|(_, at)| *at < longest));
+            }
+        }
+        passages
+    }
+
+    /// Waits for a tile, and for room where it goes; then passes it on. False if it must wait.
+    fn pass(&mut self, rank: usize, number: usize, channel: u64, step: usize, at: u64) -> bool {
+        let Way::Ring(ring, _) = self.collectives[number].way else { return false };
+        let ranks = self.ranks();
+        let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
+        let (receives, sends) = (step > ring.first, step < ring.last);
+        let part = ring.parts[(rank + 2 * ranks - 1 - step) % ranks];
+        let is_item = at < part.len;
+        let has_own = is_item && step < ranks;
+        let own = if has_own { self.input(rank, part.source + at) } else { 0 };
+        let fault = self.fault;
+        let its = self.channels.entry((rank, channel)).or_default();
+        if fault == Fault::Forgetful && at == channel && !receives {
+            (its.received, its.sent) = (0, 0);
+        }
+        let (received, sent) = (its.received, its.sent);
+        let has_room = fault == Fault::NoRoom || sent < its.taken + SLOTS;
+        if (sends && !has_room) || (receives && its.arrived <= received) {
+            return false;
+        }
+        let arrived = if receives { its.slots[(received % SLOTS) as usize] } else { 0 };
+        its.received += u64::from(receives);
+        its.sent += u64::from(sends);
+        let item = own.wrapping_add(arrived);
+        if sends {
+            let next = self.channels.entry((next, channel)).or_default();
+            next.slots[(sent % SLOTS) as usize] = item;
+            next.arrived = sent + 1;
+        }
+        if receives {
+            self.channels.entry((before, channel)).or_default().taken = received + 1;
+        }
+        if is_item && step + 1 >= ranks {
+            self.outputs[rank][(part.target + at) as usize] = item;
+        }
+        true
     }
 
     fn channels_of(&self, number: usize) -> u64 {

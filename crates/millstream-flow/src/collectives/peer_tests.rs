@@ -10,6 +10,7 @@ use super::line_settings::{capacity, lines, pieces, unit};
 use super::pass_settings::{jobs, swaps};
 use super::peer_model::{Collective, Fault, Model, Way};
 use super::plan::{Pattern, Piece};
+use super::ring_settings::Ring;
 use crate::segmenter;
 
 /// Bytes of an item: one line each.
@@ -38,12 +39,35 @@ fn pattern(kind: usize, ranks: usize, len: usize, root: usize) -> Pattern {
     }
 }
 
-/// The way that a collective takes if it may, through so many channels of a chain.
-fn way(pattern: &Pattern, ranks: usize, in_lines: bool, channels: u64) -> Way {
-    match Chain::of(pattern, ranks) {
-        _ if in_lines => Way::Lines,
-        Some(chain) => Way::Chain(chain, channels),
-        None => Way::Pass,
+/// How long vectors are, by a number: which ways they take if they may.
+#[derive(Clone, Copy)]
+enum Length {
+    Short,
+    /// Through so many channels of a chain.
+    Long(u64),
+    /// And round a ring.
+    Longest(u64),
+}
+
+impl Length {
+    fn new(draw: u64) -> Length {
+        match draw {
+            0 => Length::Short,
+            1..4 => Length::Long(draw),
+            _ => Length::Longest(draw - 3),
+        }
+    }
+
+    fn way(self, pattern: &Pattern, ranks: usize, in_place: bool) -> Way {
+        let chain = Chain::of(pattern, ranks);
+        match (self, chain, Ring::of(pattern, ranks, in_place, ITEM)) {
+            (Length::Short, ..) => Way::Lines,
+            (Length::Long(channels) | Length::Longest(channels), Some(chain), _) => {
+                Way::Chain(chain, channels)
+            }
+            (Length::Longest(channels), _, Some(ring)) => Way::Ring(ring, channels),
+            _ => Way::Pass,
+        }
     }
 }
 
@@ -98,7 +122,7 @@ fn is_right(
     let at_once = if seed.is_multiple_of(2) { 0 } else { usize::MAX };
     let mut epoch = 0;
     let collective = |(pattern, way): &(Pattern, Way)| {
-        let is_chain = matches!(way, Way::Chain(..));
+        let is_chain = matches!(way, Way::Chain(..) | Way::Ring(..));
         epoch += usize::from(!is_chain || fault == Fault::CountedChain);
         Collective {
             epoch,
@@ -126,13 +150,13 @@ proptest! {
     fn every_order_of_steps_is_right(
         ranks in 2usize..9,
         share in 0usize..6,
-        series in proptest::collection::vec((0usize..6, 0u64..4, 0usize..8), 1..6),
+        series in proptest::collection::vec((0usize..6, 0u64..7, 0usize..8), 1..6),
         seed: u64,
     ) {
         let size = (ranks, ranks * share);
-        let collective = |(kind, channels, root): &(usize, u64, usize)| {
+        let collective = |(kind, length, root): &(usize, u64, usize)| {
             let pattern = pattern(*kind, ranks, size.1, root % ranks);
-            let way = way(&pattern, ranks, *channels == 0, *channels);
+            let way = Length::new(*length).way(&pattern, ranks, true);
             (pattern, way)
         };
         let series: Vec<_> = series.iter().map(collective).collect();
@@ -144,18 +168,25 @@ proptest! {
         ranks in 2usize..9,
         len in 0usize..40,
         kind in 0usize..5,
-        channels in 0u64..4,
+        length in 0u64..7,
         root in 0usize..8,
         seed: u64,
     ) {
         let moved = pattern(kind, ranks, len, root % ranks);
-        let series = [(moved.clone(), way(&moved, ranks, channels == 0, channels))];
+        let series = [(moved.clone(), Length::new(length).way(&moved, ranks, false))];
         prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
         let len = len * ranks;
         let moved = pattern(5, ranks, len, 0);
-        let series = [(moved.clone(), way(&moved, ranks, channels == 0, channels))];
+        let series = [(moved.clone(), Length::new(length).way(&moved, ranks, false))];
         prop_assert!(is_right((ranks, len), false, &series, Fault::None, seed));
     }
+}
+
+/// A series of three ranks is right without the fault, and wrong with it in some order of steps.
+fn is_seen(fault: Fault, len: usize, series: &[(Pattern, Way)]) {
+    let right = |fault| (0..300).all(|seed| is_right((3, len), true, series, fault, seed));
+    assert!(!right(fault), "{fault:?}");
+    assert!(right(Fault::None), "{fault:?}");
 }
 
 #[test]
@@ -163,7 +194,7 @@ fn faults_are_seen() {
     use Way::{Lines, Pass};
     let of = |kind, root| pattern(kind, 3, 6, root);
     let in_lines = |kind, root| (of(kind, root), Lines);
-    let along = |kind, root| (of(kind, root), way(&of(kind, root), 3, false, 2));
+    let along = |kind, root| (of(kind, root), Length::Long(2).way(&of(kind, root), 3, true));
     let [broadcast, reduce, all_reduce, all_to_all] = [0, 1, 2, 5];
     let from_first = in_lines(broadcast, 1);
     for (fault, series) in [
@@ -182,18 +213,34 @@ fn faults_are_seen() {
         (Fault::NoBegin, vec![in_lines(all_reduce, 0), (of(all_reduce, 0), Pass)]),
         (Fault::NoEnd, vec![(of(all_reduce, 0), Pass), in_lines(all_reduce, 0)]),
         (Fault::NoSwap, vec![(of(all_to_all, 0), Pass)]),
-        (Fault::NoRoom, vec![along(reduce, 0)]),
-        (Fault::NoRoom, vec![along(broadcast, 1)]),
-        (Fault::Forgetful, vec![along(reduce, 0); 2]),
-        (Fault::Forgetful, vec![along(broadcast, 1); 2]),
-        (Fault::Forgetful, vec![along(broadcast, 0), along(reduce, 1)]),
         // The first in the chain is done before others have read their lines.
         (Fault::CountedChain, vec![from_first.clone(), along(reduce, 0), from_first.clone()]),
         (Fault::CountedChain, vec![from_first.clone(), along(broadcast, 1), from_first]),
     ] {
-        let right = |fault| (0..300).all(|seed| is_right((3, 6), true, &series, fault, seed));
-        assert!(!right(fault), "{fault:?}");
-        assert!(right(Fault::None), "{fault:?}");
+        is_seen(fault, 6, &series);
+    }
+}
+
+/// Through one channel, with more tiles than slots.
+#[test]
+fn faults_of_channels_are_seen() {
+    let long = |kind, root| {
+        let pattern = pattern(kind, 3, 12, root);
+        let way = Length::Longest(1).way(&pattern, 3, true);
+        (pattern, way)
+    };
+    let [broadcast, reduce, all_reduce, scatter, gather] = [0, 1, 2, 3, 4];
+    for (fault, series) in [
+        (Fault::NoRoom, vec![long(reduce, 0)]),
+        (Fault::NoRoom, vec![long(broadcast, 1)]),
+        (Fault::NoRoom, vec![long(scatter, 0), long(gather, 0)]),
+        (Fault::Forgetful, vec![long(reduce, 0); 2]),
+        (Fault::Forgetful, vec![long(broadcast, 1); 2]),
+        (Fault::Forgetful, vec![long(broadcast, 0), long(reduce, 1)]),
+        (Fault::Forgetful, vec![long(all_reduce, 0); 2]),
+        (Fault::Crowded, vec![long(all_reduce, 0)]),
+    ] {
+        is_seen(fault, 12, &series);
     }
 }
 

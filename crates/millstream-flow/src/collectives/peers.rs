@@ -1,6 +1,7 @@
 //! Collectives as one kernel on each GPU, which use each other's memory: short vectors in
-//! lines (`collective_lines.cuh`), long ones in one pass (`collective_pass.cuh`) or, to or from
-//! one rank, along a chain (`collective_chain.cuh`). The protocols are in `README.md`.
+//! lines (`collective_lines.cuh`), longer ones in one pass (`collective_pass.cuh`) or, to or from
+//! one rank, along a chain (`collective_chain.cuh`), the longest round a ring
+//! (`collective_ring.cuh`). The protocols are in `README.md`.
 
 use std::any::{Any, TypeId};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,8 @@ use millstream_device::{
 };
 use smallvec::SmallVec;
 
-use super::chain_settings::{self, Chain, ChainSettings, Channels};
+use super::chain_settings::{Chain, ChainSettings};
+use super::channel_settings::{self, Channels};
 use super::communicator::CommunicatorOptions;
 use super::line_operations::{LineArguments, LineCollective, LineOperations};
 use super::line_settings::{LineSettings, capacity, fits, lines, unit};
@@ -22,6 +24,7 @@ use super::peer_words::PeerWords;
 use super::plan::Pattern;
 use super::programs;
 use super::rank_settings::{MOST_BLOCKS, MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
+use super::ring_settings::{Ring, RingSettings};
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
@@ -32,6 +35,7 @@ struct Kernels<T: Item> {
     lines: PeerKernel<LineOperations<T>>,
     pass: PeerKernel<Signature<T, PassSettings>>,
     chain: PeerKernel<Signature<T, ChainSettings>>,
+    ring: PeerKernel<Signature<T, RingSettings>>,
 }
 
 struct PeerKernel<S: Parameter> {
@@ -42,8 +46,13 @@ struct PeerKernel<S: Parameter> {
 
 impl<T: Item> Kernels<T> {
     fn new(operator: Option<&str>) -> Kernels<T> {
-        let [lines, pass, chain] = programs::cuda_sources::<T>(operator);
-        Kernels { lines: kernel(lines), pass: kernel(pass), chain: kernel(chain) }
+        let [lines, pass, chain, ring] = programs::cuda_sources::<T>(operator);
+        Kernels {
+            lines: kernel(lines),
+            pass: kernel(pass),
+            chain: kernel(chain),
+            ring: kernel(ring),
+        }
     }
 }
 
@@ -75,6 +84,8 @@ pub(super) struct Peers {
     /// half as many are used.
     capacity: usize,
     channels: Channels,
+    /// Of a vector that goes round a ring, at least.
+    ring_bytes: usize,
     patience_ns: u64,
     /// Collectives in lines or one pass so far.
     epoch: u64,
@@ -103,6 +114,7 @@ impl Peers {
             blocks,
             capacity,
             channels,
+            ring_bytes: options.ring_bytes,
             patience_ns: patience_ns(options.patience),
             epoch: 0,
         })
@@ -112,7 +124,7 @@ impl Peers {
     /// where they are combined.
     pub(super) fn carry<T: Item>(pattern: &Pattern) -> bool {
         match pattern.combines() {
-            true => chain_settings::fits(size_of::<T>()),
+            true => channel_settings::fits(size_of::<T>()),
             false => size_of::<T>() > 0,
         }
     }
@@ -151,9 +163,15 @@ impl Peers {
             _ => self.capacity / 2,
         };
         let in_lines = fits(word) && lines(pattern.longest(), word) <= most;
-        match Chain::of(&pattern, streams.len()) {
-            _ if in_lines => self.in_lines(streams, pattern, word, &mut operands, operator),
-            Some(chain) => self.along_a_chain(streams, chain, word, &mut operands, operator),
+        if in_lines {
+            return self.in_lines(streams, pattern, word, &mut operands, operator);
+        }
+        if let Some(chain) = Chain::of(&pattern, streams.len()) {
+            return self.along_a_chain(streams, chain, word, &mut operands, operator);
+        }
+        let ring = Ring::of(&pattern, streams.len(), operands.is_in_place(), word);
+        match ring.filter(|ring| ring.is_aligned(word) && ring.items() * word >= self.ring_bytes) {
+            Some(ring) => self.round_a_ring(streams, &ring, word, &mut operands, operator),
             None => self.in_one_pass(streams, &pattern, word, &mut operands, operator),
         }
     }
@@ -227,6 +245,23 @@ impl Peers {
         let settings: Vec<_> = settings.collect();
         let threads = settings[0].blocks() * THREADS;
         self.run_together(streams, threads, operands, operator, |kernels| &kernels.chain, settings)
+    }
+
+    fn round_a_ring<T: Item>(
+        &mut self,
+        streams: &[Stream],
+        ring: &Ring,
+        word: usize,
+        operands: &mut Operands<'_, T>,
+        operator: Option<&Operator<T>>,
+    ) -> Result<()> {
+        let in_place = operands.is_in_place();
+        let settings = self.ranks(streams.len());
+        let settings =
+            settings.map(|common| RingSettings::new(common, self.channels, ring, word, in_place));
+        let settings: Vec<_> = settings.collect();
+        let threads = settings[0].blocks() * THREADS;
+        self.run_together(streams, threads, operands, operator, |kernels| &kernels.ring, settings)
     }
 
     /// Submits a pass of nothing, after which every rank comes after what all were given

@@ -3,11 +3,13 @@
 use millstream_device::{CudaSource, StructLayout};
 
 use super::chain_settings::ChainSettings;
+use super::channel_settings::ChannelSettings;
 use super::line_operations::NoOperation;
 use super::line_settings::{Items, LinePieces, LineSettings};
 use super::operator::program;
 use super::pass_settings::{Job, PassSettings};
 use super::rank_settings::{RANK_WORDS, RankSettings, THREADS};
+use super::ring_settings::{RingPart, RingSettings};
 use crate::Item;
 
 /// Bytes of the words that items are moved in: as wide as their alignment allows.
@@ -16,12 +18,13 @@ pub(super) fn word_bytes<T>() -> usize {
 }
 
 /// The kernels for an operator, or for items that are only moved: in lines, in one
-/// pass, and along a chain.
-pub(super) fn cuda_sources<T: Item>(operator: Option<&str>) -> [CudaSource; 3] {
+/// pass, along a chain, and round a ring.
+pub(super) fn cuda_sources<T: Item>(operator: Option<&str>) -> [CudaSource; 4] {
     let kernels = [
         ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES, LINE_STRUCTS),
         ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS, PASS_STRUCTS),
         ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN, CHAIN_STRUCTS),
+        ("ring.cu", "collective_ring.cuh", "ring_of_items", RING, RING_STRUCTS),
     ];
     kernels.map(|(file, header, entry, kernel, structs)| {
         let kernel = format!("{kernel}{}", as_in_rust());
@@ -64,7 +67,10 @@ const LINE_STRUCTS: &[StructLayout<'static>] = &[
 ];
 const PASS_STRUCTS: &[StructLayout<'static>] =
     &[Job::LAYOUT, RankSettings::LAYOUT, PassSettings::LAYOUT];
-const CHAIN_STRUCTS: &[StructLayout<'static>] = &[RankSettings::LAYOUT, ChainSettings::LAYOUT];
+const CHAIN_STRUCTS: &[StructLayout<'static>] =
+    &[RankSettings::LAYOUT, ChannelSettings::LAYOUT, ChainSettings::LAYOUT];
+const RING_STRUCTS: &[StructLayout<'static>] =
+    &[RankSettings::LAYOUT, ChannelSettings::LAYOUT, RingPart::LAYOUT, RingSettings::LAYOUT];
 
 const LINES: &str = "
 extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 1) lines_of_items(
@@ -94,6 +100,17 @@ extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 2) chai
     const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
     const __grid_constant__ millstream::ChainSettings settings) {
     millstream::collective_chain(inputs, outputs, memory, host, settings,
+                     [](Element one, Element other) { return combine(one, other); });
+}
+";
+
+const RING: &str = "
+extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 2) ring_of_items(
+    const __grid_constant__ millstream::SpanSet<const Element> inputs,
+    const __grid_constant__ millstream::SpanSet<Element> outputs,
+    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
+    const __grid_constant__ millstream::RingSettings settings) {
+    millstream::collective_ring(inputs, outputs, memory, host, settings,
                      [](Element one, Element other) { return combine(one, other); });
 }
 ";

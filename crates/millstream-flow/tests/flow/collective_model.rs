@@ -44,7 +44,7 @@ pub async fn download<T: Item>(buffers: &[DeviceBuffer<T>]) -> Result<Vec<Vec<T>
 }
 
 /// Ranges of the ranks' parts.
-fn parts(len: usize, ranks: usize) -> Vec<Range<usize>> {
+pub fn parts(len: usize, ranks: usize) -> Vec<Range<usize>> {
     let end = |rank: usize| rank * (len / ranks) + rank.min(len % ranks);
     (0..ranks).map(|rank| end(rank)..end(rank + 1)).collect()
 }

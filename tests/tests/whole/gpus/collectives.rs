@@ -19,6 +19,8 @@ use crate::collective_model::{Case, all_types, download, odd_types, upload};
 mod chains;
 mod resident;
 mod resident_twin;
+mod rings;
+mod vectors;
 
 #[test]
 fn every_collective() {

@@ -12,11 +12,12 @@ use super::ranks::{PATIENCE, SOON};
 use super::{Error, LIMIT, Result, builder, list, refused};
 use crate::collective_model::upload;
 
-/// Through few lines and in many packets.
+/// Through few lines, round a ring what is longer than most here, and in many packets.
 fn options(algorithm: Algorithm) -> CommunicatorOptions {
     let mut options = CommunicatorOptions::default();
     (options.algorithm, options.patience) = (algorithm, PATIENCE);
     (options.line_bytes, options.packet_bytes) = (4 << 10, 4 << 10);
+    options.ring_bytes = 100_000;
     options
 }
 
@@ -80,6 +81,14 @@ fn short_vectors_in_lines() {
 fn long_vectors_in_one_pass() {
     let case = concat!(module_path!(), "::long_vectors_in_one_pass");
     a_rank_traps_in("pass_of_items", case, Algorithm::Direct, 20_000, |collectives, vectors| {
+        collectives.all_reduce(vectors, &Operator::sum())
+    });
+}
+
+#[test]
+fn longer_vectors_round_a_ring() {
+    let case = concat!(module_path!(), "::longer_vectors_round_a_ring");
+    a_rank_traps_in("ring_of_items", case, Algorithm::Direct, 40_000, |collectives, vectors| {
         collectives.all_reduce(vectors, &Operator::sum())
     });
 }

@@ -3,6 +3,7 @@
 // block_collectives.cu.)
 #include "collective_chain.cuh"
 #include "collective_pass.cuh"
+#include "collective_ring.cuh"
 
 using namespace millstream;
 
@@ -105,7 +106,7 @@ extern "C" __global__ void passes(const __grid_constant__ SpanSet<u64> memory, S
     vectors.report(report, is_wrong, done);
 }
 
-// Items of a chain's tiles.
+// Items of a tile of a chain or a ring.
 constexpr u32 tile = 32;
 
 // Those of a vector that go through this block's channel.
@@ -114,6 +115,11 @@ __device__ void for_each(u32 len, One one) {
     for (u32 first = blockIdx.x * tile; first < len; first += gridDim.x * tile)
         for (u32 at = threadIdx.x; at < tile && first + at < len; at += blockDim.x)
             one(first + at);
+}
+
+// One of each block, with 4 slots of 16 words.
+__device__ ChannelSettings channels_of_blocks() {
+    return {rank_words, rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile};
 }
 
 // Reductions and broadcasts along a chain, to and from changing roots: each block has a channel, and
@@ -136,13 +142,11 @@ extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, S
         vectors.pause(round);
         for_each(len, [&](u32 at) { input[at] = vectors.item(run.here, round, at); });
         if (threadIdx.x == 0)
-            settings = {rank_settings(run, round), len, rank_words,
-                        rank_words + gridDim.x * channel_words, gridDim.x, 4, 16, tile, last, 0,
-                        combines, 0};
+            settings = {rank_settings(run, round), channels_of_blocks(), len, last, 0, combines, 0};
         __syncthreads();
         const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
-        const Chain<u32, decltype(add)> chain{ranks, settings, input, output, add, blockIdx.x};
-        if (!chain.run()) break;
+        Channel<u32, decltype(add)> channel(ranks, settings.channels, add, blockIdx.x);
+        if (!Chain<u32, decltype(add)>{settings, input, output, channel}.run()) break;
         __syncthreads();
         if (combines && run.here != root) continue;
         for_each(len, [&](u32 at) {
@@ -150,6 +154,58 @@ extern "C" __global__ void chains(const __grid_constant__ SpanSet<u64> memory, S
                 combines ? vectors.sum(round, at) : vectors.item(root, round, at);
             is_wrong |= output[at] != expected;
         });
+    }
+    vectors.report(report, is_wrong, round);
+}
+
+// All-reduces, reduce-scatters and all-gathers round a ring, in the same way. Parts are of one length,
+// but the last.
+extern "C" __global__ void rings(const __grid_constant__ SpanSet<u64> memory, Span<u32> host,
+                                 const __grid_constant__ SpanSet<u32> items, Span<u32> report,
+                                 const __grid_constant__ Rounds run) {
+    __shared__ RingSettings settings;
+    const Vectors vectors{items, run};
+    const u32 len = u32(items[run.here].len / 2), share = len / run.devices;
+    u32* const input = items[run.here].items;
+    u32* const output = input + len;
+    const auto add = [](u32 one, u32 other) { return one + other; };
+    const auto length = [&](u32 part) {
+        return part + 1 == run.devices ? len - part * share : share;
+    };
+    bool is_wrong = false;
+    u32 round = 0;
+    for (; round < run.rounds; ++round) {
+        const u32 draw = hash(run.seed + round) % 3, own = run.devices - 1;
+        const bool combines = draw != 2, gathers = draw != 1;
+        vectors.pause(round);
+        for (u32 part = 0; part < run.devices; ++part)
+            for_each(length(part), [&](u32 at) {
+                input[part * share + at] = vectors.item(run.here, round, part * share + at);
+            });
+        if (threadIdx.x == 0) {
+            settings.common = rank_settings(run, round);
+            settings.channels = channels_of_blocks();
+            for (u32 part = 0; part < run.devices; ++part)
+                settings.parts[part] = {part * share, part * share, length(part)};
+            settings.tiles = (length(own) + tile - 1) / tile;
+            settings.first = combines ? 0 : own;
+            settings.last = gathers ? 2 * own : own;
+            settings.in_place = 0;
+        }
+        __syncthreads();
+        const Ranks ranks = Ranks::of_a_series(memory, host, settings.common);
+        Channel<u32, decltype(add)> channel(ranks, settings.channels, add, blockIdx.x);
+        if (!Ring<u32, decltype(add)>{settings, input, output, channel}.run()) break;
+        __syncthreads();
+        for (u32 part = 0; part < run.devices; ++part) {
+            if (!gathers && part != run.here) continue;
+            for_each(length(part), [&](u32 each) {
+                const u32 at = part * share + each;
+                const u32 expected =
+                    combines ? vectors.sum(round, at) : vectors.item(part, round, at);
+                is_wrong |= output[at] != expected;
+            });
+        }
     }
     vectors.report(report, is_wrong, round);
 }

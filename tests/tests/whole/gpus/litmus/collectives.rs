@@ -1,5 +1,5 @@
-//! The begin and the end of a pass, the tiles of a chain, and blocks that meet between two
-//! collectives, in kernels of many rounds. Lines are in `gpus::collectives::resident_kernels`.
+//! The begin and the end of a pass, the tiles of a chain and of a ring, and blocks that meet between
+//! two collectives, in kernels of many rounds. Lines are in `gpus::collectives::resident_kernels`.
 
 use std::time::Instant;
 
@@ -79,4 +79,10 @@ fn passes_begin_and_end() {
 #[test]
 fn tiles_of_a_chain() {
     check("chains", 2 * (2 * 32 * BLOCKS + 17), 3);
+}
+
+/// As many of each part between two GPUs; between more, shorter parts, and channels with no tile.
+#[test]
+fn tiles_of_a_ring() {
+    check("rings", 2 * 2 * (2 * 32 * BLOCKS + 17), 3);
 }
