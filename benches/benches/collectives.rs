@@ -53,6 +53,9 @@ struct Arguments {
     /// Bytes from one rank to all others together that go in lines.
     #[arg(long)]
     line_bytes: Option<usize>,
+    /// Bytes of vectors that go round a ring, at least.
+    #[arg(long)]
+    ring_bytes: Option<usize>,
     /// Waits for each operation before the next.
     #[arg(long)]
     awaited: bool,
@@ -204,6 +207,7 @@ fn communicator(context: &Context, arguments: &Arguments) -> Result<Communicator
     options.packet_bytes = arguments.packet_bytes.unwrap_or(options.packet_bytes);
     options.blocks = arguments.blocks.unwrap_or(options.blocks);
     options.line_bytes = arguments.line_bytes.unwrap_or(options.line_bytes);
+    options.ring_bytes = arguments.ring_bytes;
     Communicator::with_options(context, options)
 }
 

@@ -1,8 +1,8 @@
-// An all-reduce, a reduce-scatter or an all-gather of long vectors as one kernel on each device,
-// all of which run at once. The ranks are a ring, and the vector has a part for each: tiles of all
-// parts go round it at the same time, each from the rank next to its own, combined by every rank on
-// the way to its own, and kept by every rank behind that. So each link carries what a rank has to
-// give once, by stores. The protocol is in crates/millstream-flow/src/collectives/README.md.
+// An all-reduce or a reduce-scatter of long vectors as one kernel on each device, all of which run
+// at once. The ranks are a ring, and the vector has a part for each: tiles of all parts go round it
+// at the same time, each from the rank next to its own, combined by every rank on the way to its
+// own, and of an all-reduce kept by every rank behind that. So links carry stores only, in one
+// direction. The protocol is in crates/millstream-flow/src/collectives/README.md.
 #pragma once
 
 #include "collective_channel.cuh"
@@ -21,9 +21,9 @@ struct RingSettings {
     ChannelSettings channels;
     RingPart parts[most_ranks];
     u32 tiles;     // Of the longest part.
-    u32 first;     // Step: 0, or that in which each rank has its own part.
-    u32 last;      // Step: that, or the one in which each has what the next one had first.
+    u32 last;      // Step: that in which each rank has its own part, or the next one's.
     u32 in_place;  // Outputs are the inputs, too.
+    u32 unused;
 };
 
 template <class Element, class Combine>
@@ -41,7 +41,7 @@ struct Ring {
     __device__ u32 own_step() const { return channel.ranks.ranks - 1; }
 
     __device__ Passage passage(u32 step) const {
-        return {step > settings.first, step < settings.last};
+        return {step > 0, step < settings.last};
     }
 
     // The block: what a rank does in a step with a tile of its part.
@@ -55,14 +55,10 @@ struct Ring {
         const Passage passes = passage(step);
         const Element* arrived = passes.receives ? channel.arrived() : nullptr;
         const Element* own = input + part.source + at;
-        Element* kept = nullptr;
-        if (step >= own_step()) {
-            // In place, what a rank only sends is where it belongs.
-            if (passes.receives || !settings.in_place) kept = output + part.target + at;
-            if (step > own_step()) {
-                own = arrived;
-                arrived = nullptr;
-            }
+        Element* const kept = step < own_step() ? nullptr : output + part.target + at;
+        if (step > own_step()) {
+            own = arrived;
+            arrived = nullptr;
         }
         // What is not sent is kept.
         Element* const target = passes.sends ? channel.target() : kept;
@@ -74,7 +70,7 @@ struct Ring {
         const u32 channels = settings.channels.count;
         for (u32 first = channel.channel; first < settings.tiles; first += together * channels) {
             const u32 end = first + together * channels;
-            for (u32 step = settings.first; step <= settings.last; ++step) {
+            for (u32 step = 0; step <= settings.last; ++step) {
                 for (u32 tile = first; tile < end && tile < settings.tiles; tile += channels) {
                     if (!channel.wait(passage(step))) return false;
                     pass_on(step, tile);

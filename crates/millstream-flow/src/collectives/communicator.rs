@@ -36,10 +36,11 @@ pub struct CommunicatorOptions {
     /// a smaller part of it to each, and never more than half. Of a broadcast twice as many, since
     /// links carry it in one direction. Eight to twelve times as many are allocated on each GPU.
     pub line_bytes: usize,
-    /// Between GPUs that are peers: all-reduces, reduce-scatters and all-gathers of so many bytes
-    /// or more, all ranks' parts together, go round a ring, where links carry stores only, if they
-    /// do not fit in lines and all parts begin at multiples of 16 bytes.
-    pub ring_bytes: usize,
+    /// Between GPUs that are peers: all-reduces and reduce-scatters of so many bytes or more, all
+    /// ranks' parts together, go round a ring, where links carry stores only, if they do not fit in
+    /// lines and all parts begin at multiples of 16 bytes. `None`: from 32 MiB on, but between two
+    /// never, where one pass is faster.
+    pub ring_bytes: Option<usize>,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
 }
@@ -51,7 +52,7 @@ impl Default for CommunicatorOptions {
             packet_bytes: 4 << 20,
             blocks: 128,
             line_bytes: 1 << 20,
-            ring_bytes: 32 << 20,
+            ring_bytes: None,
             patience: Duration::from_secs(10),
         }
     }

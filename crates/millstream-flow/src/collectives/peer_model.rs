@@ -313,7 +313,7 @@ impl Model {
         let longest = ring.longest();
         let mut passages = Vec::new();
         for first in (channel..longest).step_by((together * channels) as usize) {
-            for step in ring.first..=ring.last {
+            for step in 0..=ring.last {
                 let tiles = (0..together).map(|tile| (step, first + tile * channels));
                 passages.extend(tiles.filter(|(_, at)| *at < longest));
             }
@@ -326,7 +326,7 @@ impl Model {
         let Way::Ring(ring, _) = self.collectives[number].way else { return false };
         let ranks = self.ranks();
         let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
-        let (receives, sends) = (step > ring.first, step < ring.last);
+        let (receives, sends) = (step > 0, step < ring.last);
         let part = ring.parts[(rank + 2 * ranks - 1 - step) % ranks];
         let is_item = at < part.len;
         let has_own = is_item && step < ranks;

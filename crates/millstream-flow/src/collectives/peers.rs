@@ -28,6 +28,9 @@ use super::ring_settings::{Ring, RingSettings};
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
+/// Of vectors that go round a ring unless the options say, by measurement.
+const RING_BYTES: usize = 32 << 20;
+
 type Signature<T, S> = (GangRead<T>, GangWrite<T>, PeerWords, Value<S>);
 
 /// The kernels of a type and an operator.
@@ -114,7 +117,11 @@ impl Peers {
             blocks,
             capacity,
             channels,
-            ring_bytes: options.ring_bytes,
+            ring_bytes: options.ring_bytes.unwrap_or(if ranks > 2 {
+                RING_BYTES
+            } else {
+                usize::MAX
+            }),
             patience_ns: patience_ns(options.patience),
             epoch: 0,
         })

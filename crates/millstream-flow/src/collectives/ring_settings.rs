@@ -1,5 +1,6 @@
-//! All-reduces, reduce-scatters and all-gathers of long vectors between peers, round a ring of
-//! ranks: `RingSettings` of `collective_ring.cuh`.
+//! All-reduces and reduce-scatters of long vectors between peers, round a ring of ranks:
+//! `RingSettings` of `collective_ring.cuh`. (An all-gather has nothing to combine: it only stores in
+//! one pass, too.)
 
 use std::ops::Range;
 
@@ -36,7 +37,6 @@ millstream_device::cuda_struct! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
     pub(super) parts: [RingPart; MOST_RANKS],
-    pub(super) first: usize,
     pub(super) last: usize,
 }
 
@@ -44,10 +44,9 @@ impl Ring {
     /// Of items of `item` bytes; no other collectives.
     pub(super) fn of(pattern: &Pattern, ranks: usize, in_place: bool, item: usize) -> Option<Ring> {
         let own = ranks - 1;
-        let (first, last) = match pattern {
-            Pattern::AllReduce { .. } => (0, 2 * own),
-            Pattern::ReduceScatter { .. } => (0, own),
-            Pattern::AllGather { .. } => (own, 2 * own),
+        let last = match pattern {
+            Pattern::AllReduce { .. } => 2 * own,
+            Pattern::ReduceScatter { .. } => own,
             _ => return None,
         };
         let mut parts = [RingPart::default(); MOST_RANKS];
@@ -61,14 +60,10 @@ impl Ring {
                     let part = &parts[rank];
                     RingPart::new(part, part.start, if in_place { part.start } else { 0 })
                 }
-                Pattern::AllGather { parts } => {
-                    let part = &parts[rank];
-                    RingPart::new(part, if in_place { part.start } else { 0 }, part.start)
-                }
                 _ => return None,
             };
         }
-        Some(Ring { parts, first, last })
+        Some(Ring { parts, last })
     }
 
     /// Whether threads move 16 bytes at once, wherever buffers begin at multiples of these. A pass
@@ -105,9 +100,9 @@ millstream_device::cuda_struct! {
         channels: ChannelSettings,
         parts: [RingPart; MOST_RANKS],
         tiles: u32,
-        first: u32,
         last: u32,
         in_place: u32,
+        unused: u32,
     }
 }
 
@@ -128,9 +123,9 @@ impl RingSettings {
             parts: ring.parts,
             // Of 16 KiB, or few.
             tiles: channels.tiles(longest) as u32,
-            first: ring.first as u32,
             last: ring.last as u32,
             in_place: in_place.into(),
+            unused: 0,
         }
     }
 
@@ -161,18 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn others_are_aligned_where_parts_are() {
+    fn reduce_scatters_are_aligned_where_parts_are() {
         let scatter = |len| Pattern::ReduceScatter { parts: segmenter::parts(len, 4).collect() };
-        let gather = |len| Pattern::AllGather { parts: segmenter::parts(len, 4).collect() };
         for (len, item, expected) in [(16, 4, true), (12, 4, false), (17, 4, false), (8, 8, true)] {
             for in_place in [true, false] {
                 assert_eq!(aligned(&scatter(len), in_place, item), expected, "{len} of {item}");
-                assert_eq!(aligned(&gather(len), in_place, item), expected, "{len} of {item}");
             }
         }
-        // Inputs of any lengths, from inputs of their own.
-        let uneven = Pattern::AllGather { parts: vec![0..0, 0..4, 4..8, 8..9] };
-        assert!(aligned(&uneven, false, 4));
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! All-reduces, reduce-scatters and all-gathers round a ring, which begins at vectors of any length
-//! here.
+//! All-reduces and reduce-scatters round a ring, which begins at vectors of any length here.
 
 use std::fmt::Debug;
 
@@ -12,7 +11,7 @@ use crate::collective_model::{Case, download, upload};
 /// Without lines.
 fn communicator(context: &Context, blocks: usize) -> Communicator {
     let mut options = CommunicatorOptions::default();
-    (options.blocks, options.line_bytes, options.ring_bytes) = (blocks, 0, 0);
+    (options.blocks, options.line_bytes, options.ring_bytes) = (blocks, 0, Some(0));
     Communicator::with_options(context, options).unwrap()
 }
 

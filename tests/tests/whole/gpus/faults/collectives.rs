@@ -17,7 +17,7 @@ fn options(algorithm: Algorithm) -> CommunicatorOptions {
     let mut options = CommunicatorOptions::default();
     (options.algorithm, options.patience) = (algorithm, PATIENCE);
     (options.line_bytes, options.packet_bytes) = (4 << 10, 4 << 10);
-    options.ring_bytes = 100_000;
+    options.ring_bytes = Some(100_000);
     options
 }
 
