@@ -1,5 +1,8 @@
 //! Kernels that are bound and not submitted, and host code.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use millstream_device::{BoundKernel, DeviceBuffer, DeviceSet, Error, Kernel, Read, Stream};
 
 use crate::common::{ADD_ONE, on_both, slow_add};
@@ -69,6 +72,38 @@ fn a_bound_kernel_that_is_refused_holds_nothing() {
         assert!(is_refused(bound.submit()));
         stream.record().unwrap().synchronize().unwrap();
         assert_eq!(buffer.host_view_mut().unwrap(), [1; 16]);
+    });
+}
+
+struct Owner(Arc<AtomicBool>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Not by who hears of its end, as long as whoever has entered it keeps it.
+#[test]
+fn what_an_entered_kernel_uses_is_given_back_where_it_is_dropped() {
+    on_both(|set| {
+        let (stream, mut items) = (set.devices()[0].stream().unwrap(), [0u32; 16]);
+        let is_given_back = Arc::new(AtomicBool::new(false));
+        let (address, owner) =
+            (items.as_mut_ptr().expose_provenance(), Owner(Arc::clone(&is_given_back)));
+        // SAFETY: the items are there until the owner is dropped, and nobody else uses them until then.
+        let mut buffer = unsafe { set.host().adopt::<u32>(address, 16, owner) };
+        let mut entered = ADD_ONE.bind(&stream, 16, (&mut buffer,)).unwrap().enter().unwrap();
+        entered.begin().unwrap();
+        drop(buffer);
+        stream.record().unwrap().synchronize().unwrap();
+        assert!(!is_given_back.load(Ordering::Relaxed));
+        // Nothing is left to begin.
+        entered.begin_here().unwrap();
+        drop(entered);
+        stream.record().unwrap().synchronize().unwrap();
+        assert!(is_given_back.load(Ordering::Relaxed));
+        assert_eq!(items, [1; 16]);
     });
 }
 
