@@ -179,11 +179,13 @@ async fn gathered(
     run_time: Duration,
 ) -> Result<CcResult> {
     let start = Instant::now();
+    let download = |Solver { stream, parents, own, .. }: &Solver| {
+        stream.download_shared(parents, own.start as usize..own.end as usize)
+    };
+    let arriving: Result<Vec<_>, _> = labelling.iter().map(download).collect();
     let mut labels = Vec::new();
-    for Solver { stream, parents, own, .. } in labelling {
-        let own = own.start as usize..own.end as usize;
-        let arriving = stream.download_shared(parents, own)?;
-        arriving.append_to(&mut labels, |label| label).await?;
+    for its in arriving? {
+        its.append_to(&mut labels, |label| label).await?;
     }
     let gather_time = start.elapsed();
     Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
