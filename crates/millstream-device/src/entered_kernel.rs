@@ -11,10 +11,10 @@ use crate::kernel::Step;
 use crate::stream::Stream;
 use crate::task::{Launch, Task};
 
-/// A kernel that has its place in its stream's order, from [`BoundKernel::enter`]. Dropped, it
-/// begins. As long as it is kept, so is what the kernel uses: the thread that hears of the kernel's end
-/// then has nothing to give back before it tells, and whoever drops this has what it counts in its own
-/// caches.
+/// A kernel that has its place in its stream's order, from
+/// [`BoundKernel::enter`](crate::BoundKernel::enter). Dropped, it begins. As long as it is kept, so
+/// is what the kernel uses: the thread that hears of the kernel's end then has nothing to give back
+/// before it tells, and whoever drops this has what it counts in its own caches.
 ///
 /// What comes later on this stream waits for it, and on streams that share a lane of the GPU: so
 /// nobody may wait for those on the thread that has yet to begin it. Whoever enters kernels that wait
@@ -64,7 +64,7 @@ impl EnteredKernel {
         EnteredKernel { submitted: Some(submitted), stream, _kept: kept }
     }
 
-    /// Whether it has not begun, nor will before it is told: see [`BoundKernel::enter`].
+    /// Whether it has not begun, nor will before it is told: see [`BoundKernel::enter`](crate::BoundKernel::enter).
     pub fn is_held(&self) -> bool {
         self.submitted.as_ref().is_some_and(Submitted::is_held)
     }
