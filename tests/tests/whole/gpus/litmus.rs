@@ -355,7 +355,7 @@ fn stale_reports(
 fn litmus_kernels_compile() {
     // What the compiler has in a cache of its own has no log: so the code is a new one.
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
-    for (text, entries) in [(TEXT, 14), (collectives::TEXT, 2), (service::TEXT, 2)] {
+    for (text, entries) in [(TEXT, 14), (collectives::TEXT, 3), (service::TEXT, 2)] {
         let text = format!("{text}\n__device__ unsigned new_at_{now};\n");
         for architecture in [80, 90, 100] {
             match CudaSource::generated("litmus.cu", "report", text.as_str()).compile(architecture)
