@@ -64,7 +64,8 @@ impl EnteredKernel {
         EnteredKernel { submitted: Some(submitted), stream, _kept: kept }
     }
 
-    /// Whether it has not begun, nor will before it is told: see [`BoundKernel::enter`](crate::BoundKernel::enter).
+    /// Whether it has not begun, nor will before it is told: see
+    /// [`BoundKernel::enter`](crate::BoundKernel::enter).
     pub fn is_held(&self) -> bool {
         self.submitted.as_ref().is_some_and(Submitted::is_held)
     }
