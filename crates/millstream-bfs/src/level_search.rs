@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Download, Kernel, Read, Shared, SharedBuffer,
-    SharedSet, Trusted, Value,
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
@@ -269,24 +270,25 @@ impl LevelSearch<'_> {
     }
 
     async fn gather(&self, memory: &[Memory]) -> Result<Answer> {
-        let download = |its: &Memory, values: &SharedBuffer<u32>| {
-            its.gang.device.stream()?.download_shared(values, 0..values.len())
+        let download = |its: &Memory| {
+            let (stream, kept) = (its.gang.device.stream()?, 0..its.predecessors.len());
+            let levels = stream.download_shared(&its.levels, 0..its.levels.len())?;
+            Ok((levels, stream.download_shared(&its.predecessors, kept)?))
         };
-        let all = |values: fn(&Memory) -> &SharedBuffer<u32>| {
-            let downloads = memory.iter().map(|its| download(its, values(its)));
-            downloads.collect::<millstream_device::Result<Vec<_>>>()
-        };
-        let partition = self.graph.partition();
-        let keys = |levels: &[&[u32]]| partition.restore_parts(levels, |&level| level);
-        let original = |&new: &u32| if new == UNREACHED { new } else { partition.to_original(new) };
-        let originals = |ids: &[&[u32]]| partition.restore_parts(ids, original);
-        let (levels, predecessors) = (all(|its| &its.levels)?, all(|its| &its.predecessors)?);
-        let keys = Download::look(levels, keys).await?;
-        if !self.predecessors {
-            return Ok(Answer { keys, predecessors: None });
+        let arriving =
+            memory.iter().map(download).collect::<millstream_device::Result<Vec<_>>>()?;
+        let mut levels = Vec::with_capacity(self.graph.vertices() as usize);
+        let mut predecessors = Vec::new();
+        for (its_levels, its_predecessors) in arriving {
+            its_levels.append_to(&mut levels, |level| level).await?;
+            its_predecessors.append_to(&mut predecessors, |id| id).await?;
         }
-        let predecessors = Some(Download::look(predecessors, originals).await?);
-        Ok(Answer { keys, predecessors })
+        let partition = self.graph.partition();
+        let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
+        let predecessors = self
+            .predecessors
+            .then(|| partition.restore(predecessors.into_par_iter().map(original).collect()));
+        Ok(Answer { keys: partition.restore(levels), predecessors })
     }
 }
 

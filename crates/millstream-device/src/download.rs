@@ -37,41 +37,6 @@ impl<T: Pod> Download<T> {
         &self.event
     }
 
-    /// Waits for several and calls `look` with the items of each, where they have come to: whoever
-    /// makes something else of them touches no other memory for it.
-    ///
-    /// # Errors
-    /// The first cause, if an operation before failed.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: `look` is called once all are here, or not at all.
-    ///
-    /// # Device ordering
-    /// When it resolves, host code comes after the copies.
-    ///
-    /// ```
-    /// use millstream_device::{DeviceList, DeviceSet, Download};
-    ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
-    /// let stream = set.devices()[0].stream()?;
-    /// let (one, other) = (stream.uploaded(vec![1, 2, 3])?, stream.uploaded(vec![4])?);
-    /// let downloads = vec![stream.download(&one)?, stream.download(&other)?];
-    /// let last = set.block_on(Download::look(downloads, |items| items[0][2] + items[1][0]))??;
-    /// assert_eq!(last, 7);
-    /// # Ok::<(), millstream_device::Error>(())
-    /// ```
-    pub async fn look<R>(
-        downloads: Vec<Download<T>>,
-        look: impl FnOnce(&[&[T]]) -> R,
-    ) -> Result<R> {
-        for download in &downloads {
-            download.completion.clone().await?;
-        }
-        let items: Result<Vec<&[T]>> =
-            downloads.iter().map(|its| its.staging.host_view()).collect();
-        Ok(look(&items?))
-    }
-
     /// Blocks until the items are here.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 use std::time::Instant;
 
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Download, Kernel, Pod, Read, Shared,
-    SharedBuffer, SharedSet, Trusted, Value, Zeroable,
+    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer,
+    SharedSet, Trusted, Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
 
@@ -158,14 +158,12 @@ async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -
         device.stream()?.download_shared(&shares[place], pull.own(place))
     };
     let arriving = pull.context.devices().iter().enumerate().map(download);
-    let of = |shares: &[&[R::Bits]]| {
-        pull.partition.restore_with(|new| {
-            let owner = pull.partition.owner(new);
-            let share = shares[owner][new as usize - pull.own(owner).start];
-            rank(R::from_bits(share), R::from_f64(pull.row_weights[new as usize])).to_f64()
-        })
-    };
-    Ok(Download::look(arriving.collect::<Result<_, _>>()?, of).await?)
+    let mut own = Vec::with_capacity(pull.row_weights.len());
+    for its in arriving.collect::<Result<Vec<_>, _>>()? {
+        its.append_to(&mut own, R::from_bits).await?;
+    }
+    let of = |new: usize| rank(own[new], R::from_f64(pull.row_weights[new])).to_f64();
+    Ok(pull.partition.restore_with(|new| of(new as usize)))
 }
 
 /// A packet is what one device tells another after a sweep.

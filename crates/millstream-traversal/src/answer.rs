@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use millstream_device::{Download, SharedBuffer};
+use millstream_device::SharedBuffer;
+use rayon::prelude::*;
 
 use crate::value::{UNREACHED, Value};
 use crate::{DistributedGraph, Result};
@@ -53,17 +54,17 @@ impl Answer {
         values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
     ) -> Result<Answer> {
         let partition = graph.partition();
-        let answer = |values: &[&[V]]| {
-            let original = |value: &V| match value.predecessor() {
-                UNREACHED => UNREACHED,
-                predecessor => partition.to_original(predecessor),
-            };
-            let predecessors = || partition.restore_parts(values, original);
-            Answer {
-                keys: partition.restore_parts(values, |value| value.key()),
-                predecessors: V::KEEPS_PREDECESSOR.then(predecessors),
-            }
+        if !V::KEEPS_PREDECESSOR {
+            let keys = partition.restore(graph.gather_from(values, V::key).await?);
+            return Ok(Answer { keys, predecessors: None });
+        }
+        let values = graph.gather_from(values, |value| value).await?;
+        let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
+        let original = |value: &V| match value.predecessor() {
+            UNREACHED => UNREACHED,
+            predecessor => partition.to_original(predecessor),
         };
-        Ok(Download::look(graph.downloads(values)?, answer).await?)
+        let predecessors = partition.restore(values.par_iter().map(original).collect());
+        Ok(Answer { keys, predecessors: Some(predecessors) })
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::{AtomicPod, DeviceBuffer, Download, HostData, SharedBuffer, Stream};
+use millstream_device::{AtomicPod, DeviceBuffer, HostData, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
@@ -340,11 +340,7 @@ impl DistributedGraph {
         buffers: impl Iterator<Item = SharedBuffer<V>>,
         map: impl Fn(V) -> R + Send + Sync,
     ) -> Result<Vec<R>> {
-        let mut values = Vec::with_capacity(self.vertices() as usize);
-        for its in self.downloads(buffers.zip(self.owned()))? {
-            its.append_to(&mut values, &map).await?;
-        }
-        Ok(values)
+        self.gather_from(buffers.zip(self.owned()), map).await
     }
 
     /// The vertices of each device.
@@ -353,15 +349,23 @@ impl DistributedGraph {
         boundaries.map(|range| range[0] as usize..range[1] as usize)
     }
 
-    /// The owners' values, which are in given places, on their way to the host.
-    pub(crate) fn downloads<V: AtomicPod>(
+    /// As [`DistributedGraph::gather`], the owners' values being in given places.
+    pub(crate) async fn gather_from<V: AtomicPod, R: Send>(
         &self,
         values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
-    ) -> Result<Vec<Download<V>>> {
-        let devices = self.context.devices().iter().zip(values);
-        let downloads = devices
+        map: impl Fn(V) -> R + Send + Sync,
+    ) -> Result<Vec<R>> {
+        let arriving = self
+            .context
+            .devices()
+            .iter()
+            .zip(values)
             .map(|(device, (buffer, owned))| device.stream()?.download_shared(&buffer, owned));
-        Ok(downloads.collect::<Result<_, _>>()?)
+        let mut values = Vec::with_capacity(self.vertices() as usize);
+        for its in arriving.collect::<Result<Vec<_>, _>>()? {
+            its.append_to(&mut values, &map).await?;
+        }
+        Ok(values)
     }
 }
 

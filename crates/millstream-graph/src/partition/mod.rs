@@ -344,34 +344,6 @@ impl Partition {
         }
     }
 
-    /// What `value` makes of each vertex's item, in the order of original ids: each part has its
-    /// vertices' items, in the order of new ids.
-    ///
-    /// # Panics
-    /// If there are fewer parts, or fewer items in one than it has vertices.
-    ///
-    /// ```
-    /// use millstream_graph::Partition;
-    ///
-    /// let odd_and_even = Partition::from_parts(2, &[1, 0, 1, 0])?;
-    /// let lengths = odd_and_even.restore_parts(&[&["1", "three"], &["", "to"]], |item| item.len());
-    /// assert_eq!(lengths, [0, 1, 2, 5]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn restore_parts<T: Sync, R: Send>(
-        &self,
-        parts: &[&[T]],
-        value: impl Fn(&T) -> R + Sync + Send,
-    ) -> Vec<R> {
-        match parts {
-            [all] => self.restore_with(|new| value(&all[new as usize])),
-            _ => self.restore_with(|new| {
-                let owner = self.owner(new);
-                value(&parts[owner][(new - self.boundaries[owner]) as usize])
-            }),
-        }
-    }
-
     /// Number of arcs between parts of `graph`, given with its original ids.
     ///
     /// # Panics
