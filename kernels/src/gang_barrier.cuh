@@ -95,6 +95,8 @@ class GangBarrier {
         : words(words), host(host), patience(patience), here(here), devices(devices) {
         u32* const its = reinterpret_cast<u32*>(&block());
         for (u32 at = threadIdx.x; at < sizeof(Block) / sizeof(u32); at += blockDim.x) its[at] = 0;
+        // More than a word of arrivals counts would meet too early.
+        if (gridDim.x >= most_blocks && threadIdx.x == 0) stop_all();
         __syncthreads();
     }
 
@@ -353,6 +355,8 @@ class GangBarrier {
         if (blockIdx.x == 0 && lane() == 1) goes_on = !is_told_to_stop(its.looked, nanoseconds());
         // The others miss this block in the next round.
         if (!__all_sync(~0u, goes_on)) return leave();
+        // Who has waited has acquired; the others read and clear after it.
+        __syncwarp();
         const bool is_more = __any_sync(~0u, u32(value >> more_shift) % most_blocks != 0);
         value = u32(value);
         if (is_more) value += take_more(its, from, sum);
@@ -378,8 +382,6 @@ class GangBarrier {
 
     // One warp: what has not come along with arrivals, a sum of a device for each lane.
     __device__ u64 take_more(Block& its, u32 from, u32 sum) const {
-        // Who has waited has acquired; the others read after it.
-        __syncwarp();
         const u64 more = from < devices ? read(sums(here, from, its.turn) + sum) : 0;
         if (lane() < devices)
             its.received[lane()] += u32(read(sums(here, lane(), its.turn) + sent_sum));

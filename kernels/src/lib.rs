@@ -115,7 +115,7 @@ pub const COLLECTIVE_PASS: Source = source!("collective_pass.cuh");
 pub const COLLECTIVE_CHANNEL: Source = source!("collective_channel.cuh");
 /// Reductions and broadcasts of long vectors.
 pub const COLLECTIVE_CHAIN: Source = source!("collective_chain.cuh");
-/// Other collectives of the longest vectors.
+/// All-reduces and reduce-scatters of the longest vectors.
 pub const COLLECTIVE_RING: Source = source!("collective_ring.cuh");
 /// Collectives of a block of a resident kernel.
 pub const BLOCK_COLLECTIVES: Source = source!("block_collectives.cuh");

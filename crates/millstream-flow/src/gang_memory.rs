@@ -137,8 +137,9 @@ impl GangMemory {
         let tallies = words[TALLIES..].chunks(TALLY_WORDS);
         let (counts, kept) = (&words[STANDING..STANDING + 2], &words[KEPT..MET]);
         let (met, places, sent) = (words[MET], words[TAKEN], &words[SENT..SENT + devices]);
-        // The first block has come to the round after.
-        let come = |tally: &[u64]| met + (tally[(met % TURNS) as usize] >> ALL_SHIFT);
+        // The first block has come after so many rounds; others may have come once more.
+        let all = |tally: &[u64], round: u64| tally[(round % TURNS) as usize] >> ALL_SHIFT;
+        let come = |tally: &[u64]| met + all(tally, met) + all(tally, met + 1);
         let come: Vec<_> = tallies.map(come).collect();
         text += &format!("met {met} times, the devices came {come:?} times, {places} places, ");
         Ok(text + &format!("counts {counts:?}, kept {kept:?}, sent {sent:?}"))

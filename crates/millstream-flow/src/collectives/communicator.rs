@@ -38,8 +38,8 @@ pub struct CommunicatorOptions {
     pub line_bytes: usize,
     /// Between GPUs that are peers: all-reduces and reduce-scatters of so many bytes or more, all
     /// ranks' parts together, go round a ring, where links carry stores only, if they do not fit in
-    /// lines and all parts begin at multiples of 16 bytes. `None`: from 32 MiB on, but between two
-    /// never, where one pass is faster.
+    /// lines and all parts begin at multiples of 16 bytes. `None`: from 32 MiB on, which is where four
+    /// GPUs gain by it, but between two never, where one pass is about as fast or faster.
     pub ring_bytes: Option<usize>,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,

@@ -35,16 +35,20 @@ fn seeded(fault: Fault) -> bool {
 pub(crate) const MOST_DEVICES: usize = 2;
 const MOST_STEPS: usize = 4;
 const TURNS: usize = 3;
-/// Of a word of arrivals, as there, but for what fits in fewer bits: the first counter's, blocks that
-/// have more, and blocks.
+/// Of a word of arrivals, as there, but with fewer bits: what the first counter has, blocks that have
+/// more, and blocks.
 const MORE_SHIFT: u32 = 16;
 const BLOCK_SHIFT: u32 = 24;
 const ALL_SHIFT: u32 = 32;
 const MOST_BLOCKS: u64 = 1 << (BLOCK_SHIFT - MORE_SHIFT);
+/// What the first counter has goes along if it is less than this.
+const MOST_ALONG: u64 = (1 << MORE_SHIFT) / MOST_BLOCKS;
 
 /// Of a round, what a device's blocks have counted, and their largest offer.
 #[derive(Default)]
 struct Sums {
+    /// By the first counter, of blocks with which it does not go along.
+    counted: AtomicU64,
     places: AtomicU64,
     most: AtomicU64,
 }
@@ -86,8 +90,8 @@ unsafe impl Send for Gang {}
 
 /// What a round has decided.
 pub(crate) struct Verdict {
-    /// What goes along with arrivals, in this round.
-    pub(crate) along: u64,
+    /// By the first counter, in this round.
+    pub(crate) counted: u64,
     /// Of all devices and of this one, since the start.
     pub(crate) total: u64,
     pub(crate) own: u64,
@@ -106,7 +110,7 @@ pub(crate) struct Block {
     places_said: u64,
     /// How often all blocks of the device came when they have met by themselves.
     come_here: u64,
-    /// Goes along.
+    /// By the first counter.
     counted: u64,
     offer: u64,
     /// Since the start: of all devices, and of this one.
@@ -166,9 +170,11 @@ impl Block {
     pub(crate) fn arrive(&mut self) {
         let turn = Self::turn_of(self.round);
         let tallies = || self.gang.devices.iter().map(|to| &to.tallies[self.here]);
-        let has_more = self.places != 0 || self.offer != 0;
+        let along = if self.counted < MOST_ALONG { self.counted } else { 0 };
+        let has_more = self.places != 0 || self.offer != 0 || along < self.counted;
         for tally in tallies().filter(|_| has_more) {
             let sums = &tally.sums[turn];
+            sums.counted.fetch_add(self.counted - along, Ordering::Relaxed);
             sums.places.fetch_add(self.places, Ordering::Relaxed);
             sums.most.fetch_max(self.offer, Ordering::Relaxed);
         }
@@ -182,7 +188,7 @@ impl Block {
         };
         let more = u64::from(has_more && !seeded(Fault::MoreUnsaid)) << MORE_SHIFT;
         for tally in tallies() {
-            tally.arrivals[turn].fetch_add(one + more + self.counted, Ordering::Relaxed);
+            tally.arrivals[turn].fetch_add(one + more + along, Ordering::Relaxed);
         }
         self.places_before += self.places;
         self.places = 0;
@@ -196,13 +202,13 @@ impl Block {
         let turn = Self::turn_of(self.round);
         let gang = Arc::clone(&self.gang);
         let tallies = &gang.devices[self.here].tallies[..gang.devices.len()];
-        let (mut along, mut has_more) = (0, false);
+        let (mut counted, mut has_more) = (0, false);
         for (from, tally) in tallies.iter().enumerate() {
             if from == self.here && seeded(Fault::WaitForOthersOnly) {
                 continue;
             }
             let come = self.wait(&tally.arrivals[turn], |come| come >> ALL_SHIFT > 0)?;
-            along += come & ((1 << MORE_SHIFT) - 1);
+            counted += come & ((1 << MORE_SHIFT) - 1);
             has_more |= !(come >> MORE_SHIFT).is_multiple_of(MOST_BLOCKS);
         }
         if self.is_first && self.is_told_to_stop() {
@@ -210,6 +216,7 @@ impl Block {
         }
         let mut most = 0;
         for (from, tally) in tallies.iter().enumerate().filter(|_| has_more) {
+            counted += tally.sums[turn].counted.load(Ordering::Relaxed);
             let places = tally.sums[turn].places.load(Ordering::Relaxed);
             most = most.max(tally.sums[turn].most.load(Ordering::Relaxed));
             self.total += places;
@@ -225,14 +232,15 @@ impl Block {
             });
         }
         self.round += 1;
-        Some(Verdict { along, total: self.total, own: self.own, most })
+        Some(Verdict { counted, total: self.total, own: self.own, most })
     }
 
-    /// Clears what is to be the arrivals and sums of a round. Those of the next but one are still those of the
-    /// round before, which all had read when they came to the present one.
+    /// Clears what is to be the arrivals and sums of a round. Those of the next but one are still
+    /// those of the round before, which all had read when they came to the present one.
     fn clear(&self, round: u64) {
         for tally in &self.device().tallies[..self.gang.devices.len()] {
             let sums = &tally.sums[Self::turn_of(round)];
+            sums.counted.store(0, Ordering::Relaxed);
             sums.places.store(0, Ordering::Relaxed);
             if !seeded(Fault::ArrivalsStay) {
                 tally.arrivals[Self::turn_of(round)].store(0, Ordering::Relaxed);
@@ -325,14 +333,15 @@ impl Block {
             } else {
                 self.write(place, round);
             }
-            self.counted = round + 1;
+            // In the third it is too much to go along.
+            self.counted = if round == 2 { MOST_ALONG } else { MOST_ALONG - 1 - round };
             // Each round offers less than the one before.
             let offer = |place| if has_more { 10 - 3 * round + place } else { 0 };
             self.offer = offer(place as u64);
             let Some(verdict) = self.meet() else { return };
             // Every block's places, of all rounds so far.
             let rounds = if self.gang.meets_here { round + 1 } else { round.max(1) };
-            assert_eq!(verdict.along, (round + 1) * all, "a count is missing");
+            assert_eq!(verdict.counted, self.counted * all, "a count is missing");
             assert_eq!(verdict.total, rounds * all, "a sum is missing");
             assert_eq!(verdict.own, rounds * blocks, "a sum of another device");
             assert_eq!(verdict.most, offer(all - 1), "a maximum of another round");

@@ -8,7 +8,7 @@ use super::vectors::{Combined, Vectors, remainders, runs};
 use super::{context, scaled};
 use crate::collective_model::{Case, download, upload};
 
-/// Without lines.
+/// With next to no lines.
 fn communicator(context: &Context, blocks: usize) -> Communicator {
     let mut options = CommunicatorOptions::default();
     (options.blocks, options.line_bytes, options.ring_bytes) = (blocks, 0, Some(0));
@@ -48,8 +48,8 @@ fn every_type(context: &Context, communicator: &mut Communicator, items: usize) 
 }
 
 /// Every operation. Parts of less than 16 bytes, and none; of one tile, and of three for two
-/// channels; of five tiles for both channels that one block has. Those that do not begin at multiples
-/// of 16 bytes go in one pass.
+/// channels; of five tiles for each of two channels. Those that do not begin at multiples of 16
+/// bytes go in one pass.
 #[test]
 fn round_a_ring() {
     let context = context();
