@@ -17,6 +17,7 @@ use super::child::in_child;
 use super::{Needs, is_gpu, list, scaled, skip};
 
 mod answers;
+mod arguments;
 mod collectives;
 mod links;
 mod others;
