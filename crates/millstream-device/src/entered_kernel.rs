@@ -14,7 +14,7 @@ use crate::task::{Launch, Task};
 /// A kernel that has its place in its stream's order, from
 /// [`BoundKernel::enter`](crate::BoundKernel::enter). Dropped, it begins. As long as it is kept, so
 /// is what the kernel uses: the thread that hears of the kernel's end then has nothing to give back
-/// before it tells, and whoever drops this has what it counts in its own caches.
+/// before it tells.
 ///
 /// What comes later on this stream waits for it, and on streams that share a lane of the GPU: so
 /// nobody may wait for those on the thread that has yet to begin it. Whoever enters kernels that wait

@@ -20,11 +20,14 @@ pub(super) fn word_bytes<T>() -> usize {
 /// The kernels for an operator, or for items that are only moved: in lines, in one
 /// pass, along a chain, and round a ring.
 pub(super) fn cuda_sources<T: Item>(operator: Option<&str>) -> [CudaSource; 4] {
+    let [pass, chain, ring] =
+        [("pass", "PassSettings", 1), ("chain", "ChainSettings", 2), ("ring", "RingSettings", 2)]
+            .map(|(way, settings, blocks)| of_all_buffers(way, settings, blocks));
     let kernels = [
         ("lines.cu", "collective_lines.cuh", "lines_of_items", LINES, LINE_STRUCTS),
-        ("pass.cu", "collective_pass.cuh", "pass_of_items", PASS, PASS_STRUCTS),
-        ("chain.cu", "collective_chain.cuh", "chain_of_items", CHAIN, CHAIN_STRUCTS),
-        ("ring.cu", "collective_ring.cuh", "ring_of_items", RING, RING_STRUCTS),
+        ("pass.cu", "collective_pass.cuh", "pass_of_items", &pass, PASS_STRUCTS),
+        ("chain.cu", "collective_chain.cuh", "chain_of_items", &chain, CHAIN_STRUCTS),
+        ("ring.cu", "collective_ring.cuh", "ring_of_items", &ring, RING_STRUCTS),
     ];
     kernels.map(|(file, header, entry, kernel, structs)| {
         let kernel = format!("{kernel}{}", as_in_rust());
@@ -82,35 +85,19 @@ extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 1) line
 }
 ";
 
-const PASS: &str = "
-extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 1) pass_of_items(
+/// A kernel that takes the buffers of all ranks, so many blocks of which share a multiprocessor.
+fn of_all_buffers(way: &str, settings: &str, blocks: usize) -> String {
+    format!(
+        "
+extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, {blocks}) {way}_of_items(
     const __grid_constant__ millstream::SpanSet<const Element> inputs,
     const __grid_constant__ millstream::SpanSet<Element> outputs,
-    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
-    const __grid_constant__ millstream::PassSettings settings) {
-    millstream::collective_pass(inputs, outputs, memory, host, settings,
-                    [](Element one, Element other) { return combine(one, other); });
+    const __grid_constant__ millstream::SpanSet<millstream::u64> memory,
+    millstream::Span<millstream::u32> host,
+    const __grid_constant__ millstream::{settings} settings) {{
+    millstream::collective_{way}(inputs, outputs, memory, host, settings,
+                     [](Element one, Element other) {{ return combine(one, other); }});
+}}
+"
+    )
 }
-";
-
-const CHAIN: &str = "
-extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 2) chain_of_items(
-    const __grid_constant__ millstream::SpanSet<const Element> inputs,
-    const __grid_constant__ millstream::SpanSet<Element> outputs,
-    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
-    const __grid_constant__ millstream::ChainSettings settings) {
-    millstream::collective_chain(inputs, outputs, memory, host, settings,
-                     [](Element one, Element other) { return combine(one, other); });
-}
-";
-
-const RING: &str = "
-extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 2) ring_of_items(
-    const __grid_constant__ millstream::SpanSet<const Element> inputs,
-    const __grid_constant__ millstream::SpanSet<Element> outputs,
-    const __grid_constant__ millstream::SpanSet<millstream::u64> memory, millstream::Span<millstream::u32> host,
-    const __grid_constant__ millstream::RingSettings settings) {
-    millstream::collective_ring(inputs, outputs, memory, host, settings,
-                     [](Element one, Element other) { return combine(one, other); });
-}
-";
