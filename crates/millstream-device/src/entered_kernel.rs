@@ -144,6 +144,11 @@ impl Launch for KeptLaunch {
     }
 
     #[cfg(feature = "cuda")]
+    fn gathers(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "cuda")]
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }

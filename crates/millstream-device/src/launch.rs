@@ -353,6 +353,11 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     }
 
     #[cfg(feature = "cuda")]
+    fn gathers(&self) -> bool {
+        S::gathers(&self.bound)
+    }
+
+    #[cfg(feature = "cuda")]
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -1,6 +1,7 @@
 //! How kernels take buffers: what a signature names, and what a call passes.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -142,6 +143,15 @@ pub unsafe trait Parameter {
     fn join(bound: &mut Self::Bound, next: Self::Bound) -> Option<Self::Bound> {
         let _ = bound;
         Some(next)
+    }
+
+    /// Whether a launch that nothing is behind had better wait for others to [join](Parameter::join) it,
+    /// because its GPU has not come to what it was given before: launched now, it would wait there, and
+    /// what follows would be launched by itself. It is asked again until it says no, for
+    /// a tenth of a millisecond at most.
+    fn gathers(bound: &Self::Bound) -> bool {
+        let _ = bound;
+        false
     }
 }
 
@@ -298,9 +308,30 @@ unsafe impl<T: Pod + Send + Sync> Parameter for Value<T> {
     }
 }
 
-/// Items held by a queued launch.
+/// Items held by a queued launch. Those that are the same items are equal.
 #[derive(Debug)]
 pub struct Bound(pub(crate) Place);
+
+impl Bound {
+    /// Whether some memory is of both.
+    pub fn overlaps(&self, other: &Bound) -> bool {
+        let (one, other) = (self.addresses(), other.addresses());
+        one.start < other.end && other.start < one.end
+    }
+
+    fn addresses(&self) -> Range<usize> {
+        let start = self.0.address() as usize;
+        start..start + self.0.bytes()
+    }
+}
+
+impl PartialEq for Bound {
+    fn eq(&self, other: &Bound) -> bool {
+        self.addresses() == other.addresses()
+    }
+}
+
+impl Eq for Bound {}
 
 /// As many spans as kernels take, some of which may be empty.
 pub(crate) fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {

@@ -67,6 +67,10 @@ pub(crate) trait Launch: Send {
     #[cfg(feature = "cuda")]
     fn join(&mut self, next: Box<dyn Launch>) -> Option<Box<dyn Launch>>;
 
+    /// Whether it had better wait for others to join: see [`Parameter::gathers`](crate::Parameter::gathers).
+    #[cfg(feature = "cuda")]
+    fn gathers(&self) -> bool;
+
     /// To find out what it is.
     #[cfg(feature = "cuda")]
     fn as_any(&self) -> &dyn std::any::Any;

@@ -45,9 +45,23 @@ struct Event {
 struct Lane {
     submission: InOrder<Vec<u32>, Operation>,
     event: Mutex<Event>,
+    /// How often whoever resumes lets others join what nothing is behind.
+    looks: Mutex<usize>,
 }
 
 impl Lane {
+    fn new(event: Event, looks: usize) -> Arc<Lane> {
+        let (event, looks) = (Mutex::new(event), Mutex::new(looks));
+        Arc::new(Lane { submission: InOrder::new(Vec::new()), event, looks })
+    }
+
+    fn gathers(&self) -> bool {
+        let mut looks = self.looks.lock();
+        let gathers = *looks > 0;
+        *looks -= usize::from(gathers);
+        gathers
+    }
+
     fn perform(&self, done: &mut Vec<u32>, operation: Operation) -> Step<Operation, ()> {
         match operation {
             Operation::Wait if !self.event.lock().is_over => Step::HeldUp(operation, ()),
@@ -87,9 +101,11 @@ impl Lane {
                 }
                 _ => Some(next),
             };
-            match self.submission.resume(join, |done, it| self.perform(done, it)) {
+            let gathers = |_: &Operation| self.gathers();
+            match self.submission.resume(join, gathers, |done, it| self.perform(done, it)) {
                 Rest::None => return,
                 Rest::More => {}
+                Rest::Gathers => thread::yield_now(),
                 Rest::HeldUp(()) => return self.resume_after_the_event(),
             }
         }
@@ -109,10 +125,7 @@ impl Lane {
 
 /// One thread submits a wait and what is behind it, while the event ends on another.
 fn waits_and_runs() {
-    let lane = Arc::new(Lane {
-        submission: InOrder::new(Vec::new()),
-        event: Mutex::new(Event::default()),
-    });
+    let lane = Lane::new(Event::default(), 0);
     let host = {
         let lane = Arc::clone(&lane);
         thread::spawn(move || lane.end_the_event())
@@ -132,8 +145,16 @@ fn waits_and_runs() {
 
 /// A thread is left operations, while whoever leaves them submits others.
 fn leaves_and_runs() {
-    let over = Event { is_over: true, is_awaited: false };
-    let lane = Arc::new(Lane { submission: InOrder::new(Vec::new()), event: Mutex::new(over) });
+    leaves(0);
+}
+
+/// The same, and the thread lets what comes join what it has.
+fn leaves_and_gathers() {
+    leaves(1);
+}
+
+fn leaves(looks: usize) {
+    let lane = Lane::new(Event { is_over: true, is_awaited: false }, looks);
     let resume = |lane: &Arc<Lane>| {
         let lane = Arc::clone(lane);
         thread::spawn(move || lane.resume())
@@ -154,10 +175,7 @@ fn leaves_and_runs() {
 
 /// Whoever holds an operation begins it, while another thread submits more.
 fn holds_and_runs() {
-    let lane = Arc::new(Lane {
-        submission: InOrder::new(Vec::new()),
-        event: Mutex::new(Event::default()),
-    });
+    let lane = Lane::new(Event::default(), 0);
     assert!(lane.submission.hold(Operation::Run(34)));
     let other = {
         let lane = Arc::clone(&lane);
@@ -190,6 +208,11 @@ fn an_operation_that_overtakes_one_that_is_held_is_found() {
 #[test]
 fn what_is_left_to_a_thread_is_submitted_once_and_in_order() {
     holds(leaves_and_runs);
+}
+
+#[test]
+fn what_gathers_is_submitted_once_and_in_order() {
+    holds(leaves_and_gathers);
 }
 
 #[test]

@@ -235,6 +235,7 @@ impl Gpu {
         loop {
             let rest = self.submission.resume(
                 |_, next| Some(next),
+                |_| false,
                 |(), operation| {
                     // SAFETY: one operation at a time is performed; loom checks that.
                     self.given[operation].with_mut(|times| unsafe { *times += 1 });
@@ -247,7 +248,7 @@ impl Gpu {
             match rest {
                 Rest::None => return,
                 Rest::More => {}
-                Rest::HeldUp(()) => unreachable!(),
+                Rest::Gathers | Rest::HeldUp(()) => unreachable!(),
             }
         }
     }

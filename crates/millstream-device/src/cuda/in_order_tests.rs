@@ -49,10 +49,16 @@ impl Lane {
     }
 
     fn resume(self: &Arc<Self>) {
+        self.resume_while(|| false);
+    }
+
+    /// Others may join what nothing is behind, as long as `gathers` says so.
+    fn resume_while(self: &Arc<Self>, mut gathers: impl FnMut() -> bool) {
         loop {
-            match self.submission.resume(join, |done, it| self.perform(done, it)) {
+            let gathers = |_: &Operation| gathers();
+            match self.submission.resume(join, gathers, |done, it| self.perform(done, it)) {
                 Rest::None => return,
-                Rest::More => {}
+                Rest::More | Rest::Gathers => {}
                 Rest::HeldUp(event) => return self.resume_after(Some(event)),
             }
         }
@@ -136,6 +142,36 @@ fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
         std::thread::yield_now();
     }
     assert!(lane.submission.leave(Operation::Run(vec!["6"]), || ()).0.is_some());
+}
+
+#[test]
+fn what_gathers_waits_for_others_to_join_unless_something_is_behind() {
+    let (lane, hear) = lane();
+    let leave = |name| lane.submission.leave(Operation::Run(vec![name]), || ()).0;
+    assert!(leave("1").is_some());
+    let mut looks = 0;
+    lane.resume_while(|| {
+        looks += 1;
+        assert!(hear.try_recv().is_err(), "submitted while it gathers");
+        // One joins the first time, the second time another, and then it is full.
+        if looks < 3 {
+            assert!(leave(["2", "3"][looks - 1]).is_none());
+        }
+        looks < 3
+    });
+    assert_eq!((looks, hear.try_iter().collect::<Vec<_>>()), (3, vec!["1, 2, 3".to_string()]));
+    assert_eq!(lane.submission.outstanding(), 0);
+    // All that one has become counts once it is performed.
+    assert!(lane.submission.has_performed(3) && !lane.submission.has_performed(4));
+
+    for name in ["4", "5", "6", "7"] {
+        let _ = leave(name);
+    }
+    lane.resume_while(|| {
+        assert_eq!(hear.try_recv().unwrap(), "4, 5, 6", "something was behind");
+        false
+    });
+    assert_eq!(hear.try_recv().unwrap(), "7");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUstream};
 
@@ -27,6 +28,10 @@ const MOST_HELD: usize = 256;
 /// Operations left to the GPU's thread after which whoever leaves more waits: about as
 /// many as the driver takes before it makes callers wait.
 const MOST_LEFT: usize = 1024;
+/// How long a launch waits for others to join it, at most.
+const MOST_GATHERING: Duration = Duration::from_micros(100);
+/// Between looks at whether it still does: a part of a microsecond.
+const SPINS: usize = 16;
 
 /// One of the driver's streams.
 pub(crate) struct Lane {
@@ -282,10 +287,25 @@ impl Lane {
 
     /// Submits what has waited.
     pub(super) fn resume(self: Arc<Self>) {
+        self.resume_for(Duration::ZERO);
+    }
+
+    /// The same, by the GPU's thread: launches that [gather](crate::Parameter::gathers) may.
+    pub(super) fn resume_joined(self: Arc<Self>) {
+        self.resume_for(MOST_GATHERING);
+    }
+
+    /// Launches gather for so long.
+    fn resume_for(self: Arc<Self>, most: Duration) {
         let _resuming = Resuming::begin();
+        let mut gathering: Option<Instant> = None;
         loop {
             let mut performed = None;
-            let rest = self.submission.resume(Operation::join, |submission, operation| {
+            let gathers = |operation: &Operation| {
+                gathering.map_or(Duration::ZERO, |since| since.elapsed()) < most
+                    && operation.gathers()
+            };
+            let rest = self.submission.resume(Operation::join, gathers, |submission, operation| {
                 self.perform(submission, operation, &mut performed)
             });
             // Without the lane's locks, because whoever hears may submit more.
@@ -294,7 +314,12 @@ impl Lane {
             }
             match rest {
                 Rest::None => return,
-                Rest::More => {}
+                Rest::More => gathering = None,
+                Rest::Gathers => {
+                    gathering.get_or_insert_with(Instant::now);
+                    // Whoever leaves more has the queue meanwhile.
+                    (0..SPINS).for_each(|_| std::hint::spin_loop());
+                }
                 Rest::HeldUp(event) => return self.resume_after(&event),
             }
         }

@@ -47,6 +47,11 @@ impl Operation {
             (_, next) => Some(next),
         }
     }
+
+    /// Whether it had better wait for others to join.
+    pub(super) fn gathers(&self) -> bool {
+        matches!(&self.work, Work::Run(Task::Launch(launch)) if launch.gathers())
+    }
 }
 
 /// What has become of an operation, until whoever submits it holds the stream's lock no more.
