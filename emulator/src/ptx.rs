@@ -289,6 +289,13 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
         (["{"], _) if text.contains(".sys.global.b128 line, [%2]") => {
             format!("::emulated::load_words({}, &{}, &{})", address(2)?, operand(0)?, operand(1)?)
         }
+        (["{"], _) if text.contains("@asked ld.relaxed.sys.global.b128 line, [%3]") => format!(
+            "({} ? ::emulated::load_words({}, &{}, &{}) : (void)0)",
+            operand(2)?,
+            address(3)?,
+            operand(0)?,
+            operand(1)?
+        ),
         _ => return None,
     })
 }
@@ -300,6 +307,12 @@ mod tests {
     #[test]
     fn assembly_becomes_calls() {
         let one = |text: &str| without_assembly(text);
+        assert_eq!(
+            one(
+                r#"asm volatile("{ .reg .pred asked; setp.ne.u32 asked, %2, 0; mov.b128 line, {%0, %1}; @asked ld.relaxed.sys.global.b128 line, [%3]; mov.b128 {%0, %1}, line; }" : "+l"(*word), "+l"(*tag) : "r"(is_asked), "l"(line) : "memory");"#
+            ),
+            "((is_asked) ? ::emulated::load_words(::emulated::global((line)), &(*word), &(*tag)) : (void)0);"
+        );
         assert_eq!(
             one(
                 r#"asm volatile("ld." "acquire" "." "sys" "." "u64" " %0, [%1];" : "=" "l"(value) : "l"(a + (b)) : "memory");"#

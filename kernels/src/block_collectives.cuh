@@ -204,8 +204,10 @@ class BlockCollectives {
             }
             __syncthreads();
             const Lines lines{ranks, first, capacity, ++epoch};
-            const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
-            const bool goes_on = exchange.run(threadIdx.x, blockDim.x);
+            const LineExchange<Element, Combine, 0> exchange{lines, pieces, input, output, combine};
+            const u64 left = longest - done < most ? longest - done : most;
+            const u64 units = left == 0 ? 1 : (left + Unit::count - 1) / Unit::count;
+            const bool goes_on = exchange.run(threadIdx.x, blockDim.x, units);
             if (!__syncthreads_and(goes_on)) {
                 epoch |= is_inside;
                 return false;

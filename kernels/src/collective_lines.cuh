@@ -32,6 +32,8 @@ struct LineOperation {
     Span<const Element> input;  // Nothing in place.
     Span<Element> output;
     LinePieces pieces;
+    u64 units;  // Of the longest piece of all ranks, at least 1.
+    u64 meets;  // All blocks meet before it, else each block goes on by itself.
 };
 
 constexpr u32 most_line_operations = 8;
@@ -76,11 +78,17 @@ struct Lines {
     }
 };
 
-template <class Element, class Combine>
+// Of so many units that follow each other, the first is sent to everyone, so that everyone hears from
+// everyone; of all units only one if `told` is 0.
+template <class Element, class Combine, u32 told>
 struct LineExchange {
     using Unit = LineUnit<Element>;
     // Ranks whose lines are waited for together, as registers allow.
-    static constexpr u32 together = Unit::words <= 2 ? most_ranks : 1;
+    static constexpr u32 together = Unit::words > 2                        ? 1
+                                    : Unit::words == 2 || Unit::count > 2 ? 4
+                                                                          : most_ranks;
+    static constexpr u32 lines_of_all = together * Unit::words, at_once = 4;
+    static_assert(lines_of_all <= 32, "a bit for each");
 
     const Lines& lines;
     const LinePieces& pieces;
@@ -90,22 +98,9 @@ struct LineExchange {
 
     __device__ const Ranks& ranks() const { return lines.ranks; }
 
-    // Whether a unit of a piece is sent: the first one always, so that everyone hears
-    // from everyone.
     static __device__ bool is_sent(const LinePiece& piece, u64 unit) {
-        return unit == 0 || unit * Unit::count < piece.len;
-    }
-
-    __device__ u64 units() const {
-        u64 most = 1;
-        for (u32 rank = 0; rank < ranks().ranks; ++rank) {
-            const u64 len = pieces.sends[rank].len > pieces.receives[rank].len
-                                ? pieces.sends[rank].len
-                                : pieces.receives[rank].len;
-            const u64 units = (len + Unit::count - 1) / Unit::count;
-            most = units > most ? units : most;
-        }
-        return most;
+        const bool is_first = told == 0 ? unit == 0 : unit % told == 0;
+        return is_first || unit * Unit::count < piece.len;
     }
 
     __device__ void load(const LinePiece& piece, u64 unit, Unit& value) const {
@@ -128,45 +123,64 @@ struct LineExchange {
 
     __device__ void send(u64 unit) const {
         Unit value;
-        const LinePiece* loaded = nullptr;
+        // By value, as all pieces here: through a reference the compiler does not see that they are
+        // parameters, and fetches them like memory.
+        LinePiece loaded{0, 0};
+        bool is_loaded = false;
+        u32 to = ranks().rank;
         for (u32 step = 1; step < ranks().ranks; ++step) {
-            const u32 to = (ranks().rank + step) % ranks().ranks;
-            const LinePiece& piece = pieces.sends[to];
+            to = to + 1 == ranks().ranks ? 0 : to + 1;
+            const LinePiece piece = pieces.sends[to];
             if (!is_sent(piece, unit)) continue;
-            const bool is_loaded =
-                loaded != nullptr && loaded->start == piece.start && loaded->len == piece.len;
-            if (!is_loaded) load(piece, unit, value);
-            loaded = &piece;
+            if (!is_loaded || loaded.start != piece.start || loaded.len != piece.len)
+                load(piece, unit, value);
+            loaded = piece;
+            is_loaded = true;
 #pragma unroll
             for (u32 word = 0; word < Unit::words; ++word)
                 store_line_relaxed(lines.line(to, ranks().rank, unit * Unit::words + word),
-                           value.bits[word], lines.epoch);
+                                   value.bits[word], lines.epoch);
         }
     }
 
-    // Waits for a unit from some ranks, the first of which is `base`.
+    // Waits for a unit from some ranks, the first of which is `base`. Lines that are not there are
+    // asked for all at once, not one after the other.
     __device__ bool wait(u32 base, u64 unit, Unit (&values)[together]) const {
+        const u64* const first = lines.line(ranks().rank, base, unit * Unit::words);
+        const u64 next = lines.capacity * 2;
+        u32 missing = 0;
+#pragma unroll
+        for (u32 each = 0; each < together; ++each) {
+            const u32 from = base + each;
+            if (ranks().is_peer(from) && is_sent(pieces.receives[from], unit))
+                missing |= (~0u >> (32 - Unit::words)) << (each * Unit::words);
+        }
         return ranks().wait_until([&] {
-            bool is_there = true;
 #pragma unroll
-            for (u32 each = 0; each < together; ++each) {
-                const u32 from = base + each;
-                if (!ranks().is_peer(from) || !is_sent(pieces.receives[from], unit)) continue;
+            for (u32 some = 0; some < lines_of_all; some += at_once) {
+                u64 epochs[at_once];
 #pragma unroll
-                for (u32 word = 0; word < Unit::words; ++word) {
-                    u64 epoch;
-                    load_line_relaxed(lines.line(ranks().rank, from, unit * Unit::words + word),
-                              &values[each].bits[word], &epoch);
-                    is_there &= epoch == lines.epoch;
+                for (u32 at = 0; at < at_once; ++at) {
+                    const u32 line = some + at, each = line / Unit::words, word = line % Unit::words;
+                    if (line < lines_of_all)
+                        load_line_if(missing >> line & 1, first + (each * next + word * 2),
+                                     &values[each].bits[word], &epochs[at]);
                 }
+#pragma unroll
+                for (u32 at = 0; at < at_once; ++at)
+                    if (some + at < lines_of_all && epochs[at] == lines.epoch)
+                        missing &= ~(1u << (some + at));
             }
-            return is_there;
+            return missing == 0;
         });
     }
 
     __device__ bool receive(u64 unit) const {
-        const LinePiece& own = pieces.receives[ranks().rank];
-        Unit combined;
+        const LinePiece own = pieces.receives[ranks().rank];
+        const LinePiece kept = pieces.sends[ranks().rank];
+        Unit own_value, combined;
+        // Before others are waited for.
+        load(kept, unit, own_value);
         bool is_first = true;
         for (u32 base = 0; base < ranks().ranks; base += together) {
             Unit values[together];
@@ -176,18 +190,19 @@ struct LineExchange {
                 const u32 from = base + each;
                 if (from >= ranks().ranks) continue;
                 const bool is_own = from == ranks().rank;
-                const LinePiece& sent = is_own ? pieces.sends[from] : pieces.receives[from];
-                if (unit * Unit::count >= sent.len) continue;
-                if (is_own) load(sent, unit, values[each]);
+                const LinePiece received = pieces.receives[from];
+                if (unit * Unit::count >= (is_own ? kept.len : received.len)) continue;
+                Unit& value = values[each];
+                if (is_own) value = own_value;
                 if (pieces.combines) {
 #pragma unroll
                     for (u32 item = 0; item < Unit::count; ++item)
                         combined.items[item] =
-                            is_first ? values[each].items[item]
-                                     : combine(combined.items[item], values[each].items[item]);
+                            is_first ? value.items[item]
+                                     : combine(combined.items[item], value.items[item]);
                     is_first = false;
-                } else if (!is_own || !pieces.in_place || sent.start != own.start) {
-                    store(pieces.receives[from], unit, values[each]);
+                } else if (!is_own || !pieces.in_place || kept.start != own.start) {
+                    store(received, unit, value);
                 }
             }
         }
@@ -197,9 +212,8 @@ struct LineExchange {
 
     // Threads `first`, `first + step`, ... Each unit is read and written by one thread,
     // and sent before the same unit of another piece is written in its place.
-    __device__ bool run(u64 first, u64 step) const {
-        const u64 last = units();
-        for (u64 unit = first; unit < last; unit += step) {
+    __device__ bool run(u64 first, u64 step, u64 units) const {
+        for (u64 unit = first; unit < units; unit += step) {
             send(unit);
             if (!receive(unit)) return false;
         }
@@ -214,17 +228,25 @@ __device__ void collective_lines(const LineOperations<Element>& operations,
                                  const LineSettings& settings, Combine combine) {
     const RankSettings& common = settings.common;
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
+    const u32 count = u32(operations.count);
+    tell_begun(host, common.rank, common.epoch + count - 1);
 #pragma unroll 1
-    for (u32 at = 0; at < u32(operations.count); ++at) {
-        // As after the end of a kernel, also for who has given up: others wait for it here.
-        if (at > 0) meet(memory[common.rank].items);
+    for (u32 at = 0; at < count; ++at) {
         const LineOperation<Element>& operation = operations.operations[at];
+        // As after the end of a kernel, or of the block; also for who has given up: others wait for
+        // it here.
+        if (operation.meets) {
+            meet(memory[common.rank].items);
+        } else {
+            __syncthreads();
+        }
         const Lines lines{ranks, rank_words, settings.capacity, common.epoch + at};
         const LinePieces& pieces = operation.pieces;
         Element* output = operation.output.items;
         const Element* input = pieces.in_place ? output : operation.input.items;
-        const LineExchange<Element, Combine> exchange{lines, pieces, input, output, combine};
-        exchange.run(thread_in_grid(), threads_in_grid());
+        const LineExchange<Element, Combine, rank_threads> exchange{lines, pieces, input, output,
+                                                                    combine};
+        exchange.run(thread_in_grid(), threads_in_grid(), operation.units);
     }
 }
 

@@ -225,6 +225,7 @@ __device__ void collective_pass(const SpanSet<const Element>& inputs,
     __shared__ PassPlaces<Element> places[most_ranks];
     const RankSettings& common = settings.common;
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
+    tell_begun(host, common.rank, common.epoch);
     const Pass<Element> pass{ranks, inputs, outputs, settings, places};
     if (!pass.begin()) return;
     pass.run(combine);

@@ -90,6 +90,13 @@ struct Ranks {
     }
 };
 
+// Of a kernel that does all collectives up to this number: the GPU has come to it. The thread that
+// launches there lets others join what it would only have to wait for.
+__device__ __forceinline__ void tell_begun(const Span<u32>& host, u32 rank, u64 last) {
+    // Relaxed: the number is all there is to see.
+    if (thread_in_grid() == 0) store_relaxed_sys(&host[host_words + rank], u32(last));
+}
+
 // All blocks of the kernel, with the words of its rank: what each did before, all see after.
 // Not inlined: between two collectives there are no registers to keep.
 __device__ __noinline__ void meet(u64* words) {

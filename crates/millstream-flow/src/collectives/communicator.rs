@@ -32,9 +32,8 @@ pub struct CommunicatorOptions {
     /// multiprocessor. For each, 128 KiB are allocated on each GPU, which these go through.
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to all others together go
-    /// in lines, which are there sooner, at twice the bytes; divided among the others, so that
-    /// a smaller part of it to each, and never more than half. Of a broadcast twice as many, since
-    /// links carry it in one direction. Eight to twelve times as many are allocated on each GPU.
+    /// in lines, which are there sooner, at twice the bytes; of a `reduce` or `broadcast`, which could
+    /// go along a chain, half as many. Four to eight times as many are allocated on each GPU.
     pub line_bytes: usize,
     /// Between GPUs that are peers: all-reduces and reduce-scatters of so many bytes or more, all
     /// ranks' parts together, go round a ring, where links carry stores only, if they do not fit in
@@ -51,7 +50,7 @@ impl Default for CommunicatorOptions {
             algorithm: Algorithm::Auto,
             packet_bytes: 4 << 20,
             blocks: 128,
-            line_bytes: 1 << 20,
+            line_bytes: 2 << 20,
             ring_bytes: None,
             patience: Duration::from_secs(10),
         }
@@ -249,15 +248,15 @@ impl Communicator {
     /// Submits a collective, whose operands are checked.
     pub(super) fn submit<T: Item>(
         &mut self,
-        pattern: &Pattern,
+        pattern: Pattern,
         operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         match &mut self.peers {
-            Some(peers) if Peers::carry::<T>(pattern) => {
+            Some(peers) if Peers::carry::<T>(&pattern) => {
                 peers.run(&self.streams, pattern, operands, operator)
             }
-            _ => self.in_packets(pattern, operands, operator),
+            _ => self.in_packets(&pattern, operands, operator),
         }
     }
 

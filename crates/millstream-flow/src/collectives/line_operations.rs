@@ -12,7 +12,7 @@ use millstream_device::{
 use super::line_settings::{LinePieces, LineSettings, pieces};
 use super::peer_words::PeerWords;
 use super::plan::Pattern;
-use super::rank_settings::RankSettings;
+use super::rank_settings::{RankSettings, THREADS};
 use crate::Item;
 
 /// Collectives of a kernel at most: `most_line_operations` of the header.
@@ -29,11 +29,17 @@ pub(super) struct LineCollective {
     pub(super) pattern: Pattern,
     pub(super) in_place: bool,
     pub(super) words: Arc<PeerWords>,
+    /// Of the longest piece of all ranks, at least 1.
+    pub(super) units: usize,
     /// The first rank's.
     pub(super) settings: LineSettings,
 }
 
 impl LineCollective {
+    fn epoch(&self) -> u64 {
+        self.settings.common.epoch
+    }
+
     fn settings(&self, rank: u32) -> LineSettings {
         let common = RankSettings { rank, ..self.settings.common };
         LineSettings { common, ..self.settings }
@@ -63,6 +69,17 @@ pub(super) struct BoundLines {
     rank: u32,
 }
 
+impl BoundLines {
+    /// The last collective's number.
+    fn last(&self) -> u64 {
+        self.first.collective.epoch() + self.others.len() as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.last().is_multiple_of(MOST as u64)
+    }
+}
+
 #[derive(Debug)]
 struct BoundOperation {
     collective: Arc<LineCollective>,
@@ -77,17 +94,43 @@ millstream_device::cuda_struct! {
         input: [u64; 2],
         output: [u64; 2],
         pieces: LinePieces,
+        units: u64,
+        meets: u64,
     }
 }
 
 impl BoundOperation {
-    fn write<T: Item>(&self, rank: u32, to: &mut ArgumentWriter) {
+    /// Whether blocks may go on from this to another that follows it, and perhaps others in between that
+    /// they went on to from this, without meeting those of their own rank: each hears from the same
+    /// blocks of all ranks in both, and finds items where no other block has left them.
+    fn goes_on_to(&self, next: &BoundOperation) -> bool {
+        let blocks = |operation: &BoundOperation| operation.collective.units.div_ceil(THREADS);
+        blocks(self) == blocks(next) && (self.is_again(next) || !self.shares_memory_with(next))
+    }
+
+    /// Whether the same threads do the same to the same items.
+    fn is_again(&self, next: &BoundOperation) -> bool {
+        let (one, other) = (&*self.collective, &*next.collective);
+        one.in_place == other.in_place
+            && one.pattern == other.pattern
+            && self.input == next.input
+            && self.output == next.output
+    }
+
+    fn shares_memory_with(&self, next: &BoundOperation) -> bool {
+        self.output.overlaps(&next.output)
+            || self.input.iter().any(|input| input.overlaps(&next.output))
+            || next.input.iter().any(|input| input.overlaps(&self.output))
+    }
+
+    fn write<T: Item>(&self, rank: u32, meets: bool, to: &mut ArgumentWriter) {
         match &self.input {
             Some(input) => Read::<T>::write(input, to),
             None => Value::<[u64; 2]>::write(&[0, 0], to),
         }
         Write::<T>::write(&self.output, to);
         Value::<LinePieces>::write(&self.collective.pieces(rank), to);
+        Value::<[u64; 2]>::write(&[self.collective.units as u64, meets.into()], to);
     }
 }
 
@@ -102,8 +145,16 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
         let count = 1 + others.len();
         to.structure(|to| {
             to.structure(|to| {
-                for operation in std::iter::once(first).chain(others) {
-                    operation.write::<T>(*rank, to);
+                first.write::<T>(*rank, false, to);
+                // Of the operations since blocks have met.
+                let mut since = vec![first];
+                for operation in others {
+                    let meets = !since.iter().all(|before| before.goes_on_to(operation));
+                    if meets {
+                        since.clear();
+                    }
+                    since.push(operation);
+                    operation.write::<T>(*rank, meets, to);
                 }
                 for _ in count..MOST {
                     Value::<NoOperation>::write(&NoOperation::zeroed(), to);
@@ -117,17 +168,22 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
 
     unsafe fn view(_: &BoundLines) -> Self::View<'_> {}
 
-    /// What follows in number becomes part of the kernel.
+    /// What follows in number becomes part of the kernel, up to the next multiple of as many as there
+    /// may be: so that kernels of all ranks end after the same collective, if there are enough. Each
+    /// end takes a while, in which all wait.
     fn join(bound: &mut BoundLines, next: BoundLines) -> Option<BoundLines> {
-        let count = 1 + bound.others.len();
-        let epoch = |operation: &BoundOperation| operation.collective.settings.common.epoch;
-        let follows = epoch(&next.first) == epoch(&bound.first) + count as u64;
-        if !follows || count + 1 + next.others.len() > MOST {
+        if bound.is_full() || next.first.collective.epoch() != bound.last() + 1 {
             return Some(next);
         }
         bound.others.push(next.first);
         bound.others.extend(next.others);
         None
+    }
+
+    /// A kernel that the GPU has not come to would only wait there.
+    fn gathers(bound: &BoundLines) -> bool {
+        let collective = &bound.first.collective;
+        !bound.is_full() && !collective.words.have_begun(bound.rank, collective.epoch() - 1)
     }
 }
 
@@ -139,5 +195,92 @@ unsafe impl<T: Item> Argument<LineOperations<T>> for LineArguments<'_, T> {
         let output = Argument::<Write<T>>::bind(output, accesses)?;
         let first = BoundOperation { collective, input, output };
         Ok(BoundLines { first, others: Vec::new(), rank })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rank_settings::MOST_RANKS;
+    use super::*;
+    use crate::context::{Context, Devices};
+
+    /// Rank 0's part of collectives, on memory of a host device: nothing is run.
+    struct Rank {
+        words: Arc<PeerWords>,
+        buffers: Vec<DeviceBuffer<u32>>,
+    }
+
+    impl Rank {
+        fn new() -> Rank {
+            let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+            let buffer = |_| context.devices()[0].buffer(4096).unwrap();
+            let words = Arc::new(PeerWords::new(&context, 16 * MOST_RANKS).unwrap());
+            Rank { words, buffers: (0..2).map(buffer).collect() }
+        }
+
+        /// A broadcast of so many items of a buffer.
+        fn bind(&mut self, epoch: u64, buffer: usize, items: usize) -> BoundLines {
+            let common = RankSettings { epoch, patience_ns: 0, rank: 0, ranks: 2 };
+            let collective = Arc::new(LineCollective {
+                pattern: Pattern::Broadcast { root: 0, items: 0..items },
+                in_place: true,
+                words: Arc::clone(&self.words),
+                units: items.div_ceil(2),
+                settings: LineSettings { common, capacity: 4096 },
+            });
+            let output = &mut self.buffers[buffer];
+            let arguments = LineArguments { collective, rank: 0, input: None, output };
+            Argument::<LineOperations<u32>>::bind(arguments, &mut Accesses::default()).unwrap()
+        }
+    }
+
+    #[test]
+    fn kernels_of_all_ranks_end_after_the_same_collectives() {
+        let mut rank = Rank::new();
+        let mut bound = rank.bind(6, 0, 1);
+        for epoch in [5, 6, 8] {
+            let other = LineOperations::<u32>::join(&mut bound, rank.bind(epoch, 0, 1));
+            assert!(other.is_some(), "{epoch} follows 6");
+        }
+        for epoch in [7, 8] {
+            assert!(LineOperations::<u32>::join(&mut bound, rank.bind(epoch, 0, 1)).is_none());
+        }
+        assert_eq!((bound.last(), bound.is_full()), (8, true));
+        let next = LineOperations::<u32>::join(&mut bound, rank.bind(9, 0, 1));
+        assert_eq!(next.map(|next| next.last()), Some(9));
+    }
+
+    #[test]
+    fn what_the_gpu_has_not_come_to_gathers_until_it_is_full() {
+        let mut rank = Rank::new();
+        let gathers = LineOperations::<u32>::gathers;
+        assert!(!gathers(&rank.bind(1, 0, 1)), "nothing comes before the first");
+        let bound = rank.bind(6, 0, 1);
+        assert!(gathers(&bound));
+        rank.words.say_begun(0, 4);
+        assert!(gathers(&bound) && !gathers(&rank.bind(8, 0, 1)));
+        rank.words.say_begun(0, 5);
+        assert!(!gathers(&bound));
+        // Lower halves of numbers are compared, also where they begin again.
+        let far = rank.bind((1 << 32) + 2, 0, 1);
+        rank.words.say_begun(0, u32::MAX);
+        assert!(gathers(&far));
+        rank.words.say_begun(0, 1);
+        assert!(!gathers(&far));
+    }
+
+    #[test]
+    fn blocks_meet_where_others_have_left_something() {
+        let mut rank = Rank::new();
+        let mut goes_on = |[one, other]: [(usize, usize); 2]| {
+            let [one, other] = [(1, one), (2, other)]
+                .map(|(epoch, (buffer, items))| rank.bind(epoch, buffer, items));
+            one.first.goes_on_to(&other.first)
+        };
+        assert!(goes_on([(0, 4000), (0, 4000)]), "the same again");
+        assert!(goes_on([(0, 4000), (1, 4000)]), "elsewhere");
+        assert!(goes_on([(0, 4000), (1, 3999)]), "elsewhere, by as many blocks");
+        assert!(!goes_on([(0, 4000), (0, 3999)]), "some of the same items");
+        assert!(!goes_on([(0, 4000), (1, 1000)]), "by fewer blocks");
     }
 }

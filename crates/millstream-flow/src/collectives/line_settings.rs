@@ -69,10 +69,9 @@ pub(super) fn lines(items: usize, item: usize) -> usize {
     items.div_ceil(count) * lines
 }
 
-/// Lines from one rank to another, for one collective, of which all but broadcasts use one half:
-/// those share so many bytes among the others, of whom none gets more than half of them.
+/// Lines from one rank to another, for one collective, that carry so many bytes to all others together.
 pub(super) fn capacity(line_bytes: usize, ranks: usize) -> usize {
-    let most = line_bytes.saturating_mul(2) / ranks.saturating_sub(1).max(2);
+    let most = line_bytes / ranks.saturating_sub(1).max(1);
     most.div_ceil(LINE_BYTES).max(2)
 }
 

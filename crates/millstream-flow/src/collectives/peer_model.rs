@@ -10,6 +10,9 @@ use super::line_settings::LinePieces;
 use super::pass_settings::Job;
 use super::ring_settings::Ring;
 
+/// Units of a block, in lines.
+const BLOCK: u64 = 2;
+
 /// Slots of a channel: more than tiles of each part that go round a ring together.
 const SLOTS: u64 = 4;
 const TOGETHER: u64 = 2;
@@ -22,6 +25,12 @@ pub(super) enum Fault {
     OneBox,
     /// Nothing is sent to those who get no items.
     Silence,
+    /// Only the first block sends to those who get no items.
+    OneSpeaks,
+    /// Blocks go on to a collective that finds what others have left.
+    OtherItems,
+    /// Or that has not as many of them.
+    OtherBlocks,
     /// A pass does not wait for the others' buffers.
     NoBegin,
     /// A pass does not wait until the others are done with its buffers.
@@ -55,6 +64,27 @@ pub(super) struct Collective {
     pub(super) jobs: Vec<Vec<Job>>,
     pub(super) swaps: bool,
     pub(super) way: Way,
+    /// Whether all of a rank's blocks, or threads, meet before it: if not, both this and the one before
+    /// go in lines.
+    pub(super) meets: Vec<bool>,
+}
+
+impl Collective {
+    /// Of the longest piece of all ranks.
+    fn units(&self) -> u64 {
+        let pieces = self.pieces.iter().flat_map(|its| its.sends.iter().chain(&its.receives));
+        pieces.map(|piece| piece.len).max().unwrap_or(0).max(1)
+    }
+
+    /// Blocks that so many units are of.
+    pub(super) fn blocks(&self) -> u64 {
+        self.units().div_ceil(BLOCK)
+    }
+
+    /// The first steps of a block.
+    fn sends(&self, block: u64) -> impl Iterator<Item = Step> {
+        (block * BLOCK..self.units().min((block + 1) * BLOCK)).map(Step::Send)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -88,10 +118,11 @@ struct Channel {
     slots: [u64; SLOTS as usize],
 }
 
-/// The steps that a rank may take next, and those that come after all of them.
+/// The steps that a rank may take next, each of a collective, and those that come after all of them.
 struct Rank {
+    /// Begun so far.
     collective: usize,
-    now: Vec<Step>,
+    now: Vec<(usize, Step)>,
     later: Vec<Vec<Step>>,
 }
 
@@ -110,7 +141,12 @@ pub(super) struct Model {
 }
 
 fn is_sent(len: u64, unit: u64, fault: Fault) -> bool {
-    unit < len || (unit == 0 && fault != Fault::Silence)
+    let is_told = match fault {
+        Fault::Silence => false,
+        Fault::OneSpeaks => unit == 0,
+        _ => unit.is_multiple_of(BLOCK),
+    };
+    unit < len || is_told
 }
 
 impl Model {
@@ -134,7 +170,8 @@ impl Model {
 
     /// All steps of a rank's kernel, in groups that follow each other.
     fn steps(&self, number: usize, rank: usize) -> Vec<Vec<Step>> {
-        let Collective { pieces, jobs, way, .. } = &self.collectives[number];
+        let collective = &self.collectives[number];
+        let Collective { jobs, way, .. } = collective;
         if let Way::Chain(_, channels) = way {
             let len = self.outputs[rank].len() as u64;
             return vec![(0..len.min(*channels)).map(Step::Take).collect()];
@@ -143,9 +180,9 @@ impl Model {
             return vec![(0..*channels).map(|channel| Step::Pass(channel, 0)).collect()];
         }
         if *way == Way::Lines {
-            let LinePieces { sends, receives, .. } = &pieces[rank];
-            let most = sends.iter().chain(receives).map(|piece| piece.len).max().unwrap_or(0);
-            return vec![(0..most.max(1)).map(Step::Send).collect()];
+            return vec![
+                (0..collective.blocks()).flat_map(|block| collective.sends(block)).collect(),
+            ];
         }
         let item = |job: &Job, at: u64| Job {
             len: 1,
@@ -420,9 +457,36 @@ impl Model {
                 state.later.reverse();
                 state.collective += 1;
             }
-            state.now = state.later.pop().unwrap_or_default();
+            let number = state.collective - 1;
+            let steps = state.later.pop().unwrap_or_default().into_iter();
+            state.now = steps.map(|step| (number, step)).collect();
         }
         true
+    }
+
+    /// A thread of a rank has done what it has to do for a collective. With the last one of a block the
+    /// block goes on, if blocks do.
+    fn end(&self, rank: usize, state: &mut Rank, (number, step): (usize, Step)) {
+        let Step::Receive(unit) = step else { return };
+        let block = |unit: u64| unit / BLOCK;
+        let is_of_block = |(its, step): &(usize, Step)| match step {
+            Step::Send(other) | Step::Receive(other) => {
+                *its == number && block(*other) == block(unit)
+            }
+            _ => false,
+        };
+        if state.now.iter().any(is_of_block) {
+            return;
+        }
+        let follows = self.collectives[number + 1..].iter().take_while(|next| !next.meets[rank]);
+        // Where the block has nothing to do it goes on at once.
+        for (number, next) in (number + 1..).zip(follows) {
+            state.collective = state.collective.max(number + 1);
+            state.now.extend(next.sends(block(unit)).map(|step| (number, step)));
+            if block(unit) < next.blocks() {
+                return;
+            }
+        }
     }
 
     /// Runs all ranks, the next step chosen by `choose` among so many; false if all that
@@ -443,15 +507,18 @@ impl Model {
             let first = choose(all.len());
             let taken = (0..all.len()).map(|turn| all[(first + turn) % all.len()]).find_map(
                 |(rank, place)| {
-                    let number = ranks[rank].collective - 1;
-                    let step = ranks[rank].now[place].clone();
+                    let (number, step) = ranks[rank].now[place].clone();
                     self.advance(rank, number, &step).map(|next| (rank, place, next))
                 },
             );
             let Some((rank, place, next)) = taken else { return false };
+            let state = &mut ranks[rank];
             match next {
-                Some(next) => ranks[rank].now[place] = next,
-                None => drop(ranks[rank].now.swap_remove(place)),
+                Some(next) => state.now[place].1 = next,
+                None => {
+                    let ended = state.now.swap_remove(place);
+                    self.end(rank, state, ended);
+                }
             }
         }
     }

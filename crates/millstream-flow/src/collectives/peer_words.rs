@@ -10,6 +10,11 @@ use crate::Result;
 use crate::context::Context;
 use crate::gang::{IS_STOPPED, PEER_IS_LATE, STOP};
 
+use super::rank_settings::MOST_RANKS;
+
+/// Where the numbers begin: `host_words` of `gang.cuh`.
+const BEGUN: usize = STOP + 1;
+
 /// What every kernel takes: bound once. Nobody copies the memory, the host's words are
 /// touched by atomics alone, and all ranks are peers, so that no launch has anything to check.
 #[derive(Debug)]
@@ -17,8 +22,9 @@ pub(super) struct PeerWords {
     /// Of each rank: words of the others, their lines, and channels of the chain.
     memory: Arc<[Bound]>,
     host: Bound,
-    /// What to end the kernels for.
-    stop: SharedBuffer<u32>,
+    /// What to end the kernels for, and the number of the last collective that each rank's GPU has
+    /// come to.
+    host_words: SharedBuffer<u32>,
 }
 
 impl PeerWords {
@@ -29,18 +35,18 @@ impl PeerWords {
         });
         let memory = memory.collect::<Result<Vec<_>>>()?;
         let memory: Vec<_> = memory.iter().collect();
-        let stop = context.host().shared(STOP + 1)?;
+        let host_words = context.host().shared(BEGUN + MOST_RANKS)?;
         let mut accesses = Accesses::default();
         Ok(PeerWords {
             memory: Argument::<SharedSet<u64>>::bind(&memory[..], &mut accesses)?,
-            host: Argument::<Shared<u32>>::bind(&stop, &mut accesses)?,
-            stop,
+            host: Argument::<Shared<u32>>::bind(&host_words, &mut accesses)?,
+            host_words,
         })
     }
 
     /// Why the kernels are to end, if they are.
     pub(super) fn why_stopped(&self) -> Result<Option<&'static str>> {
-        Ok(match self.stop.load(STOP)? {
+        Ok(match self.host_words.load(STOP)? {
             0 => None,
             PEER_IS_LATE => Some("a peer did not come in time"),
             _ => Some("it was stopped"),
@@ -50,7 +56,21 @@ impl PeerWords {
     /// Ends the kernels, which may wait for one that will not come.
     pub(super) fn stop(&self) {
         // A kernel that hears of nothing runs out of patience.
-        let _ = self.stop.store(STOP, IS_STOPPED);
+        let _ = self.host_words.store(STOP, IS_STOPPED);
+    }
+
+    /// Whether a rank's GPU has come to the collective of this number, as far as is known.
+    pub(super) fn have_begun(&self, rank: u32, epoch: u64) -> bool {
+        // Numbers of a series are near each other: the lower halves say which is greater.
+        let ahead = |begun: u32| begun.wrapping_sub(epoch as u32) as i32 >= 0;
+        // Whoever cannot look waits for nothing.
+        self.host_words.load(BEGUN + rank as usize).map_or(true, ahead)
+    }
+
+    /// As a kernel of that rank does.
+    #[cfg(test)]
+    pub(super) fn say_begun(&self, rank: usize, epoch: u32) {
+        self.host_words.store(BEGUN + rank, epoch).unwrap();
     }
 }
 

@@ -83,8 +83,7 @@ pub(super) struct Peers {
     kernels: Vec<KnownKernels>,
     /// Of a kernel, at most.
     blocks: usize,
-    /// Lines from one rank to another, for one collective: those of a broadcast, of all others
-    /// half as many are used.
+    /// Lines from one rank to another, for one collective: those that could go along a chain use half.
     capacity: usize,
     channels: Channels,
     /// Of a vector that goes round a ring, at least.
@@ -158,7 +157,7 @@ impl Peers {
     pub(super) fn run<T: Item>(
         &mut self,
         streams: &[Stream],
-        pattern: &Pattern,
+        pattern: Pattern,
         mut operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
@@ -166,8 +165,8 @@ impl Peers {
         let word = if pattern.combines() { size_of::<T>() } else { programs::word_bytes::<T>() };
         let pattern = pattern.in_words(size_of::<T>() / word);
         let most = match pattern {
-            Pattern::Broadcast { .. } => self.capacity,
-            _ => self.capacity / 2,
+            Pattern::Broadcast { .. } | Pattern::Reduce { .. } => self.capacity / 2,
+            _ => self.capacity,
         };
         let in_lines = fits(word) && lines(pattern.longest(), word) <= most;
         if in_lines {
@@ -191,13 +190,15 @@ impl Peers {
         operands: &mut Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        // A thread for each unit.
-        let threads = pattern.longest().div_ceil(unit(word).0).min(self.blocks * THREADS);
+        // A thread for each.
+        let units = pattern.longest().div_ceil(unit(word).0).max(1);
+        let threads = units.min(self.blocks * THREADS);
         self.epoch += 1;
         let collective = Arc::new(LineCollective {
             pattern,
             in_place: operands.is_in_place(),
             words: Arc::clone(&self.words),
+            units,
             settings: LineSettings {
                 common: self.first_rank(streams.len()),
                 capacity: self.capacity as u64,

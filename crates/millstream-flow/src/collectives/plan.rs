@@ -119,7 +119,10 @@ impl Pattern {
     }
 
     /// The same of items in so many words each.
-    pub(super) fn in_words(&self, words: usize) -> Pattern {
+    pub(super) fn in_words(self, words: usize) -> Pattern {
+        if words == 1 {
+            return self;
+        }
         let one = |items: &Range<usize>| items.start * words..items.end * words;
         self.map(one, |piece| Piece { items: one(&piece.items), at: piece.at * words })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::lock::OwnedMutexGuard;
 use futures_util::stream::FuturesUnordered;
-use millstream_device::{Awaitable, Event, Stream};
+use millstream_device::{Awaitable, DeviceBuffer, Event, Stream};
 
 use super::checks::Checks;
 use super::communicator::Communicator;
@@ -215,22 +215,20 @@ impl<'a> Collectives<'a> {
     pub fn all_to_all<'b, T: Item>(&mut self, operands: impl Into<Operands<'b, T>>) -> Result<()> {
         let operands = operands.into();
         let checks = self.checks("all-to-all", &operands)?;
-        let parts = operands.sources().iter().map(|input| self.parts(input.len()));
-        let parts: Vec<Vec<Range<usize>>> = parts.collect();
-        let ranks = parts.len();
-        let received = |to: usize| parts.iter().map(move |parts| parts[to].len());
+        let ranks = self.communicator.ranks();
+        let mut received = vec![0; ranks];
+        let row = |input: &DeviceBuffer<T>| {
+            let piece = |(items, end): (Range<usize>, &mut usize)| {
+                let at = std::mem::replace(end, *end + items.len());
+                Piece { items, at }
+            };
+            segmenter::parts(input.len(), ranks).zip(&mut received).map(piece).collect()
+        };
+        let pieces = operands.sources().iter().map(row).collect();
         checks.outputs(&operands, |to| match operands.is_in_place() {
-            false => received(to).sum(),
+            false => received[to],
             true => operands.outputs[0].len().next_multiple_of(ranks),
         })?;
-        let places: Vec<Vec<Range<usize>>> =
-            (0..ranks).map(|to| consecutive(received(to))).collect();
-        let piece = |from: usize, to: usize| {
-            let items: Range<usize> = parts[from][to].clone();
-            Piece { items, at: places[to][from].start }
-        };
-        let row = |from: usize| (0..ranks).map(|to| piece(from, to)).collect();
-        let pieces = (0..ranks).map(row).collect();
         self.submit(Pattern::AllToAll { pieces }, operands, None)
     }
 
@@ -299,7 +297,7 @@ impl<'a> Collectives<'a> {
         operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        let submitted = self.communicator.submit(&pattern, operands, operator);
+        let submitted = self.communicator.submit(pattern, operands, operator);
         self.noted(submitted)
     }
 
