@@ -21,6 +21,9 @@ use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
 
+/// Vertices whose labels a thread looks at at least: smaller pieces wake more threads than they are worth.
+const PIECE: usize = 1 << 14;
+
 /// How a search runs; the components do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -329,9 +332,10 @@ fn are_peers(context: &Context) -> bool {
 
 /// Labels by original id from roots by new id.
 fn original_labels(partition: &Partition, roots: &[u32]) -> Vec<u32> {
-    let smallest: Vec<_> = roots.par_iter().map(|_| AtomicU32::new(u32::MAX)).collect();
+    let roots_of = || roots.par_iter().with_min_len(PIECE);
+    let smallest: Vec<_> = roots_of().map(|_| AtomicU32::new(u32::MAX)).collect();
     // Relaxed: threads have met before labels are read.
-    roots.par_iter().enumerate().for_each(|(new, &root)| {
+    roots_of().enumerate().for_each(|(new, &root)| {
         let (label, original) = (&smallest[root as usize], partition.to_original(new as u32));
         // A look first: most vertices of a component are not the smallest so far.
         if original < label.load(Ordering::Relaxed) {

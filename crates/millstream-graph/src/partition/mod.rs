@@ -33,6 +33,8 @@ use renumber::{SortedBy, renumbered};
 
 /// So few vertices are one thread's work.
 const ALONE: usize = 1 << 12;
+/// Vertices that a thread puts in order at least: smaller pieces wake more threads than they are worth.
+const PIECE: usize = 1 << 14;
 
 /// Why there is no such partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -339,8 +341,11 @@ impl Partition {
     /// ```
     pub fn restore_with<T: Send>(&self, value: impl Fn(u32) -> T + Sync + Send) -> Vec<T> {
         match &self.order {
-            Some(order) => order.renumbered.par_iter().map(|&new| value(new)).collect(),
-            None => (0..self.vertices()).into_par_iter().map(value).collect(),
+            Some(order) => {
+                let order = order.renumbered.par_iter().with_min_len(PIECE);
+                order.map(|&new| value(new)).collect()
+            }
+            None => (0..self.vertices()).into_par_iter().with_min_len(PIECE).map(value).collect(),
         }
     }
 
