@@ -143,8 +143,8 @@ struct LineExchange {
         }
     }
 
-    // Waits for a unit from some ranks, the first of which is `base`. Lines that are not there are
-    // asked for all at once, not one after the other.
+    // Waits for a unit from some ranks, the first of which is `base`. Of the lines that are not there
+    // several are asked for at once, not one after the other.
     __device__ bool wait(u32 base, u64 unit, Unit (&values)[together]) const {
         const u64* const first = lines.line(ranks().rank, base, unit * Unit::words);
         const u64 next = lines.capacity * 2;
@@ -158,7 +158,7 @@ struct LineExchange {
         return ranks().wait_until([&] {
 #pragma unroll
             for (u32 some = 0; some < lines_of_all; some += at_once) {
-                u64 epochs[at_once];
+                u64 epochs[at_once] = {};
 #pragma unroll
                 for (u32 at = 0; at < at_once; ++at) {
                     const u32 line = some + at, each = line / Unit::words, word = line % Unit::words;

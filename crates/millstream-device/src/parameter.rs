@@ -147,8 +147,9 @@ pub unsafe trait Parameter {
 
     /// Whether a launch that nothing is behind had better wait for others to [join](Parameter::join) it,
     /// because its GPU has not come to what it was given before: launched now, it would wait there, and
-    /// what follows would be launched by itself. It is asked again until it says no, for
-    /// a tenth of a millisecond at most.
+    /// what follows would be launched by itself. It is asked again until it says no, nobody else waits for what is
+    /// queued, and for a tenth of a millisecond at most. As `join` it must be short, not panic, and use no
+    /// stream.
     fn gathers(bound: &Self::Bound) -> bool {
         let _ = bound;
         false
@@ -316,7 +317,7 @@ impl Bound {
     /// Whether some memory is of both.
     pub fn overlaps(&self, other: &Bound) -> bool {
         let (one, other) = (self.addresses(), other.addresses());
-        one.start < other.end && other.start < one.end
+        one.start.max(other.start) < one.end.min(other.end)
     }
 
     fn addresses(&self) -> Range<usize> {

@@ -12,7 +12,7 @@ use super::lane_stream::LaneStream;
 use super::operation::{Operation, Performed, Queue, Submitted, Work};
 use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
-use super::settle::{Busy, Resuming, is_resuming, wait_until, watch};
+use super::settle::{Busy, Resuming, does_anybody_settle, is_resuming, wait_until, watch};
 use super::submission::Submission;
 use super::submitter::Submitter;
 use super::words::{Word, Words};
@@ -30,8 +30,8 @@ const MOST_HELD: usize = 256;
 const MOST_LEFT: usize = 1024;
 /// How long a launch waits for others to join it, at most.
 const MOST_GATHERING: Duration = Duration::from_micros(100);
-/// Between looks at whether it still does: a part of a microsecond.
-const SPINS: usize = 16;
+/// Between looks at whether it still does, which hold up who leaves more: some microseconds.
+const SPINS: usize = 100;
 
 /// One of the driver's streams.
 pub(crate) struct Lane {
@@ -303,6 +303,7 @@ impl Lane {
             let mut performed = None;
             let gathers = |operation: &Operation| {
                 gathering.map_or(Duration::ZERO, |since| since.elapsed()) < most
+                    && !does_anybody_settle()
                     && operation.gathers()
             };
             let rest = self.submission.resume(Operation::join, gathers, |submission, operation| {
@@ -317,7 +318,6 @@ impl Lane {
                 Rest::More => gathering = None,
                 Rest::Gathers => {
                     gathering.get_or_insert_with(Instant::now);
-                    // Whoever leaves more has the queue meanwhile.
                     (0..SPINS).for_each(|_| std::hint::spin_loop());
                 }
                 Rest::HeldUp(event) => return self.resume_after(&event),

@@ -16,6 +16,8 @@ use crate::launching::Inside;
 static QUEUES: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
 /// Those that somebody resumes, or will.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
+/// Those who settle now.
+static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static RESUMING: Cell<usize> = const { Cell::new(0) };
@@ -36,11 +38,19 @@ pub(crate) fn settle() {
     if BUSY.load(Ordering::Acquire) == 0 || is_resuming() {
         return;
     }
+    // Relaxed, and below: launches that gather look again, and gather for a while at most.
+    SETTLING.fetch_add(1, Ordering::Relaxed);
     let queues: Vec<_> = QUEUES.lock().iter().filter_map(Weak::upgrade).collect();
     for queue in queues {
         let arrived = queue.arrived();
         wait_until(|| queue.has_performed(arrived));
     }
+    SETTLING.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether somebody settles, for whom launches do not gather.
+pub(super) fn does_anybody_settle() -> bool {
+    SETTLING.load(Ordering::Relaxed) > 0
 }
 
 /// Whether others may wait for this thread to go on.

@@ -32,8 +32,9 @@ pub struct CommunicatorOptions {
     /// multiprocessor. For each, 128 KiB are allocated on each GPU, which these go through.
     pub blocks: usize,
     /// Between GPUs that are peers: up to this many bytes from one to all others together go
-    /// in lines, which are there sooner, at twice the bytes; of a `reduce` or `broadcast`, which could
-    /// go along a chain, half as many. Four to eight times as many are allocated on each GPU.
+    /// in lines, which are there sooner, at twice the bytes; of a `broadcast`, which could go along a
+    /// chain, half as many, and of a `reduce` vectors as long as a broadcast's. Of pieces that differ the
+    /// longest counts for all. Four to eight times as many are allocated on each GPU.
     pub line_bytes: usize,
     /// Between GPUs that are peers: all-reduces and reduce-scatters of so many bytes or more, all
     /// ranks' parts together, go round a ring, where links carry stores only, if they do not fit in

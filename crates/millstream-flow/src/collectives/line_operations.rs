@@ -1,5 +1,5 @@
-//! Arguments of the kernels of lines: a collective, and those that follow it while the
-//! driver is busy with the kernel before. `LineOperations` of `collective_lines.cuh`.
+//! Arguments of the kernels of lines: a collective, and those that follow it while the driver is busy
+//! with the kernel before, or the GPU has not come to it. `LineOperations` of `collective_lines.cuh`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Bound, DeviceBuffer, Parameter, Read, Value, Write,
 };
+use smallvec::SmallVec;
 
 use super::line_settings::{LinePieces, LineSettings, pieces};
 use super::peer_words::PeerWords;
@@ -78,6 +79,20 @@ impl BoundLines {
     fn is_full(&self) -> bool {
         self.last().is_multiple_of(MOST as u64)
     }
+
+    /// The collectives, and whether all blocks meet before each.
+    fn operations(&self) -> impl Iterator<Item = (&BoundOperation, bool)> {
+        // Those since blocks have met.
+        let mut since = SmallVec::<[&BoundOperation; MOST]>::new();
+        std::iter::once(&self.first).chain(&self.others).map(move |operation| {
+            let meets = !since.iter().all(|before| before.goes_on_to(operation));
+            if meets {
+                since.clear();
+            }
+            since.push(operation);
+            (operation, meets)
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -145,15 +160,7 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
         let count = 1 + others.len();
         to.structure(|to| {
             to.structure(|to| {
-                first.write::<T>(*rank, false, to);
-                // Of the operations since blocks have met.
-                let mut since = vec![first];
-                for operation in others {
-                    let meets = !since.iter().all(|before| before.goes_on_to(operation));
-                    if meets {
-                        since.clear();
-                    }
-                    since.push(operation);
+                for (operation, meets) in bound.operations() {
                     operation.write::<T>(*rank, meets, to);
                 }
                 for _ in count..MOST {
@@ -215,22 +222,47 @@ mod tests {
             let context = Context::builder().devices(Devices::host(2)).build().unwrap();
             let buffer = |_| context.devices()[0].buffer(4096).unwrap();
             let words = Arc::new(PeerWords::new(&context, 16 * MOST_RANKS).unwrap());
-            Rank { words, buffers: (0..2).map(buffer).collect() }
+            Rank { words, buffers: (0..3).map(buffer).collect() }
         }
 
         /// A broadcast of so many items of a buffer.
         fn bind(&mut self, epoch: u64, buffer: usize, items: usize) -> BoundLines {
+            self.bind_from(epoch, (None, buffer), items)
+        }
+
+        /// The same, out of another.
+        fn bind_from(
+            &mut self,
+            epoch: u64,
+            (from, to): (Option<usize>, usize),
+            items: usize,
+        ) -> BoundLines {
             let common = RankSettings { epoch, patience_ns: 0, rank: 0, ranks: 2 };
             let collective = Arc::new(LineCollective {
                 pattern: Pattern::Broadcast { root: 0, items: 0..items },
-                in_place: true,
+                in_place: from.is_none(),
                 words: Arc::clone(&self.words),
                 units: items.div_ceil(2),
                 settings: LineSettings { common, capacity: 4096 },
             });
-            let output = &mut self.buffers[buffer];
-            let arguments = LineArguments { collective, rank: 0, input: None, output };
-            Argument::<LineOperations<u32>>::bind(arguments, &mut Accesses::default()).unwrap()
+            let mut output = self.buffers.remove(to);
+            let input = from.map(|from| &self.buffers[from - usize::from(from > to)]);
+            let arguments = LineArguments { collective, rank: 0, input, output: &mut output };
+            let bound = Argument::<LineOperations<u32>>::bind(arguments, &mut Accesses::default());
+            self.buffers.insert(to, output);
+            bound.unwrap()
+        }
+
+        /// Which of some broadcasts, of as many items of one buffer or from one to another, all blocks meet before.
+        fn meetings(&mut self, all: &[((Option<usize>, usize), usize)]) -> Vec<bool> {
+            let mut each = (1..)
+                .zip(all)
+                .map(|(epoch, (buffers, items))| self.bind_from(epoch, *buffers, *items));
+            let mut bound = each.next().unwrap();
+            for next in each {
+                assert!(LineOperations::<u32>::join(&mut bound, next).is_none());
+            }
+            bound.operations().map(|(_, meets)| meets).collect()
         }
     }
 
@@ -272,15 +304,26 @@ mod tests {
     #[test]
     fn blocks_meet_where_others_have_left_something() {
         let mut rank = Rank::new();
-        let mut goes_on = |[one, other]: [(usize, usize); 2]| {
-            let [one, other] = [(1, one), (2, other)]
-                .map(|(epoch, (buffer, items))| rank.bind(epoch, buffer, items));
-            one.first.goes_on_to(&other.first)
-        };
-        assert!(goes_on([(0, 4000), (0, 4000)]), "the same again");
-        assert!(goes_on([(0, 4000), (1, 4000)]), "elsewhere");
-        assert!(goes_on([(0, 4000), (1, 3999)]), "elsewhere, by as many blocks");
-        assert!(!goes_on([(0, 4000), (0, 3999)]), "some of the same items");
-        assert!(!goes_on([(0, 4000), (1, 1000)]), "by fewer blocks");
+        let mut meets = |one, other| rank.meetings(&[one, other])[1];
+        let of = |buffer, items| ((None, buffer), items);
+        let from = |from, to| ((Some(from), to), 4000);
+        assert!(!meets(of(0, 4000), of(0, 4000)), "the same again");
+        assert!(!meets(of(0, 4000), of(1, 4000)), "elsewhere");
+        assert!(!meets(of(0, 4000), of(1, 3999)), "elsewhere, by as many blocks");
+        assert!(meets(of(0, 4000), of(0, 3999)), "some of the same items");
+        assert!(meets(of(0, 4000), of(1, 1000)), "by fewer blocks");
+        assert!(!meets(from(0, 1), from(0, 1)), "the same again");
+        assert!(!meets(from(0, 1), from(0, 2)), "read in both");
+        assert!(meets(from(0, 1), from(1, 2)), "read where it was written");
+        assert!(meets(from(0, 1), from(2, 0)), "written where it was read");
+        assert!(meets(from(0, 1), from(2, 1)), "written again");
+    }
+
+    #[test]
+    fn blocks_meet_where_any_since_they_met_has_left_something() {
+        let mut rank = Rank::new();
+        let of = |buffer, items| ((None, buffer), items);
+        let series = [of(0, 4000), of(1, 4000), of(0, 3999), of(1, 3999), of(2, 3999), of(2, 3998)];
+        assert_eq!(rank.meetings(&series), [false, false, true, false, false, true]);
     }
 }

@@ -12,7 +12,7 @@ use super::rank_settings::{MOST_RANKS, RankSettings};
 pub(super) const LINE_BYTES: usize = 8;
 
 /// Lines of a unit at most: as registers allow.
-const MOST_UNIT_LINES: usize = 4;
+pub(super) const MOST_UNIT_LINES: usize = 4;
 
 millstream_device::cuda_struct! {
     /// Items of a buffer, as kernels take them.
@@ -69,10 +69,11 @@ pub(super) fn lines(items: usize, item: usize) -> usize {
     items.div_ceil(count) * lines
 }
 
-/// Lines from one rank to another, for one collective, that carry so many bytes to all others together.
+/// Lines from one rank to another, for one collective, that carry so many bytes to all others together;
+/// at least those of a unit, which all send each other, whatever they have.
 pub(super) fn capacity(line_bytes: usize, ranks: usize) -> usize {
     let most = line_bytes / ranks.saturating_sub(1).max(1);
-    most.div_ceil(LINE_BYTES).max(2)
+    most.div_ceil(LINE_BYTES).max(MOST_UNIT_LINES)
 }
 
 /// What the kernel of a rank sends and receives.

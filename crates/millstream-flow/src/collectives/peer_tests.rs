@@ -6,7 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::chain_settings::Chain;
-use super::line_settings::{capacity, lines, pieces, unit};
+use super::line_settings::{MOST_UNIT_LINES, capacity, lines, pieces, unit};
 use super::pass_settings::{jobs, swaps};
 use super::peer_model::{Collective, Fault, Model, Way};
 use super::plan::{Pattern, Piece};
@@ -368,7 +368,7 @@ fn lines_are_shared_among_the_others() {
     let bytes = |ranks| 8 * capacity(1 << 20, ranks);
     assert_eq!([2, 3, 5].map(bytes), [1 << 20, 1 << 19, 1 << 18]);
     assert!((2..9).all(|ranks| bytes(ranks) * (ranks - 1) <= (1 << 20) + 8 * ranks));
-    assert_eq!([1, 2, 8].map(|ranks| capacity(0, ranks)), [2; 3]);
+    assert_eq!([1, 2, 8].map(|ranks| capacity(0, ranks)), [MOST_UNIT_LINES; 3]);
     // Lines of 16 bytes, of each rank, in two sets.
     let allocated = |ranks: usize| 2 * ranks * 2 * bytes(ranks);
     assert_eq!([2, 3].map(allocated), [8 << 20, 6 << 20]);

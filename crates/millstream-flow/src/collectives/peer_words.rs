@@ -13,7 +13,7 @@ use crate::gang::{IS_STOPPED, PEER_IS_LATE, STOP};
 use super::rank_settings::MOST_RANKS;
 
 /// Where the numbers begin: `host_words` of `gang.cuh`.
-const BEGUN: usize = STOP + 1;
+pub(super) const BEGUN: usize = STOP + 1;
 
 /// What every kernel takes: bound once. Nobody copies the memory, the host's words are
 /// touched by atomics alone, and all ranks are peers, so that no launch has anything to check.

@@ -8,6 +8,7 @@ use super::line_operations::NoOperation;
 use super::line_settings::{Items, LinePieces, LineSettings};
 use super::operator::program;
 use super::pass_settings::{Job, PassSettings};
+use super::peer_words::BEGUN;
 use super::rank_settings::{RANK_WORDS, RankSettings, THREADS};
 use super::ring_settings::{RingPart, RingSettings};
 use crate::Item;
@@ -39,9 +40,9 @@ pub(super) fn cuda_sources<T: Item>(operator: Option<&str>) -> [CudaSource; 4] {
     })
 }
 
-/// That both have the same words before the lines, and the same blocks.
+/// That both have the same words before the lines and of the host, and the same blocks.
 fn as_in_rust() -> String {
-    [("rank_words", RANK_WORDS), ("rank_threads", THREADS)]
+    [("rank_words", RANK_WORDS), ("rank_threads", THREADS), ("host_words", BEGUN)]
         .map(|(name, value)| {
             format!("static_assert(millstream::{name} == {value}, \"as in Rust\");\n")
         })
