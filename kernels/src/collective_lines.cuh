@@ -179,8 +179,8 @@ struct LineExchange {
         const LinePiece own = pieces.receives[ranks().rank];
         const LinePiece kept = pieces.sends[ranks().rank];
         Unit own_value, combined;
-        // Before others are waited for.
-        load(kept, unit, own_value);
+        // Before others are waited for, if there are registers to hold it.
+        if (Unit::words <= 2) load(kept, unit, own_value);
         bool is_first = true;
         for (u32 base = 0; base < ranks().ranks; base += together) {
             Unit values[together];
@@ -193,7 +193,8 @@ struct LineExchange {
                 const LinePiece received = pieces.receives[from];
                 if (unit * Unit::count >= (is_own ? kept.len : received.len)) continue;
                 Unit& value = values[each];
-                if (is_own) value = own_value;
+                if (is_own && Unit::words <= 2) value = own_value;
+                if (is_own && Unit::words > 2) load(kept, unit, value);
                 if (pieces.combines) {
 #pragma unroll
                     for (u32 item = 0; item < Unit::count; ++item)
