@@ -163,8 +163,8 @@ struct LineExchange {
                 for (u32 at = 0; at < at_once; ++at) {
                     const u32 line = some + at, each = line / Unit::words, word = line % Unit::words;
                     if (line < lines_of_all)
-                        load_line_if(missing >> line & 1, first + (each * next + word * 2),
-                                     &values[each].bits[word], &epochs[at]);
+                        load_line_relaxed_if(missing >> line & 1, first + (each * next + word * 2),
+                                             &values[each].bits[word], &epochs[at]);
                 }
 #pragma unroll
                 for (u32 at = 0; at < at_once; ++at)

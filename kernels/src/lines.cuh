@@ -15,28 +15,24 @@ namespace millstream {
                      : : "l"(line), "l"(word), "l"(tag) : "memory");                        \
     }
 
-#define MILLSTREAM_LOAD_LINE(order)                                                         \
-    __device__ __forceinline__ void load_line_##order(const u64* line, u64* word, u64* tag) { \
-        asm volatile("{ .reg .b128 line; ld." #order ".sys.global.b128 line, [%2];"         \
-                     " mov.b128 {%0, %1}, line; }"                                          \
-                     : "=l"(*word), "=l"(*tag) : "l"(line) : "memory");                     \
-    }
-
 MILLSTREAM_STORE_LINE(relaxed)
 MILLSTREAM_STORE_LINE(release)
-MILLSTREAM_LOAD_LINE(relaxed)
-MILLSTREAM_LOAD_LINE(acquire)
 
-// The same, relaxed, if it is asked for, else both words stay. Without a branch, so that several are on
-// their way at once.
-__device__ __forceinline__ void load_line_if(bool is_asked, const u64* line, u64* word, u64* tag) {
+#undef MILLSTREAM_STORE_LINE
+
+__device__ __forceinline__ void load_line_acquire(const u64* line, u64* word, u64* tag) {
+    asm volatile("{ .reg .b128 line; ld.acquire.sys.global.b128 line, [%2];"
+                 " mov.b128 {%0, %1}, line; }"
+                 : "=l"(*word), "=l"(*tag) : "l"(line) : "memory");
+}
+
+// If it is asked for, else both words stay. Without a branch, so that several are on their way at once.
+__device__ __forceinline__ void load_line_relaxed_if(bool is_asked, const u64* line, u64* word,
+                                                     u64* tag) {
     asm volatile("{ .reg .pred asked; .reg .b128 line; setp.ne.u32 asked, %2, 0;"
                  " mov.b128 line, {%0, %1}; @asked ld.relaxed.sys.global.b128 line, [%3];"
                  " mov.b128 {%0, %1}, line; }"
                  : "+l"(*word), "+l"(*tag) : "r"(u32(is_asked)), "l"(line) : "memory");
 }
-
-#undef MILLSTREAM_LOAD_LINE
-#undef MILLSTREAM_STORE_LINE
 
 }  // namespace millstream

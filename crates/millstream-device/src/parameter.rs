@@ -315,6 +315,18 @@ pub struct Bound(pub(crate) Place);
 
 impl Bound {
     /// Whether some memory is of both.
+    ///
+    /// ```
+    /// use millstream_device::{Accesses, Argument, DeviceList, DeviceSet, Read};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let items = set.devices()[0].buffer::<u32>(4)?;
+    /// let mut accesses = Accesses::default();
+    /// let mut bind = |range| Argument::<Read<u32>>::bind(items.part(range)?, &mut accesses);
+    /// let (first, second, both) = (bind(0..2)?, bind(2..4)?, bind(1..3)?);
+    /// assert!(first.overlaps(&both) && second.overlaps(&both) && !first.overlaps(&second));
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
     pub fn overlaps(&self, other: &Bound) -> bool {
         let (one, other) = (self.addresses(), other.addresses());
         one.start.max(other.start) < one.end.min(other.end)

@@ -4,7 +4,7 @@
 //! | here | there |
 //! |---|---|
 //! | `Lines::send` | `LineExchange::send`: `store_line_relaxed` |
-//! | `Lines::receive` | `LineExchange::wait`: `load_line_relaxed` |
+//! | `Lines::receive` | `LineExchange::wait`: `load_line_relaxed_if` |
 //!
 //! A line is one word here: its upper half the epoch. All its operations are relaxed.
 

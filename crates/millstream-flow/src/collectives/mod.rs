@@ -22,6 +22,8 @@ mod block_collectives;
 mod block_lines;
 mod bruck;
 mod chain_settings;
+#[cfg(test)]
+mod channel_model;
 mod channel_settings;
 mod checks;
 mod communicator;

@@ -6,16 +6,13 @@
 use std::collections::HashMap;
 
 use super::chain_settings::Chain;
+use super::channel_model::Channel;
 use super::line_settings::LinePieces;
 use super::pass_settings::Job;
 use super::ring_settings::Ring;
 
-/// Units of a block, in lines.
-const BLOCK: u64 = 2;
-
-/// Slots of a channel: more than tiles of each part that go round a ring together.
-const SLOTS: u64 = 4;
-const TOGETHER: u64 = 2;
+/// Units that a block's threads have at once, in lines: a group.
+const GROUP: u64 = 2;
 
 /// What a faulty kernel leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +73,13 @@ impl Collective {
         pieces.map(|piece| piece.len).max().unwrap_or(0).max(1)
     }
 
-    /// Blocks that so many units are of.
-    pub(super) fn blocks(&self) -> u64 {
-        self.units().div_ceil(BLOCK)
+    pub(super) fn groups(&self) -> u64 {
+        self.units().div_ceil(GROUP)
     }
 
-    /// The first steps of a block.
+    /// The first steps of a block: its threads have the same of other groups behind them.
     fn sends(&self, block: u64) -> impl Iterator<Item = Step> {
-        (block * BLOCK..self.units().min((block + 1) * BLOCK)).map(Step::Send)
+        (block * GROUP..self.units().min((block + 1) * GROUP)).map(Step::Send)
     }
 }
 
@@ -108,16 +104,6 @@ enum Step {
     Pass(u64, usize),
 }
 
-/// In the memory of one rank.
-#[derive(Default)]
-struct Channel {
-    arrived: u64,
-    received: u64,
-    taken: u64,
-    sent: u64,
-    slots: [u64; SLOTS as usize],
-}
-
 /// The steps that a rank may take next, each of a collective, and those that come after all of them.
 struct Rank {
     /// Begun so far.
@@ -127,7 +113,7 @@ struct Rank {
 }
 
 pub(super) struct Model {
-    collectives: Vec<Collective>,
+    pub(super) collectives: Vec<Collective>,
     /// `None` in place.
     inputs: Option<Vec<Vec<u64>>>,
     pub(super) outputs: Vec<Vec<u64>>,
@@ -136,15 +122,17 @@ pub(super) struct Model {
     /// By receiver and sender: the last number heard, of begun and of ended ones.
     words: HashMap<(usize, usize, bool), usize>,
     /// By rank and number.
-    channels: HashMap<(usize, u64), Channel>,
-    fault: Fault,
+    pub(super) channels: HashMap<(usize, u64), Channel>,
+    /// Blocks of a kernel in lines, at most.
+    grid: u64,
+    pub(super) fault: Fault,
 }
 
 fn is_sent(len: u64, unit: u64, fault: Fault) -> bool {
     let is_told = match fault {
         Fault::Silence => false,
         Fault::OneSpeaks => unit == 0,
-        _ => unit.is_multiple_of(BLOCK),
+        _ => unit.is_multiple_of(GROUP),
     };
     unit < len || is_told
 }
@@ -154,17 +142,18 @@ impl Model {
         collectives: Vec<Collective>,
         inputs: Option<Vec<Vec<u64>>>,
         outputs: Vec<Vec<u64>>,
+        grid: u64,
         fault: Fault,
     ) -> Model {
         let (lines, words, channels) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Model { collectives, inputs, outputs, lines, words, channels, fault }
+        Model { collectives, inputs, outputs, lines, words, channels, grid, fault }
     }
 
-    fn ranks(&self) -> usize {
+    pub(super) fn ranks(&self) -> usize {
         self.outputs.len()
     }
 
-    fn input(&self, rank: usize, at: u64) -> u64 {
+    pub(super) fn input(&self, rank: usize, at: u64) -> u64 {
         self.inputs.as_ref().unwrap_or(&self.outputs)[rank][at as usize]
     }
 
@@ -180,9 +169,8 @@ impl Model {
             return vec![(0..*channels).map(|channel| Step::Pass(channel, 0)).collect()];
         }
         if *way == Way::Lines {
-            return vec![
-                (0..collective.blocks()).flat_map(|block| collective.sends(block)).collect(),
-            ];
+            let blocks = collective.groups().min(self.grid);
+            return vec![(0..blocks).flat_map(|block| collective.sends(block)).collect()];
         }
         let item = |job: &Job, at: u64| Job {
             len: 1,
@@ -220,7 +208,10 @@ impl Model {
                 self.send(rank, number, *unit);
                 Some(Some(Step::Receive(*unit)))
             }
-            Step::Receive(unit) => self.receive(rank, number, *unit).then_some(None),
+            Step::Receive(unit) => self.receive(rank, number, *unit).then(|| {
+                let next = unit.saturating_add(self.grid.saturating_mul(GROUP));
+                (next < self.collectives[number].units()).then_some(Step::Send(next))
+            }),
             Step::Tell { ended } => {
                 for other in 0..self.ranks() {
                     self.words.insert((other, rank, *ended), self.epoch(number));
@@ -327,125 +318,6 @@ impl Model {
         }
     }
 
-    /// The rank before, unless this is the chain's first, and the next one, unless the last.
-    fn neighbours(&self, rank: usize, number: usize) -> [Option<usize>; 2] {
-        let Way::Chain(Chain { last, .. }, _) = self.collectives[number].way else {
-            return [None; 2];
-        };
-        let ranks = self.ranks();
-        let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
-        [(before != last).then_some(before), (rank != last).then_some(next)]
-    }
-
-    /// Whether tiles are combined on the way.
-    fn combines(&self, number: usize) -> bool {
-        matches!(self.collectives[number].way, Way::Chain(Chain { combines: true, .. }, _))
-    }
-
-    /// Steps of a ring in the order in which a channel takes them, and the item of its part that the
-    /// tile is.
-    fn passages(&self, number: usize, channel: u64) -> Vec<(usize, u64)> {
-        let Way::Ring(ring, channels) = &self.collectives[number].way else { return Vec::new() };
-        let together = if self.fault == Fault::Crowded { SLOTS } else { TOGETHER };
-        let longest = ring.longest();
-        let mut passages = Vec::new();
-        for first in (channel..longest).step_by((together * channels) as usize) {
-            for step in 0..=ring.last {
-                let tiles = (0..together).map(|tile| (step, first + tile * channels));
-                passages.extend(tiles.filter(|(_, at)| *at < longest));
-            }
-        }
-        passages
-    }
-
-    /// Waits for a tile, and for room where it goes; then passes it on. False if it must wait.
-    fn pass(&mut self, rank: usize, number: usize, channel: u64, step: usize, at: u64) -> bool {
-        let Way::Ring(ring, _) = self.collectives[number].way else { return false };
-        let ranks = self.ranks();
-        let (before, next) = ((rank + ranks - 1) % ranks, (rank + 1) % ranks);
-        let (receives, sends) = (step > 0, step < ring.last);
-        let part = ring.parts[(rank + 2 * ranks - 1 - step) % ranks];
-        let is_item = at < part.len;
-        let has_own = is_item && step < ranks;
-        let own = if has_own { self.input(rank, part.source + at) } else { 0 };
-        let fault = self.fault;
-        let its = self.channels.entry((rank, channel)).or_default();
-        if fault == Fault::Forgetful && at == channel && !receives {
-            (its.received, its.sent) = (0, 0);
-        }
-        let (received, sent) = (its.received, its.sent);
-        let has_room = fault == Fault::NoRoom || sent < its.taken + SLOTS;
-        if (sends && !has_room) || (receives && its.arrived <= received) {
-            return false;
-        }
-        let arrived = if receives { its.slots[(received % SLOTS) as usize] } else { 0 };
-        its.received += u64::from(receives);
-        its.sent += u64::from(sends);
-        let item = own.wrapping_add(arrived);
-        if sends {
-            let next = self.channels.entry((next, channel)).or_default();
-            next.slots[(sent % SLOTS) as usize] = item;
-            next.arrived = sent + 1;
-        }
-        if receives {
-            self.channels.entry((before, channel)).or_default().taken = received + 1;
-        }
-        if is_item && step + 1 >= ranks {
-            self.outputs[rank][(part.target + at) as usize] = item;
-        }
-        true
-    }
-
-    fn channels_of(&self, number: usize) -> u64 {
-        let Way::Chain(_, channels) = self.collectives[number].way else { return 1 };
-        channels
-    }
-
-    /// That of a tile.
-    fn channel(&mut self, rank: usize, number: usize, at: u64) -> &mut Channel {
-        let channel = at % self.channels_of(number);
-        self.channels.entry((rank, channel)).or_default()
-    }
-
-    /// Waits for a tile, and for room where it goes.
-    fn take(&mut self, rank: usize, number: usize, at: u64) -> Option<u64> {
-        let [before, next] = self.neighbours(rank, number);
-        let (own, fault) = (self.input(rank, at), self.fault);
-        let (is_first, combines) = (at < self.channels_of(number), self.combines(number));
-        let channel = self.channel(rank, number, at);
-        if is_first && fault == Fault::Forgetful {
-            (channel.received, channel.sent) = (0, 0);
-        }
-        let has_room = fault == Fault::NoRoom || channel.sent < channel.taken + SLOTS;
-        if (next.is_some() && !has_room)
-            || (before.is_some() && channel.arrived <= channel.received)
-        {
-            return None;
-        }
-        let arrived = before.map(|_| channel.slots[(channel.received % SLOTS) as usize]);
-        let own = if arrived.is_none() || combines { own } else { 0 };
-        Some(own.wrapping_add(arrived.unwrap_or(0)))
-    }
-
-    fn give(&mut self, rank: usize, number: usize, at: u64, item: u64) {
-        let [before, next] = self.neighbours(rank, number);
-        let channel = self.channel(rank, number, at);
-        let (received, sent) = (channel.received, channel.sent);
-        channel.received += u64::from(before.is_some());
-        channel.sent += u64::from(next.is_some());
-        if let Some(next) = next {
-            let channel = self.channel(next, number, at);
-            channel.slots[(sent % SLOTS) as usize] = item;
-            channel.arrived = sent + 1;
-        }
-        if next.is_none() || !self.combines(number) {
-            self.outputs[rank][at as usize] = item;
-        }
-        if let Some(before) = before {
-            self.channel(before, number, at).taken = received + 1;
-        }
-    }
-
     /// Begins the rank's next collective; false after the last.
     fn begin(&self, rank: usize, state: &mut Rank) -> bool {
         while state.now.is_empty() {
@@ -468,7 +340,7 @@ impl Model {
     /// block goes on, if blocks do.
     fn end(&self, rank: usize, state: &mut Rank, (number, step): (usize, Step)) {
         let Step::Receive(unit) = step else { return };
-        let block = |unit: u64| unit / BLOCK;
+        let block = |unit: u64| unit / GROUP % self.grid;
         let is_of_block = |(its, step): &(usize, Step)| match step {
             Step::Send(other) | Step::Receive(other) => {
                 *its == number && block(*other) == block(unit)
@@ -483,7 +355,7 @@ impl Model {
         for (number, next) in (number + 1..).zip(follows) {
             state.collective = state.collective.max(number + 1);
             state.now.extend(next.sends(block(unit)).map(|step| (number, step)));
-            if block(unit) < next.blocks() {
+            if block(unit) < next.groups() {
                 return;
             }
         }

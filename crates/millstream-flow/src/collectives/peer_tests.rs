@@ -133,7 +133,7 @@ fn leave_out_meetings(
             let [one, other] = [before, number].map(|number| &collectives[number]);
             one.way == Way::Lines
                 && other.way == Way::Lines
-                && (one.blocks() == other.blocks() || fault == Fault::OtherBlocks)
+                && (one.groups() == other.groups() || fault == Fault::OtherBlocks)
                 && (is_again || is_apart || fault == Fault::OtherItems)
         };
         let meets = ends(number) || !(since..number).all(goes_on);
@@ -199,7 +199,9 @@ fn is_right(
         let ends = |number: usize| seed >> (number * ranks + rank) & 1 == 1;
         leave_out_meetings(rank, &mut collectives, &patterns, ends, fault);
     }
-    let mut model = Model::new(collectives, (!in_place).then_some(inputs), outputs, fault);
+    // As many blocks as there are groups of units, or so few that some have several.
+    let grid = [u64::MAX, 2, 1][(seed >> 40) as usize % 3];
+    let mut model = Model::new(collectives, (!in_place).then_some(inputs), outputs, grid, fault);
     let mut state = seed;
     let mut draw = |count| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
