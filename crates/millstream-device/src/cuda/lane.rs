@@ -291,7 +291,7 @@ impl Lane {
     }
 
     /// The same, by the GPU's thread: launches that [gather](crate::Parameter::gathers) may.
-    pub(super) fn resume_joined(self: Arc<Self>) {
+    pub(super) fn resume_gathering(self: Arc<Self>) {
         self.resume_for(MOST_GATHERING);
     }
 

@@ -83,7 +83,7 @@ fn run(lanes: &Receiver<Option<Left>>, state: &AtomicU8) {
     state.store(AWAKE, Ordering::Relaxed);
     while let Some(left) = next(lanes, state) {
         if let Some((lane, _busy)) = left {
-            lane.resume_joined();
+            lane.resume_gathering();
         }
     }
 }

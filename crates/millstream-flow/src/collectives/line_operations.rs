@@ -10,7 +10,7 @@ use millstream_device::{
 };
 use smallvec::SmallVec;
 
-use super::line_settings::{LinePieces, LineSettings, pieces};
+use super::line_settings::{LinePieces, LineSettings, meetings, pieces};
 use super::peer_words::PeerWords;
 use super::plan::Pattern;
 use super::rank_settings::{RankSettings, THREADS};
@@ -82,16 +82,9 @@ impl BoundLines {
 
     /// The collectives, and whether all blocks meet before each.
     fn operations(&self) -> impl Iterator<Item = (&BoundOperation, bool)> {
-        // Those since blocks have met.
-        let mut since = SmallVec::<[&BoundOperation; MOST]>::new();
-        std::iter::once(&self.first).chain(&self.others).map(move |operation| {
-            let meets = !since.iter().all(|before| before.goes_on_to(operation));
-            if meets {
-                since.clear();
-            }
-            since.push(operation);
-            (operation, meets)
-        })
+        let operations = || std::iter::once(&self.first).chain(&self.others);
+        let all: SmallVec<[&BoundOperation; MOST]> = operations().collect();
+        operations().zip(meetings(all.len(), move |one, other| all[one].goes_on_to(all[other])))
     }
 }
 
@@ -190,7 +183,7 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
     /// A kernel that the GPU has not come to would only wait there.
     fn gathers(bound: &BoundLines) -> bool {
         let collective = &bound.first.collective;
-        !bound.is_full() && !collective.words.have_begun(bound.rank, collective.epoch() - 1)
+        !bound.is_full() && !collective.words.has_begun(bound.rank, collective.epoch() - 1)
     }
 }
 
@@ -289,15 +282,15 @@ mod tests {
         assert!(!gathers(&rank.bind(1, 0, 1)), "nothing comes before the first");
         let bound = rank.bind(6, 0, 1);
         assert!(gathers(&bound));
-        rank.words.say_begun(0, 4);
+        rank.words.say_begun(0, 4).unwrap();
         assert!(gathers(&bound) && !gathers(&rank.bind(8, 0, 1)));
-        rank.words.say_begun(0, 5);
+        rank.words.say_begun(0, 5).unwrap();
         assert!(!gathers(&bound));
         // Lower halves of numbers are compared, also where they begin again.
         let far = rank.bind((1 << 32) + 2, 0, 1);
-        rank.words.say_begun(0, u32::MAX);
+        rank.words.say_begun(0, u32::MAX).unwrap();
         assert!(gathers(&far));
-        rank.words.say_begun(0, 1);
+        rank.words.say_begun(0, 1).unwrap();
         assert!(!gathers(&far));
     }
 

@@ -76,6 +76,22 @@ pub(super) fn capacity(line_bytes: usize, ranks: usize) -> usize {
     most.div_ceil(LINE_BYTES).max(MOST_UNIT_LINES)
 }
 
+/// Whether all blocks of a rank meet before each of so many collectives of a kernel: where one since they
+/// met last does not go on to it (`goes_on(before, next)`).
+pub(super) fn meetings(
+    count: usize,
+    goes_on: impl Fn(usize, usize) -> bool,
+) -> impl Iterator<Item = bool> {
+    let mut since = 0;
+    (0..count).map(move |next| {
+        let meets = !(since..next).all(|before| goes_on(before, next));
+        if meets {
+            since = next;
+        }
+        meets
+    })
+}
+
 /// What the kernel of a rank sends and receives.
 pub(super) fn pieces(pattern: &Pattern, rank: usize, ranks: usize, in_place: bool) -> LinePieces {
     let mut pieces = LinePieces { in_place: in_place.into(), ..LinePieces::zeroed() };

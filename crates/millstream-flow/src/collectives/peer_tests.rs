@@ -6,7 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::chain_settings::Chain;
-use super::line_settings::{MOST_UNIT_LINES, capacity, lines, pieces, unit};
+use super::line_settings::{MOST_UNIT_LINES, capacity, lines, meetings, pieces, unit};
 use super::pass_settings::{jobs, swaps};
 use super::peer_model::{Collective, Fault, Model, Way};
 use super::plan::{Pattern, Piece};
@@ -123,24 +123,20 @@ fn leave_out_meetings(
     ends: impl Fn(usize) -> bool,
     fault: Fault,
 ) {
-    let items = |number: usize| used(patterns[number]);
-    let mut since = 0;
-    for number in 1..collectives.len() {
-        let goes_on = |before: usize| {
-            let is_again = patterns[before] == patterns[number];
-            let (one, other) = (items(before), items(number));
-            let is_apart = one.end <= other.start || other.end <= one.start;
-            let [one, other] = [before, number].map(|number| &collectives[number]);
-            one.way == Way::Lines
-                && other.way == Way::Lines
-                && (one.groups() == other.groups() || fault == Fault::OtherBlocks)
-                && (is_again || is_apart || fault == Fault::OtherItems)
-        };
-        let meets = ends(number) || !(since..number).all(goes_on);
-        collectives[number].meets[rank] = meets;
-        if meets {
-            since = number;
-        }
+    let goes_on = |before: usize, next: usize| {
+        let (one, other) = (used(patterns[before]), used(patterns[next]));
+        let is_again = patterns[before] == patterns[next];
+        let is_apart = one.end <= other.start || other.end <= one.start;
+        let [one, other] = [before, next].map(|number| &collectives[number]);
+        !ends(next)
+            && one.way == Way::Lines
+            && other.way == Way::Lines
+            && (one.groups() == other.groups() || fault == Fault::OtherBlocks)
+            && (is_again || is_apart || fault == Fault::OtherItems)
+    };
+    let meets: Vec<bool> = meetings(collectives.len(), goes_on).collect();
+    for (collective, meets) in collectives.iter_mut().zip(meets) {
+        collective.meets[rank] = meets;
     }
 }
 

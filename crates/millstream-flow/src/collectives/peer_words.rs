@@ -6,11 +6,10 @@ use millstream_device::{
     Accesses, Argument, ArgumentWriter, Bound, Parameter, Shared, SharedBuffer, SharedSet,
 };
 
+use super::rank_settings::MOST_RANKS;
 use crate::Result;
 use crate::context::Context;
 use crate::gang::{IS_STOPPED, PEER_IS_LATE, STOP};
-
-use super::rank_settings::MOST_RANKS;
 
 /// Where the numbers begin: `host_words` of `gang.cuh`.
 pub(super) const BEGUN: usize = STOP + 1;
@@ -60,7 +59,7 @@ impl PeerWords {
     }
 
     /// Whether a rank's GPU has come to the collective of this number, as far as is known.
-    pub(super) fn have_begun(&self, rank: u32, epoch: u64) -> bool {
+    pub(super) fn has_begun(&self, rank: u32, epoch: u64) -> bool {
         // Numbers of a series are near each other: the lower halves say which is greater.
         let ahead = |begun: u32| begun.wrapping_sub(epoch as u32) as i32 >= 0;
         // Whoever cannot look waits for nothing.
@@ -69,8 +68,8 @@ impl PeerWords {
 
     /// As a kernel of that rank does.
     #[cfg(test)]
-    pub(super) fn say_begun(&self, rank: usize, epoch: u32) {
-        self.host_words.store(BEGUN + rank, epoch).unwrap();
+    pub(super) fn say_begun(&self, rank: usize, epoch: u32) -> Result<()> {
+        Ok(self.host_words.store(BEGUN + rank, epoch)?)
     }
 }
 

@@ -1,14 +1,12 @@
 //! The device layer on its own: copies, fills, kernels, order, memory.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream::device::{
-    Accesses, Argument, ArgumentWriter, CudaSource, Device, DeviceBuffer, DeviceSet, Error, Kernel,
-    Parameter, Pod, Read, Shared, SharedBuffer, Stream, StreamKind, Trusted, Value, Write,
-    Zeroable,
+    CudaSource, Device, DeviceBuffer, DeviceSet, Error, Kernel, Pod, Read, Stream, StreamKind,
+    Trusted, Value, Write, Zeroable,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -307,69 +305,4 @@ fn items_that_the_memory_does_not_align_are_refused() {
         let cast = bytes.cast::<Wide>();
         assert!(cast.len() <= 2 && stream.download(&cast).is_err());
     }
-}
-
-/// Words of a launch that waits for others to join it for as long as it may.
-struct Patient;
-
-// SAFETY: the words are given out as such.
-unsafe impl Parameter for Patient {
-    type Bound = <Shared<u32> as Parameter>::Bound;
-    type View<'a> = <Shared<u32> as Parameter>::View<'a>;
-
-    fn write(bound: &Self::Bound, to: &mut ArgumentWriter) {
-        Shared::<u32>::write(bound, to);
-    }
-
-    unsafe fn view(bound: &Self::Bound) -> Self::View<'_> {
-        // SAFETY: the caller's promise.
-        unsafe { Shared::<u32>::view(bound) }
-    }
-
-    fn gathers(_: &Self::Bound) -> bool {
-        true
-    }
-}
-
-// SAFETY: as `Shared`, which binds them.
-unsafe impl Argument<Patient> for &SharedBuffer<u32> {
-    fn bind(
-        self,
-        accesses: &mut Accesses,
-    ) -> millstream::device::Result<<Patient as Parameter>::Bound> {
-        Argument::<Shared<u32>>::bind(self, accesses)
-    }
-}
-
-/// A launch that gathers is launched before long, though nobody waits for it and nothing comes behind.
-#[test]
-fn what_gathers_for_ever_is_launched() {
-    const ADD: &str = r#"
-        #include "span.cuh"
-        extern "C" __global__ void add(millstream::Span<unsigned> words) { words[0] += 1; }
-    "#;
-    let kernel: Kernel<(Patient,)> = Kernel::with_source(
-        "add",
-        // SAFETY: the kernel keeps to its argument, and those of a stream run one after the other.
-        unsafe { Trusted::new(CudaSource::new("add.cu", "add", ADD)) },
-        |_, (words,)| {
-            words[0].fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        },
-    );
-    let set = set();
-    for device in set.devices() {
-        let (stream, words) = (device.stream().unwrap(), set.host().shared::<u32>(1).unwrap());
-        kernel.prepare(device, 1).unwrap();
-        device.expect_launches();
-        let (rounds, start) = (scaled(200, 20), Instant::now());
-        for round in 1..=rounds {
-            kernel.bind(&stream, 1, (&words,)).unwrap().submit_soon().unwrap();
-            // One after the other, or several.
-            while round % 4 == 0 && words.load(0).unwrap() < round {
-                assert!(start.elapsed() < Duration::from_secs(60), "{device} {round}");
-            }
-        }
-    }
-    set.quiesce().unwrap();
 }

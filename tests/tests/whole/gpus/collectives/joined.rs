@@ -18,7 +18,7 @@ fn some_of_a_kind<T: Item + PartialEq + Debug>(
 ) {
     let (ranks, reduces) = (by.streams().len(), draw(2) == 0);
     for _ in 0..8 {
-        // As a rule of one, or of two whose blocks are as many.
+        // Most often the last, so that some go on.
         let one = draw(all.len() * 2).min(all.len() - 1);
         let (vectors, in_place, root) = (&mut all[one], draw(3) > 0, draw(ranks));
         match (reduces, draw(3)) {
