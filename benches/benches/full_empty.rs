@@ -85,12 +85,12 @@ fn modes(work: &Workload) -> [Mode; 6] {
 const CHOICES: [&str; 3] = ["early", "return", "full"];
 
 /// Which of the modes early launch, proactive return and full overlap are, before
-/// anything is measured.
-fn chosen(work: &Workload) -> [usize; 3] {
+/// anything is measured; none where results are too large to return early.
+fn chosen(work: &Workload) -> [Option<usize>; 3] {
     let early = Mode::EarlyLaunch(work.early());
-    let returning = if work.returns() { Mode::ProactiveReturn } else { Mode::Baseline };
-    let chosen = [early, returning, Mode::FullOverlap(work.overlapped())];
-    chosen.map(|mode| modes(work).iter().position(|known| *known == mode).unwrap_or(0))
+    let returning = work.returns().then_some(Mode::ProactiveReturn);
+    let chosen = [Some(early), returning, Some(Mode::FullOverlap(work.overlapped()))];
+    chosen.map(|mode| modes(work).iter().position(|known| Some(*known) == mode))
 }
 
 /// Microseconds of each mode, all of them in turn, after some runs that do not count.
@@ -163,13 +163,18 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Stri
         let saved = times.map(|time| 100.0 * (1.0 - time / times[0]));
         row.extend((1..6).map(|mode| format!("{:.1} us, {:.0} %", times[mode], saved[mode])));
         for (mode, choice) in chosen(work).into_iter().zip(CHOICES) {
+            let Some(mode) = mode else { continue };
             let ratio = times[mode] / times[0];
             if ratio > worst.0 {
                 worst = (ratio, format!("{}, {choice}", work.name));
             }
         }
-        let chosen = chosen(work).map(|mode| saved[mode]);
-        row.extend(chosen.map(|saved| format!("{saved:.0} %")));
+        let chosen = chosen(work).map(|mode| mode.map(|mode| saved[mode]));
+        let text =
+            |saved: Option<f64>| saved.map_or("none".into(), |saved| format!("{saved:.0} %"));
+        row.extend(chosen.map(text));
+        // A program that does without saves nothing.
+        let chosen = chosen.map(Option::unwrap_or_default);
         for (sum, saved) in sums.iter_mut().zip(saved.into_iter().chain(chosen)) {
             *sum += saved / works.len() as f64;
         }
