@@ -10,7 +10,8 @@
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
 # LIST_SECONDS (345) are over. The list fails when a case fails, was stopped or did not run, or
 # says that it was skipped: but in lists with host devices for what needs peers, on one device
-# for what needs several, on one GPU for what needs several of them, and for what needs emulation.
+# for what needs several, on one GPU for what needs several of them, on other than eight devices
+# for what needs as many, and for what needs emulation.
 # Cases that were skipped count as such, also those that were so in part. CASES (gpus::) selects
 # cases, such as gpus::litmus. Without, all kernels are compiled first, which LIST_SECONDS
 # does not count.
@@ -93,6 +94,8 @@ for list in "$@"; do
     done
     reasons=$(grep '^skipped' "$log" | grep -v '^skipped, needs emulation: ')
     [ -n "${MILLSTREAM_DATASETS:-}" ] || reasons=$(grep -v MILLSTREAM_DATASETS <<< "$reasons")
+    [[ $list =~ ^cuda:(0-7|[0-9]x8)$ ]] ||
+        reasons=$(grep -v '^skipped, needs eight: ' <<< "$reasons")
     [[ $list != *host:* ]] || reasons=$(grep -v '^skipped, needs peers: ' <<< "$reasons")
     [[ ! $list =~ ^cuda:[0-9]+$ ]] || reasons=$(grep -v '^skipped, needs several: ' <<< "$reasons")
     [[ ! $list =~ ^cuda:[0-9]+(x[0-9]+)?(,host:.*)?$ ]] ||

@@ -96,6 +96,8 @@ enum Needs {
     Several,
     /// More than one GPU: virtual devices of one are not enough.
     SeveralGpus,
+    /// Eight devices.
+    Eight,
     /// Emulated GPUs.
     Emulation,
     /// Something else.
@@ -103,12 +105,14 @@ enum Needs {
 }
 
 /// Says why a case does not run on these devices. `run-tests.sh` fails when one says so, but for
-/// emulation and what a list with host devices lacks, or one device alone, or one GPU.
+/// emulation and what a list with host devices lacks, or one of fewer than eight devices, or one
+/// device alone, or one GPU.
 fn skip(needs: Needs, reason: &str) {
     let needs = match needs {
         Needs::Peers => "needs peers",
         Needs::Several => "needs several",
         Needs::SeveralGpus => "needs several GPUs",
+        Needs::Eight => "needs eight",
         Needs::Emulation => "needs emulation",
         Needs::More => "needs more",
     };

@@ -194,51 +194,60 @@ const SMALL: [(usize, usize, usize); 5] =
 /// Every way for items to travel, in memory that is nearly always full, while inboxes are
 /// slow: searches, distances and ranks are right.
 #[test]
-fn small_rings_and_queues() {
+fn many_small_rings_and_queues() {
     // Where the host drives, each packet waits for several operations.
     let is_fast = scaled(true, false) && fused(&context()) == Worker::Fused;
     let (scale, every) = if is_fast { (11, 1) } else { (6, 5) };
-    let (damping, tolerance) = if is_fast { (0.85, 1e-7) } else { (0.1, 1e-2) };
     let options = GenerateOptions { seed: 3, max_weight: Some(60) };
     let graph = generate::kron(scale, 8, &options).unwrap();
-    let busiest = source::max_degree(&graph).unwrap();
-    let levels = reference::bfs_levels(&graph, &[busiest], u32::MAX);
-    for (seed, (bytes, buffers, entries)) in SMALL.into_iter().enumerate() {
-        let context = delayed(seed as u64);
-        for (round, routing) in [Routing::Ring, Routing::Direct].into_iter().enumerate() {
-            if !(2 * seed + round).is_multiple_of(every) {
-                continue;
-            }
-            let mut worklist = WorklistOptions::default();
-            (worklist.routing, worklist.worker) = (routing, fused(&context));
-            (worklist.packet_bytes, worklist.buffers) = (bytes, Some(buffers));
-            worklist.queue_entries = Some(entries);
-            let what = format!("{bytes} bytes, {buffers} buffers, {entries} entries, {routing:?}");
-            let parts = || partition::random(&graph, context.devices().len(), 1);
-
-            for delta in [None, Some(1), Some(3)] {
-                let mut options = crate::bfs::asynchronous();
-                (options.worklist, options.delta) = (worklist, delta);
-                let bfs = async {
-                    let bfs = Bfs::with_partition(&context, &graph, parts(), options).await?;
-                    bfs.run(&[busiest]).await
-                };
-                let result = context.block_on(bfs).unwrap().unwrap();
-                assert!(result.levels == levels, "{what}, {delta:?}");
-            }
-
-            let mut options = SsspOptions::default();
-            (options.worklist, options.delta) = (worklist, Delta::Auto);
-            let result = sssp::run(&context, &graph, parts(), options, &[busiest]).unwrap();
-            sssp::check(&what, &graph, &[busiest], &result);
-
-            let mut options = pagerank::exact(Algorithm::Push);
-            (options.worklist, options.damping, options.tolerance) = (worklist, damping, tolerance);
-            let result = pagerank::run(&context, &graph, options.clone()).unwrap();
-            let distance = pagerank::distance(&graph, &options, &result.ranks);
-            assert!(distance < 10.0 * options.tolerance, "{what}: {distance}");
-        }
+    let routings = [Routing::Ring, Routing::Direct];
+    let choices = SMALL.into_iter().flat_map(|sizes| routings.map(|routing| (sizes, routing)));
+    let choices: Vec<_> = choices.step_by(every).collect();
+    for (run, (sizes, routing)) in (0..runs(choices.len() as u32)).zip(choices.iter().cycle()) {
+        let context = delayed(run.into());
+        let (bytes, buffers, entries) = *sizes;
+        let mut worklist = WorklistOptions::default();
+        (worklist.routing, worklist.worker) = (*routing, fused(&context));
+        (worklist.packet_bytes, worklist.buffers) = (bytes, Some(buffers));
+        worklist.queue_entries = Some(entries);
+        let what =
+            format!("run {run}: {bytes} bytes, {buffers} buffers, {entries} entries, {routing:?}");
+        everything_is_right(&context, &graph, worklist, is_fast, &what);
     }
+}
+
+fn everything_is_right(
+    context: &Context,
+    graph: &CsrGraph,
+    worklist: WorklistOptions,
+    is_fast: bool,
+    what: &str,
+) {
+    let busiest = source::max_degree(graph).unwrap();
+    let levels = reference::bfs_levels(graph, &[busiest], u32::MAX);
+    let parts = || partition::random(graph, context.devices().len(), 1);
+    for delta in [None, Some(1), Some(3)] {
+        let mut options = crate::bfs::asynchronous();
+        (options.worklist, options.delta) = (worklist, delta);
+        let bfs = async {
+            let bfs = Bfs::with_partition(context, graph, parts(), options).await?;
+            bfs.run(&[busiest]).await
+        };
+        let result = context.block_on(bfs).unwrap().unwrap();
+        assert!(result.levels == levels, "{what}, {delta:?}");
+    }
+
+    let mut options = SsspOptions::default();
+    (options.worklist, options.delta) = (worklist, Delta::Auto);
+    let result = sssp::run(context, graph, parts(), options, &[busiest]).unwrap();
+    sssp::check(what, graph, &[busiest], &result);
+
+    let mut options = pagerank::exact(Algorithm::Push);
+    (options.damping, options.tolerance) = if is_fast { (0.85, 1e-7) } else { (0.1, 1e-2) };
+    options.worklist = worklist;
+    let result = pagerank::run(context, graph, options.clone()).unwrap();
+    let distance = pagerank::distance(graph, &options, &result.ranks);
+    assert!(distance < 10.0 * options.tolerance, "{what}: {distance}");
 }
 
 fn options_of(context: &Context) -> BfsOptions {

@@ -345,7 +345,7 @@ fn a_shape_does_not_part_virtual_devices() {
 #[test]
 fn two_quadruplets() {
     if list().len() != 8 {
-        return println!("not on these devices: the shape has eight");
+        return skip(Needs::Eight, "the shape has as many");
     }
     let builder = Context::builder().devices(Devices::List(list()));
     let context = builder.topology(QUADRUPLETS.topology()).build().unwrap();

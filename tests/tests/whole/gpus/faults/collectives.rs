@@ -7,7 +7,7 @@ use millstream::device::DeviceBuffer;
 use millstream::flow::{Algorithm, Collectives, Communicator, CommunicatorOptions, Operator};
 
 use super::super::child::in_child_with;
-use super::super::{context, scaled};
+use super::super::{Needs, context, scaled, skip};
 use super::ranks::{PATIENCE, SOON};
 use super::{Error, LIMIT, Result, builder, list, refused};
 use crate::collective_model::upload;
@@ -32,8 +32,11 @@ fn a_rank_traps_in(
     operation: Operation,
 ) {
     let last = context().devices().len() - 1;
-    if !scaled(false, true) || last == 0 || list().to_string() != format!("cuda:0-{last}") {
-        return println!("not on these devices");
+    if !scaled(false, true) {
+        return skip(Needs::Emulation, "real GPUs do not trap in kernels that have no trap");
+    }
+    if last == 0 || list().to_string() != format!("cuda:0-{last}") {
+        return skip(Needs::Peers, "the last of several emulated GPUs traps");
     }
     let trap = format!("{kernel}@{last}");
     in_child_with(case, LIMIT, &[("MILLSTREAM_EMULATOR_TRAP", &trap)], || {

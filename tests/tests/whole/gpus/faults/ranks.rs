@@ -1,14 +1,15 @@
 //! A kernel traps on one rank while kernels of the others wait for it, or for packets: all of
 //! them end, long before their patience, and everybody hears the first cause.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use millstream::bfs::{Algorithm as BfsAlgorithm, Bfs};
 use millstream::cc::{Cc, Method};
 use millstream::device::{CudaSource, KernelFault, Step, Stream, StreamKind, Trusted};
 use millstream::flow::{
-    FullEmpty, FullEmptyPackets, FullEmptySegment, Gang, PacketShape, ResidentCollectives,
-    ResidentRank,
+    Communicator, CommunicatorOptions, FullEmpty, FullEmptyPackets, FullEmptySegment, Gang,
+    Operator, PacketShape, ResidentCollectives, ResidentRank,
 };
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, partition, source};
@@ -19,6 +20,7 @@ use millstream::worklist::Worker;
 use super::super::child::in_child;
 use super::super::{Needs, is_gpu, scaled, skip};
 use super::{Context, Device, Kernel, LIMIT, Shared, Value, builder, kernel, refused};
+use crate::collective_model::upload;
 use crate::full_empty_kernels::SCALE;
 
 /// Of whoever waits; nobody should.
@@ -125,6 +127,41 @@ fn components(graph: &CsrGraph, method: Method) {
     let result = context.block_on(components.run()).unwrap().unwrap();
     assert_eq!(result.method, Some(method));
     ends_a_search(&context, || of(context.block_on(components.run())));
+}
+
+/// A series of collectives that streams order: in lines, in one pass, along a chain and round a ring.
+fn series() {
+    let Some(context) = context() else { return };
+    let ranks = context.devices().len();
+    if ranks == 1 {
+        return skip(Needs::Several, "nobody waits");
+    }
+    let mut options = CommunicatorOptions::default();
+    (options.patience, options.line_bytes) = (PATIENCE, 4 << 10);
+    options.ring_bytes = Some(100_000);
+    let communicator = Communicator::with_options(&context, options).unwrap();
+    let vectors = |items| upload(&context, &vec![vec![1u32; items]; ranks]).unwrap();
+    let state = RefCell::new((communicator, vectors(100 * ranks), vectors(40_000)));
+    ends_a_search(&context, || {
+        let (communicator, short, long) = &mut *state.borrow_mut();
+        of(context.block_on(async {
+            let mut collectives = communicator.begin().await?;
+            for root in [0, ranks - 1] {
+                collectives.all_reduce(&mut *short, &Operator::sum())?;
+                collectives.all_to_all(&mut *short)?;
+                collectives.reduce(root, &mut *long, &Operator::sum())?;
+                collectives.reduce_scatter(&mut *long, &Operator::sum())?;
+                collectives.all_reduce(&mut *long, &Operator::sum())?;
+                collectives.barrier()?;
+            }
+            collectives.completed().await
+        }))
+    });
+}
+
+#[test]
+fn collectives_in_a_series() {
+    in_child(concat!(module_path!(), "::collectives_in_a_series"), LIMIT, series);
 }
 
 #[test]
