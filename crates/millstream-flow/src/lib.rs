@@ -31,9 +31,11 @@ mod peer_ring;
 mod policy;
 mod port;
 mod receiver;
+mod reservation;
 mod router;
 mod segment;
 mod segmenter;
+mod send_buffer;
 mod send_buffers;
 mod sender;
 mod sender_shared;
@@ -66,7 +68,8 @@ pub use policy::{
 };
 pub use receiver::Receiver;
 pub use router::Router;
-pub use segment::{PendingSegment, Segment, SendBuffer};
+pub use segment::{PendingSegment, Segment};
+pub use send_buffer::SendBuffer;
 pub use sender::{Counter, Sender, Sent};
 pub use statistics::LinkStatistics;
 

@@ -29,6 +29,8 @@ pub(crate) enum Payload<T: Item> {
     Forwarded(Held<T>),
     /// Host memory.
     Host(HostData<T>),
+    /// A packet buffer of the destination, which goes with the offer.
+    InPlace,
 }
 
 impl<T: Item> Payload<T> {
@@ -47,6 +49,7 @@ impl<T: Item> Payload<T> {
                 lane.upload(data.slice(range)?, into)?;
                 return Ok(lane.record()?);
             }
+            Payload::InPlace => return Err(crate::Error::Ended),
         };
         ways::copy(way, items, into, lane)
     }
@@ -156,6 +159,11 @@ impl<T: Item> Message<T> {
         matches!(*self.payload.read(), None | Some(Payload::Host(_)))
     }
 
+    /// The event after which it is in its destination's packet buffer, if nothing copies it there.
+    pub(crate) fn in_place(&self) -> Option<Event> {
+        self.ready.clone().filter(|_| matches!(*self.payload.read(), Some(Payload::InPlace)))
+    }
+
     /// Whether it must not wait behind others.
     fn is_small(&self) -> bool {
         self.bytes() <= SMALL_BYTES
@@ -223,7 +231,7 @@ impl<T: Item> Message<T> {
             match payload.as_ref() {
                 Some(Payload::Pooled(buffer)) => buffer.retire(event),
                 Some(Payload::Forwarded(held)) => held.retire(event),
-                Some(Payload::Shared(_) | Payload::Host(_)) | None => {}
+                Some(Payload::Shared(_) | Payload::Host(_) | Payload::InPlace) | None => {}
             }
             // Relaxed: the last one takes the lock alone, after all others.
             if self.uncopied.fetch_sub(items, Ordering::Relaxed) > items {
@@ -234,7 +242,7 @@ impl<T: Item> Message<T> {
         match payload {
             Some(Payload::Pooled(buffer)) => self.sender.buffers.give_back(Some(buffer)),
             Some(Payload::Forwarded(held)) => held.release_forwarded(),
-            Some(Payload::Shared(_) | Payload::Host(_)) | None => {}
+            Some(Payload::Shared(_) | Payload::Host(_) | Payload::InPlace) | None => {}
         }
         if let Some(completion) = &self.completion {
             completion.finish();

@@ -29,7 +29,7 @@ impl<M> Offer<M> {
     }
 
     /// Takes the next packet of at most `most` items; `None` if the offer is stale.
-    fn claim(&self, most: usize) -> Option<Range<usize>> {
+    pub(crate) fn claim(&self, most: usize) -> Option<Range<usize>> {
         let end_of = |start: usize| start.saturating_add(most).min(self.end);
         // Relaxed: the message itself travels through the queues' locks; here
         // only the cursor's own modification order matters.
@@ -61,44 +61,71 @@ impl<M> Offer<M> {
     }
 }
 
+/// An offer in a send queue.
+#[derive(Debug)]
+struct Queued<M, B> {
+    offer: Arc<Offer<M>>,
+    /// A packet buffer of the destination, which its only packet lies in already.
+    brought: Option<B>,
+}
+
 /// The send queue: the offers of each source in order, sources packet by packet in turns, so
 /// that no message waits until all of another source's are through. None of the queues is empty.
 #[derive(Debug)]
-struct SendQueue<M>(VecDeque<VecDeque<Arc<Offer<M>>>>);
+struct SendQueue<M, B>(VecDeque<VecDeque<Queued<M, B>>>);
 
-impl<M> SendQueue<M> {
-    fn push(&mut self, offer: Arc<Offer<M>>) {
-        let is_of_source = |queue: &&mut VecDeque<Arc<Offer<M>>>| {
-            queue.front().is_some_and(|first| first.source == offer.source)
+impl<M, B> SendQueue<M, B> {
+    fn push(&mut self, queued: Queued<M, B>) {
+        let is_of_source = |queue: &&mut VecDeque<Queued<M, B>>| {
+            queue.front().is_some_and(|first| first.offer.source == queued.offer.source)
         };
         match self.0.iter_mut().find(is_of_source) {
-            Some(queue) => queue.push_back(offer),
-            None => self.0.push_back(VecDeque::from([offer])),
+            Some(queue) => queue.push_back(queued),
+            None => self.0.push_back(VecDeque::from([queued])),
         }
     }
 
-    /// The offer whose turn it is.
-    fn next(&self) -> Option<Arc<Offer<M>>> {
-        self.0.front()?.front().cloned()
+    /// The offer whose turn it is, with the buffer that it has brought; without a free buffer, of
+    /// those that have.
+    fn next(&mut self, is_buffer_free: bool) -> Option<(Arc<Offer<M>>, Option<B>)> {
+        self.remove_stale();
+        let may_go = |queue: &VecDeque<Queued<M, B>>| {
+            is_buffer_free || queue.front().is_some_and(|first| first.brought.is_some())
+        };
+        let place = self.0.iter().position(may_go)?;
+        if place > 0 && seeded(Fault::WaitForABuffer) {
+            return None;
+        }
+        let queue = self.0.remove(place)?;
+        // The others keep their turns.
+        self.0.push_front(queue);
+        let first = self.0.front_mut()?.front_mut()?;
+        Some((Arc::clone(&first.offer), first.brought.take()))
     }
 
     /// The next turn is another source's. An offer that is used up leaves.
     fn end_turn(&mut self) {
         let Some(mut queue) = self.0.pop_front() else { return };
-        queue.pop_front_if(|offer| offer.is_stale());
+        queue.pop_front_if(|queued| queued.offer.is_stale());
         if !queue.is_empty() {
             self.0.push_back(queue);
         }
     }
 
-    /// Whether nothing is on offer any more; removes what is stale in front.
-    fn is_over(&mut self) -> bool {
+    /// Removes what is stale in front.
+    fn remove_stale(&mut self) {
         for queue in &mut self.0 {
-            let is_stale =
-                |offer: &mut Arc<Offer<M>>| offer.is_stale() && !seeded(Fault::StaleOfferKept);
+            let is_stale = |queued: &mut Queued<M, B>| {
+                queued.offer.is_stale() && !seeded(Fault::StaleOfferKept)
+            };
             while queue.pop_front_if(is_stale).is_some() {}
         }
         self.0.retain(|queue| !queue.is_empty());
+    }
+
+    /// Whether nothing is on offer any more.
+    fn is_over(&mut self) -> bool {
+        self.remove_stale();
         self.0.is_empty()
     }
 }
@@ -123,7 +150,7 @@ pub(crate) struct Destination<M, B, P> {
 
 #[derive(Debug)]
 struct State<M, B, P> {
-    offers: SendQueue<M>,
+    offers: SendQueue<M, B>,
     /// Receive queue: the credit of this destination.
     buffers: VecDeque<B>,
     /// Packets whose copies are still to be submitted, in the order of their claims.
@@ -150,17 +177,14 @@ impl<M, B, P> State<M, B, P> {
 
     /// Claims packets while there is an offer and a buffer.
     fn match_up(&mut self, packet_items: usize) {
-        while !self.buffers.is_empty() {
-            let Some(offer) = self.offers.next() else {
-                break;
-            };
+        while let Some((offer, brought)) = self.offers.next(!self.buffers.is_empty()) {
             let claimed = offer.claim(packet_items);
             if claimed.is_none() && seeded(Fault::StaleOfferKept) {
                 break;
             }
             self.offers.end_turn();
             let Some(range) = claimed else { continue };
-            let Some(buffer) = self.buffers.pop_front() else {
+            let Some(buffer) = brought.or_else(|| self.buffers.pop_front()) else {
                 break;
             };
             let is_last = offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced);
@@ -207,9 +231,9 @@ impl<M, B, P> Destination<M, B, P> {
         });
     }
 
-    /// Queues an offer and matches. `assign` submits the copy of a packet and must not panic. It
-    /// is called without this destination's lock, by one caller at a time, in the order of the
-    /// claims; others leave theirs to that one.
+    /// Queues an offer and matches. `assign` submits the copy of a packet, or has another use for
+    /// its buffer, and must not panic. It is called without this destination's lock, by one caller
+    /// at a time, in the order of the claims; others leave theirs to that one.
     ///
     /// # Errors
     /// The first error of `assign`; the packet and its buffer are lost with it, and no other is
@@ -217,9 +241,25 @@ impl<M, B, P> Destination<M, B, P> {
     pub(crate) fn offer<E>(
         &self,
         offer: Arc<Offer<M>>,
-        assign: impl FnMut(Claim<M, B>) -> Result<P, E>,
+        assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
     ) -> Result<(), E> {
-        self.assign_after(|state| state.offers.push(offer), assign)
+        let queued = Queued { offer, brought: None };
+        self.assign_after(|state| state.offers.push(queued), assign)
+    }
+
+    /// The same, of one packet that lies in a buffer of this destination already: its turn comes
+    /// without another.
+    ///
+    /// # Errors
+    /// As [`Destination::offer`].
+    pub(crate) fn offer_in_place<E>(
+        &self,
+        offer: Arc<Offer<M>>,
+        buffer: B,
+        assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
+    ) -> Result<(), E> {
+        let queued = Queued { offer, brought: Some(buffer) };
+        self.assign_after(|state| state.offers.push(queued), assign)
     }
 
     /// Returns a free buffer to the receive queue and matches.
@@ -229,7 +269,7 @@ impl<M, B, P> Destination<M, B, P> {
     pub(crate) fn post<E>(
         &self,
         buffer: B,
-        assign: impl FnMut(Claim<M, B>) -> Result<P, E>,
+        assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
     ) -> Result<(), E> {
         self.assign_after(|state| state.buffers.push_back(buffer), assign)
     }
@@ -304,7 +344,7 @@ impl<M, B, P> Destination<M, B, P> {
     fn assign_after<E>(
         &self,
         change: impl FnOnce(&mut State<M, B, P>),
-        mut assign: impl FnMut(Claim<M, B>) -> Result<P, E>,
+        mut assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
     ) -> Result<(), E> {
         let mut next = self.update(|state| {
             change(state);
@@ -317,7 +357,7 @@ impl<M, B, P> Destination<M, B, P> {
         while let Some(claim) = next {
             let packet = assign(claim)?;
             next = self.update(|state| {
-                state.inbox.push_back(packet);
+                state.inbox.extend(packet);
                 state.next_claim()
             });
         }

@@ -13,20 +13,26 @@ use crate::context::Context;
 use crate::failure::{Failure, Interrupt};
 use crate::message::Message;
 use crate::multiplexer::{Claim, Destination, Offer};
+use crate::reservation::{Reservation, Reserved};
 use crate::staging::{Staging, StagingPool};
 use crate::statistics::LinkStatistics;
 use crate::ways::{SMALL_BYTES, Ways};
 use crate::{Error, Item, Result};
 
-/// What is queued in a multiplexer: a message and everyone it is offered to.
-pub(crate) struct Offered<T: Item> {
-    pub(crate) message: Arc<Message<T>>,
-    pub(crate) ports: Arc<[Arc<Port<T>>]>,
+/// What is queued in a multiplexer.
+pub(crate) enum Offered<T: Item> {
+    /// A message, and everyone it is offered to.
+    Message(Arc<Message<T>>, Arc<[Arc<Port<T>>]>),
+    /// A sender that wants a packet buffer.
+    Reservation(Arc<Reservation<T>>),
 }
 
 impl<T: Item> fmt::Debug for Offered<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.message, formatter)
+        match self {
+            Offered::Message(message, _) => fmt::Debug::fmt(message, formatter),
+            Offered::Reservation(_) => formatter.write_str("Reservation"),
+        }
     }
 }
 
@@ -52,6 +58,7 @@ pub(crate) struct Port<T: Item> {
     pub(crate) destination: Destination<Offered<T>, PacketBuffer<T>, Packet<T>>,
     /// How many packet buffers there are.
     buffers: usize,
+    pub(crate) reserved: Reserved,
     /// Copies from the host run on these, those of small messages on the second;
     /// others on the sender's lane, as the copy engines of the original's lanes
     /// \[G §4.1\].
@@ -85,7 +92,8 @@ impl<T: Item> Port<T> {
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
         let (destination, context) = (Destination::new(packet_items), context.clone());
-        Ok(Port { device, destination, buffers, lanes, failure, context, staging, links })
+        let reserved = Reserved::of(buffers);
+        Ok(Port { device, destination, buffers, reserved, lanes, failure, context, staging, links })
     }
 
     /// Gets ready for what this source sends through memory of the host. If there is none, the
@@ -117,6 +125,27 @@ impl<T: Item> Port<T> {
         self.give_up_if_over(self.destination.offer(offer, |claim| self.assign(claim)));
     }
 
+    /// Queues a message that lies in a packet buffer which was reserved. Failures end the graph.
+    pub(crate) fn offer_in_place(&self, offer: Arc<Offer<Offered<T>>>, buffer: PacketBuffer<T>) {
+        let assigned = self.destination.offer_in_place(offer, buffer, |claim| self.assign(claim));
+        self.give_up_if_over(assigned);
+    }
+
+    /// Whether a kernel of a source writes packets of so many items here, where it may choose.
+    pub(crate) fn is_written_by(&self, source: &Device, items: usize) -> bool {
+        let way = || self.context.transfer().unwrap_or(TransferWay::Push);
+        items <= self.destination.packet_items()
+            && !source.is_host_endpoint()
+            && source.reaches(&self.device)
+            && way() == TransferWay::Push
+    }
+
+    /// Gives back a packet buffer that was reserved.
+    pub(crate) fn unreserve(&self, buffer: PacketBuffer<T>) {
+        self.reserved.end();
+        self.post(buffer);
+    }
+
     /// Gives a packet buffer back. Failures end the graph.
     pub(crate) fn post(&self, buffer: PacketBuffer<T>) {
         if self.failure.cause().is_some() {
@@ -134,23 +163,45 @@ impl<T: Item> Port<T> {
 
     /// Submits the copy of a packet. No lock is held that a callback may want: the driver may take
     /// its time, and whoever gives it something may have to tell others of failures first.
-    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Packet<T>> {
+    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Option<Packet<T>>> {
         let Claim { offer, range, buffer: mut packet, is_last } = claim;
+        let (message, ports) = match &offer.message {
+            Offered::Message(message, ports) => (Arc::clone(message), ports),
+            Offered::Reservation(reservation) => {
+                if let Some(buffer) = reservation.give(packet) {
+                    self.post(buffer);
+                }
+                return Ok(None);
+            }
+        };
         if is_last {
-            self.tell_others(&offer);
+            self.tell_others(ports);
         }
-        let (message, items) = (Arc::clone(&offer.message.message), range.len());
-        let (way, mut staging) = self.route(&message, items)?;
-        let arrival = message.copy(way, range.clone(), self, &mut packet, staging.as_mut())?;
+        let items = range.len();
+        let (arrival, staging) = match message.in_place() {
+            Some(written) => {
+                self.reserved.end();
+                let bytes = (items * size_of::<T>()) as u64;
+                let count = |link: &mut LinkFrom| {
+                    link.statistics.count(bytes, TransferWay::Push, false);
+                };
+                self.link(&message.source, count);
+                (written, None)
+            }
+            None => {
+                let (way, mut staging) = self.route(&message, items)?;
+                let copied = message.copy(way, range.clone(), self, &mut packet, staging.as_mut());
+                (copied?, staging)
+            }
+        };
         message.assigned(items);
         self.follow_up(&message, items, &arrival, staging);
-        Ok(Packet { buffer: packet.buffer, range, message, arrival })
+        Ok(Some(Packet { buffer: packet.buffer, range, message, arrival }))
     }
 
-    /// Nothing is left of an offer.
-    fn tell_others(&self, offer: &Offer<Offered<T>>) {
-        let others =
-            offer.message.ports.iter().filter(|port| !std::ptr::eq(Arc::as_ptr(port), self));
+    /// Nothing is left of an offer to these.
+    fn tell_others(&self, ports: &[Arc<Port<T>>]) {
+        let others = ports.iter().filter(|port| !std::ptr::eq(Arc::as_ptr(port), self));
         others.for_each(|port| port.destination.offer_exhausted());
     }
 

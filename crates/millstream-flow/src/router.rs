@@ -16,6 +16,7 @@ use crate::multiplexer::Offer;
 use crate::policy::{MessageInfo, Route, RoutingPolicy};
 use crate::port::{Offered, PacketBuffer, Port};
 use crate::receiver::Receiver;
+use crate::reservation::ReservedPacket;
 use crate::segmenter;
 use crate::sender::Sender;
 use crate::sender_shared::{Lanes, SenderShared};
@@ -85,11 +86,27 @@ impl<T: Item> RouterShared<T> {
         })
     }
 
+    /// Where all messages from a source go, if that is one destination.
+    pub(crate) fn only_destination(&self, source: &Device) -> Option<&Arc<Port<T>>> {
+        match &*self.reachable_from(source)?.ports {
+            [port] => Some(port),
+            _ => None,
+        }
+    }
+
+    /// Offers a message that lies in a packet buffer of its destination.
+    pub(crate) fn offer_in_place(&self, message: Arc<Message<T>>, packet: ReservedPacket<T>) {
+        let ReservedPacket { buffer, port } = packet;
+        let (source, items) = (message.source.id().number(), message.info.items);
+        let offered = Offered::Message(message, Arc::from(vec![Arc::clone(&port)]));
+        port.offer_in_place(Arc::new(Offer::new(offered, source, 0..items)), buffer);
+    }
+
     /// Offers each part of a message to its ports.
     pub(crate) fn offer(&self, message: Arc<Message<T>>, parts: Parts<T>) {
         let source = message.source.id().number();
         for (range, ports) in parts {
-            let offered = Offered { message: Arc::clone(&message), ports: Arc::clone(&ports) };
+            let offered = Offered::Message(Arc::clone(&message), Arc::clone(&ports));
             let offer = Arc::new(Offer::new(offered, source, range));
             for port in ports.iter() {
                 port.offer(Arc::clone(&offer));

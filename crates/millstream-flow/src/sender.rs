@@ -9,7 +9,8 @@ use millstream_device::{Awaitable, Device, DeviceBuffer, HostData, SharedBuffer,
 
 use crate::failure::Failure;
 use crate::message::{Completion, Payload};
-use crate::segment::{PendingSegment, SendBuffer};
+use crate::segment::PendingSegment;
+use crate::send_buffer::SendBuffer;
 use crate::sender_shared::{Parcel, SenderShared};
 use crate::{Error, Item, Result};
 
@@ -110,6 +111,62 @@ impl<T: Item> Sender<T> {
         Ok(SendBuffer::new(buffer, len, Arc::clone(&self.shared)))
     }
 
+    /// Waits for a free packet buffer of the receiver, for a kernel of this endpoint to write `len`
+    /// items into: what is [sent](Sender::send) in it is there when the kernel is over, and nothing is
+    /// copied \[G §2.1, direct access\]. `stream` comes after what the receiver has done with it.
+    /// The link's statistics count it as a push.
+    ///
+    /// Where that cannot be, it is a [buffer](Sender::buffer) of this endpoint, which is copied: among
+    /// several receivers, for more items than a packet has, out of this device's reach, if another
+    /// [way](millstream_device::TransferWay) is asked for, on the host, and for the last packet
+    /// buffer that no sender has reserved. A kernel should write each item once, and read none:
+    /// they may lie behind a link.
+    ///
+    /// ```
+    /// use millstream_device::{Kernel, Value, Write};
+    /// use millstream_flow::{Buffers, Context, Devices, Error, Graph};
+    ///
+    /// static SET: Kernel<(Write<u32>, Value<u32>)> = Kernel::new("set", |_, (items, value)| {
+    ///     items.fill(value);
+    ///     Ok(())
+    /// });
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).build()?;
+    /// let graph = Graph::new(&context);
+    /// let device = context.devices()[0].clone();
+    /// let buffers = Buffers::items(4).count(2);
+    /// let (mut output, input) = graph.link::<u32>(&device, context.host(), buffers)?;
+    /// graph.spawn(async move {
+    ///     let stream = device.stream()?;
+    ///     for value in 0..3 {
+    ///         let mut packet = output.packet(4, &stream).await?;
+    ///         SET.launch(&stream, 4, (&mut packet, value))?;
+    ///         output.send(packet, &stream)?;
+    ///     }
+    ///     output.shutdown()
+    /// });
+    /// let items = context.block_on(graph.run(input.collect()))??;
+    /// assert_eq!(items, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Sender::buffer`]; a failed stream.
+    ///
+    /// # Cancel safety
+    /// Nothing is taken until the future resolves.
+    pub async fn packet(&mut self, len: usize, stream: &Stream) -> Result<SendBuffer<T>> {
+        let Some(packet) = self.shared.reserve(len).await? else {
+            return self.buffer(len).await;
+        };
+        let free_after = packet.buffer.free_after.clone();
+        let buffer = SendBuffer::in_packet(packet, len, Arc::clone(&self.shared));
+        if let Some(event) = free_after {
+            stream.wait(&event)?;
+        }
+        Ok(buffer)
+    }
+
     /// Sends a buffer once everything submitted to `stream` so far is done. Later messages of
     /// this sender wait their turn: until then, if this one is of 64 KiB or less.
     ///
@@ -118,9 +175,7 @@ impl<T: Item> Sender<T> {
     /// ordered after; a routing policy without an answer ends the graph.
     pub fn send(&mut self, buffer: SendBuffer<T>, stream: &Stream) -> Result<()> {
         let (ready, len) = (buffer.ordered_event(stream)?, buffer.len());
-        let (payload, metadata) = buffer.into_payload();
-        let parcel = Parcel { payload, metadata, ready: Some(ready), completion: None };
-        self.shared.send(parcel, Some(len)).map(drop)
+        self.shared.send(buffer.into_parcel(ready), Some(len)).map(drop)
     }
 
     /// As [`Sender::send`], with a length that only the device knows: the first
@@ -136,9 +191,7 @@ impl<T: Item> Sender<T> {
         stream: &Stream,
     ) -> Result<()> {
         let (ready, capacity) = (buffer.ordered_event(stream)?, buffer.len());
-        let (payload, metadata) = buffer.into_payload();
-        let parcel = Parcel { payload, metadata, ready: Some(ready.clone()), completion: None };
-        let sequence = self.shared.send(parcel, None)?;
+        let sequence = self.shared.send(buffer.into_parcel(ready.clone()), None)?;
         self.shared.offer_after(&ready, sequence, move || match count.load(0)? as usize {
             count if count <= capacity => Ok(count),
             count => Err(Error::CountTooLarge { count, capacity }),
@@ -173,7 +226,7 @@ impl<T: Item> Sender<T> {
         let data = data.into();
         let items = data.len();
         let payload = Payload::Host(data);
-        let parcel = Parcel { payload, metadata, ready: None, completion: None };
+        let parcel = Parcel { payload, packet: None, metadata, ready: None, completion: None };
         self.shared.send(parcel, Some(items)).map(drop)
     }
 
@@ -196,7 +249,8 @@ impl<T: Item> Sender<T> {
             Sent { completion: Arc::clone(&completion), failure: Arc::clone(&self.shared.failure) };
         let payload = Payload::Shared(buffer.reader());
         let (ready, completion) = (Some(ready), Some(completion));
-        self.shared.send(Parcel { payload, metadata, ready, completion }, Some(items))?;
+        let parcel = Parcel { payload, packet: None, metadata, ready, completion };
+        self.shared.send(parcel, Some(items))?;
         Ok(sent)
     }
 
@@ -225,7 +279,8 @@ impl<T: Item> Sender<T> {
     pub fn forward(&mut self, segment: PendingSegment<T>, stream: &Stream) -> Result<()> {
         let items = segment.len();
         let (payload, metadata, ready) = segment.into_payload(&self.shared.source, stream)?;
-        let parcel = Parcel { payload, metadata, ready: Some(ready), completion: None };
+        let ready = Some(ready);
+        let parcel = Parcel { payload, packet: None, metadata, ready, completion: None };
         self.shared.send(parcel, Some(items)).map(drop)
     }
 

@@ -10,6 +10,7 @@ use crate::failure::{Failure, Interrupt};
 use crate::message::{Completion, Message, Payload};
 use crate::outgoing::{Offered, Outgoing};
 use crate::policy::MessageInfo;
+use crate::reservation::{ReservedPacket, reserve};
 use crate::router::RouterShared;
 use crate::send_buffers::SendBuffers;
 use crate::ways::SMALL_BYTES;
@@ -40,6 +41,8 @@ pub(crate) struct SenderShared<T: Item> {
 /// What is sent as a message.
 pub(crate) struct Parcel<T: Item> {
     pub(crate) payload: Payload<T>,
+    /// Where it lies, if that is in place.
+    pub(crate) packet: Option<ReservedPacket<T>>,
     pub(crate) metadata: u64,
     /// What the copies come after.
     pub(crate) ready: Option<Event>,
@@ -81,10 +84,10 @@ impl<T: Item> SenderShared<T> {
             return Err(Error::NotRunning);
         }
         // Lanes of small messages are few, and strangers share them: none waits there for what
-        // produces it. Of larger ones the copies are submitted ahead.
+        // produces it. Of larger ones the copies are submitted ahead, and in place there is none.
         let producer = parcel.ready.clone().filter(|ready| {
             let is_small = items.is_some_and(|items| items * size_of::<T>() <= SMALL_BYTES);
-            is_small && ready.status() == EventStatus::Pending
+            is_small && parcel.packet.is_none() && ready.status() == EventStatus::Pending
         });
         let sequence = self.outgoing.push(parcel, items.filter(|_| producer.is_none()));
         match producer.zip(items) {
@@ -113,6 +116,16 @@ impl<T: Item> SenderShared<T> {
         });
     }
 
+    /// Waits for a packet buffer that kernels of this endpoint may fill with so many items; `None`
+    /// where messages are copied.
+    pub(crate) async fn reserve(&self, items: usize) -> Result<Option<ReservedPacket<T>>> {
+        let port = self.router.only_destination(&self.source);
+        match port.filter(|port| port.is_written_by(&self.source, items)) {
+            Some(port) => reserve(port, self.source.id().number(), &self.failure).await,
+            None => Ok(None),
+        }
+    }
+
     /// Nothing more is sent; what was sent still goes out.
     pub(crate) fn shut_down(self: &Arc<Self>) -> Result<()> {
         self.outgoing.shut_down();
@@ -135,8 +148,11 @@ impl<T: Item> SenderShared<T> {
 
     fn offer(self: &Arc<Self>, offered: Offered<Parcel<T>>) -> Result<()> {
         let Offered { message: parcel, sequence, items } = offered;
-        let Parcel { payload, metadata, ready, completion } = parcel;
+        let Parcel { payload, packet, metadata, ready, completion } = parcel;
         if items == 0 {
+            if let Some((packet, ready)) = packet.zip(ready) {
+                packet.free_after(&ready);
+            }
             if let Payload::Pooled(buffer) = payload {
                 self.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));
             }
@@ -149,7 +165,10 @@ impl<T: Item> SenderShared<T> {
         let offers = self.router.route(&info, &self.source)?;
         let copies = offers.iter().map(|(range, _)| range.len()).sum();
         let message = Message::new(info, Arc::clone(self), payload, ready, completion, copies);
-        self.router.offer(Arc::new(message), offers);
+        match packet {
+            Some(packet) => self.router.offer_in_place(Arc::new(message), packet),
+            None => self.router.offer(Arc::new(message), offers),
+        }
         Ok(())
     }
 }

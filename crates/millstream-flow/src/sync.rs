@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     AssignSideBySide,
     /// A stream ends while its last packet is being submitted.
     EndWhileAssigning,
+    /// What lies in its destination's buffer waits behind another source's message for a free one.
+    WaitForABuffer,
     /// A packet that was filled in an earlier epoch counts as full.
     AnyEpochIsFull,
     /// The last writer does not come after the others' items.

@@ -19,6 +19,7 @@ mod sync {
         ExhaustedOfferNotAnnounced,
         AssignSideBySide,
         EndWhileAssigning,
+        WaitForABuffer,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -42,16 +43,16 @@ type TestDestination = Destination<&'static str, u8, Range<usize>>;
 type TestClaim = Claim<&'static str, u8>;
 
 /// Submits nothing; others go on meanwhile.
-fn submit(claim: TestClaim) -> Result<Range<usize>, Infallible> {
+fn submit(claim: TestClaim) -> Result<Option<Range<usize>>, Infallible> {
     thread::yield_now();
-    Ok(claim.range)
+    Ok(Some(claim.range))
 }
 
 /// Assigns at one of two destinations.
 fn assign(
     destinations: &[Arc<TestDestination>; 2],
     place: usize,
-) -> impl Fn(TestClaim) -> Result<Range<usize>, Infallible> {
+) -> impl Fn(TestClaim) -> Result<Option<Range<usize>>, Infallible> {
     move |claim| {
         if claim.is_last {
             destinations[1 - place].offer_exhausted();
@@ -223,7 +224,8 @@ fn an_exhausted_offer_not_announced_is_caught() {
 fn turns() {
     let destination: Arc<Destination<&'static str, u8, (&'static str, usize)>> =
         Arc::new(Destination::new(1));
-    let assign = |claim: TestClaim| Ok::<_, Infallible>((claim.offer.message, claim.range.start));
+    let assign =
+        |claim: TestClaim| Ok::<_, Infallible>(Some((claim.offer.message, claim.range.start)));
     for (message, source, items) in [("long", 0, 3), ("after it", 0, 1), ("other", 1, 2)] {
         destination.offer(Arc::new(Offer::new(message, source, 0..items)), assign).unwrap();
     }
@@ -247,4 +249,90 @@ fn turns() {
 #[test]
 fn sources_take_turns_and_each_keeps_its_order() {
     holds(turns);
+}
+
+/// What a source has written into one of a destination's two buffers, and another one's message of
+/// two packets, for which there is only the other.
+fn in_place() {
+    let destination: Arc<Destination<&'static str, u8, (&'static str, u8)>> =
+        Arc::new(Destination::new(1));
+    // The one that reserves keeps the buffer.
+    let reserved = std::sync::Arc::new(AtomicUsize::new(usize::MAX));
+    let assign = {
+        let reserved = std::sync::Arc::clone(&reserved);
+        move |claim: TestClaim| {
+            if claim.offer.message == "reservation" {
+                reserved.store(claim.buffer.into(), Ordering::Relaxed);
+                return Ok(None);
+            }
+            Ok::<_, Infallible>(Some((claim.offer.message, claim.buffer)))
+        }
+    };
+    let offer = |message, source, items| Arc::new(Offer::new(message, source, 0..items));
+    destination.offer(offer("reservation", 0, 1), &assign).unwrap();
+    destination.post(7, &assign).unwrap();
+    assert_eq!(reserved.load(Ordering::Relaxed), 7);
+    destination.seal(2);
+    let sender = {
+        let (destination, assign) = (Arc::clone(&destination), assign.clone());
+        thread::spawn(move || {
+            destination.offer_in_place(offer("in place", 0, 1), 7, &assign).unwrap();
+            destination.sender_closed();
+        })
+    };
+    destination.offer(offer("copied", 1, 2), &assign).unwrap();
+    destination.sender_closed();
+    let mut received = Vec::new();
+    while let Some(packet) = block_on(poll_fn(|context| destination.poll_next(context.waker()))) {
+        received.push(packet);
+        // The other buffer comes only when what is there has been received.
+        let next = if received.len() == 1 { 8 } else { packet.1 };
+        destination.post(next, &assign).unwrap();
+    }
+    sender.join().unwrap();
+    assert_eq!(received.len(), 3);
+    assert_eq!(received[0], ("in place", 7));
+    assert_eq!(received.iter().filter(|packet| packet.0 == "copied").count(), 2);
+}
+
+#[test]
+fn what_lies_in_place_waits_for_no_buffer() {
+    holds(in_place);
+}
+
+#[test]
+fn waiting_for_a_buffer_in_place_is_caught() {
+    fails_with(Fault::WaitForABuffer as usize, in_place);
+}
+
+/// A reservation that is given up at any time neither keeps a stream from ending nor a buffer.
+fn given_up() {
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1));
+    destination.seal(0);
+    let freed = std::sync::Arc::new(AtomicUsize::new(0));
+    let assign = {
+        let freed = std::sync::Arc::clone(&freed);
+        move |claim: TestClaim| {
+            freed.fetch_add(usize::from(claim.buffer), Ordering::Relaxed);
+            Ok::<_, Infallible>(None)
+        }
+    };
+    let offer = Arc::new(Offer::new("reservation", 0, 0..1));
+    destination.offer(Arc::clone(&offer), &assign).unwrap();
+    let poster = {
+        let destination = Arc::clone(&destination);
+        thread::spawn(move || destination.post(7, assign).unwrap())
+    };
+    let is_given_up = offer.claim(1).is_some();
+    if is_given_up {
+        destination.offer_exhausted();
+    }
+    assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), None);
+    poster.join().unwrap();
+    assert_eq!(freed.load(Ordering::Relaxed), if is_given_up { 0 } else { 7 });
+}
+
+#[test]
+fn a_reservation_may_be_given_up() {
+    holds(given_up);
 }

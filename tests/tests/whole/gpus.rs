@@ -17,7 +17,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, reference, validate};
 use millstream::worklist::{Routing, Worker};
 
-use crate::link_cases::{forwarded, spread, unready};
+use crate::link_cases::{forwarded, in_place, spread, unready};
 
 mod algorithms;
 mod child;
@@ -160,6 +160,21 @@ fn packets_are_sent_on_out_of_the_buffers_they_came_in() {
     for items in [3, 20_000] {
         context.block_on(forwarded(&context, 10, items)).unwrap().unwrap();
         context.block_on(spread(&context, 10, items)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn packets_are_written_where_they_are_received() {
+    let context = context();
+    let (host, devices) = (context.host(), context.devices());
+    for from in devices {
+        for to in devices.iter().chain([host]).filter(|to| *to != from) {
+            let run = in_place(&context, (from, to), 20);
+            let (written, pushed) = context.block_on(run).unwrap().unwrap();
+            // Small messages that are copied are pushed, too.
+            assert!(written <= pushed, "{written} of {pushed}");
+            assert_eq!(written > 0, from.reaches(to), "{from} to {to}");
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Cases of links for any context: messages that are not there yet beside others, packets that are
 //! sent on as they arrive.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use millstream_device::{Device, StreamKind};
+use millstream_device::{Device, StreamKind, TransferWay};
 use millstream_flow::{
-    Buffers, Context, Error, FullEmpty, Graph, PacketShape, Receiver, Result, Sender, broadcast,
-    first_available,
+    Buffers, Context, Error, FullEmpty, Graph, PacketShape, Receiver, Result, SendBuffer, Sender,
+    broadcast, first_available,
 };
 
 use crate::full_empty_kernels::SCALE;
@@ -103,6 +105,68 @@ pub async fn spread(context: &Context, packets: usize, items: usize) -> Result<(
     let received = graph.run(try_join_all(ends.into_iter().map(collect))).await?;
     assert!(received.iter().all(|items| *items == expected), "items are lost or in disorder");
     Ok(())
+}
+
+/// Messages that are written where they are received, beside others that are copied: they arrive in
+/// the order in which they were sent. How many were written there, and how many pushed in all.
+pub async fn in_place(
+    context: &Context,
+    (from, to): (&Device, &Device),
+    rounds: u32,
+) -> Result<(u64, u64)> {
+    const ITEMS: usize = 16;
+    let graph = Graph::new(context);
+    let (mut output, input) = graph.link::<u32>(from, to, Buffers::items(ITEMS).count(3))?;
+    let stream = from.stream()?;
+    let statistics = graph.statistics();
+    let written = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&written);
+    graph.spawn(async move {
+        let mut number = 0;
+        let written = |packet: &SendBuffer<u32>| {
+            let is_written = packet.is_in_place() && !packet.is_empty();
+            count.fetch_add(is_written.into(), Ordering::Relaxed);
+        };
+        for round in 0..rounds {
+            // Two at once, sent in the other order; one of a part of a packet, and one of nothing.
+            let mut last = output.packet(ITEMS, &stream).await?;
+            for len in [ITEMS, round as usize % ITEMS, 0] {
+                let mut packet = output.packet(len, &stream).await?;
+                stream.upload(numbered(&mut number, len), packet.part_mut()?)?;
+                written(&packet);
+                output.send(packet, &stream)?;
+            }
+            stream.upload(numbered(&mut number, ITEMS), last.part_mut()?)?;
+            last.truncate(ITEMS - 1);
+            number -= 1;
+            written(&last);
+            output.send(last, &stream)?;
+            // Copied: from a buffer, from the host, and more than a packet has.
+            let mut buffer = output.buffer(5).await?;
+            stream.upload(numbered(&mut number, 5), buffer.part_mut()?)?;
+            output.send(buffer, &stream)?;
+            output.send_data(numbered(&mut number, 2 * ITEMS + 1), 0)?;
+            let mut long = output.packet(2 * ITEMS, &stream).await?;
+            assert!(!long.is_in_place());
+            stream.upload(numbered(&mut number, 2 * ITEMS), long.part_mut()?)?;
+            output.send(long, &stream)?;
+        }
+        output.shutdown()
+    });
+    let received = graph.run(collect(input)).await?;
+    let expected = 0..received.len() as u32;
+    assert!(received.iter().copied().eq(expected), "items are lost or in disorder");
+    let least = rounds as usize * (2 * ITEMS - 1 + 5 + 4 * ITEMS + 1);
+    assert!(received.len() >= least, "{} of {least} at least", received.len());
+    let link = statistics.links().pop().ok_or(Error::Ended)?;
+    Ok((written.load(Ordering::Relaxed), link.packets_by(TransferWay::Push)))
+}
+
+/// The next so many numbers.
+fn numbered(next: &mut u32, len: usize) -> Vec<u32> {
+    let first = *next;
+    *next += len as u32;
+    (first..*next).collect()
 }
 
 /// Everything that arrives, wherever.

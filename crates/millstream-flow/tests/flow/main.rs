@@ -13,6 +13,7 @@ mod full_empty;
 mod full_empty_cases;
 mod full_empty_copies;
 mod full_empty_kernels;
+mod in_place;
 mod link_cases;
 mod links;
 mod random;

@@ -346,6 +346,62 @@ fn wrong_items(packets: &[DeviceBuffer<u32>], items: usize) -> u32 {
     stream.download_shared(&wrong, 0..1).unwrap().wait().unwrap()[0]
 }
 
+/// A message of one packet after the other, which a kernel makes: it writes into the packet where it is
+/// received, or into a buffer that is copied. From the kernel's launch until the task knows that the
+/// receiver's kernel has checked the packet.
+async fn produced(context: &Context, items: usize, in_place: bool) -> Result<Vec<Duration>> {
+    let [from, to] = [&context.devices()[0], &context.devices()[context.devices().len() - 1]];
+    let graph = Graph::new(context);
+    let buffers = Buffers::items(items).count(3);
+    let (mut output, mut input) = graph.link::<u32>(from, to, buffers)?;
+    let (making, checking) = (from.stream()?, to.stream()?);
+    let wrong = to.shared(1)?;
+    graph
+        .run(async move {
+            let mut times = Vec::new();
+            for round in 0..ROUNDS * 10 {
+                let start = Instant::now();
+                let mut packet = match in_place {
+                    true => output.packet(items, &making).await?,
+                    false => output.buffer(items).await?,
+                };
+                assert_eq!(packet.is_in_place(), in_place && from.reaches(to));
+                MAKE.launch(&making, items, (&mut packet, round))?;
+                output.send(packet, &making)?;
+                let pending = input.recv().await?.ok_or(Error::Ended)?;
+                checking.wait(&pending)?;
+                CHECK.launch(&checking, items, (&pending, 0, round, &wrong))?;
+                pending.release_after(&checking)?;
+                checking.record()?.completed().await?;
+                times.push(start.elapsed());
+            }
+            output.shutdown()?;
+            assert!(input.recv().await?.is_none());
+            assert_eq!(checking.download_shared(&wrong, 0..1)?.await?, [0], "wrong items");
+            Ok(times)
+        })
+        .await
+}
+
+#[test]
+fn packets_that_a_kernel_makes_where_they_are_received() {
+    let context = context();
+    if context.devices().len() == 1 {
+        return skip(Needs::Several, "a link has two ends");
+    }
+    for bytes in [4 << 10, 64 << 10, 1 << 20, 16 << 20] {
+        let [copied, written] = [false, true].map(|in_place| {
+            let run = produced(&context, smaller(bytes) / 4, in_place);
+            let mut times = context.block_on(run).unwrap().unwrap();
+            times.sort();
+            times[times.len() / 2]
+        });
+        println!("{bytes:8} bytes: copied {copied:.1?}, written in place {written:.1?}");
+        let is_checked = is_strict() && is_timed(&context, (0, context.devices().len() - 1));
+        assert!(!is_checked || written < copied, "{bytes}: {written:?}, not {copied:?}");
+    }
+}
+
 #[test]
 fn a_ring_all_at_once() {
     let context = context();
