@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Algorithm {
     /// Level by level where the devices can, unless the graph has many thin levels: then by near
     /// and far piles where that can be, else asynchronously on several GPUs, to which meeting after
-    /// each level would take longer than the level (`docs/measurements/h200.md`), and on several
+    /// each level would take longer than the level (`docs/decisions/0025-near-and-far-piles.md`), and on several
     /// host devices if it is [chain-like](millstream_traversal::DepthProbe::is_chain_like). Whether
     /// levels may be bottom-up depends on the graph: see
     /// [`Bfs::with_options`](crate::Bfs::with_options).

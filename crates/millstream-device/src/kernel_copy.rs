@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 const THREADS: u32 = 256;
 /// Enough to use all of a connection, and few enough to leave most of the
-/// multiprocessors to others: `docs/measurements/transfers.md`.
+/// multiprocessors to others: `docs/measurements/links.md`.
 const MOST_BLOCKS: usize = 64;
 /// Of a thread: four words of 16 bytes.
 const BYTES_OF_A_THREAD: usize = 64;

@@ -1,7 +1,7 @@
 //! Links between GPUs fall asleep, and whoever stores over one then waits until it is awake:
 //! after 200 ms without traffic over NVLink, two H200 took 60 to 170 us longer for each of the
 //! first stores in either direction, a search of 0.15 ms twice as long (after 20 ms, no longer;
-//! `docs/measurements/h200.md`). So bytes are copied over all links while memory is prepared for
+//! `docs/measurements/links.md`). So bytes are copied over all links while memory is prepared for
 //! kernels that wait for each other; and the threads are woken to which their launches are left.
 
 use std::time::{Duration, Instant};

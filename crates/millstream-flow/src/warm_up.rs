@@ -1,6 +1,6 @@
 //! What a launch goes through in the driver has left the caches when a program has done something
 //! else for a while: a launch then takes several times as long as one right after another
-//! (`docs/measurements/h200.md`, "Launching and meeting on two GPUs"), about as long as a short
+//! (`docs/decisions/0024-launches-are-left-to-threads.md`), about as long as a short
 //! search is at work. So a kernel that does nothing goes before, on the same stream and by the thread
 //! that will launch there next, before the caller binds the gang's kernels
 //! (`docs/decisions/0033-a-launch-goes-before.md`). If another gang runs, that is for nothing.

@@ -6,7 +6,7 @@ use crate::{Item, Result};
 
 /// Bytes of a message, at most, for which it does not wait behind larger ones: it has
 /// lanes of its own, and kernels of GPUs move it, since an engine finishes what it has been given
-/// (`docs/measurements/transfers.md`). Small messages of the host pass
+/// (`docs/measurements/links.md`). Small messages of the host pass
 /// large ones without.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 

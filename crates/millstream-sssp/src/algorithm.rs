@@ -12,7 +12,7 @@ pub enum Algorithm {
     /// [mesh-like](millstream_graph::partition::is_mesh_like) or
     /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out:
     /// such a graph has so many steps, of so few vertices each, that meeting after each costs
-    /// more than the vertices (`docs/measurements/h200.md`). It is searched by near and far piles
+    /// more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). It is searched by near and far piles
     /// where that can be, else asynchronously.
     #[default]
     Auto,

@@ -36,7 +36,7 @@ fn smaller(bytes: usize) -> usize {
 }
 
 /// Whether times of these are bounded: of GPUs over NVLink, whose bounds are a third of the rates
-/// that `docs/measurements/` has; what [`is_strict`] asks for is more.
+/// that `docs/measurements/links.md` has; what [`is_strict`] asks for is more.
 pub(super) fn is_timed(context: &Context, (from, to): (usize, usize)) -> bool {
     scaled(true, false) && context.topology().link(from, to) == LinkKind::NvLink
 }
@@ -246,7 +246,7 @@ fn one_peer_by_packet_size_and_buffers() {
 
 /// What links lose against one plain copy of the whole message, whatever the number of buffers
 /// with packets of 8 MiB, with the best one with 16 MiB. Packets do not overlap on two streams
-/// (`docs/measurements/h200.md`).
+/// (`docs/measurements/links.md`).
 #[test]
 fn links_beside_one_plain_copy() {
     let context = context();

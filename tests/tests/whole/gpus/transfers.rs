@@ -155,7 +155,7 @@ fn latency_beside(
     })
 }
 
-/// Three times what `docs/measurements/transfers.md` has, in microseconds: a small message alone,
+/// Three times what `docs/measurements/links.md` has, in microseconds: a small message alone,
 /// and beside a large one.
 fn most_us(way: Option<TransferWay>) -> [u64; 2] {
     match way {
