@@ -378,7 +378,7 @@ async fn produced(context: &Context, items: usize, in_place: bool) -> Result<Vec
             output.shutdown()?;
             assert!(input.recv().await?.is_none());
             assert_eq!(checking.download_shared(&wrong, 0..1)?.await?, [0], "wrong items");
-            Ok(times)
+            Ok::<_, Error>(times)
         })
         .await
 }
