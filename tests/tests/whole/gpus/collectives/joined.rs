@@ -1,13 +1,14 @@
 //! Short collectives of one kernel: some go on block by block, some find what other blocks have left.
 
 use std::fmt::Debug;
+use std::time::{Duration, Instant};
 
-use millstream::flow::{Collectives, Communicator, CommunicatorOptions, Item, Operator};
+use millstream::flow::{Collectives, Communicator, CommunicatorOptions, Gang, Item, Operator};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::context;
 use super::vectors::{Vectors, remainders, runs};
+use super::{Needs, context, scaled, skip};
 use crate::collective_model::upload;
 
 /// Collectives that become one kernel each time, of these vectors.
@@ -94,4 +95,39 @@ fn units_of_nothing_have_lines() {
     };
     context.block_on(run).unwrap().unwrap();
     context.block_on(vectors.check()).unwrap();
+}
+
+/// Each kernel says that it has begun: the next one would wait for others to join it otherwise, for a
+/// hundred microseconds, however early whoever awaits it wants to go on.
+#[test]
+fn what_is_awaited_does_not_wait_for_others_to_join() {
+    let context = context();
+    if context.devices().len() == 1 {
+        return skip(Needs::Several, "nobody waits");
+    }
+    if !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "kernels of peers join");
+    }
+    let mut communicator = Communicator::new(&context).unwrap();
+    let mut vectors = upload(&context, &vec![vec![1u32; 100]; context.devices().len()]).unwrap();
+    let sum = Operator::sum();
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..60 {
+        let start = Instant::now();
+        let run = async {
+            let mut collectives = communicator.begin().await?;
+            collectives.all_reduce(&mut vectors, &sum)?;
+            collectives.completed().await
+        };
+        context.block_on(run).unwrap().unwrap();
+        times.push(start.elapsed());
+    }
+    times.sort();
+    println!(
+        "awaited all-reduces of 100 items: {:.1?} at least, median {:.1?}",
+        times[0], times[30]
+    );
+    // Emulated GPUs take longer for the kernel.
+    let most = scaled(Duration::from_micros(100), Duration::MAX);
+    assert!(times[0] < most, "{:?}", times[0]);
 }
