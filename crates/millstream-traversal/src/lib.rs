@@ -20,6 +20,7 @@ mod near_far_twin;
 mod near_rows;
 mod options;
 mod owners;
+mod phases;
 mod relaxation;
 mod run;
 mod value;
@@ -48,6 +49,7 @@ pub mod internals {
     pub use crate::meeting::{can_meet, check_kernels_push};
     pub use crate::near_far::{Attempt, NearFar};
     pub use crate::near_rows::NearRows;
+    pub use crate::phases::{Course, Phases};
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
     pub use crate::value::Value;
