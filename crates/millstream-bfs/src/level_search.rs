@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
+    Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome};
@@ -132,7 +132,7 @@ impl LevelSearch<'_> {
     }
 
     fn is_gang(&self) -> bool {
-        self.graph.context().devices().iter().all(Device::is_gpu)
+        self.graph.context().all_gpus()
     }
 
     fn rules(&self, settings: &Settings) -> Rules {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
@@ -265,7 +264,7 @@ impl Sssp {
             let steps = StepGraph::new(context, graph, partition, depth).await?;
             (Uploaded::Stepping(steps), means.and_then(Means::step))
         } else {
-            let on_gpus = context.devices().iter().any(Device::is_gpu);
+            let on_gpus = context.any_gpu();
             let columns = Columns::Weighted;
             let parts = context.devices().len();
             let balanced = || partition::edge_balanced_blocks(graph, parts);

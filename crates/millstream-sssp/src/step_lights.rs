@@ -2,7 +2,7 @@
 //! (`step_quarters.cuh`), host devices look at the weights as they go.
 
 use millstream_device::{
-    CudaSource, Device, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, Trusted, Value,
+    CudaSource, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, Trusted, Value,
 };
 
 use crate::Result;
@@ -39,8 +39,9 @@ impl<R: DistanceRule> StepSearch<'_, R> {
     }
 
     async fn count_lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
-        let devices = self.graph.incoming.context().devices();
-        if !devices.iter().all(Device::is_gpu) {
+        let context = self.graph.incoming.context();
+        let devices = context.devices();
+        if !context.all_gpus() {
             return Ok(devices.iter().map(|device| device.shared(0)).collect::<Result<_, _>>()?);
         }
         let kernel = kernel::<R>();

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value as Plain,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
+    Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value};
@@ -110,7 +110,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     pub(crate) async fn run<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
         let incoming = &self.graph.incoming;
         let context = incoming.context();
-        let is_gang = context.devices().iter().all(Device::is_gpu);
+        let is_gang = context.all_gpus();
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
         let (run_time, work) = if is_gang {
             // SAFETY: the kernel keeps to its arguments as the signature says.

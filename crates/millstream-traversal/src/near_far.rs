@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value as Plain,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
+    Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
@@ -139,7 +139,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     }
 
     fn is_on_gpus(&self) -> bool {
-        self.graph.context().devices().iter().all(Device::is_gpu)
+        self.graph.context().all_gpus()
     }
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Device, SharedBuffer, patience_ns};
+use millstream_device::{SharedBuffer, patience_ns};
 
 use super::block_lines;
 use super::line_settings::LINE_BYTES;
@@ -175,9 +175,8 @@ impl ResidentCollectives {
     /// launch ([`Gang::is_possible`]), or up to [`Gang::MOST`] host devices that are all peers in the
     /// context's topology, whose twins wait in steps. Not GPUs and host devices together.
     pub fn are_possible(context: &Context) -> bool {
-        let devices = context.devices();
-        let are_twins = !devices.iter().any(Device::is_gpu)
-            && devices.len() <= Gang::MOST
+        let are_twins = !context.any_gpu()
+            && context.devices().len() <= Gang::MOST
             && context.topology().all_peers();
         are_twins || Gang::is_possible(context)
     }
