@@ -2,7 +2,7 @@
 //! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
 //! `level_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -10,7 +10,7 @@ use millstream_device::{
     Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, run_gang_or_twins};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use rayon::prelude::*;
 
@@ -112,27 +112,18 @@ impl LevelSearch<'_> {
     pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
         let memory = self.memory(sources).await?;
-        let (run_time, work) = if self.is_gang() {
+        let kernel = || {
             // SAFETY: the kernel keeps to its arguments as the signature says.
-            let source = unsafe { Trusted::new(cuda_source(memory.len() == 1)) };
-            let kernel = Gang::kernel("levels", source);
-            let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-            let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            (run_time, reported(&memory).await?)
-        } else {
-            let start = Instant::now();
-            level_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-            (start.elapsed(), level_twin::work(&memory)?)
+            Gang::kernel("levels", unsafe { Trusted::new(cuda_source(memory.len() == 1)) })
         };
+        let bind =
+            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let pilot = Pilot::new(self.rules(&memory[0].settings));
+        let twins = level_twin::run(self, &memory, pilot);
+        let (run_time, work) =
+            run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
         let statistics = GangWork::statistics(&work, context.devices(), size_of::<u64>() as u64);
-        let start = Instant::now();
-        let answer = self.gather(&memory).await?;
-        let gather_time = start.elapsed();
-        Ok(Outcome { answer, statistics, run_time, gather_time })
-    }
-
-    fn is_gang(&self) -> bool {
-        self.graph.context().all_gpus()
+        Outcome::gathered(statistics, run_time, self.gather(&memory)).await
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
@@ -205,7 +196,7 @@ impl LevelSearch<'_> {
     /// The source whose row GPUs expand before they first meet.
     fn begins_with_one(&self, sources: &[u32]) -> Option<u32> {
         match sources {
-            &[source] if self.is_gang() && self.depth_limit > 0 => Some(source),
+            &[source] if self.graph.context().all_gpus() && self.depth_limit > 0 => Some(source),
             _ => None,
         }
     }

@@ -74,8 +74,12 @@ impl internals::Course for Course {
     }
 }
 
-/// Runs all phases, from the first to the last.
-pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilot) -> Result<()> {
+/// Runs all phases, from the first to the last. What the devices have done.
+pub(crate) async fn run(
+    search: &LevelSearch<'_>,
+    memory: &[Memory],
+    pilot: Pilot,
+) -> Result<Vec<GangWork>> {
     let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
     let phases = Phases::new(course, memory.len());
     let shared = phases.clone();
@@ -92,11 +96,12 @@ pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilo
         kernel.launch(stream, 1, arguments)
     };
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    Ok(phases.run(&gangs, launch).await?)
+    phases.run(&gangs, launch).await?;
+    work(memory)
 }
 
 /// What the devices have done.
-pub(crate) fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
+fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
     let work = |its: &Memory| {
         let load = |word: Word| its.gang.words.load(word as usize);
         let mut work = GangWork {

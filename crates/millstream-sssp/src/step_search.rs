@@ -1,7 +1,7 @@
 //! Shortest paths in steps: the memory of a run, and the run. The phases are in
 //! `STEPS.md`, the GPUs' side in `steps.cuh`, the host devices' in `step_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -9,7 +9,9 @@ use millstream_device::{
     Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value};
+use millstream_traversal::internals::{
+    Answer, GangPlace, GangWork, Outcome, Value, run_gang_or_twins,
+};
 use millstream_traversal::{Part, UNREACHED};
 
 use crate::step_graph::StepGraph;
@@ -110,28 +112,23 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     pub(crate) async fn run<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
         let incoming = &self.graph.incoming;
         let context = incoming.context();
-        let is_gang = context.all_gpus();
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
-        let (run_time, work) = if is_gang {
+        let kernel = || {
             // SAFETY: the kernel keeps to its arguments as the signature says.
-            let source = unsafe { Trusted::new(cuda_source::<R, V>()) };
-            let kernel = Gang::kernel("steps", source);
-            let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-            let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-            (run_time, GangWork::reported(&gangs, "steps", "step").await?)
-        } else {
-            let start = Instant::now();
-            step_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-            (start.elapsed(), step_twin::work(&memory)?)
+            Gang::kernel("steps", unsafe { Trusted::new(cuda_source::<R, V>()) })
         };
+        let bind =
+            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+        let reported = async { Ok(GangWork::reported(&gangs, "steps", "step").await?) };
+        let pilot = Pilot::new(self.rules(&memory[0].settings));
+        let twins = step_twin::run(self, &memory, pilot);
+        let (run_time, work) = run_gang_or_twins(context, kernel, bind, reported, twins).await?;
         let item = (size_of::<u32>() + size_of::<V>()) as u64;
         let statistics = GangWork::statistics(&work, context.devices(), item);
-        let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
-        let answer = Answer::gather(incoming, values).await?;
-        let gather_time = start.elapsed();
-        Ok(Outcome { answer, statistics, run_time, gather_time })
+        let gather = Answer::gather(incoming, values);
+        Ok(Outcome::gathered(statistics, run_time, gather).await?)
     }
 
     fn rules(&self, settings: &Settings) -> Rules {

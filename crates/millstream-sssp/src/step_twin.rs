@@ -84,12 +84,12 @@ impl internals::Course for Course {
     }
 }
 
-/// Runs all phases, from the first to the last.
+/// Runs all phases, from the first to the last. What the devices have done.
 pub(crate) async fn run<R: DistanceRule, V: Value>(
     search: &StepSearch<'_, R>,
     memory: &[Memory<V>],
     pilot: Pilot,
-) -> Result<()> {
+) -> Result<Vec<GangWork>> {
     let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
     let phases = Phases::new(course, memory.len());
     let shared = phases.clone();
@@ -106,7 +106,8 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
         kernel.launch(stream, 1, arguments)
     };
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    Ok(phases.run(&gangs, launch).await?)
+    phases.run(&gangs, launch).await?;
+    work(memory)
 }
 
 fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64> {
@@ -115,7 +116,7 @@ fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64>
 
 /// What the devices have done. Vertices that were settled by pulling alone are among those
 /// visited.
-pub(crate) fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
+fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
     let work = |(place, its): (usize, &Memory<V>)| {
         let word = |word: Word| load(&its.gang.words, word);
         let (told, received) = (word(Word::Told)?, word(Word::Received)?);

@@ -8,6 +8,7 @@ mod cuda_sources;
 mod degree_order;
 mod depth_probe;
 mod error;
+mod gang_or_twins;
 mod gang_place;
 mod gang_work;
 mod graph;
@@ -41,6 +42,7 @@ pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
 pub mod internals {
     pub use crate::answer::Answer;
     pub use crate::cuda_sources::cuda_sources;
+    pub use crate::gang_or_twins::run_gang_or_twins;
     pub use crate::gang_place::GangPlace;
     pub use crate::gang_work::GangWork;
     pub use crate::graph::check_partition;

@@ -1,7 +1,7 @@
 //! A search by near and far piles: the memory of a run, and the run. The protocol is in
 //! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and its twin in `near_far_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -11,6 +11,7 @@ use millstream_device::{
 use millstream_flow::{Gang, GangMember, GangMemory};
 
 use crate::answer::Answer;
+use crate::gang_or_twins::run_gang_or_twins;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::near_rows::{HaloShape, NearRows};
@@ -112,41 +113,31 @@ impl<R: CudaRule> NearFar<'_, R> {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let start = Instant::now();
-        let (done, run_time) = match self.is_on_gpus() {
-            true => {
-                // SAFETY: the kernel keeps to its arguments as the signature says.
-                let source = unsafe { Trusted::new(cuda_source::<R, V>(self.grows)) };
-                let kernel = Gang::kernel("near_far", source);
-                let bind =
-                    |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-                let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
-                (reported(&memory).await?, run_time)
-            }
-            false => (Some(near_far_twin::run(self, &memory).await?), start.elapsed()),
+        let kernel = || {
+            // SAFETY: the kernel keeps to its arguments as the signature says.
+            Gang::kernel("near_far", unsafe { Trusted::new(cuda_source::<R, V>(self.grows)) })
         };
+        let bind =
+            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let twins = async { near_far_twin::run(self, &memory).await.map(Some) };
+        let context = self.graph.context();
+        let (run_time, done) =
+            run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
         let Some(done) = done else {
             self.rows.set_too_wide();
             return Ok(Attempt::GivenUp(run_time));
         };
-        let (devices, item) = (self.graph.context().devices(), size_of::<u64>() as u64);
-        let statistics = GangWork::statistics(&done, devices, item);
-        let start = Instant::now();
+        let statistics = GangWork::statistics(&done, context.devices(), size_of::<u64>() as u64);
         let values = memory.iter().map(|its| its.values.clone());
-        let answer = Answer::gather_owned(self.graph, values).await?;
-        let gather_time = start.elapsed();
-        Ok(Attempt::Found(Outcome { answer, statistics, run_time, gather_time }))
-    }
-
-    fn is_on_gpus(&self) -> bool {
-        self.graph.context().all_gpus()
+        let gather = Answer::gather_owned(self.graph, values);
+        Outcome::gathered(statistics, run_time, gather).await.map(Attempt::Found)
     }
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         // Twins have piles of their own.
-        let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
+        let waiting = if context.all_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));
