@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
-    Value,
+    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, run_gang_or_twins};
@@ -22,21 +22,16 @@ use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
 type Rows = (Read<u64>, Read<u32>);
-/// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values (levels and predecessors), lists (log and sources), and of all devices the visited
-/// bits and inboxes, and the words.
+/// Levels and predecessors.
+type Values = (Shared<u32>, Shared<u32>);
+/// The log, and the sources.
+type Lists = (Shared<u64>, Read<u64>);
+/// Visited bits and inboxes of all devices.
+type Exchange = (SharedSet<u32>, SharedSet<u64>);
+/// What all of a search's kernels take, and more: rows that leave and that enter, values, lists, the
+/// exchange, and the words of all devices.
 macro_rules! with_common {
-    ($($more:ty),*) => {
-        (
-            Rows,
-            Rows,
-            (Shared<u32>, Shared<u32>),
-            (Shared<u64>, Read<u64>),
-            (SharedSet<u32>, SharedSet<u64>),
-            SharedSet<u64>,
-            $($more),*
-        )
-    };
+    ($($more:ty),*) => { (Rows, Rows, Values, Lists, Exchange, SharedSet<u64>, $($more),*) };
 }
 
 /// Hubs, targets of rows that are split, and the row to begin with.
@@ -234,19 +229,18 @@ impl LevelSearch<'_> {
     }
 
     /// The arguments that all of a search's kernels take.
-    #[expect(clippy::type_complexity, reason = "a list of arguments")]
     pub(crate) fn common<'a>(
         &'a self,
         memory: &'a [Memory],
         sets: &'a Sets<'a>,
         place: usize,
     ) -> (
-        (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
-        (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
-        (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>),
-        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>),
-        (&'a [&'a SharedBuffer<u32>], &'a [&'a SharedBuffer<u64>]),
-        &'a [&'a SharedBuffer<u64>],
+        impl Argument<Rows>,
+        impl Argument<Rows>,
+        impl Argument<Values>,
+        impl Argument<Lists>,
+        impl Argument<Exchange>,
+        impl Argument<SharedSet<u64>>,
     ) {
         let rows = |part: &'a Part| (&*part.offsets, &*part.targets);
         let its = &memory[place];
@@ -255,8 +249,8 @@ impl LevelSearch<'_> {
             rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
             (&its.levels, &its.predecessors),
             (&its.log, &its.sources),
-            (&sets.visited, &sets.inboxes),
-            &sets.words,
+            (&sets.visited[..], &sets.inboxes[..]),
+            &sets.words[..],
         )
     }
 

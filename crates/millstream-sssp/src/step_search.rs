@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
-    Value as Plain,
+    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{
@@ -23,8 +23,10 @@ use crate::{Result, rule::DistanceRule};
 type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
 /// Two lists of near vertices, two sets of marks, and the light arcs of each row.
 type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
-/// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values, lists, and of all devices what they were told, their values, and the words.
+/// What all devices were told, of which vertices and their values, and their own values.
+type Exchange<V> = (SharedSet<u32>, SharedSet<V>, SharedSet<V>);
+/// What all of a search's kernels take, and more: rows that leave and that enter, values, lists,
+/// and of all devices the exchange and the words.
 macro_rules! with_common {
     ($weight:ty, $value:ty, $($more:ty),*) => {
         (
@@ -32,7 +34,7 @@ macro_rules! with_common {
             Rows<$weight>,
             Shared<$value>,
             Lists,
-            (SharedSet<u32>, SharedSet<$value>, SharedSet<$value>),
+            Exchange<$value>,
             SharedSet<u64>,
             $($more),*
         )
@@ -207,19 +209,18 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 
     /// The arguments that all of a search's kernels take.
-    #[expect(clippy::type_complexity, reason = "a list of arguments")]
     pub(crate) fn common<'b, V: Value>(
         &'b self,
         memory: &'b [Memory<V>],
         sets: &'b Sets<'b, V>,
         place: usize,
     ) -> (
-        RowsOf<'b, R::Weight>,
-        RowsOf<'b, R::Weight>,
-        &'b SharedBuffer<V>,
-        (&'b SharedBuffer<u32>, &'b SharedBuffer<u32>, &'b SharedBuffer<u32>),
-        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>], &'b [&'b SharedBuffer<V>]),
-        &'b [&'b SharedBuffer<u64>],
+        impl Argument<Rows<R::Weight>>,
+        impl Argument<Rows<R::Weight>>,
+        impl Argument<Shared<V>>,
+        impl Argument<Lists>,
+        impl Argument<Exchange<V>>,
+        impl Argument<SharedSet<u64>>,
     ) {
         let its = &memory[place];
         (
@@ -227,8 +228,8 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             self.incoming(place),
             &its.values,
             (&its.near, &its.marks, &its.lights),
-            (&sets.vertices, &sets.values, &sets.owned),
-            &sets.words,
+            (&sets.vertices[..], &sets.values[..], &sets.owned[..]),
+            &sets.words[..],
         )
     }
 }
