@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value,
+    Stream, Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, run_gang_or_twins};
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
-use crate::isolated::Isolated;
+use crate::isolated::{Beginning, Isolated};
 use crate::level_twin;
 use crate::phase::{Pilot, Rules};
 
@@ -96,6 +96,17 @@ pub(crate) struct Memory {
     settings: Settings,
 }
 
+/// How a search starts.
+struct Start<'a> {
+    beginning: Beginning<'a>,
+    /// Each device's part of the row to begin with, if that is split.
+    split: Option<Vec<SplitRow>>,
+    /// The source whose row GPUs expand before they first meet.
+    only: Option<u32>,
+    /// Sources that their owners claim first.
+    claimed: &'a [u32],
+}
+
 impl Memory {
     pub(crate) fn settings(&self) -> Settings {
         self.settings
@@ -132,12 +143,27 @@ impl LevelSearch<'_> {
     }
 
     async fn memory(&self, sources: &[u32]) -> Result<Vec<Memory>> {
-        let partition = self.graph.partition();
         let context = self.graph.context();
+        let start = self.start(sources);
+        let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1, self.patience)?;
+        let (mut memory, mut events) = (Vec::new(), Vec::new());
+        for (place, gang) in gangs.into_iter().enumerate() {
+            let stream = context.devices()[place].stream()?;
+            memory.push(self.memory_of(place, &stream, gang, &start)?);
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
+        }
+        Ok(memory)
+    }
+
+    /// How a search from these sources starts.
+    fn start<'a>(&'a self, sources: &'a [u32]) -> Start<'a> {
         let mut beginning = self.isolated.beginning(sources);
-        let connected = beginning.connected;
         let hubs = self.hubs.filter(|_| self.depth_limit > 1);
-        let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
+        let split =
+            hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, beginning.connected));
         let only = self.begins_with_one(sources).filter(|_| split.is_none());
         let mut claimed = sources;
         if split.is_some() || only.is_some() {
@@ -145,47 +171,49 @@ impl LevelSearch<'_> {
             beginning.visit(sources);
             claimed = &[];
         }
-        let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1, self.patience)?;
-        let (mut memory, mut events) = (Vec::new(), Vec::new());
-        for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
-            let device = &context.devices()[place];
-            let range = partition.range(place);
-            let owned = range.len();
-            let stream = device.stream()?;
-            let levels = device.shared(owned)?;
-            stream.fill_shared(&levels, 0..owned, UNREACHED)?;
-            let kept = if self.predecessors { owned } else { 0 };
-            let predecessors = device.shared(kept)?;
-            stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
-            let hubs = match self.hubs {
-                Some(hubs) => hubs.of(place).clone(),
-                None => DeviceHubs::none(device)?,
-            };
-            let own = claimed.iter().filter(|&source| range.contains(source));
-            let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
-            let visited = device.shared(2 * beginning.words())?;
-            for copy in 0..2 {
-                beginning.write(&stream, place, &visited, copy * beginning.words())?;
-            }
-            let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
-            memory.push(Memory {
-                levels,
-                predecessors,
-                log: device.shared(2 * rows as usize)?,
-                sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
-                visited,
-                inboxes: device.shared(owned * (context.devices().len() - 1))?,
-                gang,
-                settings: self.settings(place, connected, only),
-                hubs,
-                source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
-            });
-            events.push(stream.record()?);
+        Start { beginning, split, only, claimed }
+    }
+
+    /// The memory of the device `place`, ready when its `stream` has come so far.
+    fn memory_of(
+        &self,
+        place: usize,
+        stream: &Stream,
+        gang: GangMemory,
+        Start { beginning, split, only, claimed }: &Start<'_>,
+    ) -> Result<Memory> {
+        let context = self.graph.context();
+        let (device, part) = (&context.devices()[place], &self.graph.parts()[place]);
+        let range = self.graph.partition().range(place);
+        let owned = range.len();
+        let levels = device.shared(owned)?;
+        stream.fill_shared(&levels, 0..owned, UNREACHED)?;
+        let kept = if self.predecessors { owned } else { 0 };
+        let predecessors = device.shared(kept)?;
+        stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
+        let hubs = match self.hubs {
+            Some(hubs) => hubs.of(place).clone(),
+            None => DeviceHubs::none(device)?,
+        };
+        let visited = device.shared(2 * beginning.words())?;
+        for copy in 0..2 {
+            beginning.write(stream, place, &visited, copy * beginning.words())?;
         }
-        for event in events {
-            event.completed().await?;
-        }
-        Ok(memory)
+        let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
+        let own = claimed.iter().filter(|&source| range.contains(source));
+        let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
+        Ok(Memory {
+            levels,
+            predecessors,
+            log: device.shared(2 * rows as usize)?,
+            sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
+            visited,
+            inboxes: device.shared(owned * (context.devices().len() - 1))?,
+            gang,
+            settings: self.settings(place, beginning.connected, *only),
+            hubs,
+            source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
+        })
     }
 
     /// The source whose row GPUs expand before they first meet.
