@@ -8,6 +8,7 @@ use millstream_device::{SharedBuffer, patience_ns};
 use super::block_lines;
 use super::line_settings::LINE_BYTES;
 use crate::context::Context;
+use crate::patience::Patience;
 use crate::{Error, Gang, Result};
 
 /// Lines from one rank to another at least, and of an item at most: `least_capacity` of the header.
@@ -186,10 +187,9 @@ impl ResidentCollectives {
         BlockSettings { rank: rank as u32, ..self.settings }
     }
 
-    /// How long a twin waits; for ever on simulated devices.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        let is_simulated = self.context.device_set().simulation().is_some();
-        (!is_simulated).then_some(self.patience)
+    /// How long a twin waits.
+    pub(super) fn patience(&self) -> Patience {
+        Patience::new(&self.context, self.patience)
     }
 }
 
