@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
-    Value as Plain,
+    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
@@ -191,32 +191,32 @@ impl<R: CudaRule> NearFar<'_, R> {
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<BoundKernel> {
-        let ((graph, (exports, told, inboxes)), its) = (self.common(memory, place), &memory[place]);
+        let (its, inboxes) = (&memory[place], inboxes(memory));
+        let (graph, exchange) = self.common(its, &inboxes, place);
         let lists = (&its.values, &its.sources, &its.far, &its.log);
-        let exchange = (exports, told, &inboxes[..]);
         let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
         let reports = (host, &its.gang.report);
         let arguments = (graph, lists, exchange, &words[..], reports, its.settings);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
-    /// What kernel and twin take alike: [`Graph`] and [`Exchange`].
+    /// What kernel and twin take alike.
     pub(crate) fn common<'b, V: Value>(
         &'b self,
-        memory: &'b [Memory<V>],
+        its: &'b Memory<V>,
+        inboxes: &'b [&'b SharedBuffer<u64>],
         place: usize,
-    ) -> (GraphBuffers<'b>, ExchangeBuffers<'b>) {
+    ) -> (impl Argument<Graph>, impl Argument<Exchange>) {
         let rows = self.rows.of(place);
         let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
-        let inboxes = memory.iter().map(|its| &its.inbox).collect();
-        (graph, (&rows.exports, &memory[place].told, inboxes))
+        (graph, (&rows.exports, &its.told, inboxes))
     }
 }
 
-type GraphBuffers<'a> =
-    (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>, &'a SharedBuffer<u32>, &'a DeviceBuffer<u32>);
-type ExchangeBuffers<'a> =
-    (&'a DeviceBuffer<u32>, &'a SharedBuffer<u32>, Vec<&'a SharedBuffer<u64>>);
+/// Those of all devices.
+pub(crate) fn inboxes<V: Value>(memory: &[Memory<V>]) -> Vec<&SharedBuffer<u64>> {
+    memory.iter().map(|its| &its.inbox).collect()
+}
 
 /// What GPUs say that they did; `None` if one had no room for all that was near.
 async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {

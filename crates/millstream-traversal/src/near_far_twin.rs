@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::Result;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
-use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings};
+use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings, inboxes};
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::phases::in_rounds;
 use crate::relaxation::CudaRule;
@@ -139,11 +139,11 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
             twin.run(&meeting, &mut piles[twin.here].lock())
         })
     };
+    let inboxes = inboxes(memory);
     let launch = |place: usize, stream: &Stream| {
-        let ((graph, exchange), its) = (search.common(memory, place), &memory[place]);
-        let (exports, told, inboxes) = exchange;
-        let (lists, exchange) = ((&its.values, &its.sources), (exports, told, &inboxes[..]));
-        kernel.launch(stream, 1, (graph, lists, exchange, its.settings))
+        let its = &memory[place];
+        let (graph, exchange) = search.common(its, &inboxes, place);
+        kernel.launch(stream, 1, (graph, (&its.values, &its.sources), exchange, its.settings))
     };
     let goes_on = || {
         let mut meeting = meeting.lock();
