@@ -126,8 +126,7 @@ impl Gang {
 
     /// A kernel for gangs: it has no twin, since a twin never waits.
     pub fn kernel<S: Parameter + 'static>(name: &str, source: Trusted<CudaSource>) -> Kernel<S> {
-        let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
-        Kernel::from_closure(name, no_twin).with_cuda(source)
+        Kernel::without_twin(name, source, "a gang runs on GPUs only")
     }
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
