@@ -68,7 +68,8 @@ impl<C: Course> Phases<C> {
         Ok(())
     }
 
-    /// Runs all phases, from the first to the last: see [`in_rounds`].
+    /// Runs all phases, from the first to the last: `launch` launches the twin of each device, all of
+    /// which are waited for before the next phase.
     ///
     /// # Errors
     /// Those of `launch`; a failed device.
