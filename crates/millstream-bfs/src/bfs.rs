@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{
@@ -269,7 +268,7 @@ impl Bfs {
             true => Incoming::new(context, graph, &partition).await?,
             false => Incoming::none(context, graph).await?,
         };
-        let are_gpus = context.devices().iter().all(Device::is_gpu);
+        let are_gpus = context.all_gpus();
         let (distributed, rows) =
             DistributedGraph::with_structure(context, graph, partition).await?;
         let near = match options.layouts && depth.is_thin() {
@@ -313,7 +312,7 @@ impl Bfs {
     /// ```
     pub fn algorithm(&self) -> Algorithm {
         let context = self.graph.context();
-        let is_deep = match context.devices().iter().all(Device::is_gpu) {
+        let is_deep = match context.all_gpus() {
             true => self.depth.is_deep(),
             false => self.depth.is_chain_like(),
         };
@@ -394,7 +393,7 @@ impl Bfs {
         check_kernels_push(self.graph.context())?;
         let rows = self.near().ok_or(Error::NotNearFar)?;
         let (graph, limit) = (&self.graph, self.options.depth_limit);
-        let on_gpus = graph.context().devices().iter().any(Device::is_gpu);
+        let on_gpus = graph.context().all_gpus();
         let delta = Some(if on_gpus { GPU_NEAR_LEVELS } else { NEAR_LEVELS });
         let waiting = NearFar::<Levels>::WAITING;
         let (grows, patience) = (true, self.options.worklist.patience);

@@ -2,41 +2,36 @@
 //! phases are in `LEVELS.md`, the GPUs' side in `levels.cuh`, the host devices' in
 //! `level_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value,
+    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Stream, Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, run_gang_or_twins};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
 use rayon::prelude::*;
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
-use crate::isolated::Isolated;
+use crate::isolated::{Beginning, Isolated};
 use crate::level_twin;
 use crate::phase::{Pilot, Rules};
 
 /// Rows: where each owned vertex's begins, and targets.
 type Rows = (Read<u64>, Read<u32>);
-/// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values (levels and predecessors), lists (log and sources), and of all devices the visited
-/// bits and inboxes, and the words.
+/// Levels and predecessors.
+type Values = (Shared<u32>, Shared<u32>);
+/// The log, and the sources.
+type Lists = (Shared<u64>, Read<u64>);
+/// Visited bits and inboxes of all devices.
+type Exchange = (SharedSet<u32>, SharedSet<u64>);
+/// What all of a search's kernels take, and more: rows that leave and that enter, values, lists, the
+/// exchange, and the words of all devices.
 macro_rules! with_common {
-    ($($more:ty),*) => {
-        (
-            Rows,
-            Rows,
-            (Shared<u32>, Shared<u32>),
-            (Shared<u64>, Read<u64>),
-            (SharedSet<u32>, SharedSet<u64>),
-            SharedSet<u64>,
-            $($more),*
-        )
-    };
+    ($($more:ty),*) => { (Rows, Rows, Values, Lists, Exchange, SharedSet<u64>, $($more),*) };
 }
 
 /// Hubs, targets of rows that are split, and the row to begin with.
@@ -101,6 +96,17 @@ pub(crate) struct Memory {
     settings: Settings,
 }
 
+/// How a search starts.
+struct Start<'a> {
+    beginning: Beginning<'a>,
+    /// Each device's part of the row to begin with, if that is split.
+    split: Option<Vec<SplitRow>>,
+    /// The source whose row GPUs expand before they first meet.
+    only: Option<u32>,
+    /// Sources that their owners claim first.
+    claimed: &'a [u32],
+}
+
 impl Memory {
     pub(crate) fn settings(&self) -> Settings {
         self.settings
@@ -112,27 +118,18 @@ impl LevelSearch<'_> {
     pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
         let memory = self.memory(sources).await?;
-        let (run_time, work) = if self.is_gang() {
+        let kernel = || {
             // SAFETY: the kernel keeps to its arguments as the signature says.
-            let source = unsafe { Trusted::new(cuda_source(memory.len() == 1)) };
-            let kernel = Gang::kernel("levels", source);
-            let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-            let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            (run_time, reported(&memory).await?)
-        } else {
-            let start = Instant::now();
-            level_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-            (start.elapsed(), level_twin::work(&memory)?)
+            Gang::kernel("levels", unsafe { Trusted::new(cuda_source(memory.len() == 1)) })
         };
+        let bind =
+            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let pilot = Pilot::new(self.rules(&memory[0].settings));
+        let twins = level_twin::run(self, &memory, pilot);
+        let (run_time, work) =
+            run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
         let statistics = GangWork::statistics(&work, context.devices(), size_of::<u64>() as u64);
-        let start = Instant::now();
-        let answer = self.gather(&memory).await?;
-        let gather_time = start.elapsed();
-        Ok(Outcome { answer, statistics, run_time, gather_time })
-    }
-
-    fn is_gang(&self) -> bool {
-        self.graph.context().devices().iter().all(Device::is_gpu)
+        Outcome::gathered(statistics, run_time, self.gather(&memory)).await
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
@@ -146,54 +143,13 @@ impl LevelSearch<'_> {
     }
 
     async fn memory(&self, sources: &[u32]) -> Result<Vec<Memory>> {
-        let partition = self.graph.partition();
         let context = self.graph.context();
-        let mut beginning = self.isolated.beginning(sources);
-        let connected = beginning.connected;
-        let hubs = self.hubs.filter(|_| self.depth_limit > 1);
-        let split = hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, connected));
-        let only = self.begins_with_one(sources).filter(|_| split.is_none());
-        let mut claimed = sources;
-        if split.is_some() || only.is_some() {
-            // Its targets are visited at once, here and there, so that nobody can claim it.
-            beginning.visit(sources);
-            claimed = &[];
-        }
+        let start = self.start(sources);
         let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1, self.patience)?;
         let (mut memory, mut events) = (Vec::new(), Vec::new());
-        for (place, (gang, part)) in gangs.into_iter().zip(self.graph.parts()).enumerate() {
-            let device = &context.devices()[place];
-            let range = partition.range(place);
-            let owned = range.len();
-            let stream = device.stream()?;
-            let levels = device.shared(owned)?;
-            stream.fill_shared(&levels, 0..owned, UNREACHED)?;
-            let kept = if self.predecessors { owned } else { 0 };
-            let predecessors = device.shared(kept)?;
-            stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
-            let hubs = match self.hubs {
-                Some(hubs) => hubs.of(place).clone(),
-                None => DeviceHubs::none(device)?,
-            };
-            let own = claimed.iter().filter(|&source| range.contains(source));
-            let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
-            let visited = device.shared(2 * beginning.words())?;
-            for copy in 0..2 {
-                beginning.write(&stream, place, &visited, copy * beginning.words())?;
-            }
-            let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
-            memory.push(Memory {
-                levels,
-                predecessors,
-                log: device.shared(2 * rows as usize)?,
-                sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
-                visited,
-                inboxes: device.shared(owned * (context.devices().len() - 1))?,
-                gang,
-                settings: self.settings(place, connected, only),
-                hubs,
-                source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
-            });
+        for (place, gang) in gangs.into_iter().enumerate() {
+            let stream = context.devices()[place].stream()?;
+            memory.push(self.memory_of(place, &stream, gang, &start)?);
             events.push(stream.record()?);
         }
         for event in events {
@@ -202,10 +158,68 @@ impl LevelSearch<'_> {
         Ok(memory)
     }
 
+    /// How a search from these sources starts.
+    fn start<'a>(&'a self, sources: &'a [u32]) -> Start<'a> {
+        let mut beginning = self.isolated.beginning(sources);
+        let hubs = self.hubs.filter(|_| self.depth_limit > 1);
+        let split =
+            hubs.and_then(|hubs| hubs.begins_with(sources, self.alpha, beginning.connected));
+        let only = self.begins_with_one(sources).filter(|_| split.is_none());
+        let mut claimed = sources;
+        if split.is_some() || only.is_some() {
+            // Its targets are visited at once, here and there, so that nobody can claim it.
+            beginning.visit(sources);
+            claimed = &[];
+        }
+        Start { beginning, split, only, claimed }
+    }
+
+    /// The memory of the device `place`, ready when its `stream` has come so far.
+    fn memory_of(
+        &self,
+        place: usize,
+        stream: &Stream,
+        gang: GangMemory,
+        Start { beginning, split, only, claimed }: &Start<'_>,
+    ) -> Result<Memory> {
+        let context = self.graph.context();
+        let (device, part) = (&context.devices()[place], &self.graph.parts()[place]);
+        let range = self.graph.partition().range(place);
+        let owned = range.len();
+        let levels = device.shared(owned)?;
+        stream.fill_shared(&levels, 0..owned, UNREACHED)?;
+        let kept = if self.predecessors { owned } else { 0 };
+        let predecessors = device.shared(kept)?;
+        stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
+        let hubs = match self.hubs {
+            Some(hubs) => hubs.of(place).clone(),
+            None => DeviceHubs::none(device)?,
+        };
+        let visited = device.shared(2 * beginning.words())?;
+        for copy in 0..2 {
+            beginning.write(stream, place, &visited, copy * beginning.words())?;
+        }
+        let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
+        let own = claimed.iter().filter(|&source| range.contains(source));
+        let item = |source: &u32| u64::from(UNREACHED) << 32 | u64::from(*source);
+        Ok(Memory {
+            levels,
+            predecessors,
+            log: device.shared(2 * rows as usize)?,
+            sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
+            visited,
+            inboxes: device.shared(owned * (context.devices().len() - 1))?,
+            gang,
+            settings: self.settings(place, beginning.connected, *only),
+            hubs,
+            source: split.as_ref().map_or(SplitRow::NONE, |parts| parts[place]),
+        })
+    }
+
     /// The source whose row GPUs expand before they first meet.
     fn begins_with_one(&self, sources: &[u32]) -> Option<u32> {
         match sources {
-            &[source] if self.is_gang() && self.depth_limit > 0 => Some(source),
+            &[source] if self.graph.context().all_gpus() && self.depth_limit > 0 => Some(source),
             _ => None,
         }
     }
@@ -243,19 +257,18 @@ impl LevelSearch<'_> {
     }
 
     /// The arguments that all of a search's kernels take.
-    #[expect(clippy::type_complexity, reason = "a list of arguments")]
     pub(crate) fn common<'a>(
         &'a self,
         memory: &'a [Memory],
         sets: &'a Sets<'a>,
         place: usize,
     ) -> (
-        (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
-        (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>),
-        (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>),
-        (&'a SharedBuffer<u64>, &'a DeviceBuffer<u64>),
-        (&'a [&'a SharedBuffer<u32>], &'a [&'a SharedBuffer<u64>]),
-        &'a [&'a SharedBuffer<u64>],
+        impl Argument<Rows>,
+        impl Argument<Rows>,
+        impl Argument<Values>,
+        impl Argument<Lists>,
+        impl Argument<Exchange>,
+        impl Argument<SharedSet<u64>>,
     ) {
         let rows = |part: &'a Part| (&*part.offsets, &*part.targets);
         let its = &memory[place];
@@ -264,8 +277,8 @@ impl LevelSearch<'_> {
             rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
             (&its.levels, &its.predecessors),
             (&its.log, &its.sources),
-            (&sets.visited, &sets.inboxes),
-            &sets.words,
+            (&sets.visited[..], &sets.inboxes[..]),
+            &sets.words[..],
         )
     }
 

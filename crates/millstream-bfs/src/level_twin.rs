@@ -2,13 +2,10 @@
 //! `levels.cuh` does between barriers. Here the host is the barrier; one device alone
 //! needs none.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use futures_util::future::try_join_all;
-use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, Stream};
-use millstream_traversal::internals::{GangPlace, GangWork};
-use parking_lot::Mutex;
+use millstream_device::{Grid, Kernel, KernelResult, Parameter, Stream};
+use millstream_traversal::internals::{self, GangPlace, GangWork, Phases};
 
 use crate::Result;
 use crate::level_search::{LevelSearch, Memory, Sets, Settings, TwinSignature};
@@ -31,10 +28,6 @@ enum Word {
 
 /// Vertices, or words of bits, of a block.
 const BLOCK: usize = 512;
-/// One device has nobody to meet between phases: a launch goes on until it has found so
-/// many vertices. Many, since a launch takes longer than many a phase, and few enough
-/// to be stopped.
-const VERTICES_ALONE: u64 = 1 << 18;
 
 /// How far a search has come.
 #[derive(Clone, Debug)]
@@ -46,8 +39,13 @@ struct Course {
     frontiers: Vec<(u64, u64)>,
 }
 
-impl Course {
-    /// Goes on to the next phase; `word` is a device's.
+impl internals::Course for Course {
+    const FOUND: usize = Word::Visited as usize;
+
+    fn is_finished(&self) -> bool {
+        self.pilot.phase == Phase::Finished
+    }
+
     fn advance<E>(
         &mut self,
         word: impl Fn(usize, usize) -> std::result::Result<u64, E>,
@@ -76,58 +74,34 @@ impl Course {
     }
 }
 
-/// Runs all phases, from the first to the last.
-pub(crate) async fn run(search: &LevelSearch<'_>, memory: &[Memory], pilot: Pilot) -> Result<()> {
-    let streams = memory.iter().map(|its| its.gang.device.stream());
-    let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
-    let sets = Sets::new(memory);
-    let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
-    let course = Arc::new(Mutex::new(course));
-    let shared = Arc::clone(&course);
-    let kernel = Kernel::from_closure("levels", move |_: &Grid, view: TwinView<'_>| {
-        let mut course = shared.lock().clone();
-        let mut twin = Twin::new(view);
-        if course.frontiers.len() > 1 {
-            return twin.step(&course);
-        }
-        twin.run_alone(&mut course)?;
-        *shared.lock() = course;
-        Ok(())
-    });
-    loop {
-        let mut events = Vec::new();
-        for (place, stream) in streams.iter().enumerate() {
-            launch(&kernel, search, memory, &sets, place, stream)?;
-            events.push(stream.record()?.completed());
-        }
-        try_join_all(events).await?;
-        let mut course = course.lock();
-        if memory.len() > 1 {
-            course.advance(|device, word| memory[device].gang.words.load(word))?;
-        }
-        if course.pilot.phase == Phase::Finished {
-            return Ok(());
-        }
-    }
-}
-
-fn launch(
-    kernel: &Kernel<TwinSignature>,
+/// Runs all phases, from the first to the last. What the devices have done.
+pub(crate) async fn run(
     search: &LevelSearch<'_>,
     memory: &[Memory],
-    sets: &Sets<'_>,
-    place: usize,
-    stream: &Stream,
-) -> Result<()> {
-    let (out, incoming, values, lists, exchange, words) = search.common(memory, sets, place);
-    let settings = memory[place].settings();
-    let arguments = (out, incoming, values, lists, exchange, words, settings);
-    kernel.launch(stream, 1, arguments)?;
-    Ok(())
+    pilot: Pilot,
+) -> Result<Vec<GangWork>> {
+    let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
+    let phases = Phases::new(course, memory.len());
+    let shared = phases.clone();
+    let kernel: Kernel<TwinSignature> =
+        Kernel::from_closure("levels", move |_: &Grid, view: TwinView<'_>| {
+            let mut twin = Twin::new(view);
+            shared.run_twin(twin.words[twin.here], |course| twin.step(course))
+        });
+    let sets = Sets::new(memory);
+    let launch = |place: usize, stream: &Stream| {
+        let (out, incoming, values, lists, exchange, words) = search.common(memory, &sets, place);
+        let settings = memory[place].settings();
+        let arguments = (out, incoming, values, lists, exchange, words, settings);
+        kernel.launch(stream, 1, arguments)
+    };
+    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+    phases.run(&gangs, launch).await?;
+    work(memory)
 }
 
 /// What the devices have done.
-pub(crate) fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
+fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
     let work = |its: &Memory| {
         let load = |word: Word| its.gang.words.load(word as usize);
         let mut work = GangWork {
@@ -208,18 +182,6 @@ impl<'a> Twin<'a> {
             Phase::Gather => self.gather(),
             Phase::Finished => Ok(()),
         }
-    }
-
-    /// Some phases of a device that has nobody to meet.
-    fn run_alone(&mut self, course: &mut Course) -> KernelResult {
-        let words = self.words[self.here];
-        let load = |word: usize| words[word].load(Ordering::Relaxed);
-        let enough = load(Word::Visited as usize) + VERTICES_ALONE;
-        while course.pilot.phase != Phase::Finished && load(Word::Visited as usize) < enough {
-            self.step(course)?;
-            course.advance(|_, word| Ok::<_, KernelFault>(load(word)))?;
-        }
-        Ok(())
     }
 
     fn seed(&self) -> KernelResult {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_device::Device;
 use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::check_partition;
@@ -323,11 +322,10 @@ fn is_gang(context: &Context) -> bool {
 
 /// Whether these are host devices that merge their trees in each other's memory.
 fn are_peers(context: &Context) -> bool {
-    let devices = context.devices();
     context.kernels_push()
         && context.topology().all_peers()
-        && devices.len() <= MOST_DEVICES
-        && !devices.iter().any(Device::is_gpu)
+        && context.devices().len() <= MOST_DEVICES
+        && !context.any_gpu()
 }
 
 /// Labels by original id from roots by new id.

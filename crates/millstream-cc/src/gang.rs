@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Event, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value,
+    Argument, CudaSource, Event, Kernel, Parameter, Read, Shared, SharedBuffer, SharedSet, Trusted,
+    Value,
 };
 use millstream_flow::{Context, Gang, GangMember, GangMemory};
 
@@ -66,9 +66,10 @@ pub(crate) async fn run(
     let (sets, words) = (Sets::new(solvers), gangs.iter().map(|its| &its.words).collect());
     let common = Common { solvers, sets, gangs, words };
     let is_outside_hub = residents.iter().any(|resident| resident.method == Method::OutsideHub);
-    let run_time = match is_outside_hub {
-        true => run_outside_hub(context, &common, residents).await?,
-        false => run_merged(context, &common, residents).await?,
+    let run_time = if is_outside_hub {
+        run_outside_hub(context, &common, residents).await?
+    } else {
+        run_merged(context, &common, residents).await?
     };
     GangMemory::check(&gangs.iter().collect::<Vec<_>>(), "components", &[]).await?;
     Ok(run_time)
@@ -128,15 +129,7 @@ impl Common<'_> {
         place: usize,
         hub: u32,
         host: &'b SharedBuffer<u32>,
-    ) -> (
-        &'b SharedBuffer<u32>,
-        &'b [&'b SharedBuffer<u32>],
-        &'b [&'b SharedBuffer<u64>],
-        &'b [&'b SharedBuffer<u64>],
-        &'b SharedBuffer<u32>,
-        &'b SharedBuffer<u64>,
-        Settings,
-    ) {
+    ) -> impl Argument<Memory> {
         let solver = &self.solvers[place];
         let bounds = |range: &Range<u32>| [range.start, range.end];
         let settings = Settings {
@@ -150,7 +143,8 @@ impl Common<'_> {
             told: solver.told,
         };
         let Sets { members, pairs } = &self.sets;
-        (&solver.parents, members, pairs, &self.words, host, &self.gangs[place].report, settings)
+        let report = &self.gangs[place].report;
+        (&solver.parents, &members[..], &pairs[..], &self.words[..], host, report, settings)
     }
 }
 
@@ -166,11 +160,7 @@ pub(crate) fn cuda_sources() -> [CudaSource; 2] {
     [OUTSIDE_HUB, MERGED].map(cuda_source)
 }
 
-/// A kernel. It has no twin: host devices are driven by the host.
-fn kernel<S: Parameter>(entry: &'static str) -> Kernel<S> {
-    let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("gangs run on GPUs only"));
-    Kernel::from_closure(entry, no_twin).with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says.
-        unsafe { Trusted::new(cuda_source(entry)) },
-    )
+fn kernel<S: Parameter + 'static>(entry: &'static str) -> Kernel<S> {
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    Gang::kernel(entry, unsafe { Trusted::new(cuda_source(entry)) })
 }

@@ -227,6 +227,16 @@ impl<S: Parameter> Kernel<S> {
         Kernel { name, twin, device_code: None, code: OnceLock::new() }
     }
 
+    /// A kernel that runs on GPUs only: on a host device it fails, and says why.
+    pub fn without_twin(
+        name: impl Into<Arc<str>>,
+        source: Trusted<CudaSource>,
+        why: &'static str,
+    ) -> Kernel<S> {
+        let fails = move |_: &Grid, _: S::View<'_>| Err(KernelFault::new(why));
+        Kernel::from_closure(name, fails).with_cuda(source)
+    }
+
     /// A kernel of blocks that may have to wait for what others fill while it runs: the
     /// launch's size is the number of blocks, which is what
     /// [`CudaSource::block_each`] launches. The twin is called for each block, and

@@ -63,6 +63,16 @@ impl Context {
         self.devices.devices()
     }
 
+    /// Whether all devices are GPUs.
+    pub fn all_gpus(&self) -> bool {
+        self.devices().iter().all(Device::is_gpu)
+    }
+
+    /// Whether one of the devices is a GPU.
+    pub fn any_gpu(&self) -> bool {
+        self.devices().iter().any(Device::is_gpu)
+    }
+
     /// The host as an endpoint: its buffers are readable and writable by host
     /// code, and kernels of every device may use them.
     pub fn host(&self) -> &Device {

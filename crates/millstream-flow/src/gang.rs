@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
-    BoundKernel, CudaSource, Device, EnteredKernel, FailureListener, Kernel, KernelFault,
-    Launching, Parameter, SharedBuffer, Stream, Trusted,
+    BoundKernel, CudaSource, EnteredKernel, FailureListener, Kernel, KernelFault, Launching,
+    Parameter, SharedBuffer, Stream, Trusted,
 };
 
 use crate::warm_up::warm_up;
@@ -113,9 +113,8 @@ impl Gang {
     /// and reach each other's memory: GPUs that are all peers, and not too many. `false` with
     /// a host device among them, whose twins never wait.
     pub fn is_possible(context: &Context) -> bool {
-        let devices = context.devices();
-        devices.iter().all(Device::is_gpu)
-            && (1..=Gang::MOST).contains(&devices.len())
+        context.all_gpus()
+            && (1..=Gang::MOST).contains(&context.devices().len())
             && context.topology().all_peers()
     }
 
@@ -127,8 +126,7 @@ impl Gang {
 
     /// A kernel for gangs: it has no twin, since a twin never waits.
     pub fn kernel<S: Parameter + 'static>(name: &str, source: Trusted<CudaSource>) -> Kernel<S> {
-        let no_twin = |_: &_, _: S::View<'_>| Err(KernelFault::new("a gang runs on GPUs only"));
-        Kernel::from_closure(name, no_twin).with_cuda(source)
+        Kernel::without_twin(name, source, "a gang runs on GPUs only")
     }
 
     /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
@@ -166,7 +164,7 @@ impl Gang {
     /// More than [`Gang::MOST`] devices, of which one is a GPU; no memory, or a failed device.
     pub fn new(context: &Context) -> Result<Gang> {
         let devices = context.devices().len();
-        if devices > Gang::MOST && context.devices().iter().any(Device::is_gpu) {
+        if devices > Gang::MOST && context.any_gpu() {
             return Err(Error::NotAGang { devices });
         }
         let streams = Stream::of_gang(context.devices())?;

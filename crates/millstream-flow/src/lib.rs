@@ -27,6 +27,7 @@ mod kernel_parameters;
 mod message;
 mod multiplexer;
 mod outgoing;
+mod patience;
 mod peer_ring;
 mod policy;
 mod port;

@@ -70,49 +70,13 @@ impl<R: Real> PullGraph<R> {
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
         let is_gang = sweep_together(context);
-        let is_exchanged = context.devices().len() > 1 && is_gang;
-        let even: Arc<[R::Bits]> = match is_gang {
-            true => even_shares(&row_weights).map(R::to_bits).collect(),
-            false => Arc::default(),
-        };
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
-        let all_rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
-        let askers = is_exchanged.then(|| Askers::new(&all_rows, &partition));
+        let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
+        let host = HostGraph::new(&partition, &row_weights, &rows, is_gang);
         let (mut parts, mut events) = (Vec::new(), Vec::new());
-        for ((place, device), rows) in context.devices().iter().enumerate().zip(all_rows) {
-            let own = partition.range(place);
-            let weights = &row_weights[own.start as usize..own.end as usize];
-            let weights: Vec<R> = weights.iter().map(|&weight| R::from_f64(weight)).collect();
-            let askers = askers.as_ref().map(|askers| askers.of_items(&rows, &partition, place));
-            let askers = askers.unwrap_or_default();
-            let rows_of = |item| rows_of(item, rows.long_rows as usize, own.len()).len() as u64;
-            let told = (0..context.devices().len()).map(|device| {
-                let items = askers.iter().enumerate();
-                let asks = |&(_, askers): &(usize, &u32)| askers >> device & 1 != 0;
-                items.filter(asks).map(|(item, _)| rows_of(item)).sum()
-            });
-            let told = told.collect();
+        for ((place, device), rows) in context.devices().iter().enumerate().zip(rows) {
             let stream = device.stream()?;
-            let SlicedRows { block_rows, long_rows, wide_slices, .. } = rows;
-            let places = match is_gang {
-                true => Places::of_all(&partition),
-                false => Places::new(&rows.sources, &partition, place),
-            };
-            let sources = places.of_sources(rows.sources, partition.vertices());
-            parts.push(PullPart {
-                offsets: uploaded(&stream, rows.offsets)?,
-                sources: uploaded(&stream, sources)?,
-                weights: uploaded(&stream, rows.weights)?,
-                row_weights: uploaded(&stream, weights)?,
-                even: Arc::new(stream.uploaded(Arc::clone(&even))?),
-                askers: uploaded(&stream, askers)?,
-                told,
-                tells: Vec::new(),
-                places,
-                block_rows,
-                long_rows,
-                wide_slices,
-            });
+            parts.push(host.upload(&stream, place, rows)?);
             events.push(stream.record()?);
         }
         for event in events {
@@ -217,6 +181,77 @@ impl<R: Real> PullGraph<R> {
         let of = |vertex| R::from_f64(share(even, self.row_weights[vertex as usize]));
         places.vertices().map(of).collect()
     }
+}
+
+/// What parts are made of, beside their rows.
+struct HostGraph<'a, R: Real> {
+    partition: &'a Partition,
+    row_weights: &'a [f64],
+    is_gang: bool,
+    /// What all vertices give when ranks are even; empty unless the devices form a gang.
+    even: Arc<[R::Bits]>,
+    /// Unless there is nobody to be told, by a gang.
+    askers: Option<Askers>,
+}
+
+impl<'a, R: Real> HostGraph<'a, R> {
+    fn new(
+        partition: &'a Partition,
+        row_weights: &'a [f64],
+        rows: &[SlicedRows<R>],
+        is_gang: bool,
+    ) -> HostGraph<'a, R> {
+        let even: Arc<[R::Bits]> = if is_gang {
+            even_shares(row_weights).map(R::to_bits).collect()
+        } else {
+            Arc::default()
+        };
+        let is_exchanged = rows.len() > 1 && is_gang;
+        let askers = is_exchanged.then(|| Askers::new(rows, partition));
+        HostGraph { partition, row_weights, is_gang, even, askers }
+    }
+
+    /// A part, when the stream has come so far; it tells nobody anything over links.
+    fn upload(&self, stream: &Stream, place: usize, rows: SlicedRows<R>) -> Result<PullPart<R>> {
+        let partition = self.partition;
+        let own = partition.range(place);
+        let row_weights = &self.row_weights[own.start as usize..own.end as usize];
+        let row_weights = row_weights.iter().map(|&weight| R::from_f64(weight)).collect();
+        let of_items = |askers: &Askers| askers.of_items(&rows, partition, place);
+        let askers = self.askers.as_ref().map(of_items).unwrap_or_default();
+        let told = told(&askers, &rows, own.len(), partition.parts());
+        let places = if self.is_gang {
+            Places::of_all(partition)
+        } else {
+            Places::new(&rows.sources, partition, place)
+        };
+        let sources = places.of_sources(rows.sources, partition.vertices());
+        Ok(PullPart {
+            offsets: uploaded(stream, rows.offsets)?,
+            sources: uploaded(stream, sources)?,
+            weights: uploaded(stream, rows.weights)?,
+            row_weights: uploaded(stream, row_weights)?,
+            even: Arc::new(stream.uploaded(Arc::clone(&self.even))?),
+            askers: uploaded(stream, askers)?,
+            told,
+            tells: Vec::new(),
+            places,
+            block_rows: rows.block_rows,
+            long_rows: rows.long_rows,
+            wide_slices: rows.wide_slices,
+        })
+    }
+}
+
+/// How many of a part's `own` rows each device asks for: all of each item that it is among the
+/// `askers` of.
+fn told<R>(askers: &[u32], rows: &SlicedRows<R>, own: usize, devices: usize) -> Vec<u64> {
+    let told = |device: usize| {
+        let asked = askers.iter().enumerate().filter(|(_, its)| *its >> device & 1 != 0);
+        let of = |(item, _)| rows_of(item, rows.long_rows as usize, own).len() as u64;
+        asked.map(of).sum()
+    };
+    (0..devices).map(told).collect()
 }
 
 /// What goes over links: of each device's vertices what the rows of each other one ask for.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::{Columns, DistributedGraph, PartWeights};
+use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_traversal::DistributedGraph;
 
 use crate::Result;
 use crate::real::Real;
@@ -50,10 +50,31 @@ impl<R: Real> PushGraph<R> {
         let costs = by_new_id(&partition, &(0..graph.vertices()).map(cost).collect::<Vec<_>>());
         let sweep = graph.arcs() + u64::from(graph.vertices());
         let is_mesh_like = partition::is_mesh_like(graph);
-        let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
-        let graph = DistributedGraph::new(context, graph, partition, columns).await?;
-        let (inverses, weights, costs_on_devices) = (Vec::new(), Vec::new(), Vec::new());
-        let mut uploaded = PushGraph {
+        let mut rows = if is_weighted {
+            partition.renumber(graph)
+        } else {
+            partition.renumber_structure(graph)
+        };
+        let all_weights = rows.take_weights();
+        let graph = DistributedGraph::renumbered(context, rows.clone(), partition).await?;
+        let (mut weights, mut inverses, mut costs_on_devices) = (vec![], vec![], vec![]);
+        for (place, device) in context.devices().iter().enumerate() {
+            let stream = device.stream()?;
+            let own = graph.partition().range(place);
+            let own = own.start as usize..own.end as usize;
+            let arcs = rows.offsets()[own.start] as usize..rows.offsets()[own.end] as usize;
+            let its_weights = match &all_weights {
+                None => Vec::new(),
+                Some(Weights::Integer(all)) => reals::<R, _>(&all[arcs]),
+                Some(Weights::Real(all)) => reals(&all[arcs]),
+            };
+            let its_costs: Vec<_> = costs[own.clone()].iter().map(|&cost| cost as f32).collect();
+            weights.push(Arc::new(stream.uploaded(its_weights)?));
+            inverses.push(Arc::new(stream.uploaded(inverse[own].to_vec())?));
+            costs_on_devices.push(Arc::new(stream.uploaded(its_costs)?));
+            stream.record()?.completed().await?;
+        }
+        Ok(PushGraph {
             graph,
             inverse: inverses,
             weights,
@@ -63,29 +84,10 @@ impl<R: Real> PushGraph<R> {
             is_dangling,
             is_mesh_like,
             sweep,
-        };
-        for (place, device) in context.devices().iter().enumerate() {
-            let stream = device.stream()?;
-            let own = uploaded.graph.partition().range(place);
-            let own = own.start as usize..own.end as usize;
-            let costs: Vec<_> =
-                uploaded.costs[own.clone()].iter().map(|&cost| cost as f32).collect();
-            let weights: Vec<R> = match &uploaded.graph.parts()[place].weights {
-                PartWeights::None => Vec::new(),
-                PartWeights::Integer(weights) => {
-                    let weights = stream.download(&**weights)?.await?;
-                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
-                }
-                PartWeights::Real(weights) => {
-                    let weights = stream.download(&**weights)?.await?;
-                    weights.into_iter().map(|weight| R::from_f64(weight.into())).collect()
-                }
-            };
-            uploaded.inverse.push(Arc::new(stream.uploaded(inverse[own].to_vec())?));
-            uploaded.weights.push(Arc::new(stream.uploaded(weights)?));
-            uploaded.costs_on_devices.push(Arc::new(stream.uploaded(costs)?));
-            stream.record()?.completed().await?;
-        }
-        Ok(uploaded)
+        })
     }
+}
+
+fn reals<R: Real, W: Copy + Into<f64>>(weights: &[W]) -> Vec<R> {
+    weights.iter().map(|&weight| R::from_f64(weight.into())).collect()
 }

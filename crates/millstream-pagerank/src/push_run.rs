@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::{Device, SharedBuffer};
+use millstream_device::SharedBuffer;
 use millstream_traversal::{Part, Vertices};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
@@ -187,8 +187,8 @@ impl<'a, R: Real> PushRun<'a, R> {
         if !self.graph.is_mesh_like {
             // Residuals grow while they wait. A threshold far below the largest would let packets be
             // pushed one by one, as they come: work many times over.
-            let are_gpus = graph.context().devices().iter().all(Device::is_gpu);
-            let pushes = if are_gpus { GPU_PUSHES_UNTIL_FALL } else { PUSHES_UNTIL_FALL };
+            let all_gpus = graph.context().all_gpus();
+            let pushes = if all_gpus { GPU_PUSHES_UNTIL_FALL } else { PUSHES_UNTIL_FALL };
             worklist = worklist.falls_after(pushes * vertices as u64);
         }
         worklist.prepare()?;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, Outcome, Settings, can_meet, check_kernels_push, run,
+    Answer, Attempt, NearFar, Outcome, Settings, Value, can_meet, check_kernels_push, run,
 };
 use millstream_traversal::{
     Columns, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
@@ -265,7 +264,7 @@ impl Sssp {
             let steps = StepGraph::new(context, graph, partition, depth).await?;
             (Uploaded::Stepping(steps), means.and_then(Means::step))
         } else {
-            let on_gpus = context.devices().iter().any(Device::is_gpu);
+            let on_gpus = context.any_gpu();
             let columns = Columns::Weighted;
             let parts = context.devices().len();
             let balanced = || partition::edge_balanced_blocks(graph, parts);
@@ -359,45 +358,13 @@ impl Sssp {
         }
     }
 
-    async fn search<R: DistanceRule, V: millstream_traversal::internals::Value>(
-        &self,
-        sources: &[u32],
-    ) -> Result<SsspResult> {
-        let SsspOptions { worklist, cutoff, delta, pull, rest, waiting, .. } = &self.options;
-        let patience = worklist.patience;
-        let limit = match *cutoff {
+    async fn search<R: DistanceRule, V: Value>(&self, sources: &[u32]) -> Result<SsspResult> {
+        let limit = match self.options.cutoff {
             None => R::TOO_FAR,
             Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
             Some(cutoff) => return Err(Error::Cutoff { cutoff }),
         };
-        let (mut algorithm, mut step) = (self.algorithm(), delta.step(self.automatic_delta)?);
-        let asynchronous = async |graph, delta: Option<f64>| {
-            let (step, priority_scale) = match delta {
-                Some(delta) => R::threshold(delta),
-                None => (u32::MAX, 1.0),
-            };
-            let halo_filter = worklist.halo_filter.into();
-            let settings = Settings { limit, halo_filter, priority_scale };
-            run::<R, V>(graph, sources, settings, delta.map(|_| step), worklist).await
-        };
-        let outcome = match &self.graph {
-            Uploaded::Asynchronous(graph) => asynchronous(graph, step).await?,
-            Uploaded::Stepping(graph) => {
-                let (pull, rest) = (*pull, *rest);
-                let manner = Manner { limit, delta: step, pull, rest, patience };
-                StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
-            }
-            Uploaded::NearFar(near) => {
-                match near.search::<R, V>(sources, limit, step, *waiting, patience).await? {
-                    Attempt::Found(outcome) => outcome,
-                    Attempt::GivenUp(time) => {
-                        algorithm = Algorithm::Asynchronous;
-                        step = delta.step(near.other_delta)?;
-                        asynchronous(&near.graph, step).await?.after(time)
-                    }
-                }
-            }
-        };
+        let (algorithm, step, outcome) = self.outcome::<R, V>(sources, limit).await?;
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys, predecessors } = answer;
         // In pieces, each of which is compared many keys at a time.
@@ -419,6 +386,55 @@ impl Sssp {
             run_time,
             gather_time,
         })
+    }
+
+    /// What a search comes to that leaves out keys above `limit`, by which algorithm in the end, and
+    /// in steps of which width.
+    async fn outcome<R: DistanceRule, V: Value>(
+        &self,
+        sources: &[u32],
+        limit: u32,
+    ) -> Result<(Algorithm, Option<f64>, Outcome)> {
+        let SsspOptions { worklist, delta, pull, rest, waiting, .. } = self.options;
+        let patience = worklist.patience;
+        let (algorithm, step) = (self.algorithm(), delta.step(self.automatic_delta)?);
+        let outcome = match &self.graph {
+            Uploaded::Asynchronous(graph) => {
+                self.asynchronously::<R, V>(graph, sources, limit, step).await?
+            }
+            Uploaded::Stepping(graph) => {
+                let manner = Manner { limit, delta: step, pull, rest, patience };
+                StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
+            }
+            Uploaded::NearFar(near) => {
+                match near.search::<R, V>(sources, limit, step, waiting, patience).await? {
+                    Attempt::Found(outcome) => outcome,
+                    Attempt::GivenUp(time) => {
+                        let step = delta.step(near.other_delta)?;
+                        let search = self.asynchronously::<R, V>(&near.graph, sources, limit, step);
+                        return Ok((Algorithm::Asynchronous, step, search.await?.after(time)));
+                    }
+                }
+            }
+        };
+        Ok((algorithm, step, outcome))
+    }
+
+    async fn asynchronously<R: DistanceRule, V: Value>(
+        &self,
+        graph: &DistributedGraph,
+        sources: &[u32],
+        limit: u32,
+        delta: Option<f64>,
+    ) -> Result<Outcome> {
+        let worklist = &self.options.worklist;
+        let (step, priority_scale) = delta.map(R::threshold).unzip();
+        let settings = Settings {
+            limit,
+            halo_filter: worklist.halo_filter.into(),
+            priority_scale: priority_scale.unwrap_or(1.0),
+        };
+        Ok(run::<R, V>(graph, sources, settings, step, worklist).await?)
     }
 }
 

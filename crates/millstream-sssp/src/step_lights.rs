@@ -1,9 +1,7 @@
 //! Which arcs stay in a step, counted for each row by quarters of the step: GPUs look it up
 //! (`step_quarters.cuh`), host devices look at the weights as they go.
 
-use millstream_device::{
-    CudaSource, Device, Kernel, KernelFault, Parameter, Read, Shared, SharedBuffer, Trusted, Value,
-};
+use millstream_device::{CudaSource, Kernel, Read, Shared, SharedBuffer, Trusted, Value};
 
 use crate::Result;
 use crate::rule::DistanceRule;
@@ -39,8 +37,9 @@ impl<R: DistanceRule> StepSearch<'_, R> {
     }
 
     async fn count_lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
-        let devices = self.graph.incoming.context().devices();
-        if !devices.iter().all(Device::is_gpu) {
+        let context = self.graph.incoming.context();
+        let devices = context.devices();
+        if !context.all_gpus() {
             return Ok(devices.iter().map(|device| device.shared(0)).collect::<Result<_, _>>()?);
         }
         let kernel = kernel::<R>();
@@ -61,13 +60,9 @@ impl<R: DistanceRule> StepSearch<'_, R> {
 }
 
 fn kernel<R: DistanceRule>() -> Kernel<Signature<R::Weight>> {
-    let no_twin = |_: &_, _: <Signature<R::Weight> as Parameter>::View<'_>| {
-        Err(KernelFault::new("host devices look at weights as they go"))
-    };
-    Kernel::from_closure("lights", no_twin).with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says.
-        unsafe { Trusted::new(cuda_source::<R>()) },
-    )
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    let source = unsafe { Trusted::new(cuda_source::<R>()) };
+    Kernel::without_twin("lights", source, "host devices look at weights as they go")
 }
 
 pub(crate) fn cuda_source<R: DistanceRule>() -> CudaSource {

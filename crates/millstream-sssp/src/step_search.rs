@@ -1,15 +1,17 @@
 //! Shortest paths in steps: the memory of a run, and the run. The phases are in
 //! `STEPS.md`, the GPUs' side in `steps.cuh`, the host devices' in `step_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value};
+use millstream_traversal::internals::{
+    Answer, GangPlace, GangWork, Outcome, Value, run_gang_or_twins,
+};
 use millstream_traversal::{Part, UNREACHED};
 
 use crate::step_graph::StepGraph;
@@ -21,8 +23,10 @@ use crate::{Result, rule::DistanceRule};
 type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
 /// Two lists of near vertices, two sets of marks, and the light arcs of each row.
 type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
-/// What all of a search's kernels take, and more: rows that leave and that enter,
-/// values, lists, and of all devices what they were told, their values, and the words.
+/// What all devices were told, of which vertices and their values, and their own values.
+type Exchange<V> = (SharedSet<u32>, SharedSet<V>, SharedSet<V>);
+/// What all of a search's kernels take, and more: rows that leave and that enter, values, lists,
+/// and of all devices the exchange and the words.
 macro_rules! with_common {
     ($weight:ty, $value:ty, $($more:ty),*) => {
         (
@@ -30,7 +34,7 @@ macro_rules! with_common {
             Rows<$weight>,
             Shared<$value>,
             Lists,
-            (SharedSet<u32>, SharedSet<$value>, SharedSet<$value>),
+            Exchange<$value>,
             SharedSet<u64>,
             $($more),*
         )
@@ -110,28 +114,23 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     pub(crate) async fn run<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
         let incoming = &self.graph.incoming;
         let context = incoming.context();
-        let is_gang = context.devices().iter().all(Device::is_gpu);
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
-        let (run_time, work) = if is_gang {
+        let kernel = || {
             // SAFETY: the kernel keeps to its arguments as the signature says.
-            let source = unsafe { Trusted::new(cuda_source::<R, V>()) };
-            let kernel = Gang::kernel("steps", source);
-            let bind = |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-            let run_time = Gang::run_kernel(context, &kernel, bind).await?;
-            let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-            (run_time, GangWork::reported(&gangs, "steps", "step").await?)
-        } else {
-            let start = Instant::now();
-            step_twin::run(self, &memory, Pilot::new(self.rules(&memory[0].settings))).await?;
-            (start.elapsed(), step_twin::work(&memory)?)
+            Gang::kernel("steps", unsafe { Trusted::new(cuda_source::<R, V>()) })
         };
+        let bind =
+            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+        let reported = async { Ok(GangWork::reported(&gangs, "steps", "step").await?) };
+        let pilot = Pilot::new(self.rules(&memory[0].settings));
+        let twins = step_twin::run(self, &memory, pilot);
+        let (run_time, work) = run_gang_or_twins(context, kernel, bind, reported, twins).await?;
         let item = (size_of::<u32>() + size_of::<V>()) as u64;
         let statistics = GangWork::statistics(&work, context.devices(), item);
-        let start = Instant::now();
         let values = memory.iter().map(|its| its.values.clone());
-        let answer = Answer::gather(incoming, values).await?;
-        let gather_time = start.elapsed();
-        Ok(Outcome { answer, statistics, run_time, gather_time })
+        let gather = Answer::gather(incoming, values);
+        Ok(Outcome::gathered(statistics, run_time, gather).await?)
     }
 
     fn rules(&self, settings: &Settings) -> Rules {
@@ -210,19 +209,18 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 
     /// The arguments that all of a search's kernels take.
-    #[expect(clippy::type_complexity, reason = "a list of arguments")]
     pub(crate) fn common<'b, V: Value>(
         &'b self,
         memory: &'b [Memory<V>],
         sets: &'b Sets<'b, V>,
         place: usize,
     ) -> (
-        RowsOf<'b, R::Weight>,
-        RowsOf<'b, R::Weight>,
-        &'b SharedBuffer<V>,
-        (&'b SharedBuffer<u32>, &'b SharedBuffer<u32>, &'b SharedBuffer<u32>),
-        (&'b [&'b SharedBuffer<u32>], &'b [&'b SharedBuffer<V>], &'b [&'b SharedBuffer<V>]),
-        &'b [&'b SharedBuffer<u64>],
+        impl Argument<Rows<R::Weight>>,
+        impl Argument<Rows<R::Weight>>,
+        impl Argument<Shared<V>>,
+        impl Argument<Lists>,
+        impl Argument<Exchange<V>>,
+        impl Argument<SharedSet<u64>>,
     ) {
         let its = &memory[place];
         (
@@ -230,8 +228,8 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             self.incoming(place),
             &its.values,
             (&its.near, &its.marks, &its.lights),
-            (&sets.vertices, &sets.values, &sets.owned),
-            &sets.words,
+            (&sets.vertices[..], &sets.values[..], &sets.owned[..]),
+            &sets.words[..],
         )
     }
 }

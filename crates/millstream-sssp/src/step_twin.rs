@@ -2,14 +2,11 @@
 //! between barriers. Here the host is the barrier; one device alone needs none.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use futures_util::future::try_join_all;
-use millstream_device::{Grid, Kernel, KernelFault, KernelResult, Parameter, SharedBuffer};
+use millstream_device::{Grid, Kernel, KernelResult, Parameter, SharedBuffer, Stream};
 use millstream_traversal::UNREACHED;
-use millstream_traversal::internals::{GangPlace, GangWork, Value};
-use parking_lot::Mutex;
+use millstream_traversal::internals::{self, GangPlace, GangWork, Phases, Value};
 
 use crate::Result;
 use crate::rule::DistanceRule;
@@ -34,10 +31,6 @@ enum Word {
 
 /// Vertices of a block.
 const BLOCK: usize = 512;
-/// One device has nobody to meet between phases: a launch goes on until so many vertices
-/// were listed. Many, since a launch takes longer than many a phase, and few enough to be
-/// stopped.
-const VERTICES_ALONE: u64 = 1 << 18;
 
 /// How far a search has come.
 #[derive(Clone, Debug)]
@@ -49,12 +42,18 @@ struct Course {
     lists: Vec<(u64, u64)>,
 }
 
-impl Course {
-    /// Goes on to the next phase; `word` is a device's.
+impl internals::Course for Course {
+    const FOUND: usize = Word::Listed as usize;
+
+    fn is_finished(&self) -> bool {
+        self.pilot.phase == Phase::Finished
+    }
+
     fn advance<E>(
         &mut self,
-        word: impl Fn(usize, Word) -> std::result::Result<u64, E>,
+        word: impl Fn(usize, usize) -> std::result::Result<u64, E>,
     ) -> std::result::Result<(), E> {
+        let word = |device, of: Word| word(device, of as usize);
         let devices = self.lists.len();
         let mut totals = Totals::default();
         for device in 0..devices {
@@ -85,48 +84,30 @@ impl Course {
     }
 }
 
-/// Runs all phases, from the first to the last.
+/// Runs all phases, from the first to the last. What the devices have done.
 pub(crate) async fn run<R: DistanceRule, V: Value>(
     search: &StepSearch<'_, R>,
     memory: &[Memory<V>],
     pilot: Pilot,
-) -> Result<()> {
-    let streams = memory.iter().map(|its| its.gang.device.stream());
-    let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
-    let sets = Sets::new(memory);
+) -> Result<Vec<GangWork>> {
     let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
-    let course = Arc::new(Mutex::new(course));
-    let shared = Arc::clone(&course);
+    let phases = Phases::new(course, memory.len());
+    let shared = phases.clone();
     let kernel: Kernel<TwinSignature<R::Weight, V>> =
         Kernel::from_closure("steps", move |_: &Grid, view: TwinView<'_, R, V>| {
-            let mut course = shared.lock().clone();
             let twin = Twin::<R, V>::new(view);
-            if course.lists.len() > 1 {
-                return twin.phase(&course);
-            }
-            twin.run_alone(&mut course)?;
-            *shared.lock() = course;
-            Ok(())
+            shared.run_twin(twin.words[twin.here], |course| twin.phase(course))
         });
-    loop {
-        let mut events = Vec::new();
-        for (place, stream) in streams.iter().enumerate() {
-            let (out, incoming, values, lists, exchange, words) =
-                search.common(memory, &sets, place);
-            let settings = memory[place].settings;
-            let arguments = (out, incoming, values, lists, exchange, words, settings);
-            kernel.launch(stream, 1, arguments)?;
-            events.push(stream.record()?.completed());
-        }
-        try_join_all(events).await?;
-        let mut course = course.lock();
-        if memory.len() > 1 {
-            course.advance(|device, word| load(&memory[device].gang.words, word))?;
-        }
-        if course.pilot.phase == Phase::Finished {
-            return Ok(());
-        }
-    }
+    let sets = Sets::new(memory);
+    let launch = |place: usize, stream: &Stream| {
+        let (out, incoming, values, lists, exchange, words) = search.common(memory, &sets, place);
+        let settings = memory[place].settings;
+        let arguments = (out, incoming, values, lists, exchange, words, settings);
+        kernel.launch(stream, 1, arguments)
+    };
+    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+    phases.run(&gangs, launch).await?;
+    work(memory)
 }
 
 fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64> {
@@ -135,7 +116,7 @@ fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64>
 
 /// What the devices have done. Vertices that were settled by pulling alone are among those
 /// visited.
-pub(crate) fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
+fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
     let work = |(place, its): (usize, &Memory<V>)| {
         let word = |word: Word| load(&its.gang.words, word);
         let (told, received) = (word(Word::Told)?, word(Word::Received)?);
@@ -216,17 +197,6 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             Phase::Push => self.push_beyond(course),
             Phase::Finished => Ok(()),
         }
-    }
-
-    /// Some phases of a device that has nobody to meet.
-    fn run_alone(&self, course: &mut Course) -> KernelResult {
-        let load = |word: Word| self.words[self.here][word as usize].load(Ordering::Relaxed);
-        let enough = load(Word::Listed) + VERTICES_ALONE;
-        while course.pilot.phase != Phase::Finished && load(Word::Listed) < enough {
-            self.phase(course)?;
-            course.advance(|_, word| Ok::<_, KernelFault>(load(word)))?;
-        }
-        Ok(())
     }
 
     fn collect(&self, course: &Course) -> KernelResult {

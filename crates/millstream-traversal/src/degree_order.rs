@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_device::Device;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 
@@ -51,7 +50,7 @@ impl DegreeOrder {
         depth: Option<DepthProbe>,
     ) -> (Partition, Option<DegreeOrder>) {
         let start = Instant::now();
-        let is_worth_it = context.devices().iter().all(Device::is_gpu)
+        let is_worth_it = context.all_gpus()
             && !depth.unwrap_or_else(|| DepthProbe::new(graph)).is_deep()
             && !partition::is_mesh_like(graph);
         match is_worth_it {

@@ -1,6 +1,6 @@
 //! Which devices can go from phase to phase together.
 
-use millstream_device::{Device, SharedSet};
+use millstream_device::SharedSet;
 use millstream_flow::{Context, Gang};
 
 use crate::{Error, Result};
@@ -18,10 +18,9 @@ use crate::{Error, Result};
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
 pub fn can_meet(context: &Context) -> bool {
-    let devices = context.devices();
     let are_hosts = || {
-        devices.len() <= SharedSet::<u32>::MOST
-            && !devices.iter().any(Device::is_gpu)
+        context.devices().len() <= SharedSet::<u32>::MOST
+            && !context.any_gpu()
             && context.topology().all_have_atomics()
     };
     context.kernels_push() && (Gang::can_meet(context) || are_hosts())

@@ -1,16 +1,17 @@
 //! A search by near and far piles: the memory of a run, and the run. The protocol is in
 //! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and its twin in `near_far_twin.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
+    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
 use crate::answer::Answer;
+use crate::gang_or_twins::run_gang_or_twins;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::near_rows::{HaloShape, NearRows};
@@ -112,41 +113,31 @@ impl<R: CudaRule> NearFar<'_, R> {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let start = Instant::now();
-        let (done, run_time) = match self.is_on_gpus() {
-            true => {
-                // SAFETY: the kernel keeps to its arguments as the signature says.
-                let source = unsafe { Trusted::new(cuda_source::<R, V>(self.grows)) };
-                let kernel = Gang::kernel("near_far", source);
-                let bind =
-                    |host: &_, member: GangMember<'_>| self.bind(&kernel, &memory, host, member);
-                let run_time = Gang::run_kernel(self.graph.context(), &kernel, bind).await?;
-                (reported(&memory).await?, run_time)
-            }
-            false => (Some(near_far_twin::run(self, &memory).await?), start.elapsed()),
+        let kernel = || {
+            // SAFETY: the kernel keeps to its arguments as the signature says.
+            Gang::kernel("near_far", unsafe { Trusted::new(cuda_source::<R, V>(self.grows)) })
         };
+        let bind =
+            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let twins = async { near_far_twin::run(self, &memory).await.map(Some) };
+        let context = self.graph.context();
+        let (run_time, done) =
+            run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
         let Some(done) = done else {
             self.rows.set_too_wide();
             return Ok(Attempt::GivenUp(run_time));
         };
-        let (devices, item) = (self.graph.context().devices(), size_of::<u64>() as u64);
-        let statistics = GangWork::statistics(&done, devices, item);
-        let start = Instant::now();
+        let statistics = GangWork::statistics(&done, context.devices(), size_of::<u64>() as u64);
         let values = memory.iter().map(|its| its.values.clone());
-        let answer = Answer::gather_owned(self.graph, values).await?;
-        let gather_time = start.elapsed();
-        Ok(Attempt::Found(Outcome { answer, statistics, run_time, gather_time }))
-    }
-
-    fn is_on_gpus(&self) -> bool {
-        self.graph.context().devices().iter().all(Device::is_gpu)
+        let gather = Answer::gather_owned(self.graph, values);
+        Outcome::gathered(statistics, run_time, gather).await.map(Attempt::Found)
     }
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         // Twins have piles of their own.
-        let waiting = if self.is_on_gpus() { self.waiting } else { 0 };
+        let waiting = if context.all_gpus() { self.waiting } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));
@@ -200,32 +191,32 @@ impl<R: CudaRule> NearFar<'_, R> {
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<BoundKernel> {
-        let ((graph, (exports, told, inboxes)), its) = (self.common(memory, place), &memory[place]);
+        let (its, inboxes) = (&memory[place], inboxes(memory));
+        let (graph, exchange) = self.common(its, &inboxes, place);
         let lists = (&its.values, &its.sources, &its.far, &its.log);
-        let exchange = (exports, told, &inboxes[..]);
         let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
         let reports = (host, &its.gang.report);
         let arguments = (graph, lists, exchange, &words[..], reports, its.settings);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
-    /// What kernel and twin take alike: [`Graph`] and [`Exchange`].
+    /// What kernel and twin take alike.
     pub(crate) fn common<'b, V: Value>(
         &'b self,
-        memory: &'b [Memory<V>],
+        its: &'b Memory<V>,
+        inboxes: &'b [&'b SharedBuffer<u64>],
         place: usize,
-    ) -> (GraphBuffers<'b>, ExchangeBuffers<'b>) {
+    ) -> (impl Argument<Graph>, impl Argument<Exchange>) {
         let rows = self.rows.of(place);
         let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
-        let inboxes = memory.iter().map(|its| &its.inbox).collect();
-        (graph, (&rows.exports, &memory[place].told, inboxes))
+        (graph, (&rows.exports, &its.told, inboxes))
     }
 }
 
-type GraphBuffers<'a> =
-    (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>, &'a SharedBuffer<u32>, &'a DeviceBuffer<u32>);
-type ExchangeBuffers<'a> =
-    (&'a DeviceBuffer<u32>, &'a SharedBuffer<u32>, Vec<&'a SharedBuffer<u64>>);
+/// Those of all devices.
+pub(crate) fn inboxes<V: Value>(memory: &[Memory<V>]) -> Vec<&SharedBuffer<u64>> {
+    memory.iter().map(|its| &its.inbox).collect()
+}
 
 /// What GPUs say that they did; `None` if one had no room for all that was near.
 async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {

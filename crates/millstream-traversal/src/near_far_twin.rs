@@ -5,17 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use futures_util::future::try_join_all;
 use millstream_device::{
-    Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Shared, Value as Plain,
+    Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Shared, Stream, Value as Plain,
 };
 use parking_lot::Mutex;
 
 use crate::Result;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
-use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings};
+use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings, inboxes};
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
+use crate::phases::in_rounds;
 use crate::relaxation::CudaRule;
 use crate::value::{UNREACHED, Value};
 
@@ -139,24 +139,20 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
             twin.run(&meeting, &mut piles[twin.here].lock())
         })
     };
-    let streams = memory.iter().map(|its| its.gang.device.stream());
-    let streams = streams.collect::<millstream_device::Result<Vec<_>>>()?;
-    loop {
-        let mut events = Vec::new();
-        for (place, stream) in streams.iter().enumerate() {
-            let ((graph, exchange), its) = (search.common(memory, place), &memory[place]);
-            let (exports, told, inboxes) = exchange;
-            let (lists, exchange) = ((&its.values, &its.sources), (exports, told, &inboxes[..]));
-            kernel.launch(stream, 1, (graph, lists, exchange, its.settings))?;
-            events.push(stream.record()?.completed());
-        }
-        try_join_all(events).await?;
+    let inboxes = inboxes(memory);
+    let launch = |place: usize, stream: &Stream| {
+        let its = &memory[place];
+        let (graph, exchange) = search.common(its, &inboxes, place);
+        kernel.launch(stream, 1, (graph, (&its.values, &its.sources), exchange, its.settings))
+    };
+    let goes_on = || {
         let mut meeting = meeting.lock();
         *meeting = meeting.next(&piles);
-        if meeting.phase == Phase::Finished {
-            return Ok(piles.iter().map(|its| its.lock().done.clone()).collect());
-        }
-    }
+        Ok(meeting.phase != Phase::Finished)
+    };
+    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+    in_rounds(&gangs, launch, goes_on).await?;
+    Ok(piles.iter().map(|its| its.lock().done.clone()).collect())
 }
 
 /// One device. All orders are relaxed: keys only become smaller, and a kernel's end publishes.

@@ -25,6 +25,23 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Of a run that took so long, and whose answer `gather` brings to the host.
+    ///
+    /// # Errors
+    /// Those of `gather`.
+    ///
+    /// # Cancel safety
+    /// That of `gather`.
+    pub async fn gathered<E>(
+        statistics: WorklistStatistics,
+        run_time: Duration,
+        gather: impl Future<Output = Result<Answer, E>>,
+    ) -> Result<Outcome, E> {
+        let start = Instant::now();
+        let answer = gather.await?;
+        Ok(Outcome { answer, statistics, run_time, gather_time: start.elapsed() })
+    }
+
     /// The same after an attempt without an answer, which took so long.
     #[must_use]
     pub fn after(self, attempt: Duration) -> Outcome {
@@ -60,9 +77,7 @@ pub async fn run<R: Rule, V: Value>(
     let statistics = worklist.run(&initial).await?;
     let run_time = start.elapsed();
     let values = problems.iter().map(|problem| problem.values.clone());
-    let answer = Answer::gather(graph, values).await?;
-    let gather_time = start.elapsed() - run_time;
-    Ok(Outcome { answer, statistics, run_time, gather_time })
+    Outcome::gathered(statistics, run_time, Answer::gather(graph, values)).await
 }
 
 /// Values on every device: nobody reached but the sources.

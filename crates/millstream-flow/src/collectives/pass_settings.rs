@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::plan::Pattern;
+use super::plan::{Pattern, Piece};
 use super::rank_settings::{MOST_RANKS, RankSettings};
 
 millstream_device::cuda_struct! {
@@ -75,54 +75,70 @@ pub(super) fn jobs(
     item: usize,
     at_once: usize,
 ) -> Vec<Vec<Job>> {
+    let of_rank = |rank| {
+        let mut jobs = jobs_of(rank, pattern, ranks, in_place, item, at_once);
+        jobs.retain(|job| job.len > 0);
+        jobs
+    };
+    (0..ranks).map(of_rank).collect()
+}
+
+/// Those of one rank, with some that have nothing to do.
+fn jobs_of(
+    rank: usize,
+    pattern: &Pattern,
+    ranks: usize,
+    in_place: bool,
+    item: usize,
+    at_once: usize,
+) -> Vec<Job> {
     let everyone = (1 << ranks) - 1;
-    let rank = |rank: usize| {
-        let own = 1 << rank;
-        let others = everyone & !own;
-        let own_part = |part: &Range<usize>| if in_place { part.start } else { 0 };
-        match pattern {
-            Pattern::AllReduce { items } => {
-                let part = aligned_part(items, ranks, rank, item);
-                let is_at_once = part.len().saturating_mul(item) <= at_once;
-                let job = |sources, targets| job(&part, part.start, part.start, sources, targets);
-                // Links that carry only what is read, and then only what is written, carry
-                // more than with both. Threads that go round once read before they write anyway.
-                match is_at_once {
-                    true => vec![job(everyone, everyone)],
-                    false => vec![job(everyone, own), job(0, others)],
-                }
-            }
-            Pattern::ReduceScatter { parts } => {
-                let part = &parts[rank];
-                vec![job(part, part.start, own_part(part), everyone, own)]
-            }
-            Pattern::AllGather { parts } => {
-                let part = &parts[rank];
-                let targets = if in_place { others } else { everyone };
-                vec![job(part, own_part(part), part.start, own, targets)]
-            }
-            // Along a chain.
-            Pattern::Reduce { .. } | Pattern::Broadcast { .. } => Vec::new(),
-            Pattern::AllToAll { pieces } => {
-                let to = |step: usize| {
-                    let to = (rank + step) % ranks;
-                    let (sent, received) = (&pieces[rank][to], &pieces[to][rank]);
-                    if !in_place {
-                        return job(&sent.items, sent.items.start, sent.at, own, 1 << to);
-                    }
-                    // Each of the two does one half.
-                    let half = round_up(sent.items.len() / 2, item).min(sent.items.len());
-                    let share = if rank < to { 0..half } else { half..sent.items.len() };
-                    let (source, target) = (sent.items.start, received.items.start);
-                    job(&share, source + share.start, target + share.start, own, 1 << to)
-                };
-                let first = if in_place { 1 } else { 0 };
-                (first..ranks).map(to).collect()
+    let own = 1 << rank;
+    let others = everyone & !own;
+    let own_part = |part: &Range<usize>| if in_place { part.start } else { 0 };
+    match pattern {
+        Pattern::AllReduce { items } => {
+            let part = aligned_part(items, ranks, rank, item);
+            let is_at_once = part.len().saturating_mul(item) <= at_once;
+            let reduce = |sources, targets| job(&part, part.start, part.start, sources, targets);
+            // Links that carry only what is read, and then only what is written, carry
+            // more than with both. Threads that go round once read before they write anyway.
+            if is_at_once {
+                vec![reduce(everyone, everyone)]
+            } else {
+                vec![reduce(everyone, own), reduce(0, others)]
             }
         }
-    };
-    let is_work = |job: &Job| job.len > 0;
-    (0..ranks).map(|place| rank(place).into_iter().filter(is_work).collect()).collect()
+        Pattern::ReduceScatter { parts } => {
+            let part = &parts[rank];
+            vec![job(part, part.start, own_part(part), everyone, own)]
+        }
+        Pattern::AllGather { parts } => {
+            let part = &parts[rank];
+            let targets = if in_place { others } else { everyone };
+            vec![job(part, own_part(part), part.start, own, targets)]
+        }
+        // Along a chain.
+        Pattern::Reduce { .. } | Pattern::Broadcast { .. } => Vec::new(),
+        Pattern::AllToAll { pieces } => {
+            let to = |step| exchange(pieces, rank, (rank + step) % ranks, in_place, item);
+            (usize::from(in_place)..ranks).map(to).collect()
+        }
+    }
+}
+
+/// What a rank does of what it and another, or itself, have for each other: in place one half, since
+/// their items change places.
+fn exchange(pieces: &[Vec<Piece>], rank: usize, to: usize, in_place: bool, item: usize) -> Job {
+    let (sent, received) = (&pieces[rank][to], &pieces[to][rank]);
+    let (own, other) = (1 << rank, 1 << to);
+    if !in_place {
+        return job(&sent.items, sent.items.start, sent.at, own, other);
+    }
+    let half = round_up(sent.items.len() / 2, item).min(sent.items.len());
+    let share = if rank < to { 0..half } else { half..sent.items.len() };
+    let (source, target) = (sent.items.start, received.items.start);
+    job(&share, source + share.start, target + share.start, own, other)
 }
 
 fn job(items: &Range<usize>, source: usize, target: usize, sources: u32, targets: u32) -> Job {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Device, SharedBuffer, patience_ns};
+use millstream_device::{SharedBuffer, patience_ns};
 
 use super::block_lines;
 use super::line_settings::LINE_BYTES;
 use crate::context::Context;
+use crate::patience::Patience;
 use crate::{Error, Gang, Result};
 
 /// Lines from one rank to another at least, and of an item at most: `least_capacity` of the header.
@@ -175,9 +176,8 @@ impl ResidentCollectives {
     /// launch ([`Gang::is_possible`]), or up to [`Gang::MOST`] host devices that are all peers in the
     /// context's topology, whose twins wait in steps. Not GPUs and host devices together.
     pub fn are_possible(context: &Context) -> bool {
-        let devices = context.devices();
-        let are_twins = !devices.iter().any(Device::is_gpu)
-            && devices.len() <= Gang::MOST
+        let are_twins = !context.any_gpu()
+            && context.devices().len() <= Gang::MOST
             && context.topology().all_peers();
         are_twins || Gang::is_possible(context)
     }
@@ -187,10 +187,9 @@ impl ResidentCollectives {
         BlockSettings { rank: rank as u32, ..self.settings }
     }
 
-    /// How long a twin waits; for ever on simulated devices.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        let is_simulated = self.context.device_set().simulation().is_some();
-        (!is_simulated).then_some(self.patience)
+    /// How long a twin waits.
+    pub(super) fn patience(&self) -> Patience {
+        Patience::new(&self.context, self.patience)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Error, KernelFault, Parameter, Shared, SharedBuffer,
@@ -16,6 +16,7 @@ use super::resident::{BlockSettings, ResidentCollectives};
 use crate::Context;
 use crate::full_empty::Attention;
 use crate::gang::{NO_MEMORY, NOT_LEFT, PEER_IS_LATE, give_up, stop_word};
+use crate::patience::Patience;
 
 /// [`ResidentCollectives`] as a kernel's parameter, at its rank. GPUs take
 /// `millstream::ResidentCollectives` by value; the twin sees [`ResidentRankView`]. A launch passes
@@ -33,7 +34,7 @@ pub struct HeldRank {
     parts: <Parts as Parameter>::Bound,
     /// Of each block; `None` before its first step.
     standings: Box<[Mutex<Option<Standing>>]>,
-    patience: Option<Duration>,
+    patience: Patience,
     context: Context,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -137,10 +138,10 @@ impl<'a> ResidentRankView<'a> {
         if stop_word(self.host)?.load(Ordering::Relaxed) != 0 {
             return Err(KernelFault::early_return());
         }
-        if self.held.patience.is_none_or(|patience| since.elapsed() < patience) {
-            return Ok(());
+        if self.held.patience.is_over(since) {
+            return Err(self.give_up(PEER_IS_LATE));
         }
-        Err(self.give_up(PEER_IS_LATE))
+        Ok(())
     }
 
     /// The gang fails for this reason, unless it is stopped already, and the others stop.

@@ -13,6 +13,7 @@ use super::early_kernel::EarlyKernel;
 use super::segment::FullEmptySegment;
 use super::shape::PacketShape;
 use super::watcher::Attention;
+use crate::patience::Patience;
 use crate::{Context, Error, Item, Result};
 
 /// What the control word shows: nothing has happened; the program has released all; a stream has
@@ -272,15 +273,18 @@ impl FullEmpty {
         self.core.patience
     }
 
-    pub(super) fn label(&self, segment: usize) -> String {
-        self.core.labels.lock().get(segment).cloned().unwrap_or_default()
+    /// How long a twin or the host waits.
+    pub(super) fn host_patience(&self) -> Patience {
+        Patience::new(&self.core.context, self.core.patience)
     }
 
-    /// When whoever begins to wait now has waited for too long; never on simulated
-    /// devices, whose deadlocks are found.
+    /// When whoever begins to wait now on the host has waited for too long, if ever.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let is_simulated = self.core.context.device_set().simulation().is_some();
-        if is_simulated { None } else { Instant::now().checked_add(self.core.patience) }
+        self.host_patience().deadline()
+    }
+
+    pub(super) fn label(&self, segment: usize) -> String {
+        self.core.labels.lock().get(segment).cloned().unwrap_or_default()
     }
 
     /// Lets somebody look at words that ring nothing, and at the time.

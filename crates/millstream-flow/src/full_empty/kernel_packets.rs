@@ -1,6 +1,5 @@
 //! What kernels take for a segment: `FullEmptySegment` of `full_empty.cuh`.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,6 @@ use millstream_device::{
     Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
     Value, Words, WordsView, patience_ns,
 };
-use parking_lot::Mutex;
 
 use super::claims::Use;
 use super::core::PacketWords;
@@ -19,6 +17,7 @@ use super::group::timed_out;
 use super::segment::{FullEmptySegment, SegmentCore};
 use super::watcher::Attention;
 use crate::Item;
+use crate::patience::Waits;
 
 /// A [`FullEmptySegment`] of `T` as a kernel's parameter. GPUs take
 /// `millstream::FullEmptySegment<T>` by value; the twin sees [`PacketsView`].
@@ -41,16 +40,15 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// Until when a twin waits for packets that it has missed, and whether for full ones; never
-/// [too long](super::FullEmpty::deadline) on simulated devices.
-type Waits = Mutex<HashMap<(usize, bool), Option<Instant>>>;
+/// What a twin waits for: a packet, to be full or not.
+type Wait = (usize, bool);
 
 /// A segment that a launch holds.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct HeldPackets<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
-    waits: Waits,
+    waits: Waits<Wait>,
     core: Arc<SegmentCore<T>>,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -98,7 +96,7 @@ unsafe impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
         );
         Ok(HeldPackets {
             parts: Argument::<Parts<T>>::bind(parts, accesses)?,
-            waits: Mutex::default(),
+            waits: Waits::default(),
             core: Arc::clone(core),
             attention: OnceLock::new(),
         })
@@ -116,7 +114,7 @@ pub struct PacketsView<'a, T: Item> {
     arrivals: &'a [AtomicU64],
     control: &'a [AtomicU64],
     settings: Settings,
-    waits: &'a Waits,
+    waits: &'a Waits<Wait>,
     core: &'a SegmentCore<T>,
 }
 
@@ -157,22 +155,19 @@ impl<T: Item> PacketsView<'_, T> {
         self.met_or_missed(packet, false, is_empty)
     }
 
-    /// Patience begins anew with each wait, as on GPUs: when a packet is missed first.
+    /// Patience begins anew with each wait.
     fn met_or_missed(&self, packet: usize, full: bool, is_met: bool) -> Result<bool, KernelFault> {
-        let mut waits = self.waits.lock();
         if is_met {
-            waits.remove(&(packet, full));
+            self.waits.met(&(packet, full));
             return Ok(true);
         }
-        let deadline = *waits.entry((packet, full)).or_insert_with(|| self.core.group.deadline());
-        drop(waits);
-        self.goes_on(packet, deadline).map(|()| false)
+        self.goes_on(packet, self.waits.missed((packet, full))).map(|()| false)
     }
 
-    /// Whether it makes sense to wait.
-    fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<(), KernelFault> {
+    /// Whether it makes sense to wait on for a packet that is missed since then.
+    fn goes_on(&self, packet: usize, since: Instant) -> Result<(), KernelFault> {
         let Some(control) = self.control.first() else { return Ok(()) };
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if self.core.group.host_patience().is_over(since) {
             let cause = timed_out(self.settings.segment as usize, packet);
             // Relaxed: the word is all there is to see.
             let _ = control.compare_exchange(0, cause, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,10 +1,8 @@
 //! What kernels take for a link: `DeviceLink` of `device_link.cuh`.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use millstream_device::{
     Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
@@ -17,7 +15,7 @@ use super::room::{LinkRoom, Settings};
 use super::traffic;
 use crate::full_empty::Attention;
 use crate::gang::{PEER_IS_LATE, give_up, stop_word};
-use crate::sync::Mutex;
+use crate::patience::{Patience, Waits};
 use crate::{Context, Item};
 
 /// A [`DeviceLink`] of `T` as a kernel's parameter, at either end. GPUs take
@@ -27,9 +25,7 @@ pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
 type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Shared<u32>, Value<Settings>);
 
-/// Since when a twin waits for what it has missed on a channel: a slot or a packet.
-type Waits = Mutex<HashMap<(u32, Missed), Instant>>;
-
+/// What a twin may miss on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Missed {
     Slot,
@@ -41,8 +37,8 @@ enum Missed {
 #[doc(hidden)]
 pub struct HeldLink<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
-    patience: Option<Duration>,
-    waits: Waits,
+    patience: Patience,
+    waits: Waits<(u32, Missed)>,
     context: Context,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
@@ -109,8 +105,8 @@ pub struct DeviceLinkView<'a, T> {
     traffic: &'a [AtomicU64],
     late: &'a [AtomicU32],
     settings: Settings,
-    patience: Option<Duration>,
-    waits: &'a Waits,
+    patience: Patience,
+    waits: &'a Waits<(u32, Missed)>,
     /// The gang's words.
     host: Option<&'a [AtomicU32]>,
     channel: u32,
@@ -226,16 +222,15 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         }
     }
 
-    /// Patience begins anew with each wait, as on GPUs: when a slot or a packet is missed first.
+    /// Patience begins anew with each wait.
     fn met_or_missed<R>(
         &self,
         missed: Missed,
         result: Option<R>,
     ) -> Result<Option<R>, KernelFault> {
-        let (mut waits, wait) = (self.waits.lock(), (self.channel, missed));
+        let wait = (self.channel, missed);
         if result.is_some() {
-            waits.remove(&wait);
-            drop(waits);
+            self.waits.met(&wait);
             self.slots.ring();
             return Ok(result);
         }
@@ -244,8 +239,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         if stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0) {
             return Err(KernelFault::early_return());
         }
-        let waited = waits.entry(wait).or_insert_with(Instant::now).elapsed();
-        if self.patience.is_none_or(|most| waited < most) {
+        if !self.patience.is_over(self.waits.missed(wait)) {
             return Ok(None);
         }
         // Relaxed: the kernel's end publishes it.
@@ -254,7 +248,6 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             return Err(KernelFault::new("the other end of its link did not come in time"));
         };
         let fault = give_up(stop, PEER_IS_LATE);
-        drop(waits);
         self.slots.ring();
         Err(fault)
     }

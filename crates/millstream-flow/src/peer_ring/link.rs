@@ -6,6 +6,7 @@ use millstream_device::{Device, GuardedBuffer, SharedBuffer, TransferWay};
 
 use super::room::{LinkRoom, Settings};
 use super::traffic::{TRAFFIC_WORDS, Traffic};
+use crate::patience::Patience;
 use crate::{Context, Error, Item, LinkStatistics, Result};
 
 /// A link from a kernel of one device to a kernel of another, both of which run at the
@@ -246,10 +247,9 @@ impl<T: Item> DeviceLink<T> {
         Ok(statistics)
     }
 
-    /// How long a twin waits; for ever on simulated devices, whose deadlocks are found.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        let is_simulated = self.context.device_set().simulation().is_some();
-        (!is_simulated).then_some(self.patience)
+    /// How long a twin waits.
+    pub(super) fn patience(&self) -> Patience {
+        Patience::new(&self.context, self.patience)
     }
 }
 
