@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use millstream_device::{
     Argument, BoundKernel, CudaSource, Device, GangParts, GangPartsMut, GangRead, GangWrite,
-    Kernel, KernelFault, Launching, Parameter, Pod, Stream, Trusted, Value, patience_ns,
+    Kernel, Launching, Parameter, Pod, Stream, Trusted, Value, patience_ns,
 };
 use smallvec::SmallVec;
 
@@ -60,12 +60,10 @@ impl<T: Item> Kernels<T> {
 }
 
 fn kernel<S: Parameter>(source: CudaSource) -> PeerKernel<S> {
-    let no_twin =
-        |_: &_, _: S::View<'_>| Err(KernelFault::new("collectives of peers run on GPUs only"));
-    let kernel = Kernel::from_closure("collective", no_twin).with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says.
-        unsafe { Trusted::new(source) },
-    );
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    let source = unsafe { Trusted::new(source) };
+    let kernel =
+        Kernel::without_twin("collective", source, "collectives of peers run on GPUs only");
     PeerKernel { kernel, is_prepared: OnceLock::new() }
 }
 
@@ -98,7 +96,7 @@ impl Peers {
     pub(super) fn are_possible(context: &Context) -> bool {
         let devices = context.devices();
         (2..=MOST_RANKS).contains(&devices.len())
-            && devices.iter().all(|device| device.is_gpu())
+            && context.all_gpus()
             && context.topology().all_peers()
     }
 
