@@ -118,6 +118,14 @@ pub enum Error {
         /// The segment's.
         found: String,
     },
+    /// A send buffer of another link.
+    #[error("a send buffer of {of} belongs to another link than that from {from}")]
+    ForeignBuffer {
+        /// The endpoint that it was made for.
+        of: String,
+        /// The sender's.
+        from: String,
+    },
     /// A counted send whose count exceeds the buffer.
     #[error("{count} items counted in a send buffer of {capacity}")]
     CountTooLarge {

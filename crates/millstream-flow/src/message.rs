@@ -219,7 +219,7 @@ impl<T: Item> Message<T> {
     pub(crate) fn assigned(&self, items: usize) {
         // Relaxed: the count is all that is shared; the waiter's lock orders the rest.
         if self.unassigned.fetch_sub(items, Ordering::Relaxed) == items {
-            self.sender.outgoing.assigned();
+            self.sender.assigned(self.in_place().is_some());
         }
     }
 

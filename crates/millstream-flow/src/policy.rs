@@ -18,7 +18,8 @@ pub struct MessageInfo {
     pub metadata: u64,
 }
 
-/// Where a message goes. An empty route is an error, never a silent drop.
+/// Where a message goes. An empty route is an error, never a silent drop; a destination that is named
+/// twice is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Each packet to whichever of these has a free buffer first.

@@ -134,7 +134,7 @@ impl<T: Item> Port<T> {
     /// Whether a kernel of a source writes packets of so many items here, where it may choose.
     pub(crate) fn is_written_by(&self, source: &Device, items: usize) -> bool {
         let way = || self.context.transfer().unwrap_or(TransferWay::Push);
-        items <= self.destination.packet_items()
+        (1..=self.destination.packet_items()).contains(&items)
             && !source.is_host_endpoint()
             && source.reaches(&self.device)
             && way() == TransferWay::Push
@@ -150,6 +150,10 @@ impl<T: Item> Port<T> {
     pub(crate) fn post(&self, buffer: PacketBuffer<T>) {
         if self.failure.cause().is_some() {
             return;
+        }
+        if let Some(event) = &buffer.free_after {
+            // What used it is over, also for who drops it.
+            buffer.buffer.retire(event);
         }
         self.give_up_if_over(self.destination.post(buffer, |claim| self.assign(claim)));
     }

@@ -1,6 +1,6 @@
 //! Packet buffers that senders reserve, for kernels to write into \[G §2.1, direct access\].
 //!
-//! A reservation is an offer like others, in its source's queue: when its turn comes, it claims a
+//! A reservation is an offer like others, in a queue of its own: when its turn comes, it claims a
 //! free buffer, which goes to the sender and not to the receiver's inbox. What is sent in it is an
 //! offer that brings its buffer ([`Destination::offer_in_place`]).
 //!
@@ -10,9 +10,8 @@
 //! | is given a buffer | the sender takes it, or gives it up: the buffer is free again |
 //! | is given up | whoever has claimed a buffer for it frees that |
 //!
-//! All but one of a destination's buffers may be reserved at once: so messages that are sent
-//! otherwise always get one, however long a sender keeps what it has reserved. Who would have the
-//! last one does without.
+//! All but one of a destination's buffers may be reserved at once, and a sender reserves none while
+//! a message of its own still waits for one. Who would have the last one does without.
 //!
 //! [`Destination::offer_in_place`]: crate::multiplexer::Destination::offer_in_place
 
@@ -149,7 +148,8 @@ pub(crate) async fn reserve<T: Item>(
     let watched = Arc::downgrade(&reservation);
     failure.watch(watched);
     let offered = Offered::Reservation(Arc::clone(&reservation));
-    let offer = Arc::new(Offer::new(offered, source, 0..1));
+    // In a queue of its own: nothing that is sent stands behind it.
+    let offer = Arc::new(Offer::new(offered, usize::MAX - source, 0..1));
     let mut reserving = Reserving { port, reservation, offer, is_taken: false };
     port.offer(Arc::clone(&reserving.offer));
     let state = &reserving.reservation.state;

@@ -71,8 +71,14 @@ impl<T: Item> RouterShared<T> {
         if route.destinations().is_empty() {
             return Err(Error::EmptyRoute { from: source.name() });
         }
-        let ports = route.destinations().iter().map(|to| reachable.port(to));
-        let ports = ports.collect::<Result<Vec<_>>>()?;
+        let mut ports: Vec<Arc<Port<T>>> = Vec::new();
+        for to in route.destinations() {
+            let port = reachable.port(to)?;
+            // Whoever is named twice is one destination.
+            if !ports.iter().any(|known| Arc::ptr_eq(known, &port)) {
+                ports.push(port);
+            }
+        }
         Ok(match route {
             Route::Any(_) => vec![(0..message.items, ports.into())],
             Route::All(_) => {

@@ -96,7 +96,8 @@ impl<T: Item> SendBuffer<T> {
         self.metadata = metadata;
     }
 
-    /// The items, to be written by the host; on the host endpoint only.
+    /// The items, to be written by the host; where they lie on the host endpoint only, which is the
+    /// receiver's if it is [in place](SendBuffer::is_in_place).
     ///
     /// # Errors
     /// A buffer elsewhere; an operation in flight on it.
@@ -116,6 +117,15 @@ impl<T: Item> SendBuffer<T> {
             Some(buffer) => Ok(buffer.part_mut(0..self.len)?),
             None => Err(Error::Ended),
         }
+    }
+
+    /// Whether it is of this sender.
+    pub(crate) fn check(&self, sender: &Arc<SenderShared<T>>) -> Result<()> {
+        if Arc::ptr_eq(&self.sender, sender) {
+            return Ok(());
+        }
+        let (of, from) = (self.sender.source.name(), sender.source.name());
+        Err(Error::ForeignBuffer { of, from })
     }
 
     /// Records the event after which the buffer may be copied.

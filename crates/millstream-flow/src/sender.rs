@@ -116,11 +116,14 @@ impl<T: Item> Sender<T> {
     /// copied \[G §2.1, direct access\]. `stream` comes after what the receiver has done with it.
     /// The link's statistics count it as a push.
     ///
-    /// Where that cannot be, it is a [buffer](Sender::buffer) of this endpoint, which is copied: among
-    /// several receivers, for more items than a packet has, out of this device's reach, if another
-    /// [way](millstream_device::TransferWay) is asked for, on the host, and for the last packet
-    /// buffer that no sender has reserved. A kernel should write each item once, and read none:
-    /// they may lie behind a link.
+    /// Where that cannot be, it is a [buffer](Sender::buffer) of this endpoint, which is copied: before
+    /// the graph runs, among several receivers, for more items than a packet has or none, out of this
+    /// device's reach, if another [way](millstream_device::TransferWay) is asked for, on the host, while
+    /// an earlier message of this sender waits for a packet buffer, and for the last one that no sender
+    /// has reserved. A kernel should write each item once, and read none: they may lie behind a link.
+    ///
+    /// A receiver that keeps some packets while it waits for others needs one buffer more than it
+    /// keeps, and one for each that its senders keep while they send others.
     ///
     /// ```
     /// use millstream_device::{Kernel, Value, Write};
@@ -168,12 +171,13 @@ impl<T: Item> Sender<T> {
     }
 
     /// Sends a buffer once everything submitted to `stream` so far is done. Later messages of
-    /// this sender wait their turn: until then, if this one is of 64 KiB or less.
+    /// this sender wait their turn: until then, if this one is of 64 KiB or less, and copied.
     ///
     /// # Errors
-    /// The graph's first cause; an operation on the buffer that `stream` is not
+    /// The graph's first cause; a buffer of another link; an operation on the buffer that `stream` is not
     /// ordered after; a routing policy without an answer ends the graph.
     pub fn send(&mut self, buffer: SendBuffer<T>, stream: &Stream) -> Result<()> {
+        buffer.check(&self.shared)?;
         let (ready, len) = (buffer.ordered_event(stream)?, buffer.len());
         self.shared.send(buffer.into_parcel(ready), Some(len)).map(drop)
     }
@@ -190,6 +194,7 @@ impl<T: Item> Sender<T> {
         count: Counter,
         stream: &Stream,
     ) -> Result<()> {
+        buffer.check(&self.shared)?;
         let (ready, capacity) = (buffer.ordered_event(stream)?, buffer.len());
         let sequence = self.shared.send(buffer.into_parcel(ready.clone()), None)?;
         self.shared.offer_after(&ready, sequence, move || match count.load(0)? as usize {

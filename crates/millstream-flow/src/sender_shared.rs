@@ -32,6 +32,8 @@ pub(crate) struct SenderShared<T: Item> {
     /// told; none on the host, which uses the receivers' lanes.
     lanes: Lanes,
     copies: AtomicUsize,
+    /// Messages that are copied, and wait for packet buffers or for what produces them.
+    copied: AtomicUsize,
     pub(crate) failure: Arc<Failure>,
     router: Arc<RouterShared<T>>,
     pub(crate) outgoing: Outgoing<Parcel<T>>,
@@ -62,9 +64,9 @@ impl<T: Item> SenderShared<T> {
         failure: Arc<Failure>,
         router: Arc<RouterShared<T>>,
     ) -> SenderShared<T> {
-        let (copies, outgoing, buffers) =
-            (AtomicUsize::new(0), Outgoing::new(), SendBuffers::new());
-        SenderShared { source, lanes, copies, failure, router, outgoing, buffers }
+        let [copies, copied] = [(); 2].map(|()| AtomicUsize::new(0));
+        let (outgoing, buffers) = (Outgoing::new(), SendBuffers::new());
+        SenderShared { source, lanes, copies, copied, failure, router, outgoing, buffers }
     }
 
     /// The lane of the next copy.
@@ -89,6 +91,11 @@ impl<T: Item> SenderShared<T> {
             let is_small = items.is_some_and(|items| items * size_of::<T>() <= SMALL_BYTES);
             is_small && parcel.packet.is_none() && ready.status() == EventStatus::Pending
         });
+        if parcel.packet.is_none() {
+            // Relaxed, here and below: the sender's own look comes after, and who counts down only
+            // lets it reserve again.
+            self.copied.fetch_add(1, Ordering::Relaxed);
+        }
         let sequence = self.outgoing.push(parcel, items.filter(|_| producer.is_none()));
         match producer.zip(items) {
             Some((producer, items)) => self.offer_after(&producer, sequence, move || Ok(items)),
@@ -116,9 +123,20 @@ impl<T: Item> SenderShared<T> {
         });
     }
 
+    /// All packets of a message have been assigned.
+    pub(crate) fn assigned(&self, is_in_place: bool) {
+        if !is_in_place {
+            self.copied.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.outgoing.assigned();
+    }
+
     /// Waits for a packet buffer that kernels of this endpoint may fill with so many items; `None`
-    /// where messages are copied.
+    /// where messages are copied. So they are behind one that is, and may need that buffer.
     pub(crate) async fn reserve(&self, items: usize) -> Result<Option<ReservedPacket<T>>> {
+        if self.copied.load(Ordering::Relaxed) > 0 {
+            return Ok(None);
+        }
         let port = self.router.only_destination(&self.source);
         match port.filter(|port| port.is_written_by(&self.source, items)) {
             Some(port) => reserve(port, self.source.id().number(), &self.failure).await,
@@ -150,8 +168,9 @@ impl<T: Item> SenderShared<T> {
         let Offered { message: parcel, sequence, items } = offered;
         let Parcel { payload, packet, metadata, ready, completion } = parcel;
         if items == 0 {
-            if let Some((packet, ready)) = packet.zip(ready) {
-                packet.free_after(&ready);
+            match packet.zip(ready) {
+                Some((packet, ready)) => packet.free_after(&ready),
+                None => drop(self.copied.fetch_sub(1, Ordering::Relaxed)),
             }
             if let Payload::Pooled(buffer) = payload {
                 self.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));
@@ -163,7 +182,11 @@ impl<T: Item> SenderShared<T> {
         }
         let info = MessageInfo { items, sequence, metadata };
         let offers = self.router.route(&info, &self.source)?;
-        let copies = offers.iter().map(|(range, _)| range.len()).sum();
+        // A packet has one destination, whatever the policy says of others.
+        let copies = match packet {
+            Some(_) => items,
+            None => offers.iter().map(|(range, _)| range.len()).sum(),
+        };
         let message = Message::new(info, Arc::clone(self), payload, ready, completion, copies);
         match packet {
             Some(packet) => self.router.offer_in_place(Arc::new(message), packet),

@@ -269,7 +269,7 @@ fn in_place() {
         }
     };
     let offer = |message, source, items| Arc::new(Offer::new(message, source, 0..items));
-    destination.offer(offer("reservation", 0, 1), &assign).unwrap();
+    destination.offer(offer("reservation", usize::MAX, 1), &assign).unwrap();
     destination.post(7, &assign).unwrap();
     assert_eq!(reserved.load(Ordering::Relaxed), 7);
     destination.seal(2);
@@ -317,7 +317,7 @@ fn given_up() {
             Ok::<_, Infallible>(None)
         }
     };
-    let offer = Arc::new(Offer::new("reservation", 0, 0..1));
+    let offer = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
     destination.offer(Arc::clone(&offer), &assign).unwrap();
     let poster = {
         let destination = Arc::clone(&destination);
@@ -335,4 +335,32 @@ fn given_up() {
 #[test]
 fn a_reservation_may_be_given_up() {
     holds(given_up);
+}
+
+/// What lies in place arrives while another reservation of its source waits for a buffer, which the
+/// receiver keeps until then; and when that is given up.
+fn behind_a_reservation() {
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1));
+    destination.seal(1);
+    let waiting = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
+    destination.offer(Arc::clone(&waiting), submit).unwrap();
+    let sender = {
+        let destination = Arc::clone(&destination);
+        thread::spawn(move || {
+            let offer = Arc::new(Offer::new("in place", 0, 0..1));
+            destination.offer_in_place(offer, 7, submit).unwrap();
+            assert!(waiting.claim(1).is_some());
+            destination.offer_exhausted();
+            destination.sender_closed();
+        })
+    };
+    for expected in [Some(0..1), None] {
+        assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), expected);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_reservation_holds_up_nothing_that_is_sent() {
+    holds(behind_a_reservation);
 }

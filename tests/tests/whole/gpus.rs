@@ -105,7 +105,7 @@ enum Needs {
 }
 
 /// Says why a case does not run on these devices. `run-tests.sh` fails when one says so, but for
-/// emulation and what a list with host devices lacks, or one of fewer than eight devices, or one
+/// emulation and what a list with host devices lacks, or one of other than eight devices, or one
 /// device alone, or one GPU.
 fn skip(needs: Needs, reason: &str) {
     let needs = match needs {

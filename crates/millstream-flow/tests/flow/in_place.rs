@@ -6,10 +6,11 @@ use std::task::Poll;
 use futures_util::{poll, try_join};
 use millstream_device::{DeviceBuffer, TransferWay};
 use millstream_flow::{
-    Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender, first_available,
+    Buffers, Context, Devices, Error, Graph, PendingSegment, Receiver, Result, Sender,
+    first_available,
 };
 
-use crate::common::{KEEP_EVEN, everywhere};
+use crate::common::{ADD, KEEP_EVEN, everywhere};
 use crate::link_cases::in_place;
 
 fn link(context: &Context, buffers: Buffers) -> (Graph, Sender<u32>, Receiver<u32>) {
@@ -245,4 +246,102 @@ fn several_senders_write_side_by_side() {
         });
         assert_eq!(received.await.unwrap(), [Some(19); 2]);
     });
+}
+
+/// The receiver's task waits for no kernel of its own, and whoever gets the buffer next does nothing
+/// with it.
+#[test]
+fn what_is_dropped_is_not_in_use() {
+    everywhere(2, |context| async move {
+        let (graph, mut output, mut input) = link(&context, Buffers::items(4).count(2));
+        let to = context.devices()[1].clone();
+        let run = graph.run(async move {
+            let (sending, receiving) = (output.device().stream()?, to.stream()?);
+            let mut sum = to.buffer::<u32>(4)?;
+            for round in 0..6 {
+                assert!(send(&mut output, &[round; 4]).await?);
+                let pending = input.recv().await?.ok_or(Error::Ended)?;
+                receiving.wait(&pending)?;
+                ADD.launch(&receiving, 4, (&pending, &mut sum, 1))?;
+                pending.release_after(&receiving)?;
+                // One of them is the receiver's until its kernel has ended.
+                let packets =
+                    [output.packet(4, &sending).await?, output.packet(4, &sending).await?];
+                assert!(packets[0].is_in_place());
+                drop(packets);
+            }
+            output.shutdown()?;
+            assert!(input.recv().await?.is_none());
+            assert_eq!(receiving.download(&sum)?.await?, [6; 4]);
+            Ok::<(), Error>(())
+        });
+        run.await.unwrap();
+    });
+}
+
+/// Counted, behind one that is copied, while the receiver keeps the packet before.
+#[test]
+fn none_is_reserved_while_a_copy_needs_it() {
+    everywhere(2, |context| async move {
+        let (graph, mut output, mut input) = link(&context, Buffers::items(4).count(2));
+        let (host, to) = (context.host().clone(), context.devices()[1].clone());
+        let run = graph.run(async move {
+            let (stream, receiving) = (output.device().stream()?, to.stream()?);
+            let sending = async {
+                for round in 0..8 {
+                    let items: DeviceBuffer<u32> =
+                        stream.uploaded(vec![2 * round, 2 * round, 2 * round, 1])?;
+                    let count = host.shared::<u32>(1)?;
+                    let mut packet = output.packet(4, &stream).await?;
+                    KEEP_EVEN.launch(&stream, 4, (&items, &mut packet, &count))?;
+                    output.send_counted(packet, count, &stream)?;
+                }
+                output.shutdown()
+            };
+            let receiving = async {
+                let mut kept = None;
+                for round in 0..8 {
+                    let pending = input.recv().await?.ok_or(Error::Ended)?;
+                    receiving.wait(&pending)?;
+                    assert_eq!(receiving.download(pending.part()?)?.await?, [2 * round; 3]);
+                    if let Some(last) = kept.replace(pending) {
+                        PendingSegment::release_after(last, &receiving)?;
+                    }
+                }
+                drop(kept);
+                assert!(input.recv().await?.is_none());
+                Ok(())
+            };
+            try_join!(sending, receiving).map(drop)
+        });
+        run.await.unwrap();
+    });
+}
+
+#[test]
+fn buffers_of_other_links_are_refused() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let (graph, mut output, input) = link(&context, Buffers::items(4).count(2));
+    let [from, to] = [0, 1].map(|place| &context.devices()[place]);
+    let (mut other, other_input) = graph.link::<u32>(to, from, Buffers::items(4)).unwrap();
+    let run = graph.run(async move {
+        let stream = output.device().stream()?;
+        for buffer in [output.packet(4, &stream).await?, output.buffer(4).await?] {
+            let refused = other.send(buffer, &stream).unwrap_err();
+            assert!(matches!(refused, Error::ForeignBuffer { .. }), "{refused}");
+        }
+        // Both are free again.
+        assert!(send(&mut output, &[1]).await?);
+        output.shutdown()?;
+        other.shutdown()?;
+        let ends = [input, other_input].map(|mut input| async move {
+            while let Some(pending) = input.recv().await? {
+                pending.ready().await?.release()?;
+            }
+            Ok::<(), Error>(())
+        });
+        let [one, other] = ends;
+        try_join!(one, other).map(drop)
+    });
+    context.block_on(run).unwrap().unwrap();
 }

@@ -200,54 +200,60 @@ fn many_small_rings_and_queues() {
     let (scale, every) = if is_fast { (11, 1) } else { (6, 5) };
     let options = GenerateOptions { seed: 3, max_weight: Some(60) };
     let graph = generate::kron(scale, 8, &options).unwrap();
+    let searches: [Search<'_>; 3] = [
+        &|context, worklist| levels_are_right(context, &graph, worklist),
+        &|context, worklist| distances_are_right(context, &graph, worklist),
+        &|context, worklist| ranks_are_right(context, &graph, worklist, is_fast),
+    ];
     let routings = [Routing::Ring, Routing::Direct];
     let choices = SMALL.into_iter().flat_map(|sizes| routings.map(|routing| (sizes, routing)));
-    let choices: Vec<_> = choices.step_by(every).collect();
-    for (run, (sizes, routing)) in (0..runs(choices.len() as u32)).zip(choices.iter().cycle()) {
+    let choices = choices.step_by(every).flat_map(|choice| searches.map(|search| (choice, search)));
+    let choices: Vec<_> = choices.collect();
+    for (run, (choice, search)) in (0..runs(choices.len() as u32)).zip(choices.iter().cycle()) {
         let context = delayed(run.into());
-        let (bytes, buffers, entries) = *sizes;
+        let ((bytes, buffers, entries), routing) = *choice;
         let mut worklist = WorklistOptions::default();
-        (worklist.routing, worklist.worker) = (*routing, fused(&context));
+        (worklist.routing, worklist.worker) = (routing, fused(&context));
         (worklist.packet_bytes, worklist.buffers) = (bytes, Some(buffers));
         worklist.queue_entries = Some(entries);
-        let what =
-            format!("run {run}: {bytes} bytes, {buffers} buffers, {entries} entries, {routing:?}");
-        everything_is_right(&context, &graph, worklist, is_fast, &what);
+        search(&context, worklist);
     }
 }
 
-fn everything_is_right(
-    context: &Context,
-    graph: &CsrGraph,
-    worklist: WorklistOptions,
-    is_fast: bool,
-    what: &str,
-) {
+type Search<'a> = &'a dyn Fn(&Context, WorklistOptions);
+
+fn levels_are_right(context: &Context, graph: &CsrGraph, worklist: WorklistOptions) {
     let busiest = source::max_degree(graph).unwrap();
     let levels = reference::bfs_levels(graph, &[busiest], u32::MAX);
-    let parts = || partition::random(graph, context.devices().len(), 1);
     for delta in [None, Some(1), Some(3)] {
         let mut options = crate::bfs::asynchronous();
         (options.worklist, options.delta) = (worklist, delta);
+        let parts = partition::random(graph, context.devices().len(), 1);
         let bfs = async {
-            let bfs = Bfs::with_partition(context, graph, parts(), options).await?;
+            let bfs = Bfs::with_partition(context, graph, parts, options).await?;
             bfs.run(&[busiest]).await
         };
         let result = context.block_on(bfs).unwrap().unwrap();
-        assert!(result.levels == levels, "{what}, {delta:?}");
+        assert!(result.levels == levels, "{worklist:?}, {delta:?}");
     }
+}
 
+fn distances_are_right(context: &Context, graph: &CsrGraph, worklist: WorklistOptions) {
+    let busiest = source::max_degree(graph).unwrap();
     let mut options = SsspOptions::default();
     (options.worklist, options.delta) = (worklist, Delta::Auto);
-    let result = sssp::run(context, graph, parts(), options, &[busiest]).unwrap();
-    sssp::check(what, graph, &[busiest], &result);
+    let parts = partition::random(graph, context.devices().len(), 1);
+    let result = sssp::run(context, graph, parts, options, &[busiest]).unwrap();
+    sssp::check(&format!("{worklist:?}"), graph, &[busiest], &result);
+}
 
+fn ranks_are_right(context: &Context, graph: &CsrGraph, worklist: WorklistOptions, is_fast: bool) {
     let mut options = pagerank::exact(Algorithm::Push);
     (options.damping, options.tolerance) = if is_fast { (0.85, 1e-7) } else { (0.1, 1e-2) };
     options.worklist = worklist;
     let result = pagerank::run(context, graph, options.clone()).unwrap();
     let distance = pagerank::distance(graph, &options, &result.ranks);
-    assert!(distance < 10.0 * options.tolerance, "{what}: {distance}");
+    assert!(distance < 10.0 * options.tolerance, "{worklist:?}: {distance}");
 }
 
 fn options_of(context: &Context) -> BfsOptions {

@@ -32,11 +32,8 @@ fn a_rank_traps_in(
     operation: Operation,
 ) {
     let last = context().devices().len() - 1;
-    if !scaled(false, true) {
-        return skip(Needs::Emulation, "real GPUs do not trap in kernels that have no trap");
-    }
-    if last == 0 || list().to_string() != format!("cuda:0-{last}") {
-        return skip(Needs::Peers, "the last of several emulated GPUs traps");
+    if !scaled(false, true) || last == 0 || list().to_string() != format!("cuda:0-{last}") {
+        return skip(Needs::Emulation, "the last of several emulated GPUs traps");
     }
     let trap = format!("{kernel}@{last}");
     in_child_with(case, LIMIT, &[("MILLSTREAM_EMULATOR_TRAP", &trap)], || {
