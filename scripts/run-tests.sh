@@ -3,8 +3,7 @@
 #
 #   ./run-tests.sh [LIST...]   device lists, such as cuda:0x4 cuda:0-3 cuda:0,host:1
 #
-# Without lists: what `run-at-once.sh` does without: all that the GPUs here allow, beside each
-# other, in under six minutes.
+# Without lists: all GPUs here, in under six minutes.
 #
 # One process a list, which keeps the GPUs' contexts from case to case. A case that says
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
@@ -19,7 +18,16 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-[ $# -gt 0 ] || exec ./run-at-once.sh
+if [ $# -eq 0 ]; then
+    last=$(($(nvidia-smi --list-gpus 2> /dev/null | wc -l) - 1))
+    # Which of them CUDA shows, it also numbers.
+    [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || last=$(tr -cd , <<< "$CUDA_VISIBLE_DEVICES" | wc -c)
+    case $last in
+    -1) echo "no GPU here; usage: run-tests.sh LIST..." >&2; exit 2 ;;
+    0) set -- cuda:0 ;;
+    *) set -- "cuda:0-$last" ;;
+    esac
+fi
 
 [ -d real ] && export MILLSTREAM_DATASETS=$PWD/real
 export CUDA_DEVICE_MAX_CONNECTIONS=12 CUDA_MODULE_LOADING=EAGER
