@@ -41,6 +41,15 @@ impl Submitted {
         }
     }
 
+    /// Whether it waits for whoever has submitted it.
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Submitted::Done => false,
+            #[cfg(feature = "cuda")]
+            Submitted::Cuda(submitted) => matches!(submitted, crate::cuda::Submitted::Held(_)),
+        }
+    }
+
     /// Does it; what waits for whoever has submitted it is given to the driver here.
     ///
     /// # Errors

@@ -64,6 +64,12 @@ impl EnteredKernel {
         EnteredKernel { submitted: Some(submitted), stream, _kept: kept }
     }
 
+    /// Whether it has not begun, nor will before it is told: see
+    /// [`BoundKernel::enter`](crate::BoundKernel::enter).
+    pub fn is_held(&self) -> bool {
+        self.submitted.as_ref().is_some_and(Submitted::is_held)
+    }
+
     /// Lets a thread give the kernel to the GPU's driver; the caller goes on at once. Once only.
     ///
     /// # Errors

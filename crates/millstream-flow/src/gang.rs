@@ -258,9 +258,11 @@ impl Gang {
     /// Launches a kernel on each device, all of which have been entered when the first begins,
     /// since that waits for the others. The last one this thread gives to the driver.
     fn launch_together(bound: Vec<BoundKernel>) -> (Instant, Result<Vec<EnteredKernel>>) {
-        let start = Instant::now();
+        let before = Instant::now();
         let entered = bound.into_iter().map(BoundKernel::enter);
         let entered = entered.collect::<Result<Vec<EnteredKernel>, _>>();
+        let are_held = entered.iter().flatten().all(EnteredKernel::is_held);
+        let start = if are_held { Instant::now() } else { before };
         let launched = entered.and_then(|mut entered| {
             if let Some((last, others)) = entered.split_last_mut() {
                 others.iter_mut().try_for_each(EnteredKernel::begin)?;
