@@ -27,6 +27,7 @@ CASES=${CASES:-"
     gpus::foreign::memory_of_the_program_is_a_buffer
     gpus::filtering_over_two_routers
     gpus::a_message_larger_than_all_buffers
+    gpus::packets_are_written_where_they_are_received
     gpus::bfs_of_small_graphs
     gpus::twins::relaxations::breadth_first_search
     gpus::twins::relaxations::shortest_paths
@@ -57,7 +58,8 @@ gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)
 # The devices that a case needs: one GPU, or two where nothing goes from one to itself.
 list_of() {
     case $1 in
-        gpus::transfers::every_way_by_size | gpus::collectives::every_collective) echo cuda:0x2 ;;
+        gpus::transfers::every_way_by_size | gpus::collectives::every_collective | \
+            gpus::packets_are_written_where_they_are_received) echo cuda:0x2 ;;
         gpus::collectives::resident_kernels) echo cuda:0x2 ;;
         *) echo cuda:0 ;;
     esac
