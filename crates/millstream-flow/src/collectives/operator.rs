@@ -47,11 +47,6 @@ macro_rules! number {
     };
 }
 
-// Narrow ones are added as `int` and cut off.
-number!(u8, "unsigned char", "Element(one + other)", u8::wrapping_add);
-number!(i8, "signed char", "Element(one + other)", i8::wrapping_add);
-number!(u16, "unsigned short", "Element(one + other)", u16::wrapping_add);
-number!(i16, "short", "Element(one + other)", i16::wrapping_add);
 number!(u32, "u32", "one + other", u32::wrapping_add);
 number!(u64, "u64", "one + other", u64::wrapping_add);
 number!(i32, "int", "int(u32(one) + u32(other))", i32::wrapping_add);
