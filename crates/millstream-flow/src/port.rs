@@ -133,11 +133,10 @@ impl<T: Item> Port<T> {
 
     /// Whether a kernel of a source writes packets of so many items here, where it may choose.
     pub(crate) fn is_written_by(&self, source: &Device, items: usize) -> bool {
-        let way = || self.context.transfer().unwrap_or(TransferWay::Push);
-        (1..=self.destination.packet_items()).contains(&items)
+        matches!(self.context.transfer(), None | Some(TransferWay::Push))
+            && (1..=self.destination.packet_items()).contains(&items)
             && !source.is_host_endpoint()
             && source.reaches(&self.device)
-            && way() == TransferWay::Push
     }
 
     /// Gives back a packet buffer that was reserved.
@@ -165,7 +164,7 @@ impl<T: Item> Port<T> {
         links.values().map(|link| &link.statistics).filter(carry).cloned().collect()
     }
 
-    /// Submits the copy of a packet. No lock is held that a callback may want: the driver may take
+    /// Submits the copy of a packet, if it needs one, or gives its buffer to a sender. No lock is held that a callback may want: the driver may take
     /// its time, and whoever gives it something may have to tell others of failures first.
     fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Option<Packet<T>>> {
         let Claim { offer, range, buffer: mut packet, is_last } = claim;
@@ -182,21 +181,14 @@ impl<T: Item> Port<T> {
             self.tell_others(ports);
         }
         let items = range.len();
-        let (arrival, staging) = match message.in_place() {
-            Some(written) => {
-                self.reserved.end();
-                let bytes = (items * size_of::<T>()) as u64;
-                let count = |link: &mut LinkFrom| {
-                    link.statistics.count(bytes, TransferWay::Push, false);
-                };
-                self.link(&message.source, count);
-                (written, None)
-            }
-            None => {
-                let (way, mut staging) = self.route(&message, items)?;
-                let copied = message.copy(way, range.clone(), self, &mut packet, staging.as_mut());
-                (copied?, staging)
-            }
+        let (arrival, staging) = if let Some(written) = message.in_place() {
+            self.reserved.end();
+            self.count(&message.source, items, TransferWay::Push, false);
+            (written, None)
+        } else {
+            let (way, mut staging) = self.route(&message, items)?;
+            let copied = message.copy(way, range.clone(), self, &mut packet, staging.as_mut());
+            (copied?, staging)
         };
         message.assigned(items);
         self.follow_up(&message, items, &arrival, staging);
@@ -231,8 +223,14 @@ impl<T: Item> Port<T> {
             false if goes_through_host => Some(self.staging.take()?),
             false => None,
         };
-        self.link(source, |link| link.statistics.count(bytes as u64, way, staging.is_some()));
+        self.count(source, items, way, staging.is_some());
         Ok((way, staging))
+    }
+
+    /// One more packet of a source.
+    fn count(&self, source: &Device, items: usize, way: TransferWay, through_host: bool) {
+        let bytes = (items * size_of::<T>()) as u64;
+        self.link(source, |link| link.statistics.count(bytes, way, through_host));
     }
 
     /// What is known of the link from a source.

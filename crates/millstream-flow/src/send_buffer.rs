@@ -108,7 +108,8 @@ impl<T: Item> SendBuffer<T> {
         }
     }
 
-    /// The items, as the destination of a copy.
+    /// The items, as the destination of a copy: in the receiver's memory, if it is
+    /// [in place](SendBuffer::is_in_place).
     ///
     /// # Errors
     /// None while the buffer is this program's.

@@ -158,6 +158,10 @@ impl<T: Item> Sender<T> {
     ///
     /// # Cancel safety
     /// Nothing is taken until the future resolves.
+    ///
+    /// # Device ordering
+    /// What is submitted to `stream` next comes after the receiver's last use of the buffer, and what
+    /// waits for the received segment comes after what was on the stream when it was sent.
     pub async fn packet(&mut self, len: usize, stream: &Stream) -> Result<SendBuffer<T>> {
         let Some(packet) = self.shared.reserve(len).await? else {
             return self.buffer(len).await;

@@ -64,7 +64,7 @@ impl<T: Item> SenderShared<T> {
         failure: Arc<Failure>,
         router: Arc<RouterShared<T>>,
     ) -> SenderShared<T> {
-        let [copies, copied] = [(); 2].map(|()| AtomicUsize::new(0));
+        let (copies, copied) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (outgoing, buffers) = (Outgoing::new(), SendBuffers::new());
         SenderShared { source, lanes, copies, copied, failure, router, outgoing, buffers }
     }
@@ -92,8 +92,7 @@ impl<T: Item> SenderShared<T> {
             is_small && parcel.packet.is_none() && ready.status() == EventStatus::Pending
         });
         if parcel.packet.is_none() {
-            // Relaxed, here and below: the sender's own look comes after, and who counts down only
-            // lets it reserve again.
+            // Relaxed: the sender's own look comes after.
             self.copied.fetch_add(1, Ordering::Relaxed);
         }
         let sequence = self.outgoing.push(parcel, items.filter(|_| producer.is_none()));
@@ -126,9 +125,15 @@ impl<T: Item> SenderShared<T> {
     /// All packets of a message have been assigned.
     pub(crate) fn assigned(&self, is_in_place: bool) {
         if !is_in_place {
-            self.copied.fetch_sub(1, Ordering::Relaxed);
+            self.waits_no_more();
         }
         self.outgoing.assigned();
+    }
+
+    /// A message that is copied needs no packet buffer any more.
+    fn waits_no_more(&self) {
+        // Relaxed: whoever counts down only lets the sender reserve again.
+        self.copied.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Waits for a packet buffer that kernels of this endpoint may fill with so many items; `None`
@@ -170,7 +175,7 @@ impl<T: Item> SenderShared<T> {
         if items == 0 {
             match packet.zip(ready) {
                 Some((packet, ready)) => packet.free_after(&ready),
-                None => drop(self.copied.fetch_sub(1, Ordering::Relaxed)),
+                None => self.waits_no_more(),
             }
             if let Payload::Pooled(buffer) = payload {
                 self.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));

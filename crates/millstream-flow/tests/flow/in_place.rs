@@ -11,7 +11,7 @@ use millstream_flow::{
 };
 
 use crate::common::{ADD, KEEP_EVEN, everywhere};
-use crate::link_cases::in_place;
+use crate::link_cases::{collect, in_place};
 
 fn link(context: &Context, buffers: Buffers) -> (Graph, Sender<u32>, Receiver<u32>) {
     let graph = Graph::new(context);
@@ -84,12 +84,7 @@ fn where_it_cannot_be_it_is_copied() {
     let run = several.run(async move {
         assert!(!send(&mut output, &[1]).await?);
         output.shutdown()?;
-        let [one, other] = inputs.map(|mut input| async move {
-            while let Some(pending) = input.recv().await? {
-                pending.ready().await?.release()?;
-            }
-            Ok::<(), Error>(())
-        });
+        let [one, other] = inputs.map(collect);
         try_join!(one, other).map(drop)
     });
     context.block_on(run).unwrap().unwrap();
@@ -167,17 +162,7 @@ fn the_device_may_count_the_items() {
             send(&mut output, &[9]).await?;
             output.shutdown()
         };
-        let received = async {
-            let (mut input, mut items) = (input, Vec::new());
-            let stream = context.devices()[1].stream()?;
-            while let Some(pending) = input.recv().await? {
-                stream.wait(&pending)?;
-                items.extend(stream.download(pending.part()?)?.await?);
-                pending.release_after(&stream)?;
-            }
-            Ok::<_, Error>(items)
-        };
-        let (_, items) = graph.run(async { try_join!(run, received) }).await.unwrap();
+        let (_, items) = graph.run(async { try_join!(run, collect(input)) }).await.unwrap();
         let even =
             |first: u32, step: usize| (first..first + 8).step_by(step).filter(|item| item % 2 == 0);
         let mut expected: Vec<u32> = even(0, 1).chain(even(200, 1)).collect();
@@ -230,21 +215,14 @@ fn several_senders_write_side_by_side() {
             });
         }
         let input = router.receiver(&context.devices()[2], Buffers::items(3).count(3)).unwrap();
-        let received = graph.run(async {
-            let (mut input, mut last) = (input, [None; 2]);
-            let stream = context.devices()[2].stream()?;
-            while let Some(pending) = input.recv().await? {
-                stream.wait(&pending)?;
-                let items = stream.download(pending.part()?)?.await?;
-                pending.release_after(&stream)?;
-                let (from, number) = (items[0] as usize / 1000, items[0] % 1000);
-                assert_eq!((items.len(), last[from].map_or(0, |last: u32| last + 1)), (3, number));
-                assert!(items.iter().all(|item| *item == items[0]));
-                last[from] = Some(number);
-            }
-            Ok::<_, Error>(last)
-        });
-        assert_eq!(received.await.unwrap(), [Some(19); 2]);
+        let received = graph.run(collect(input)).await.unwrap();
+        let mut next = [0; 2];
+        for items in received.chunks(3) {
+            let (from, number) = (items[0] as usize / 1000, items[0] % 1000);
+            assert_eq!((number, items), (next[from], &[items[0]; 3][..]));
+            next[from] += 1;
+        }
+        assert_eq!(next, [20; 2]);
     });
 }
 
@@ -334,14 +312,9 @@ fn buffers_of_other_links_are_refused() {
         assert!(send(&mut output, &[1]).await?);
         output.shutdown()?;
         other.shutdown()?;
-        let ends = [input, other_input].map(|mut input| async move {
-            while let Some(pending) = input.recv().await? {
-                pending.ready().await?.release()?;
-            }
-            Ok::<(), Error>(())
-        });
-        let [one, other] = ends;
-        try_join!(one, other).map(drop)
+        let items = try_join!(collect(input), collect(other_input))?;
+        assert_eq!(items, (vec![1], vec![]));
+        Ok::<(), Error>(())
     });
     context.block_on(run).unwrap().unwrap();
 }

@@ -170,7 +170,7 @@ fn numbered(next: &mut u32, len: usize) -> Vec<u32> {
 }
 
 /// Everything that arrives, wherever.
-async fn collect(mut input: Receiver<u32>) -> Result<Vec<u32>> {
+pub async fn collect(mut input: Receiver<u32>) -> Result<Vec<u32>> {
     let (stream, mut items) = (input.device().stream()?, Vec::new());
     while let Some(pending) = input.recv().await? {
         stream.wait(&pending)?;
