@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::CsrGraph;
+use millstream_graph::pieces::InPieces;
 use millstream_traversal::internals::find_hubs;
 use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED};
 use rayon::prelude::*;
@@ -78,7 +79,7 @@ impl Hubs {
         let start = Instant::now();
         let partition = distributed.partition();
         let is_long = |&vertex: &u32| is_rich(graph.degree(vertex), USUAL_ALPHA, connected);
-        let vertices = (0..graph.vertices()).into_par_iter();
+        let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
         let mut split: Vec<u32> = vertices.filter(is_long).collect();
         split.sort_unstable_by_key(|&vertex| Reverse(graph.degree(vertex)));
         let mut left = graph.arcs() / ARCS_FOR_SPLIT;

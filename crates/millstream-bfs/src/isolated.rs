@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use millstream_device::{Device, DeviceBuffer, Event, SharedBuffer, Stream};
 use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
 use crate::Result;
 
+/// Words that one thread finds at least.
+const PIECE: usize = 1 << 9;
 /// So few words are set one by one, each by a call to the driver.
 const FEW: usize = 8;
 
@@ -38,9 +41,10 @@ impl Isolated {
             let its = first..vertices.min(first.saturating_add(32));
             its.rev().fold(0, |word, vertex| word << 1 | u32::from(is_isolated(vertex)))
         };
-        let words = (0..vertices.div_ceil(32)).into_par_iter();
+        let words = (0..vertices.div_ceil(32)).into_par_iter().with_min_len(PIECE);
         let bits: Vec<u32> = words.map(|at| word(32 * at)).collect();
-        let connected = vertices - bits.par_iter().map(|word| word.count_ones()).sum::<u32>();
+        let connected =
+            vertices - bits.par_iter().in_pieces().map(|word| word.count_ones()).sum::<u32>();
         let upload = |device: &Device| {
             let stream = device.stream()?;
             Ok((stream.uploaded(bits.clone())?, stream.record()?))

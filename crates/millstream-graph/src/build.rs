@@ -12,6 +12,7 @@ use bytemuck::Zeroable;
 use bytemuck::allocation::{cast_vec, try_zeroed_vec};
 use rayon::prelude::*;
 
+use crate::pieces::InPieces;
 use crate::rows::{remove_duplicates, sort_rows_by_target};
 use crate::{CsrGraph, GraphError, Weights};
 
@@ -115,7 +116,7 @@ impl ArcWeight for f32 {
     }
 
     fn from_keys(mut keys: Vec<u32>) -> Option<Weights> {
-        keys.par_iter_mut().for_each(|key| *key = f32::from_key(*key).to_bits());
+        keys.par_iter_mut().in_pieces().for_each(|key| *key = f32::from_key(*key).to_bits());
         Some(Weights::Real(cast_vec(keys)))
     }
 }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::Weights;
 use crate::build::{self, ArcSource, ArcWeight, Duplicates};
+use crate::pieces::InPieces;
 use crate::storage::Storage;
 
 /// Why arrays from memory are not a graph.
@@ -123,7 +124,7 @@ impl CsrGraph {
             return Err(GraphError::Offsets { row: vertices.saturating_sub(1), arcs });
         }
         let is_fault = |&target: &u32| u64::from(target) >= vertices;
-        if let Some(arc) = targets.par_iter().position_first(is_fault) {
+        if let Some(arc) = targets.par_iter().in_pieces().position_first(is_fault) {
             let (arc, vertex) = (arc as u64, targets[arc]);
             return Err(GraphError::VertexOutOfRange { arc, vertex, vertices });
         }
@@ -133,7 +134,8 @@ impl CsrGraph {
             return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
         }
         if let Some(Weights::Real(weights)) = &weights
-            && let Some(arc) = weights.par_iter().position_first(|weight| !weight.is_finite())
+            && let Some(arc) =
+                weights.par_iter().in_pieces().position_first(|weight| !weight.is_finite())
         {
             return Err(GraphError::WeightNotFinite { arc: arc as u64 });
         }

@@ -23,6 +23,7 @@ mod format;
 pub mod generate;
 mod mill;
 pub mod partition;
+pub mod pieces;
 mod random;
 pub mod read;
 pub mod reference;

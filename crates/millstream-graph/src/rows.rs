@@ -5,6 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::build::ArcWeight;
+use crate::pieces::InPieces;
 
 /// Rows of fewer arcs than this in all are one thread's work.
 const GRAIN: u64 = 1 << 16;
@@ -168,7 +169,11 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
 /// Row index from the length of each row.
 pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
     let mut offsets = vec![0; lengths.len() + 1];
-    offsets[1..].par_iter_mut().zip(lengths).for_each(|(offset, length)| *offset = length);
+    offsets[1..]
+        .par_iter_mut()
+        .in_pieces()
+        .zip(lengths)
+        .for_each(|(offset, length)| *offset = length);
     let mut sum = 0;
     for offset in &mut offsets {
         sum += *offset;

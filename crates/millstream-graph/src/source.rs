@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::CsrGraph;
+use crate::pieces::InPieces;
 
 /// The vertex that most arcs leave, the smallest of several; `None` if there is no
 /// vertex.
@@ -16,7 +17,7 @@ use crate::CsrGraph;
 /// ```
 pub fn max_degree(graph: &CsrGraph) -> Option<u32> {
     let key = |&vertex: &u32| (graph.degree(vertex), std::cmp::Reverse(vertex));
-    (0..graph.vertices()).into_par_iter().max_by_key(key)
+    (0..graph.vertices()).into_par_iter().in_pieces().max_by_key(key)
 }
 
 /// A vertex in the middle of a road-like lattice: the first with three arcs or more

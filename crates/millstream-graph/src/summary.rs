@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::pieces::InPieces;
 use crate::reference::weak_components;
 use crate::symmetric::imbalance;
 use crate::{CsrGraph, Weights};
@@ -55,7 +56,8 @@ pub struct Summary {
 impl Summary {
     /// Counts; takes four bytes for each vertex.
     pub fn of(graph: &CsrGraph) -> Summary {
-        let degrees = (0..graph.vertices()).into_par_iter().map(|vertex| graph.degree(vertex));
+        let degrees =
+            (0..graph.vertices()).into_par_iter().in_pieces().map(|vertex| graph.degree(vertex));
         let (self_loops, duplicate_arcs, symmetric) = arcs(graph);
         let (components, largest_component) = components(graph);
         Summary {
@@ -75,12 +77,13 @@ impl Summary {
 fn weight_range(weights: &Weights) -> Option<WeightRange> {
     match weights {
         Weights::Integer(weights) => {
-            let (min, max) = (weights.par_iter().min()?, weights.par_iter().max()?);
+            let weights = || weights.par_iter().in_pieces();
+            let (min, max) = (weights().min()?, weights().max()?);
             Some(WeightRange::Integer(*min, *max))
         }
         Weights::Real(weights) => {
-            let min = weights.par_iter().copied().min_by(f32::total_cmp)?;
-            let max = weights.par_iter().copied().max_by(f32::total_cmp)?;
+            let weights = || weights.par_iter().in_pieces().copied();
+            let (min, max) = (weights().min_by(f32::total_cmp)?, weights().max_by(f32::total_cmp)?);
             Some(WeightRange::Real(min, max))
         }
     }
@@ -98,7 +101,7 @@ fn arcs(graph: &CsrGraph) -> (u64, u64, bool) {
         let imbalance = targets.iter().map(|&target| imbalance(vertex, target, 0));
         (loops as u64, duplicates as u64, imbalance.fold(0, u64::wrapping_add))
     };
-    let rows = (0..graph.vertices()).into_par_iter().map(row);
+    let rows = (0..graph.vertices()).into_par_iter().in_pieces().map(row);
     let sum = |one: (u64, u64, u64), other: (u64, u64, u64)| {
         (one.0 + other.0, one.1 + other.1, one.2.wrapping_add(other.2))
     };

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::build::{ArcSource, Duplicates, from_arcs};
+use crate::pieces::InPieces;
 use crate::{CsrGraph, GraphError, Weights};
 
 /// Undirected edges, listed item by item, in any order and as often as one likes.
@@ -94,7 +95,12 @@ impl CsrGraph {
             let arc = |arc: usize| imbalance(vertex, self.targets()[arc], weight(arc));
             self.row(vertex).map(arc).fold(0, u64::wrapping_add)
         };
-        (0..self.vertices()).into_par_iter().map(difference).reduce(|| 0, u64::wrapping_add) == 0
+        (0..self.vertices())
+            .into_par_iter()
+            .in_pieces()
+            .map(difference)
+            .reduce(|| 0, u64::wrapping_add)
+            == 0
     }
 }
 

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::CsrGraph;
+use crate::pieces::InPieces;
 
 /// Arc weights, as the file or the generator gave them.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +59,8 @@ impl CsrGraph {
     pub fn check_weights(&self) -> Result<(), BadWeight> {
         let Some(Weights::Real(weights)) = self.weights() else { return Ok(()) };
         let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-        let Some(arc) = weights.par_iter().position_first(|weight| !is_weight(weight)) else {
+        let Some(arc) = weights.par_iter().in_pieces().position_first(|weight| !is_weight(weight))
+        else {
             return Ok(());
         };
         let from = self.offsets().partition_point(|&row| row <= arc as u64) - 1;

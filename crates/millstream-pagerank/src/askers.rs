@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_graph::Partition;
+use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
 use crate::sliced_rows::{NO_SOURCE, SlicedRows, rows_of};
@@ -20,7 +21,7 @@ impl Askers {
         for (part, rows) in rows.iter().enumerate() {
             let (own, bit) = (partition.range(part), 1 << part);
             let others = |source: &&u32| **source != NO_SOURCE && !own.contains(source);
-            rows.sources.par_iter().filter(others).for_each(|&source| {
+            rows.sources.par_iter().in_pieces().filter(others).for_each(|&source| {
                 let asked = &of[source as usize];
                 // Relaxed: read when all is over. A look first: most have asked before.
                 if asked.load(Ordering::Relaxed) & bit == 0 {
@@ -40,7 +41,7 @@ impl Askers {
     ) -> Vec<u32> {
         let own = partition.range(part);
         let of = &self.of[own.start as usize..own.end as usize];
-        let items = (0..rows.offsets.len() - 1).into_par_iter();
+        let items = (0..rows.offsets.len() - 1).into_par_iter().in_pieces();
         let of_item = |item| of[rows_of(item, rows.long_rows as usize, of.len())].iter();
         items.map(|item| of_item(item).fold(0, |all, asked| all | asked)).collect()
     }

@@ -9,6 +9,7 @@ use millstream_device::{
     CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Read, Result, Stream, Trusted, Write,
 };
 use millstream_graph::Partition;
+use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
 use crate::real::Real;
@@ -107,7 +108,7 @@ impl Places {
             places[vertex as usize] = place;
         }
         let place = |source| if source == NO_SOURCE { NO_SOURCE } else { places[source as usize] };
-        sources.into_par_iter().map(place).collect()
+        sources.into_par_iter().in_pieces().map(place).collect()
     }
 }
 
@@ -116,7 +117,7 @@ impl Places {
 fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<Arc<[u32]>> {
     let is_asked: Vec<AtomicBool> =
         (0..partition.vertices()).map(|_| AtomicBool::new(false)).collect();
-    sources.par_iter().filter(|&&source| source != NO_SOURCE).for_each(|&source| {
+    sources.par_iter().in_pieces().filter(|&&source| source != NO_SOURCE).for_each(|&source| {
         // Relaxed: read when all is over.
         is_asked[source as usize].store(true, Ordering::Relaxed);
     });

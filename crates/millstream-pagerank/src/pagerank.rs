@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::Layout;
 use millstream_traversal::internals::check_partition;
@@ -252,13 +253,14 @@ impl PageRank {
         let Ranks { ranks, iterations, delta, converged, statistics, .. } = found;
         // Without any iteration the change is infinite. What the last sweep gave may be too much,
         // though its change was not.
-        let is_finite = delta.is_finite() && ranks.par_iter().all(|rank| rank.is_finite());
+        let is_finite =
+            delta.is_finite() && ranks.par_iter().in_pieces().all(|rank| rank.is_finite());
         if options.max_iterations > 0 && !is_finite {
             return Err(Error::NotFinite { iterations });
         }
         let vertices = ranks.len() as f64;
         let ranks = match options.unnormalized {
-            true => ranks.into_par_iter().map(|rank| rank * vertices).collect(),
+            true => ranks.into_par_iter().in_pieces().map(|rank| rank * vertices).collect(),
             false => ranks,
         };
         let (run_time, gather_time) = (found.run_time, found.gather_time);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, GraphError, Partition, Weights};
 use rayon::prelude::*;
 
@@ -22,7 +23,7 @@ pub(crate) fn row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
             }
         }
     };
-    (0..graph.vertices()).into_par_iter().map(row_weight).collect()
+    (0..graph.vertices()).into_par_iter().in_pieces().map(row_weight).collect()
 }
 
 /// Sums of a row's weights by which, and by whose inverse, ranks may be multiplied in any
@@ -41,7 +42,7 @@ pub(crate) fn with_moderate_weights(
     };
     let sums = row_weights(graph, true);
     let is_moderate = |sum: &f64| *sum == 0.0 || ROW_WEIGHTS.contains(sum);
-    if sums.par_iter().all(is_moderate) {
+    if sums.par_iter().in_pieces().all(is_moderate) {
         return Ok(Cow::Borrowed(graph));
     }
     let mut weights = weights.clone();
@@ -97,5 +98,5 @@ pub(crate) fn teleport(partition: &Partition, options: &PageRankOptions) -> Vec<
 /// Values by original id, in the order of new ids.
 pub(crate) fn by_new_id(partition: &Partition, values: &[f64]) -> Vec<f64> {
     let value = |new| values[partition.to_original(new) as usize];
-    (0..partition.vertices()).into_par_iter().map(value).collect()
+    (0..partition.vertices()).into_par_iter().in_pieces().map(value).collect()
 }

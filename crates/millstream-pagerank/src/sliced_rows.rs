@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use millstream_device::Pod;
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use rayon::prelude::*;
 
@@ -62,7 +63,7 @@ impl<R: Real> SlicedRows<R> {
         part: usize,
         is_weighted: bool,
     ) -> SlicedRows<R> {
-        let own = partition.range(part).into_par_iter();
+        let own = partition.range(part).into_par_iter().in_pieces();
         let originals: Vec<u32> = own.map(|new| partition.to_original(new)).collect();
         let length = |&original: &u32| transposed.degree(original);
         let block_rows = originals.partition_point(|row| length(row) >= BLOCK_ROW);

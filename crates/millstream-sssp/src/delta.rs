@@ -1,5 +1,6 @@
 //! Steps of the priority threshold \[G §4.4\].
 
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Weights};
 use rayon::prelude::*;
 
@@ -59,7 +60,7 @@ impl Means {
     pub(crate) fn of(graph: &CsrGraph) -> Option<Means> {
         let sum: f64 = match graph.weights()? {
             Weights::Integer(weights) => {
-                weights.par_iter().map(|&weight| u64::from(weight)).sum::<u64>() as f64
+                weights.par_iter().in_pieces().map(|&weight| u64::from(weight)).sum::<u64>() as f64
             }
             Weights::Real(weights) => {
                 // Of pieces in their order: the same for any number of threads.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::{
@@ -374,7 +375,9 @@ impl Sssp {
         }
         let distances = match self.weights {
             WeightType::Integer => Distances::Integer(keys),
-            WeightType::Real => Distances::Real(keys.into_par_iter().map(real).collect()),
+            WeightType::Real => {
+                Distances::Real(keys.into_par_iter().in_pieces().map(real).collect())
+            }
         };
         let delta = step.map(R::used);
         Ok(SsspResult {

@@ -9,6 +9,7 @@ use bytemuck::Pod;
 use futures_util::lock::Mutex;
 use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::check_partition;
 use millstream_traversal::{
@@ -96,9 +97,9 @@ impl StepGraph {
 pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
     let least = match graph.weights() {
         None => None,
-        Some(Weights::Integer(weights)) => weights.par_iter().copied().min(),
+        Some(Weights::Integer(weights)) => weights.par_iter().in_pieces().copied().min(),
         Some(Weights::Real(weights)) => {
-            weights.par_iter().copied().reduce_with(f32::min).map(f32::to_bits)
+            weights.par_iter().in_pieces().copied().reduce_with(f32::min).map(f32::to_bits)
         }
     };
     least.unwrap_or(0)

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition};
 use rayon::prelude::*;
 
@@ -84,6 +85,7 @@ fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Ve
     let mut nearest: Vec<u32> = own
         .clone()
         .into_par_iter()
+        .in_pieces()
         .flat_map_iter(|vertex| Halos::neighbours(graph, partition, vertex))
         .filter(|target| !own.contains(target))
         .collect();

@@ -7,6 +7,7 @@ use millstream_device::{
     CudaSource, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted, Value,
 };
 use millstream_graph::CsrGraph;
+use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
 use crate::Result;
@@ -46,7 +47,7 @@ pub async fn find_hubs(
     graph: &CsrGraph,
     rows: &DistributedGraph,
 ) -> Result<Vec<SharedBuffer<u32>>> {
-    let vertices = (0..graph.vertices()).into_par_iter();
+    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
     let degrees: Vec<u32> = vertices.map(|vertex| graph.degree(vertex) as u32).collect();
     let devices = rows.context().devices().iter().zip(rows.parts()).enumerate();
     let mut hubs = Vec::new();

@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Trusted, Value,
 };
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
@@ -104,7 +105,7 @@ millstream_device::cuda_struct! {
 impl NearRows {
     /// Whether few rows of a graph have more than four arcs, and none very many.
     pub fn suit(graph: &CsrGraph) -> bool {
-        let vertices = || (0..graph.vertices()).into_par_iter();
+        let vertices = || (0..graph.vertices()).into_par_iter().in_pieces();
         let long = vertices().filter(|&vertex| is_long(graph, vertex)).count();
         long * ROWS_FOR_LONG <= graph.vertices() as usize
             && !vertices().any(|vertex| graph.degree(vertex) > LONGEST)
@@ -200,7 +201,7 @@ impl DeviceRows {
         let device = &distributed.context().devices()[place];
         let stream = device.stream()?;
         let (own, halo) = (partition.range(place), &halos.of[place]);
-        let all = own.clone().into_par_iter().chain(halo.par_iter().copied());
+        let all = own.clone().into_par_iter().chain(halo.par_iter().copied()).in_pieces();
         let all = all.map(|vertex| partition.to_original(vertex));
         let long = all.filter(|&vertex| is_long(graph, vertex)).map(|vertex| graph.degree(vertex));
         let long = long.sum::<u64>() as usize;

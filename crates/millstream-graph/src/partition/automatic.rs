@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::{Partition, edge_balanced_blocks};
 use crate::CsrGraph;
+use crate::pieces::InPieces;
 
 /// More arcs than this make a vertex a hub. Road maps have 10 at most, and finite
 /// elements seldom more than 30.
@@ -31,12 +32,13 @@ pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
 /// hundreds.
 pub fn is_mesh_like(graph: &CsrGraph) -> bool {
     let vertices = graph.vertices();
-    if (0..vertices).into_par_iter().any(|vertex| graph.degree(vertex) > HUB) {
+    if (0..vertices).into_par_iter().in_pieces().any(|vertex| graph.degree(vertex) > HUB) {
         return false;
     }
     let entering: Vec<AtomicU32> = (0..vertices).map(|_| AtomicU32::new(0)).collect();
     !graph
         .targets()
         .par_iter()
+        .in_pieces()
         .any(|&target| u64::from(entering[target as usize].fetch_add(1, Ordering::Relaxed)) >= HUB)
 }

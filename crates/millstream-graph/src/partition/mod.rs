@@ -28,13 +28,17 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 
 use crate::build::as_atomic;
+use crate::pieces::InPieces;
 use crate::{CsrGraph, GraphError};
 use renumber::{SortedBy, renumbered};
 
 /// So few vertices are one thread's work.
 const ALONE: usize = 1 << 12;
-/// Vertices that a thread puts in order at least: smaller pieces wake more threads than they are worth.
-const PIECE: usize = 1 << 14;
+/// Vertices that a thread sorts at least.
+const SORTED: usize = 1 << 14;
+/// Values that a thread puts in order at least: what takes the time is to touch new memory, which many
+/// threads do no faster than a few.
+const RESTORED: usize = 1 << 17;
 
 /// Why there is no such partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,7 +188,8 @@ impl Partition {
                 own.start = end;
             }
         }
-        windows.into_par_iter().for_each(|(window, places)| {
+        let windows = windows.into_par_iter().with_min_len((SORTED / window as usize).max(1));
+        windows.for_each(|(window, places)| {
             // Each key once, and with its id: then they are all different.
             let keys = window.into_par_iter().with_min_len(ALONE).map(|new| (key(new), new));
             let mut order: Vec<(K, u32)> = keys.collect();
@@ -194,7 +199,7 @@ impl Partition {
         });
         let mut renumbered = vec![0u32; originals.len()];
         let cells = as_atomic(&mut renumbered);
-        originals.par_iter().enumerate().for_each(|(new, &original)| {
+        originals.par_iter().in_pieces().enumerate().for_each(|(new, &original)| {
             // Relaxed: the end of the parallel loop orders it.
             cells[original as usize].store(new as u32, Ordering::Relaxed);
         });
@@ -342,10 +347,12 @@ impl Partition {
     pub fn restore_with<T: Send>(&self, value: impl Fn(u32) -> T + Sync + Send) -> Vec<T> {
         match &self.order {
             Some(order) => {
-                let order = order.renumbered.par_iter().with_min_len(PIECE);
+                let order = order.renumbered.par_iter().with_min_len(RESTORED);
                 order.map(|&new| value(new)).collect()
             }
-            None => (0..self.vertices()).into_par_iter().with_min_len(PIECE).map(value).collect(),
+            None => {
+                (0..self.vertices()).into_par_iter().with_min_len(RESTORED).map(value).collect()
+            }
         }
     }
 
@@ -359,7 +366,7 @@ impl Partition {
             let leaves = |target: &&u32| !own.contains(&self.to_new(**target));
             graph.neighbors(vertex).iter().filter(leaves).count() as u64
         };
-        (0..graph.vertices()).into_par_iter().map(cut).sum()
+        (0..graph.vertices()).into_par_iter().in_pieces().map(cut).sum()
     }
 
     /// Vertices of the largest part over those of the mean part; 1 is perfect.

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::Partition;
 use crate::build::ArcWeight;
+use crate::pieces::InPieces;
 use crate::rows::{in_each_row, offsets, sort_by_target, sort_by_weight};
 use crate::{CsrGraph, Weights};
 
@@ -24,7 +25,7 @@ pub(super) fn renumbered(
     by: SortedBy,
 ) -> CsrGraph {
     assert_eq!(graph.vertices(), partition.vertices(), "a partition of another graph");
-    let vertices = (0..graph.vertices()).into_par_iter();
+    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
     let offsets = offsets(vertices.map(|new| graph.degree(partition.to_original(new))));
     let rows = Rows { graph, partition, offsets: &offsets, by };
     let (targets, weights) = match weights {

@@ -11,6 +11,7 @@ use super::Fault;
 use super::galois::csr_fault;
 use super::source::Content;
 use crate::mill::{Header, WeightKind, checksum};
+use crate::pieces::InPieces;
 use crate::storage::Storage;
 use crate::{CsrGraph, Weights};
 
@@ -90,7 +91,7 @@ fn convert<const SIZE: usize, T: Send>(
     from_bytes: impl Fn([u8; SIZE]) -> T + Sync,
 ) -> Vec<T> {
     let (numbers, _) = bytes.as_chunks::<SIZE>();
-    numbers.par_iter().with_min_len(1 << 12).map(|bytes| from_bytes(*bytes)).collect()
+    numbers.par_iter().in_pieces().map(|bytes| from_bytes(*bytes)).collect()
 }
 
 pub(super) fn words(bytes: &[u8]) -> Vec<u32> {

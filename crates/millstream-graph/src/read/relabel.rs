@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use crate::pieces::InPieces;
+
 use super::Fault;
 use super::arcs::Piece;
 
@@ -50,7 +52,7 @@ fn marked_ids(pieces: &[Piece<u64>], largest: u64) -> Vec<u64> {
         mark(from);
         mark(to);
     });
-    let marks = marks.into_par_iter().map(AtomicU64::into_inner).enumerate();
+    let marks = marks.into_par_iter().in_pieces().map(AtomicU64::into_inner).enumerate();
     let ids_of_word = |(word, marks): (usize, u64)| {
         let bits = (0..64).filter(move |bit| marks >> bit & 1 == 1);
         bits.map(move |bit| word as u64 * 64 + bit)

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::pieces::InPieces;
 use crate::{BadWeight, CsrGraph, Weights};
 
 /// What is asked of [`pagerank`], and of its [validator](crate::validate::pagerank).
@@ -147,7 +148,7 @@ impl<'a> Sweep<'a> {
         let vertices = graph.vertices();
         let mut sweep = Sweep { graph, question, row_weights: Vec::new() };
         let row_weight = |vertex| graph.row(vertex).map(|arc| sweep.weight(arc)).sum();
-        sweep.row_weights = (0..vertices).into_par_iter().map(row_weight).collect();
+        sweep.row_weights = (0..vertices).into_par_iter().in_pieces().map(row_weight).collect();
         Ok(sweep)
     }
 
@@ -177,7 +178,10 @@ impl<'a> Sweep<'a> {
         let pushed: Vec<Vec<f64>> =
             slabs.into_par_iter().map(|rows| self.pushed(ranks, rows)).collect();
         for pushed in pushed {
-            next.par_iter_mut().zip(pushed).for_each(|(next, pushed)| *next += damping * pushed);
+            next.par_iter_mut()
+                .in_pieces()
+                .zip(pushed)
+                .for_each(|(next, pushed)| *next += damping * pushed);
         }
         next
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use crate::CsrGraph;
+use crate::pieces::InPieces;
 use crate::reference::UNREACHED;
 
 /// What is wrong with levels or predecessors.
@@ -98,7 +99,7 @@ pub fn bfs_levels(
         is_source[source as usize].store(true, Ordering::Relaxed);
     }
     let supported = is_source;
-    levels.par_iter().enumerate().try_for_each(|(vertex, &level)| {
+    levels.par_iter().in_pieces().enumerate().try_for_each(|(vertex, &level)| {
         let vertex = vertex as u32;
         if (level == 0) != supported[vertex as usize].load(Ordering::Relaxed) {
             return Err(BfsFault::Source { vertex, level });
@@ -108,7 +109,7 @@ pub fn bfs_levels(
         }
         Ok(())
     })?;
-    (0..vertices as u32).into_par_iter().try_for_each(|from| {
+    (0..vertices as u32).into_par_iter().in_pieces().try_for_each(|from| {
         let from_level = levels[from as usize];
         if from_level >= depth_limit {
             return Ok(());
@@ -124,7 +125,7 @@ pub fn bfs_levels(
         }
         Ok(())
     })?;
-    levels.par_iter().enumerate().try_for_each(|(vertex, &level)| {
+    levels.par_iter().in_pieces().enumerate().try_for_each(|(vertex, &level)| {
         let alone = level != UNREACHED && !supported[vertex].load(Ordering::Relaxed);
         if alone { Err(BfsFault::Unsupported { vertex: vertex as u32, level }) } else { Ok(()) }
     })

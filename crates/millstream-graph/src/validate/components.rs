@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::pieces::InPieces;
 use crate::{CsrGraph, reference};
 
 /// What is wrong with labels.
@@ -59,7 +60,7 @@ pub fn weak_components(graph: &CsrGraph, labels: &[u32]) -> Result<(), Component
     if labels.len() != vertices {
         return Err(ComponentsFault::Length { labels: labels.len(), vertices });
     }
-    (0..graph.vertices()).into_par_iter().try_for_each(|from| {
+    (0..graph.vertices()).into_par_iter().in_pieces().try_for_each(|from| {
         let label = |vertex: u32| labels[vertex as usize];
         match graph.neighbors(from).iter().find(|&&to| label(to) != label(from)) {
             Some(&to) => {
@@ -70,7 +71,7 @@ pub fn weak_components(graph: &CsrGraph, labels: &[u32]) -> Result<(), Component
         }
     })?;
     let smallest = reference::weak_components(graph);
-    labels.par_iter().enumerate().try_for_each(|(vertex, &label)| {
+    labels.par_iter().in_pieces().enumerate().try_for_each(|(vertex, &label)| {
         let (vertex, own) = (vertex as u32, smallest[vertex]);
         match smallest.get(label as usize) {
             _ if label == own => Ok(()),

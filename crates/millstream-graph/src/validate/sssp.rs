@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
+use crate::pieces::InPieces;
 use crate::reference::{Distances, SsspError};
 use crate::{CsrGraph, Weights};
 
@@ -181,7 +182,9 @@ impl<'a, D: Distance> Paths<'a, D> {
             return Err(SsspError::Source { source_vertex, vertices }.into());
         }
         graph.check_weights().map_err(SsspError::from)?;
-        if let Some(vertex) = distances.par_iter().position_first(|distance| !distance.is_valid()) {
+        if let Some(vertex) =
+            distances.par_iter().in_pieces().position_first(|distance| !distance.is_valid())
+        {
             let (vertex, distance) = (vertex as u32, distances[vertex].into());
             return Err(SsspFault::NotADistance { vertex, distance });
         }
@@ -194,10 +197,12 @@ impl<'a, D: Distance> Paths<'a, D> {
         }
         let is_beyond = |distance: f64| cutoff.is_some_and(|cutoff| distance > cutoff);
         let too_far = |&v: &u32| self.is_reached(v) && is_beyond(self.distance(v).into());
-        if let Some(vertex) = (0..self.graph.vertices()).into_par_iter().find_first(too_far) {
+        if let Some(vertex) =
+            (0..self.graph.vertices()).into_par_iter().in_pieces().find_first(too_far)
+        {
             return Err(SsspFault::TooFar { vertex, distance: self.distance(vertex).into() });
         }
-        (0..self.graph.vertices()).into_par_iter().try_for_each(|from| {
+        (0..self.graph.vertices()).into_par_iter().in_pieces().try_for_each(|from| {
             let mut row = if self.is_reached(from) { self.graph.row(from) } else { 0..0 };
             match row.find(|&arc| self.is_relaxable(from, arc, cutoff)) {
                 Some(arc) => {

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::Stop;
 use crate::format::extension;
+use crate::pieces::InPieces;
 use crate::read::ReadOptions;
 use crate::read::arcs::rebuild_graph;
 use crate::{CsrGraph, Weights};
@@ -113,7 +114,7 @@ fn check_integers(graph: &CsrGraph) -> Result<(), Stop> {
 /// Every arc has its reverse, as heavy, and none is its own.
 fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
     let has_loop = |&vertex: &u32| graph.neighbors(vertex).contains(&vertex);
-    if let Some(vertex) = (0..graph.vertices()).into_par_iter().find_first(has_loop) {
+    if let Some(vertex) = (0..graph.vertices()).into_par_iter().in_pieces().find_first(has_loop) {
         let reason = format!("vertex {} has an arc to itself", id(graph, vertex));
         return Err(Stop::NotRepresentable(reason));
     }
@@ -127,7 +128,7 @@ fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
         return Ok(());
     }
     let row_differs = |&vertex: &u32| !same_row(&rows, &columns, vertex);
-    let vertex = (0..graph.vertices()).into_par_iter().find_first(row_differs);
+    let vertex = (0..graph.vertices()).into_par_iter().in_pieces().find_first(row_differs);
     let reason = match vertex {
         Some(vertex) => format!(
             "it is not symmetric: arcs from and to vertex {} differ (symmetrize it first)",
@@ -148,7 +149,7 @@ fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
 
 /// The reader takes the number of vertices from the largest id.
 fn check_last_vertex(graph: &CsrGraph) -> Result<(), Stop> {
-    let largest = graph.targets().par_iter().max().copied();
+    let largest = graph.targets().par_iter().in_pieces().max().copied();
     let last_row = (0..graph.vertices()).rev().find(|&vertex| graph.degree(vertex) > 0);
     let named = largest.max(last_row).map_or(0, |id| u64::from(id) + 1);
     let vertices = u64::from(graph.vertices());
