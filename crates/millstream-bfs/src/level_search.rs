@@ -9,10 +9,11 @@ use millstream_device::{
     Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Stream, Trusted, Value,
 };
-use millstream_flow::{Gang, GangMember, GangMemory};
-use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, run_gang_or_twins};
+use millstream_flow::{GangMember, GangMemory};
+use millstream_traversal::internals::{
+    Answer, GangPlace, GangWork, Outcome, OwnedValues, gang_kernel, run_gang_or_twins,
+};
 use millstream_traversal::{DistributedGraph, Part, UNREACHED};
-use rayon::prelude::*;
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
@@ -118,9 +119,9 @@ impl LevelSearch<'_> {
     pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
         let memory = self.memory(sources).await?;
-        let kernel = || {
-            // SAFETY: the kernel keeps to its arguments as the signature says.
-            Gang::kernel("levels", unsafe { Trusted::new(cuda_source(memory.len() == 1)) })
+        let kernel = || match memory.len() {
+            1 => gang_kernel("levels", trusted::<true>),
+            _ => gang_kernel("levels", trusted::<false>),
         };
         let bind =
             |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
@@ -186,16 +187,16 @@ impl LevelSearch<'_> {
         let (device, part) = (&context.devices()[place], &self.graph.parts()[place]);
         let range = self.graph.partition().range(place);
         let owned = range.len();
-        let levels = device.shared(owned)?;
+        let levels = device.shared_to_overwrite(owned)?;
         stream.fill_shared(&levels, 0..owned, UNREACHED)?;
         let kept = if self.predecessors { owned } else { 0 };
-        let predecessors = device.shared(kept)?;
+        let predecessors = device.shared_to_overwrite(kept)?;
         stream.fill_shared(&predecessors, 0..kept, UNREACHED)?;
         let hubs = match self.hubs {
             Some(hubs) => hubs.of(place).clone(),
             None => DeviceHubs::none(device)?,
         };
-        let visited = device.shared(2 * beginning.words())?;
+        let visited = device.shared_to_overwrite(2 * beginning.words())?;
         for copy in 0..2 {
             beginning.write(stream, place, &visited, copy * beginning.words())?;
         }
@@ -205,10 +206,10 @@ impl LevelSearch<'_> {
         Ok(Memory {
             levels,
             predecessors,
-            log: device.shared(2 * rows as usize)?,
+            log: device.shared_to_overwrite(2 * rows as usize)?,
             sources: stream.uploaded(own.map(item).collect::<Vec<_>>())?,
             visited,
-            inboxes: device.shared(owned * (context.devices().len() - 1))?,
+            inboxes: device.shared_to_overwrite(owned * (context.devices().len() - 1))?,
             gang,
             settings: self.settings(place, beginning.connected, *only),
             hubs,
@@ -288,20 +289,16 @@ impl LevelSearch<'_> {
             let levels = stream.download_shared(&its.levels, 0..its.levels.len())?;
             Ok((levels, stream.download_shared(&its.predecessors, kept)?))
         };
-        let arriving =
-            memory.iter().map(download).collect::<millstream_device::Result<Vec<_>>>()?;
-        let mut levels = Vec::with_capacity(self.graph.vertices() as usize);
-        let mut predecessors = Vec::new();
-        for (its_levels, its_predecessors) in arriving {
-            its_levels.append_to(&mut levels, |level| level).await?;
-            its_predecessors.append_to(&mut predecessors, |id| id).await?;
-        }
+        let arriving: Vec<_> =
+            memory.iter().map(download).collect::<millstream_device::Result<_>>()?;
+        let (levels, predecessors) = arriving.into_iter().unzip();
         let partition = self.graph.partition();
-        let original = |new| if new == UNREACHED { new } else { partition.to_original(new) };
-        let predecessors = self
-            .predecessors
-            .then(|| partition.restore(predecessors.into_par_iter().map(original).collect()));
-        Ok(Answer { keys: partition.restore(levels), predecessors })
+        let levels = OwnedValues::arrived(partition, levels).await?;
+        let predecessors = OwnedValues::arrived(partition, predecessors).await?;
+        let original = |_, new| if new == UNREACHED { new } else { partition.to_original(new) };
+        let predecessors = self.predecessors.then(|| predecessors.restored(original));
+        let keys = levels.restored(|_, level: u32| level)?;
+        Ok(Answer { keys, predecessors: predecessors.transpose()? })
     }
 }
 
@@ -361,4 +358,9 @@ pub(crate) fn cuda_source(is_alone: bool) -> CudaSource {
     let structs = [GangPlace::LAYOUT, Settings::LAYOUT, SplitRow::LAYOUT];
     let source = CudaSource::new("levels.cuh", "levels", text).structs(&structs);
     source.threads(1024).resident()
+}
+
+fn trusted<const IS_ALONE: bool>() -> Trusted<CudaSource> {
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    unsafe { Trusted::new(cuda_source(IS_ALONE)) }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Argument, CudaSource, Event, Kernel, Parameter, Read, Shared, SharedBuffer, SharedSet, Trusted,
-    Value,
+    Argument, CudaSource, Event, Read, Shared, SharedBuffer, SharedSet, Trusted, Value,
 };
 use millstream_flow::{Context, Gang, GangMember, GangMemory};
+use millstream_traversal::internals::gang_kernel;
 
 use crate::kernels::cuda_text;
 use crate::merge::{Ranges, Sets};
@@ -80,7 +80,9 @@ async fn run_outside_hub(
     common: &Common<'_>,
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    let kernel = kernel::<OutsideHub>(OUTSIDE_HUB);
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    let source = || unsafe { Trusted::new(cuda_source(OUTSIDE_HUB)) };
+    let kernel = gang_kernel::<OutsideHub, _>(OUTSIDE_HUB, source);
     let bind = |host: &_, GangMember { place, stream, sharers }: GangMember<'_>| {
         let Resident { part, hubs, first_vertex, hub, .. } = residents[place];
         let rows = (&*part.offsets, &*part.targets, first_vertex);
@@ -88,7 +90,7 @@ async fn run_outside_hub(
         let arguments = (rows, hubs, shared_arcs, common.memory(place, hub, host));
         Ok(kernel.bind(stream, sharers, arguments)?)
     };
-    Ok(Gang::run_kernel(context, &kernel, bind).await?)
+    Ok(Gang::run_kernel(context, kernel, bind).await?)
 }
 
 /// After kernels that hook along rows.
@@ -97,9 +99,11 @@ async fn run_merged(
     common: &Common<'_>,
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    let kernel = kernel::<Merged>(MERGED);
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    let source = || unsafe { Trusted::new(cuda_source(MERGED)) };
+    let kernel = gang_kernel::<Merged, _>(MERGED, source);
     let gang = Gang::new(context)?;
-    gang.prepare(&kernel)?;
+    gang.prepare(kernel)?;
     let host = gang.words().clone();
     let start = Instant::now();
     let hooked = hook_rows(common.solvers, residents)?;
@@ -158,9 +162,4 @@ fn cuda_source(entry: &'static str) -> CudaSource {
 
 pub(crate) fn cuda_sources() -> [CudaSource; 2] {
     [OUTSIDE_HUB, MERGED].map(cuda_source)
-}
-
-fn kernel<S: Parameter + 'static>(entry: &'static str) -> Kernel<S> {
-    // SAFETY: the kernel keeps to its arguments as the signature says.
-    Gang::kernel(entry, unsafe { Trusted::new(cuda_source(entry)) })
 }

@@ -378,6 +378,15 @@ impl Device {
         Ok(SharedBuffer::new(self.buffer(len)?))
     }
 
+    /// As [`Device::shared`], for items that are written before they are read: see
+    /// [`Device::buffer_to_overwrite`].
+    ///
+    /// # Errors
+    /// As [`Device::shared`].
+    pub fn shared_to_overwrite<T: AtomicPod>(&self, len: usize) -> Result<SharedBuffer<T>> {
+        Ok(SharedBuffer::new(self.buffer_to_overwrite(len)?))
+    }
+
     /// A buffer of `len` zeroed items that words guard.
     ///
     /// # Errors

@@ -47,8 +47,37 @@ impl<T: Pod> Download<T> {
     }
 }
 
-/// Items that a thread copies at least.
-const PIECE: usize = 1 << 16;
+impl<T: Pod> Download<T> {
+    /// Waits for the items and leaves them where they are: in a buffer of the host's memory, of which
+    /// there is a [view](DeviceBuffer::host_view).
+    ///
+    /// # Errors
+    /// The first cause, if an operation before failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing has changed.
+    ///
+    /// # Device ordering
+    /// When it resolves, host code comes after the copy.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let buffer = stream.uploaded(vec![1, 2, 3])?;
+    /// let arrived = set.block_on(stream.download(&buffer)?.arrived())??;
+    /// assert_eq!(arrived.host_view()?, [1, 2, 3]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub async fn arrived(self) -> Result<DeviceBuffer<T>> {
+        self.completion.await?;
+        Ok(self.staging)
+    }
+}
+
+/// Items that a thread copies at least: waking more takes longer than they save.
+const PIECE: usize = 1 << 17;
 
 impl<T: Pod + Sync> Download<T> {
     /// Waits for the items and appends what `map` makes of each to `items`, by all threads:

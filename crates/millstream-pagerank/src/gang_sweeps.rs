@@ -9,6 +9,7 @@ use millstream_device::{
     SharedSet, Trusted, Value, Zeroable,
 };
 use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
+use millstream_traversal::internals::{OwnedValues, gang_kernel};
 
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
@@ -69,8 +70,8 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
     let memory = memory(pull, options).await?;
     let bind =
-        |words: &_, member: GangMember<'_>| bind(pull, options, &memory, words, &kernel, member);
-    let run_time = Gang::run_kernel(&pull.context, &kernel, bind).await?;
+        |words: &_, member: GangMember<'_>| bind(pull, options, &memory, words, kernel, member);
+    let run_time = Gang::run_kernel(&pull.context, kernel, bind).await?;
     let start = Instant::now();
     let report = &memory.gang[0].report;
     let iterations = report.load(REPORT_SWEEPS)? as u32;
@@ -104,7 +105,7 @@ async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Resu
         let own = chances.get(pull.own(place)).unwrap_or_default();
         let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
         memory.teleport.push(stream.uploaded(own)?);
-        let even = device.shared(shares.len())?;
+        let even = device.shared_to_overwrite(shares.len())?;
         stream.copy_to_shared(shares, &even, 0..shares.len())?;
         memory.even.push(even);
         memory.odd.push(device.shared(shares.len())?);
@@ -158,12 +159,13 @@ async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -
         device.stream()?.download_shared(&shares[place], pull.own(place))
     };
     let arriving = pull.context.devices().iter().enumerate().map(download);
-    let mut own = Vec::with_capacity(pull.row_weights.len());
-    for its in arriving.collect::<Result<Vec<_>, _>>()? {
-        its.append_to(&mut own, R::from_bits).await?;
-    }
-    let of = |new: usize| rank(own[new], R::from_f64(pull.row_weights[new])).to_f64();
-    Ok(pull.partition.restore_with(|new| of(new as usize)))
+    let arriving = arriving.collect::<Result<Vec<_>, _>>()?;
+    let shares = OwnedValues::arrived(&pull.partition, arriving).await?;
+    let rank = |new: u32, share| {
+        let row_weight = R::from_f64(pull.row_weights[new as usize]);
+        rank(R::from_bits(share), row_weight).to_f64()
+    };
+    Ok(shares.restored(rank)?)
 }
 
 /// A packet is what one device tells another after a sweep.
@@ -193,7 +195,14 @@ pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {
 }
 
 /// The kernel. It has no twin: host devices are driven by the host.
-fn kernel<R: Real>(is_plain: bool) -> Kernel<Signature<R>> {
+fn kernel<R: Real>(is_plain: bool) -> &'static Kernel<Signature<R>> {
+    match is_plain {
+        true => gang_kernel("sweeps", trusted::<R, true>),
+        false => gang_kernel("sweeps", trusted::<R, false>),
+    }
+}
+
+fn trusted<R: Real, const IS_PLAIN: bool>() -> Trusted<CudaSource> {
     // SAFETY: the kernel keeps to its arguments as the signature says.
-    Gang::kernel("sweeps", unsafe { Trusted::new(cuda_source(is_plain, R::IS_DOUBLE)) })
+    unsafe { Trusted::new(cuda_source(IS_PLAIN, R::IS_DOUBLE)) }
 }

@@ -8,9 +8,9 @@ use millstream_device::{
     Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
-use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_flow::{GangMember, GangMemory};
 use millstream_traversal::internals::{
-    Answer, GangPlace, GangWork, Outcome, Value, run_gang_or_twins,
+    Answer, GangPlace, GangWork, Outcome, Value, gang_kernel, run_gang_or_twins,
 };
 use millstream_traversal::{Part, UNREACHED};
 
@@ -115,10 +115,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let incoming = &self.graph.incoming;
         let context = incoming.context();
         let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
-        let kernel = || {
-            // SAFETY: the kernel keeps to its arguments as the signature says.
-            Gang::kernel("steps", unsafe { Trusted::new(cuda_source::<R, V>()) })
-        };
+        let kernel = || gang_kernel("steps", trusted::<R, V>);
         let bind =
             |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
         let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
@@ -156,11 +153,11 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             let told = if context.devices().len() == 1 { 0 } else { 2 * vertices };
             memory.push(Memory {
                 values,
-                near: device.shared(2 * owned)?,
+                near: device.shared_to_overwrite(2 * owned)?,
                 marks: device.shared(2 * owned.div_ceil(32))?,
                 lights,
-                told_vertices: device.shared(told)?,
-                told_values: device.shared(told)?,
+                told_vertices: device.shared_to_overwrite(told)?,
+                told_values: device.shared_to_overwrite(told)?,
                 gang,
                 settings: self.settings(place),
             });
@@ -260,6 +257,11 @@ pub(crate) fn types<R: DistanceRule, V: Value>() -> String {
         "#include \"distances.cuh\"\n#include \"span.cuh\"\nnamespace millstream {{\n\
          using StepRule = {rule};\nusing StepValue = u{bits};\n}}\n"
     )
+}
+
+fn trusted<R: DistanceRule, V: Value>() -> Trusted<CudaSource> {
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    unsafe { Trusted::new(cuda_source::<R, V>()) }
 }
 
 /// The gang's kernel: each file goes on where the one before ends.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use millstream_device::SharedBuffer;
-use rayon::prelude::*;
 
+use crate::owned_values::OwnedValues;
 use crate::value::{UNREACHED, Value};
 use crate::{DistributedGraph, Result};
 
@@ -54,17 +54,13 @@ impl Answer {
         values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
     ) -> Result<Answer> {
         let partition = graph.partition();
-        if !V::KEEPS_PREDECESSOR {
-            let keys = partition.restore(graph.gather_from(values, V::key).await?);
-            return Ok(Answer { keys, predecessors: None });
-        }
-        let values = graph.gather_from(values, |value| value).await?;
-        let keys = partition.restore(values.par_iter().map(|value| value.key()).collect());
-        let original = |value: &V| match value.predecessor() {
+        let values = OwnedValues::arrived(partition, graph.downloads(values)?).await?;
+        let keys = values.restored(|_, value: V| value.key())?;
+        let original = |_, value: V| match value.predecessor() {
             UNREACHED => UNREACHED,
             predecessor => partition.to_original(predecessor),
         };
-        let predecessors = partition.restore(values.par_iter().map(original).collect());
-        Ok(Answer { keys, predecessors: Some(predecessors) })
+        let predecessors = V::KEEPS_PREDECESSOR.then(|| values.restored(original));
+        Ok(Answer { keys, predecessors: predecessors.transpose()? })
     }
 }

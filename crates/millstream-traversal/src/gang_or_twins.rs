@@ -14,9 +14,9 @@ use millstream_flow::{Context, Gang, GangMember};
 ///
 /// # Cancel safety
 /// That of [`Gang::run_kernel`] and of `twins`.
-pub async fn run_gang_or_twins<S: Parameter, T, E: From<millstream_flow::Error>>(
+pub async fn run_gang_or_twins<S: Parameter + 'static, T, E: From<millstream_flow::Error>>(
     context: &Context,
-    kernel: impl FnOnce() -> Kernel<S>,
+    kernel: impl FnOnce() -> &'static Kernel<S>,
     mut bind: impl FnMut(
         &Kernel<S>,
         &SharedBuffer<u32>,
@@ -27,8 +27,8 @@ pub async fn run_gang_or_twins<S: Parameter, T, E: From<millstream_flow::Error>>
 ) -> Result<(Duration, T), E> {
     if context.all_gpus() {
         let kernel = kernel();
-        let bind = |host: &_, member: GangMember<'_>| bind(&kernel, host, member);
-        let time = Gang::run_kernel(context, &kernel, bind).await?;
+        let bind = |host: &_, member: GangMember<'_>| bind(kernel, host, member);
+        let time = Gang::run_kernel(context, kernel, bind).await?;
         Ok((time, reported.await?))
     } else {
         let start = Instant::now();

@@ -4,8 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::{AtomicPod, DeviceBuffer, HostData, SharedBuffer, Stream};
+use millstream_device::{
+    AtomicPod, Device, DeviceBuffer, Download, HostData, SharedBuffer, Stream,
+};
 use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
@@ -182,7 +185,8 @@ impl DistributedGraph {
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
             let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
-            let offsets: Vec<u64> = rows.par_iter().map(|offset| offset - rows[0]).collect();
+            let offsets: Vec<u64> =
+                rows.par_iter().in_pieces().map(|offset| offset - rows[0]).collect();
             let stream = device.stream()?;
             let weights = match &weights {
                 HostWeights::None => PartWeights::None,
@@ -316,7 +320,8 @@ impl DistributedGraph {
     ) -> Result<Vec<SharedBuffer<V>>> {
         let (mut buffers, mut events) = (Vec::new(), Vec::new());
         for device in self.context.devices() {
-            let (stream, buffer) = (device.stream()?, device.shared(self.vertices() as usize)?);
+            let stream = device.stream()?;
+            let buffer = device.shared_to_overwrite(self.vertices() as usize)?;
             make(&stream, &buffer)?;
             events.push(stream.record()?);
             buffers.push(buffer);
@@ -340,7 +345,11 @@ impl DistributedGraph {
         buffers: impl Iterator<Item = SharedBuffer<V>>,
         map: impl Fn(V) -> R + Send + Sync,
     ) -> Result<Vec<R>> {
-        self.gather_from(buffers.zip(self.owned()), map).await
+        let mut values = Vec::with_capacity(self.vertices() as usize);
+        for its in self.downloads(buffers.zip(self.owned()))? {
+            its.append_to(&mut values, &map).await?;
+        }
+        Ok(values)
     }
 
     /// The vertices of each device.
@@ -349,23 +358,16 @@ impl DistributedGraph {
         boundaries.map(|range| range[0] as usize..range[1] as usize)
     }
 
-    /// As [`DistributedGraph::gather`], the owners' values being in given places.
-    pub(crate) async fn gather_from<V: AtomicPod, R: Send>(
+    /// Begins to bring the owners' values home, which are in given places of a buffer of each.
+    pub(crate) fn downloads<V: AtomicPod>(
         &self,
         values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
-        map: impl Fn(V) -> R + Send + Sync,
-    ) -> Result<Vec<R>> {
-        let arriving = self
-            .context
-            .devices()
-            .iter()
-            .zip(values)
-            .map(|(device, (buffer, owned))| device.stream()?.download_shared(&buffer, owned));
-        let mut values = Vec::with_capacity(self.vertices() as usize);
-        for its in arriving.collect::<Result<Vec<_>, _>>()? {
-            its.append_to(&mut values, &map).await?;
-        }
-        Ok(values)
+    ) -> Result<Vec<Download<V>>> {
+        let devices = self.context.devices().iter();
+        let download = |(device, (buffer, owned)): (&Device, (SharedBuffer<V>, _))| {
+            device.stream()?.download_shared(&buffer, owned)
+        };
+        Ok(devices.zip(values).map(download).collect::<millstream_device::Result<_>>()?)
     }
 }
 
@@ -401,7 +403,7 @@ impl<T: Copy + Send + Sync + 'static> HostColumn<'_, T> {
         Ok(match self {
             // By all threads: pages that nobody has touched cost more than the copy.
             HostColumn::Lent(all) => {
-                all[arcs.clone()].par_iter().copied().collect::<Vec<T>>().into()
+                all[arcs.clone()].par_iter().in_pieces().copied().collect::<Vec<T>>().into()
             }
             HostColumn::Given(all) => all.slice(arcs.clone())?,
         })

@@ -8,9 +8,10 @@ use millstream_device::{
     Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
-use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_flow::{GangMember, GangMemory};
 
 use crate::answer::Answer;
+use crate::gang_kernel::gang_kernel;
 use crate::gang_or_twins::run_gang_or_twins;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
@@ -113,9 +114,9 @@ impl<R: CudaRule> NearFar<'_, R> {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let kernel = || {
-            // SAFETY: the kernel keeps to its arguments as the signature says.
-            Gang::kernel("near_far", unsafe { Trusted::new(cuda_source::<R, V>(self.grows)) })
+        let kernel = || match self.grows {
+            true => gang_kernel("near_far", trusted::<R, V, true>),
+            false => gang_kernel("near_far", trusted::<R, V, false>),
         };
         let bind =
             |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
@@ -144,7 +145,8 @@ impl<R: CudaRule> NearFar<'_, R> {
             let own = self.graph.partition().range(place);
             let stream = device.stream()?;
             let near = own.len() + rows.halo.len();
-            let (values, told) = (device.shared(near)?, device.shared(rows.exports.len())?);
+            let values = device.shared_to_overwrite(near)?;
+            let told = device.shared_to_overwrite(rows.exports.len())?;
             stream.fill_shared(&values, 0..near, V::UNREACHED)?;
             stream.fill_shared(&told, 0..told.len(), UNREACHED)?;
             let place_of = |source: &u32| match own.contains(source) {
@@ -227,6 +229,11 @@ async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>
     }
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
     GangWork::reported(&gangs, "near_far", "threshold").await.map(Some)
+}
+
+fn trusted<R: CudaRule, V: Value, const GROWS: bool>() -> Trusted<CudaSource> {
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    unsafe { Trusted::new(cuda_source::<R, V>(GROWS)) }
 }
 
 /// The gang's kernel: each file goes on where the one before ends.

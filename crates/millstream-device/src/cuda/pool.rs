@@ -3,7 +3,8 @@
 //!
 //! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it
 //! is given away again, unless whoever wants it writes it first: all blocks that wait for that at
-//! once, since waiting for the GPU takes longer than zeroing most of them. Not when they are dropped: that may happen on
+//! once, since waiting for the GPU takes longer than zeroing most of them; but those whose last user
+//! wrote them first wait for another who does. Not when they are dropped: that may happen on
 //! the reactor's thread, which must never wait for a device that waits for the reactor.
 //! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
 //! nothing again, for memory checkers. Blocks are then freed before the next
@@ -72,22 +73,45 @@ fn rounded(bytes: usize, exact: bool) -> usize {
 pub(crate) struct GpuPool {
     context: Arc<GpuContext>,
     exact: bool,
-    /// Blocks with their sizes, as their last users left them. A lock of its own, which is
-    /// never held while a GPU is waited for.
-    dropped: Mutex<Vec<(usize, u64)>>,
+    /// Blocks as their last users left them. A lock of its own, which is never held while a GPU is
+    /// waited for.
+    dropped: Mutex<Vec<DroppedBlock>>,
     state: Mutex<GpuPoolState>,
+}
+
+/// A block that nobody uses any more, and what its last user had wanted to be in it.
+struct DroppedBlock {
+    bytes: usize,
+    address: u64,
+    contents: Contents,
 }
 
 struct GpuPoolState {
     zeroed: FreeBlocks,
     /// Not zeroed yet.
     used: FreeBlocks,
+    /// Not zeroed, as their last users had them.
+    overwritten: FreeBlocks,
     /// Where blocks are zeroed.
     stream: sys::CUstream,
 }
 
 // SAFETY: driver handles may be used from any thread, here behind the lock.
 unsafe impl Send for GpuPoolState {}
+
+impl GpuPoolState {
+    fn put(&mut self, DroppedBlock { bytes, address, contents }: DroppedBlock) {
+        match contents {
+            Contents::Zeros => self.used.put(bytes, address),
+            Contents::Any => self.overwritten.put(bytes, address),
+        }
+    }
+
+    fn take_all(&mut self) -> Vec<u64> {
+        let GpuPoolState { zeroed, used, overwritten, .. } = self;
+        [zeroed, used, overwritten].into_iter().flat_map(FreeBlocks::take_all).collect()
+    }
+}
 
 impl GpuPool {
     pub(super) fn new(context: &Arc<GpuContext>) -> Result<Arc<GpuPool>> {
@@ -96,8 +120,9 @@ impl GpuPool {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; destroyed with the pool.
         context.check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
-        let (zeroed, used) = (FreeBlocks::default(), FreeBlocks::default());
-        let state = Mutex::new(GpuPoolState { zeroed, used, stream });
+        let free = FreeBlocks::default;
+        let (zeroed, used, overwritten) = (free(), free(), free());
+        let state = Mutex::new(GpuPoolState { zeroed, used, overwritten, stream });
         let (context, exact, dropped) = (Arc::clone(context), is_exact(), Mutex::default());
         Ok(Arc::new(GpuPool { context, exact, dropped, state }))
     }
@@ -121,13 +146,13 @@ impl GpuPool {
         self.context.bind()?;
         let mut state = self.state.lock();
         let dropped = std::mem::take(&mut *self.dropped.lock());
-        dropped.into_iter().for_each(|(bytes, address)| state.used.put(bytes, address));
+        dropped.into_iter().for_each(|block| state.put(block));
         if self.exact {
-            state.used.take_all().for_each(|address| self.give_to_driver(address));
+            state.take_all().into_iter().for_each(|address| self.give_to_driver(address));
         }
         let known = match contents {
             Contents::Zeros => state.zeroed.take(bytes),
-            Contents::Any => state.used.take(bytes).or_else(|| state.zeroed.take(bytes)),
+            Contents::Any => state.overwritten.take(bytes),
         };
         let address = match known {
             Some(address) => address,
@@ -137,19 +162,20 @@ impl GpuPool {
                 (None, _) => return Ok(None),
             },
         };
-        Ok(Some(GpuMemory { pool: Arc::clone(self), address, bytes }))
+        Ok(Some(GpuMemory { pool: Arc::clone(self), address, bytes, contents }))
     }
 
     /// A block that has been used or is new.
     fn take_unzeroed(&self, state: &mut GpuPoolState, bytes: usize) -> Result<Option<u64>> {
-        if let Some(address) = state.used.take(bytes) {
+        let GpuPoolState { zeroed, used, overwritten, .. } = state;
+        let known = used.take(bytes).or_else(|| overwritten.take(bytes));
+        if let Some(address) = known.or_else(|| zeroed.take(bytes)) {
             return Ok(Some(address));
         }
         if let Some(address) = self.take_from_driver(bytes)? {
             return Ok(Some(address));
         }
-        let unused = state.used.take_all().chain(state.zeroed.take_all());
-        unused.for_each(|address| self.give_to_driver(address));
+        state.take_all().into_iter().for_each(|address| self.give_to_driver(address));
         self.take_from_driver(bytes)
     }
 
@@ -197,11 +223,9 @@ impl Drop for GpuPool {
 impl GpuPool {
     fn give_up(&mut self) {
         let state = self.state.get_mut();
-        let (stream, dropped) = (state.stream, std::mem::take(self.dropped.get_mut()));
-        let blocks = state.used.take_all().chain(state.zeroed.take_all());
-        blocks
-            .chain(dropped.into_iter().map(|(_, address)| address))
-            .for_each(|address| self.give_to_driver(address));
+        std::mem::take(self.dropped.get_mut()).into_iter().for_each(|block| state.put(block));
+        let (stream, blocks) = (state.stream, state.take_all());
+        blocks.into_iter().for_each(|address| self.give_to_driver(address));
         // SAFETY: a stream of this context, which nothing uses any more.
         let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
     }
@@ -212,6 +236,7 @@ pub(crate) struct GpuMemory {
     pool: Arc<GpuPool>,
     address: u64,
     bytes: usize,
+    contents: Contents,
 }
 
 impl GpuMemory {
@@ -226,7 +251,8 @@ impl GpuMemory {
 
 impl Drop for GpuMemory {
     fn drop(&mut self) {
-        self.pool.dropped.lock().push((self.bytes, self.address));
+        let (bytes, address, contents) = (self.bytes, self.address, self.contents);
+        self.pool.dropped.lock().push(DroppedBlock { bytes, address, contents });
     }
 }
 
