@@ -138,7 +138,7 @@ fn blocks_that_are_stopped_leave() {
 
 #[test]
 fn blocks_by_themselves_that_are_stopped_leave() {
-    holds(two_blocks_by_themselves_until_they_are_stopped);
+    holds_within_two(two_blocks_by_themselves_until_they_are_stopped);
 }
 
 #[test]
