@@ -1,26 +1,63 @@
 //! Loops that all threads share, in pieces that are worth waking a thread for.
 
-use rayon::iter::{IndexedParallelIterator, MinLen};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, MinLen};
+use rayon::range::Iter;
 
-/// Vertices or arcs that one thread takes at least. To wake one that sleeps takes up to 50
-/// microseconds, on machines with many cores for as many threads as there are pieces: loops of tens
-/// of thousands of vertices took milliseconds there, without this.
-const LEAST: usize = 1 << 14;
+use crate::CsrGraph;
 
-/// Parallel loops over vertices or arcs.
+/// Vertices or arcs that one thread takes at least. To wake a thread that sleeps takes some 50
+/// microseconds on machines with many cores, and rayon wakes them all: there a sum over 62,400 numbers
+/// took four milliseconds, where one thread needs a hundredth of one.
+const LEAST: usize = 1 << 16;
+
+/// Parallel loops that do little with each item.
 ///
 /// ```
 /// use millstream_graph::pieces::InPieces;
 /// use rayon::prelude::*;
 ///
-/// let squares: u64 = (0..1000_u64).into_par_iter().in_pieces().map(|at| at * at).sum();
+/// let squares: u64 = (0..1000_u32).into_par_iter().in_pieces().map(|at| u64::from(at * at)).sum();
 /// assert_eq!(squares, 332_833_500);
 /// ```
 pub trait InPieces: IndexedParallelIterator {
-    /// The same, in pieces of some thousands at least: small loops stay on one thread.
+    /// The same, in pieces of many thousands at least: small loops stay on one thread.
     fn in_pieces(self) -> MinLen<Self> {
         self.with_min_len(LEAST)
     }
 }
 
 impl<I: IndexedParallelIterator> InPieces for I {}
+
+/// The vertices of a graph, for a loop that looks at the arcs of each: in pieces that are as much work
+/// as those of [`InPieces`], where rows are of the mean length.
+///
+/// ```
+/// use millstream_graph::{CsrGraph, pieces};
+/// use rayon::prelude::*;
+///
+/// let graph = CsrGraph::from_edges(3, &[(0, 1), (0, 2), (2, 0)])?;
+/// let loops = pieces::rows_of(&graph).filter(|&from| graph.neighbors(from).contains(&from));
+/// assert_eq!(loops.count(), 0);
+/// # Ok::<(), millstream_graph::GraphError>(())
+/// ```
+pub fn rows_of(graph: &CsrGraph) -> MinLen<Iter<u32>> {
+    let least = least_rows(graph.vertices() as usize, graph.targets().len());
+    (0..graph.vertices()).into_par_iter().with_min_len(least)
+}
+
+fn least_rows(vertices: usize, arcs: usize) -> usize {
+    let rows = LEAST as u128 * vertices as u128 / (vertices + arcs).max(1) as u128;
+    (rows as usize).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_rows_are_in_smaller_pieces() {
+        assert_eq!([least_rows(1000, 0), least_rows(1000, 3000)], [LEAST, LEAST / 4]);
+        assert_eq!([least_rows(10, 10 << 20), least_rows(0, 0)], [1, 1]);
+        assert_eq!(least_rows(u32::MAX as usize, 1 << 40), LEAST / 257);
+    }
+}

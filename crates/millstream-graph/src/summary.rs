@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::reference::weak_components;
 use crate::symmetric::imbalance;
 use crate::{CsrGraph, Weights};
@@ -101,7 +101,7 @@ fn arcs(graph: &CsrGraph) -> (u64, u64, bool) {
         let imbalance = targets.iter().map(|&target| imbalance(vertex, target, 0));
         (loops as u64, duplicates as u64, imbalance.fold(0, u64::wrapping_add))
     };
-    let rows = (0..graph.vertices()).into_par_iter().in_pieces().map(row);
+    let rows = rows_of(graph).map(row);
     let sum = |one: (u64, u64, u64), other: (u64, u64, u64)| {
         (one.0 + other.0, one.1 + other.1, one.2.wrapping_add(other.2))
     };

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::build::{ArcSource, Duplicates, from_arcs};
-use crate::pieces::InPieces;
+use crate::pieces::rows_of;
 use crate::{CsrGraph, GraphError, Weights};
 
 /// Undirected edges, listed item by item, in any order and as often as one likes.
@@ -95,12 +95,7 @@ impl CsrGraph {
             let arc = |arc: usize| imbalance(vertex, self.targets()[arc], weight(arc));
             self.row(vertex).map(arc).fold(0, u64::wrapping_add)
         };
-        (0..self.vertices())
-            .into_par_iter()
-            .in_pieces()
-            .map(difference)
-            .reduce(|| 0, u64::wrapping_add)
-            == 0
+        rows_of(self).map(difference).reduce(|| 0, u64::wrapping_add) == 0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-use millstream_graph::pieces::InPieces;
+use millstream_graph::pieces::{InPieces, rows_of};
 use millstream_graph::{CsrGraph, GraphError, Partition, Weights};
 use rayon::prelude::*;
 
@@ -23,7 +23,7 @@ pub(crate) fn row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
             }
         }
     };
-    (0..graph.vertices()).into_par_iter().in_pieces().map(row_weight).collect()
+    rows_of(graph).map(row_weight).collect()
 }
 
 /// Sums of a row's weights by which, and by whose inverse, ranks may be multiplied in any

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 
 use crate::build::as_atomic;
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::{CsrGraph, GraphError};
 use renumber::{SortedBy, renumbered};
 
@@ -366,7 +366,7 @@ impl Partition {
             let leaves = |target: &&u32| !own.contains(&self.to_new(**target));
             graph.neighbors(vertex).iter().filter(leaves).count() as u64
         };
-        (0..graph.vertices()).into_par_iter().in_pieces().map(cut).sum()
+        rows_of(graph).map(cut).sum()
     }
 
     /// Vertices of the largest part over those of the mean part; 1 is perfect.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rayon::prelude::*;
 
 use crate::CsrGraph;
-use crate::pieces::InPieces;
+use crate::pieces::rows_of;
 
 /// For each vertex the smallest vertex of its weak component, in which directions
 /// of arcs do not count.
@@ -18,7 +18,7 @@ use crate::pieces::InPieces;
 /// # Ok::<(), millstream_graph::GraphError>(())
 /// ```
 pub fn weak_components(graph: &CsrGraph) -> Vec<u32> {
-    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
+    let vertices = rows_of(graph);
     let parents = Parents(vertices.clone().map(AtomicU32::new).collect());
     vertices.for_each(|from| {
         graph.neighbors(from).iter().for_each(|&to| parents.unite(from, to));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::{BadWeight, CsrGraph, Weights};
 
 /// What is asked of [`pagerank`], and of its [validator](crate::validate::pagerank).
@@ -145,10 +145,9 @@ impl<'a> Sweep<'a> {
         question: &'a PageRankQuestion,
     ) -> Result<Sweep<'a>, PageRankError> {
         question.check(graph)?;
-        let vertices = graph.vertices();
         let mut sweep = Sweep { graph, question, row_weights: Vec::new() };
         let row_weight = |vertex| graph.row(vertex).map(|arc| sweep.weight(arc)).sum();
-        sweep.row_weights = (0..vertices).into_par_iter().in_pieces().map(row_weight).collect();
+        sweep.row_weights = rows_of(graph).map(row_weight).collect();
         Ok(sweep)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use crate::CsrGraph;
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::reference::UNREACHED;
 
 /// What is wrong with levels or predecessors.
@@ -109,7 +109,7 @@ pub fn bfs_levels(
         }
         Ok(())
     })?;
-    (0..vertices as u32).into_par_iter().in_pieces().try_for_each(|from| {
+    rows_of(graph).try_for_each(|from| {
         let from_level = levels[from as usize];
         if from_level >= depth_limit {
             return Ok(());

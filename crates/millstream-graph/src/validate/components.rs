@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::{CsrGraph, reference};
 
 /// What is wrong with labels.
@@ -60,7 +60,7 @@ pub fn weak_components(graph: &CsrGraph, labels: &[u32]) -> Result<(), Component
     if labels.len() != vertices {
         return Err(ComponentsFault::Length { labels: labels.len(), vertices });
     }
-    (0..graph.vertices()).into_par_iter().in_pieces().try_for_each(|from| {
+    rows_of(graph).try_for_each(|from| {
         let label = |vertex: u32| labels[vertex as usize];
         match graph.neighbors(from).iter().find(|&&to| label(to) != label(from)) {
             Some(&to) => {

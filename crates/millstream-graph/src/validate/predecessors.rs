@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::sssp::{Distance, Paths};
 use super::{BfsFault, SsspFault};
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::reference::{Distances, SsspError, UNREACHED};
 use crate::{CsrGraph, Weights};
 
@@ -97,7 +97,7 @@ fn first_misled(
     let led: Vec<AtomicBool> = predecessors.iter().map(|_| AtomicBool::new(false)).collect();
     // Once over all arcs: looking for each vertex in its predecessor's row would
     // read the row of a hub once for each of its many children.
-    (0..graph.vertices()).into_par_iter().in_pieces().for_each(|from| {
+    rows_of(graph).for_each(|from| {
         for arc in graph.row(from) {
             let to = graph.targets()[arc] as usize;
             if predecessors[to] == from && is_tight(from, arc) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::reference::{Distances, SsspError};
 use crate::{CsrGraph, Weights};
 
@@ -202,7 +202,7 @@ impl<'a, D: Distance> Paths<'a, D> {
         {
             return Err(SsspFault::TooFar { vertex, distance: self.distance(vertex).into() });
         }
-        (0..self.graph.vertices()).into_par_iter().in_pieces().try_for_each(|from| {
+        rows_of(self.graph).try_for_each(|from| {
             let mut row = if self.is_reached(from) { self.graph.row(from) } else { 0..0 };
             match row.find(|&arc| self.is_relaxable(from, arc, cutoff)) {
                 Some(arc) => {

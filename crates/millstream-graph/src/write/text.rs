@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::Stop;
 use crate::format::extension;
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, rows_of};
 use crate::read::ReadOptions;
 use crate::read::arcs::rebuild_graph;
 use crate::{CsrGraph, Weights};
@@ -114,7 +114,7 @@ fn check_integers(graph: &CsrGraph) -> Result<(), Stop> {
 /// Every arc has its reverse, as heavy, and none is its own.
 fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
     let has_loop = |&vertex: &u32| graph.neighbors(vertex).contains(&vertex);
-    if let Some(vertex) = (0..graph.vertices()).into_par_iter().in_pieces().find_first(has_loop) {
+    if let Some(vertex) = rows_of(graph).find_first(has_loop) {
         let reason = format!("vertex {} has an arc to itself", id(graph, vertex));
         return Err(Stop::NotRepresentable(reason));
     }
@@ -128,7 +128,7 @@ fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
         return Ok(());
     }
     let row_differs = |&vertex: &u32| !same_row(&rows, &columns, vertex);
-    let vertex = (0..graph.vertices()).into_par_iter().in_pieces().find_first(row_differs);
+    let vertex = rows_of(graph).find_first(row_differs);
     let reason = match vertex {
         Some(vertex) => format!(
             "it is not symmetric: arcs from and to vertex {} differ (symmetrize it first)",
