@@ -7,7 +7,9 @@
 #
 # One process a list, which keeps the GPUs' contexts from case to case. A case that says
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
-# LIST_SECONDS (345) are over. The list fails when a case fails, was stopped or did not run, or
+# LIST_SECONDS (345) are over. Cases that open the GPUs in processes of their own, which takes
+# most of their time, run beside the others on more than four GPUs, or with BESIDE=1 (or not,
+# with 0): times of cases are then those of a busy node. The list fails when a case fails, was stopped or did not run, or
 # says that it was skipped: but in lists with host devices for what needs peers, on one device
 # for what needs several, on one GPU for what needs several of them, on other than eight devices
 # for what needs as many, and for what needs emulation.
@@ -78,20 +80,12 @@ left_of() {
     printf '%s\n' "$@" | grep -vxF -f <(printf '%s\n' "${ended[@]}" '')
 }
 
-failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-for list in "$@"; do
+# Runs the cases of a part of a list, in as many processes as it takes: what they say goes into
+# the folder, and the worst exit code and which were stopped.
+run_part() {
+    local part=$1 left=("${@:2}") ended=() stopped=() worst=0 code
+    local log=$folder/$part.log
     : > "$log"
-    start=$(milliseconds)
-    case $list in
-    *cuda:*) ;;
-    *) echo "$list: no GPU in this list" >&2; failed=$((failed + 1)); continue ;;
-    esac
-    export MILLSTREAM_TEST_DEVICES=$list
-    mapfile -t all < <("$whole" --list ${MILLSTREAM_LARGE:+--include-ignored} 2> /dev/null |
-        sed -n 's/: test$//p' | grep -F "${CASES:-gpus::}" | grep '^gpus::')
-    left=("${all[@]}") ended=() stopped=() worst=0
     while [ ${#left[@]} -gt 0 ]; do
         run_cases "${left[@]}"
         code=$?
@@ -100,6 +94,33 @@ for list in "$@"; do
         [ $((start / 1000 + ${LIST_SECONDS:-345})) -gt "$(date +%s)" ] || break
         mapfile -t left < <(left_of "${left[@]}")
     done
+    printf '%s %s\n' "$worst" "${stopped[*]}" > "$folder/$part.end"
+}
+
+failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+log=$folder/log
+for list in "$@"; do
+    start=$(milliseconds)
+    case $list in
+    *cuda:*) ;;
+    *) echo "$list: no GPU in this list" >&2; failed=$((failed + 1)); continue ;;
+    esac
+    export MILLSTREAM_TEST_DEVICES=$list
+    mapfile -t all < <("$whole" --list ${MILLSTREAM_LARGE:+--include-ignored} 2> /dev/null |
+        sed -n 's/: test$//p' | grep -F "${CASES:-gpus::}" | grep '^gpus::')
+    beside=()
+    [[ $list =~ ^cuda:0-([0-9]+)$ ]] && [ "${BESIDE:-$((BASH_REMATCH[1] > 3))}" -eq 1 ] &&
+        mapfile -t beside < <(printf '%s\n' "${all[@]}" | grep -E '^gpus::(faults|command)::')
+    mapfile -t others < <(printf '%s\n' "${all[@]}" | grep -vxF -f <(printf '%s\n' "${beside[@]}" ''))
+    rm -f "$folder"/*
+    run_part beside "${beside[@]}" &
+    run_part others "${others[@]}"
+    wait
+    cat "$folder"/*.log > "$log"
+    worst=$(sort -n "$folder"/*.end | tail -n 1 | cut -d ' ' -f 1)
+    stopped=$(cut -d ' ' -f 2- "$folder"/*.end | xargs)
     reasons=$(grep '^skipped' "$log" | grep -v '^skipped, needs emulation: ')
     [ -n "${MILLSTREAM_DATASETS:-}" ] || reasons=$(grep -v MILLSTREAM_DATASETS <<< "$reasons")
     [[ $list =~ ^cuda:(0-7|[0-9]x8)$ ]] ||
@@ -121,7 +142,7 @@ for list in "$@"; do
     else
         failed=$((failed + 1))
         result="FAILED (exit $worst), $ran of ${#all[@]} cases passed, $skipped skipped"
-        [ ${#stopped[@]} -eq 0 ] || result="$result, stopped: ${stopped[*]}"
+        [ -z "$stopped" ] || result="$result, stopped: $stopped"
         [ -z "$reasons" ] || result="$result, some of them without need"
     fi
     echo "$list: $result, $((($(milliseconds) - start) / 1000)) s"
