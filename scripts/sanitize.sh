@@ -9,8 +9,9 @@
 # For memcheck and initcheck every buffer is an allocation of its own
 # (MILLSTREAM_EXACT_ALLOCATIONS=1), so that an access beside it is seen; racecheck, which has no
 # use for that, now and then does not come back from freeing pinned memory. initcheck sees who reads
-# what nobody has written of packets, staging and uploads (Device::buffer_to_overwrite); all other
-# memory of GPUs is zeroed when it is allocated, as its documentation says, and so counts as written. Kernels that wait
+# what nobody has written of packets, staging, uploads and most of a search's memory
+# (Device::buffer_to_overwrite, shared_to_overwrite); all other memory of GPUs is zeroed when it is
+# allocated, as its documentation says, and so counts as written. Kernels that wait
 # for other kernels may hang under the sanitizer: cases of litmus and faults are left out, and
 # lists should name each GPU once unless a case needs several devices. TOOLS selects tools, each of which has a GPU of its own as far
 # as there are, CASES cases; CASE_SECONDS (240) limits one case under one tool.

@@ -45,9 +45,7 @@ impl<T: Pod> Download<T> {
         self.event.synchronize()?;
         Ok(self.staging.host_view()?.to_vec())
     }
-}
 
-impl<T: Pod> Download<T> {
     /// Waits for the items and leaves them where they are: in a buffer of the host's memory, of which
     /// there is a [view](DeviceBuffer::host_view).
     ///

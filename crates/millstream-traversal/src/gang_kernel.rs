@@ -2,13 +2,14 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use millstream_device::{CudaSource, Kernel, Parameter, Trusted};
 use millstream_flow::Gang;
 use parking_lot::Mutex;
 
 /// By the types of their signatures and of what makes their sources.
-static KERNELS: Mutex<Option<Kernels>> = Mutex::new(None);
+static KERNELS: LazyLock<Mutex<Kernels>> = LazyLock::new(Default::default);
 
 type Kernels = HashMap<TypeId, &'static (dyn Any + Send + Sync)>;
 
@@ -22,7 +23,6 @@ where
 {
     const { assert!(size_of::<F>() == 0, "what makes a source captures nothing") };
     let mut kernels = KERNELS.lock();
-    let kernels = kernels.get_or_insert_default();
     let key = TypeId::of::<(S, F)>();
     let known = kernels.get(&key).and_then(|kernel| kernel.downcast_ref());
     known.unwrap_or_else(|| {
