@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
-use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::check_partition;
 use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
@@ -20,6 +19,9 @@ use crate::search::Search;
 use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
+
+/// Vertices that a thread tells their label at least, each of which waits for memory.
+const PIECE: usize = 1 << 14;
 
 /// How a search runs; the components do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,7 +330,7 @@ fn are_peers(context: &Context) -> bool {
 
 /// Labels by original id from roots by new id.
 fn original_labels(partition: &Partition, roots: &[u32]) -> Vec<u32> {
-    let roots_of = || roots.par_iter().in_pieces();
+    let roots_of = || roots.par_iter().with_min_len(PIECE);
     let smallest: Vec<_> = roots_of().map(|_| AtomicU32::new(u32::MAX)).collect();
     // Relaxed: threads have met before labels are read.
     roots_of().enumerate().for_each(|(new, &root)| {

@@ -74,8 +74,8 @@ impl<T: Pod> Download<T> {
     }
 }
 
-/// Items that a thread copies at least: waking more takes longer than they save.
-const PIECE: usize = 1 << 17;
+/// Items that a thread copies at least.
+const PIECE: usize = 1 << 16;
 
 impl<T: Pod + Sync> Download<T> {
     /// Waits for the items and appends what `map` makes of each to `items`, by all threads:

@@ -36,9 +36,8 @@ use renumber::{SortedBy, renumbered};
 const ALONE: usize = 1 << 12;
 /// Vertices that a thread sorts at least.
 const SORTED: usize = 1 << 14;
-/// Values that a thread puts in order at least: what takes the time is to touch new memory, which many
-/// threads do no faster than a few.
-const RESTORED: usize = 1 << 17;
+/// Values that a thread puts in order at least.
+const RESTORED: usize = 1 << 16;
 
 /// Why there is no such partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -345,7 +344,10 @@ impl Partition {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn restore_with<T: Send>(&self, value: impl Fn(u32) -> T + Sync + Send) -> Vec<T> {
+        let is_small = (self.vertices() as usize) < RESTORED;
         match &self.order {
+            // Not in rayon's threads, of which one would have to wake.
+            _ if is_small => (0..self.vertices()).map(|id| value(self.to_new(id))).collect(),
             Some(order) => {
                 let order = order.renumbered.par_iter().with_min_len(RESTORED);
                 order.map(|&new| value(new)).collect()
