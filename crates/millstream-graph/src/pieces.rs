@@ -6,8 +6,9 @@ use rayon::range::Iter;
 use crate::CsrGraph;
 
 /// Vertices or arcs that one thread takes at least. To wake a thread that sleeps takes some 50
-/// microseconds on machines with many cores, and rayon wakes them all: there a sum over 62,400 numbers
-/// took four milliseconds, where one thread needs a hundredth of one.
+/// microseconds on machines with many cores, and rayon wakes them all: a sum over 62,400 numbers took
+/// four milliseconds there, of one thread twenty microseconds 
+/// (`docs/decisions/0036-small-loops-stay-on-one-thread.md`).
 const LEAST: usize = 1 << 16;
 
 /// Parallel loops that do little with each item.
