@@ -7,9 +7,9 @@ use crate::CsrGraph;
 
 /// Vertices or arcs that one thread takes at least. To wake a thread that sleeps takes some 50
 /// microseconds on machines with many cores, and rayon wakes them all: a sum over 62,400 numbers took
-/// four milliseconds there, of one thread twenty microseconds 
+/// four milliseconds there, where one thread needs twenty microseconds
 /// (`docs/decisions/0036-small-loops-stay-on-one-thread.md`).
-const LEAST: usize = 1 << 16;
+pub(crate) const LEAST: usize = 1 << 16;
 
 /// Parallel loops that do little with each item.
 ///

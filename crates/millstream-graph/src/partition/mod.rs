@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 
 use crate::build::as_atomic;
-use crate::pieces::{InPieces, rows_of};
+use crate::pieces::{InPieces, LEAST, rows_of};
 use crate::{CsrGraph, GraphError};
 use renumber::{SortedBy, renumbered};
 
@@ -36,8 +36,6 @@ use renumber::{SortedBy, renumbered};
 const ALONE: usize = 1 << 12;
 /// Vertices that a thread sorts at least.
 const SORTED: usize = 1 << 14;
-/// Values that a thread puts in order at least.
-const RESTORED: usize = 1 << 16;
 
 /// Why there is no such partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -344,17 +342,12 @@ impl Partition {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn restore_with<T: Send>(&self, value: impl Fn(u32) -> T + Sync + Send) -> Vec<T> {
-        let is_small = (self.vertices() as usize) < RESTORED;
+        let is_small = (self.vertices() as usize) < LEAST;
         match &self.order {
             // Not in rayon's threads, of which one would have to wake.
             _ if is_small => (0..self.vertices()).map(|id| value(self.to_new(id))).collect(),
-            Some(order) => {
-                let order = order.renumbered.par_iter().with_min_len(RESTORED);
-                order.map(|&new| value(new)).collect()
-            }
-            None => {
-                (0..self.vertices()).into_par_iter().with_min_len(RESTORED).map(value).collect()
-            }
+            Some(order) => order.renumbered.par_iter().in_pieces().map(|&new| value(new)).collect(),
+            None => (0..self.vertices()).into_par_iter().in_pieces().map(value).collect(),
         }
     }
 

@@ -305,7 +305,7 @@ mod with_metis {
 /// Of so many vertices that several threads put them in order.
 #[test]
 fn many_values_are_restored_as_few_are() {
-    let graph = CsrGraph::from_edges(4 * RESTORED as u32 + 1, &[]).unwrap();
+    let graph = CsrGraph::from_edges(4 * LEAST as u32 + 1, &[]).unwrap();
     for partition in [contiguous_blocks(&graph, 3), random(&graph, 3, 1)] {
         let restored = partition.restore_with(|new| partition.to_original(new));
         assert!(restored.into_iter().eq(0..graph.vertices()));
