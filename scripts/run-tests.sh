@@ -86,6 +86,8 @@ run_part() {
     local part=$1 left=("${@:2}") ended=() stopped=() worst=0 code
     local log=$folder/$part.log
     : > "$log"
+    # Whoever does not come to the end of this has failed.
+    echo 125 > "$folder/$part.end"
     while [ ${#left[@]} -gt 0 ]; do
         run_cases "${left[@]}"
         code=$?
@@ -130,14 +132,17 @@ for list in "$@"; do
     [[ ! $list =~ ^cuda:[0-9]+(x[0-9]+)?(,host:.*)?$ ]] ||
         reasons=$(grep -v '^skipped, needs several GPUs: ' <<< "$reasons")
     # What cases say comes after their names.
-    skipped=$(awk '/^---- gpus::/ { name = $2 } /^skipped/ { print name }' "$log" | sort -u)
+    skipped=$(awk 'FNR == 1 { name = "" } /^---- gpus::/ { name = $2 } /^skipped/ { print name }' \
+        "$folder"/*.log | sort -u)
     # Once each: those that run in processes of their own print theirs too.
     ran=$(sed -n 's/^test \(gpus::.*\) \.\.\. *ok$/\1/p' "$log" | sort -u |
         grep -vcxF -f <(printf '%s\n' "$skipped" ''))
     skipped=$(grep -c . <<< "$skipped")
+    ignored=$(grep -c '^test gpus::.* \.\.\. *ignored' "$log")
     # What the cases measured, or why they failed.
-    sed -n '/^successes:$/,$p;/^failures:$/,$p' "$log" | grep -v '^$' | awk '!seen[$0]++'
-    if [ "$worst" -eq 0 ] && [ -z "$reasons" ] && [ "$ran" -gt 0 ]; then
+    sed -s -n '/^successes:$/,$p;/^failures:$/,$p' "$folder"/*.log | grep -v '^$' | awk '!seen[$0]++'
+    if [ "$worst" -eq 0 ] && [ -z "$reasons" ] && [ "$ran" -gt 0 ] &&
+        [ $((ran + skipped + ignored)) -eq ${#all[@]} ]; then
         result="$ran cases passed, $skipped skipped"
     else
         failed=$((failed + 1))

@@ -20,7 +20,7 @@ use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
 
-/// Vertices that a thread tells their label at least, each of which waits for memory.
+/// Vertices whose labels a thread looks at at least.
 const PIECE: usize = 1 << 14;
 
 /// How a search runs; the components do not depend on it.

@@ -260,7 +260,7 @@ impl DistributedGraph {
     /// A buffer on each device with a value for every vertex, by new id.
     ///
     /// # Errors
-    /// No memory on a device.
+    /// More or fewer values than vertices; no memory on a device.
     ///
     /// # Cancel safety
     /// Cancel safe: the buffers are dropped.
@@ -273,7 +273,7 @@ impl DistributedGraph {
     ) -> Result<Vec<SharedBuffer<V>>> {
         let initial = initial.into();
         let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
-            stream.upload_shared(Arc::clone(&initial), buffer, 0..initial.len())
+            stream.upload_shared(Arc::clone(&initial), buffer, 0..buffer.len())
         };
         self.made(upload).await
     }
@@ -434,6 +434,22 @@ mod tests {
                     "every {step}"
                 );
             }
+            Ok::<_, Error>(())
+        };
+        context.block_on(run).unwrap().unwrap();
+    }
+
+    #[test]
+    fn every_vertex_has_a_value() {
+        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+        let graph = CsrGraph::from_edges(5, &[(0, 1)]).unwrap();
+        let blocks = partition::contiguous_blocks(&graph, 2);
+        let run = async {
+            let graph = DistributedGraph::new(&context, &graph, blocks, Columns::Structure).await?;
+            assert!(graph.shared(vec![7_u32; 4]).await.is_err());
+            assert!(graph.shared(vec![7_u32; 6]).await.is_err());
+            let buffers = graph.shared(vec![7_u32; 5]).await?;
+            assert_eq!(graph.gather(buffers.into_iter(), |value| value).await?, [7; 5]);
             Ok::<_, Error>(())
         };
         context.block_on(run).unwrap().unwrap();
