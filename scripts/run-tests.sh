@@ -9,7 +9,8 @@
 # nothing for CASE_SECONDS (100) is stopped, and another process goes on with the next, until
 # LIST_SECONDS (345) are over. Cases that open the GPUs in processes of their own, which takes
 # most of their time, run beside the others on more than four GPUs, or with BESIDE=1 (or not,
-# with 0): times of cases are then those of a busy node. The list fails when a case fails, was stopped or did not run, or
+# with 0): times of cases are then those of a busy node.
+# The list fails when a case fails, was stopped or did not run, or
 # says that it was skipped: but in lists with host devices for what needs peers, on one device
 # for what needs several, on one GPU for what needs several of them, on other than eight devices
 # for what needs as many, and for what needs emulation.

@@ -80,9 +80,7 @@ async fn run_outside_hub(
     common: &Common<'_>,
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    // SAFETY: the kernel keeps to its arguments as the signature says.
-    let source = || unsafe { Trusted::new(cuda_source(OUTSIDE_HUB)) };
-    let kernel = gang_kernel::<OutsideHub, _>(OUTSIDE_HUB, source);
+    let kernel = gang_kernel::<OutsideHub, _>(OUTSIDE_HUB, trusted::<false>);
     let bind = |host: &_, GangMember { place, stream, sharers }: GangMember<'_>| {
         let Resident { part, hubs, first_vertex, hub, .. } = residents[place];
         let rows = (&*part.offsets, &*part.targets, first_vertex);
@@ -99,9 +97,7 @@ async fn run_merged(
     common: &Common<'_>,
     residents: &[Resident<'_>],
 ) -> Result<Duration> {
-    // SAFETY: the kernel keeps to its arguments as the signature says.
-    let source = || unsafe { Trusted::new(cuda_source(MERGED)) };
-    let kernel = gang_kernel::<Merged, _>(MERGED, source);
+    let kernel = gang_kernel::<Merged, _>(MERGED, trusted::<true>);
     let gang = Gang::new(context)?;
     gang.prepare(kernel)?;
     let host = gang.words().clone();
@@ -162,4 +158,9 @@ fn cuda_source(entry: &'static str) -> CudaSource {
 
 pub(crate) fn cuda_sources() -> [CudaSource; 2] {
     [OUTSIDE_HUB, MERGED].map(cuda_source)
+}
+
+fn trusted<const IS_MERGED: bool>() -> Trusted<CudaSource> {
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    unsafe { Trusted::new(cuda_source(if IS_MERGED { MERGED } else { OUTSIDE_HUB })) }
 }

@@ -164,7 +164,8 @@ impl<T: Item> Port<T> {
         links.values().map(|link| &link.statistics).filter(carry).cloned().collect()
     }
 
-    /// Submits the copy of a packet, if it needs one, or gives its buffer to a sender. No lock is held that a callback may want: the driver may take
+    /// Submits the copy of a packet, if it needs one, or gives its buffer to a sender.
+    /// No lock is held that a callback may want: the driver may take
     /// its time, and whoever gives it something may have to tell others of failures first.
     fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Option<Packet<T>>> {
         let Claim { offer, range, buffer: mut packet, is_last } = claim;

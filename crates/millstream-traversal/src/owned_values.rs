@@ -42,6 +42,9 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
+    ///
+    /// # Device ordering
+    /// When it resolves, host code comes after the copies.
     pub async fn arrived(
         partition: &'a Partition,
         downloads: Vec<Download<T>>,
