@@ -30,12 +30,10 @@ __device__ void process_items(const Common<Program>& common, u32 batch, u32 thre
     u64* const word = &common.scratch[snapshot];
     const Snapshot consumes = Snapshot::take(ready, word, batch);
     consumes.for_each(ready, [&](bool is_item, u32 item) { worklist.process(is_item, item); });
-    worklist.shared_arcs().for_each(
-        [&](u64 first, u64 last, typename Program::State state) {
-            worklist.visit_range(first, last, state);
-        });
+    worklist.visit_shared_arcs(consumes.count);
     if (!worklist.finish_block()) return;
     worklist.shared_arcs().clear();
+    if (threadIdx.x == 0) common.scratch[begun] = 0;
     if (threadIdx.x == 0 && consumes.finish(ready, word, true)) {
         store_release_gpu(&common.status[ready_news], u64(1));
     }

@@ -46,16 +46,24 @@ struct SharedArcs {
     // later they find themselves.
     template <class Use>
     __device__ void for_each(Use use) const {
+        u64 before = 0;
+        for_each_since(&before, use);
+    }
+
+    // The same of what was added after the first `*before` entries, which then are all.
+    template <class Use>
+    __device__ void for_each_since(u64* before, Use use) const {
         if (words.len <= header) return;
         // The most that any lane sees: others may add meanwhile, all lanes must take every
         // turn, and what a lane has added it sees itself.
-        const u64 all = __reduce_max_sync(~0u, u32(used()));
+        const u64 all = __reduce_max_sync(~0u, u32(used())) - *before;
         const u64 start = thread_in_grid() / 32 * all / (threads_in_grid() / 32);
         for (u64 seen = 0; seen < all;) {
-            const u64 at = seen + lane() < all ? (start + seen + lane()) % all : all;
+            const bool is_there = seen + lane() < all;
+            const u64 at = is_there ? *before + (start + seen + lane()) % all : 0;
             u64 first = 0;
             u64 end = 0;
-            u32 open = __ballot_sync(~0u, at < all && is_open(at));
+            u32 open = __ballot_sync(~0u, is_there && is_open(at));
             if (open == 0) {
                 seen += 32;
                 continue;
@@ -77,6 +85,7 @@ struct SharedArcs {
             memcpy(&its, &word, sizeof(its));
             use(first, end, its);
         }
+        *before += all;
     }
 
     // The whole last block, when all arcs have been taken.

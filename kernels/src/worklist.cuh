@@ -72,8 +72,33 @@ struct Worklist : Split<Program, is_fused> {
     // Arcs of a warp's items.
     using Arcs = SpreadArcs<typename Program::State>;
 
-    // Processes ready items, one for each lane of a warp.
-    __device__ void process(bool is_item, u32 item) { visit_all(begin(is_item, item)); }
+    // Host-driven: processes ready items, one for each lane of a warp.
+    __device__ void process(bool is_item, u32 item) {
+        const Arcs arcs = begin(is_item, item);
+        const u32 items = __popc(__ballot_sync(~0u, is_item));
+        // Release, after what all lanes have shared: pairs with the acquire in `visit_shared_arcs`.
+        if (lane() == 0 && items > 0) fetch_add_release_gpu(&common.scratch[begun], u64(items));
+        visit_all(arcs);
+    }
+
+    // Host-driven: visits what the warps of the kernel share, for which those without items wait
+    // until all `items` have begun: one of them may have the arcs of a whole level. Not for long:
+    // a block that has not begun may be waiting for this one's place.
+    __device__ void visit_shared_arcs(u32 items) {
+        const auto arcs = shared_arcs();
+        u64 seen = 0;
+        bool have_begun = false;
+        for (u32 looks = 0; !have_begun && looks < most_looks; ++looks) {
+            const bool has_all = load_acquire_gpu(&common.scratch[begun]) >= items;
+            have_begun = __shfl_sync(~0u, has_all, 0);
+            arcs.for_each_since(&seen, [&](u64 first, u64 last, typename Program::State state) {
+                visit_range(first, last, state);
+            });
+        }
+    }
+
+    // Some tens of microseconds.
+    static constexpr u32 most_looks = 64;
 
     // Takes ready items out of the queue; their arcs.
     __device__ Arcs begin(bool is_item, u32 item) {

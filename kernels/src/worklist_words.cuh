@@ -47,7 +47,7 @@ constexpr u64 queue_full = 3;
 
 // Words of a task's scratch memory, 0 between kernels; a worker has shared arcs
 // after them.
-enum Scratch { snapshot, ticket, places, scratch_words };
+enum Scratch { snapshot, ticket, places, begun, scratch_words };
 
 enum Queues { ready_queue, deferred_queue, outbox_queues };
 

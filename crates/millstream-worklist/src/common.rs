@@ -53,7 +53,7 @@ pub(crate) struct QueueBuffers {
 }
 
 /// Words that a task's kernels use among themselves; zero between launches.
-pub(crate) const SCRATCH_WORDS: usize = 3;
+pub(crate) const SCRATCH_WORDS: usize = 4;
 /// Those of a worker: also for 16384 items whose arcs all warps share.
 pub(crate) const WORKER_SCRATCH_WORDS: usize = SCRATCH_WORDS + 1 + 3 * 16384;
 
