@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::try_join;
-use millstream::flow::{Counter, Error, first_available};
+use millstream::flow::{Error, first_available};
 use millstream::prelude::*;
 
 type FilterSignature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);
@@ -31,17 +31,13 @@ static FILTER: Kernel<FilterSignature> = Kernel::with_source(
     },
 );
 
-async fn worker(
-    host: Device,
-    mut input: Receiver<u32>,
-    mut output: Sender<u32>,
-) -> Result<(), Error> {
+async fn worker(mut input: Receiver<u32>, mut output: Sender<u32>) -> Result<(), Error> {
     let stream = input.device().stream()?;
     let scratch = input.device().shared(2)?;
     while let Some(pending) = input.recv().await? {
         stream.wait(&pending)?;
         let mut kept = output.buffer(pending.len()).await?; // back-pressure
-        let count: Counter = host.shared(1)?;
+        let count = output.counter()?;
         FILTER.launch(&stream, pending.len(), (&pending, &mut kept, &scratch, &count, 7))?;
         pending.release_after(&stream)?;
         output.send_counted(kept, count, &stream)?; // goes out when the device has counted
@@ -59,7 +55,7 @@ fn main() -> Result<(), Error> {
     let results = gather.receiver(context.host(), Buffers::bytes(1 << 20))?;
     for device in context.devices() {
         let input = scatter.receiver(device, Buffers::bytes(1 << 20))?;
-        graph.spawn(worker(context.host().clone(), input, gather.sender(device)?));
+        graph.spawn(worker(input, gather.sender(device)?));
     }
     let statistics = graph.statistics();
     let feeding = async move {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use millstream_device::{Device, SharedBuffer, Stream};
-use millstream_flow::{Counter, Receiver, Result, Sender};
+use millstream_flow::{Receiver, Result, Sender};
 use millstream_traversal::Part;
 
 use crate::Method;
@@ -150,7 +150,7 @@ impl Solver {
         for first in (0..self.parents.len()).step_by(self.message_items) {
             let room = self.message_items.min(self.parents.len() - first);
             let mut pairs = above.buffer(room).await?;
-            let count: Counter = self.host.shared(1)?;
+            let count = above.counter()?;
             let arguments = (&self.parents, first as u32, &mut pairs, &scratch, &count);
             PAIRS.launch(&self.stream, room, arguments)?;
             above.send_counted(pairs, count, &self.stream)?;

@@ -17,6 +17,7 @@
 mod buffers;
 mod collectives;
 mod context;
+mod counter;
 mod error;
 mod failure;
 mod full_empty;
@@ -54,6 +55,7 @@ pub use collectives::{
     Operands, Operator, ResidentCollectives, ResidentRank, ResidentRankView,
 };
 pub use context::{Context, ContextBuilder, Devices};
+pub use counter::Counter;
 pub use error::{Error, Result};
 pub use full_empty::{
     Action, EarlyKernel, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard, PacketShape,
@@ -71,7 +73,7 @@ pub use receiver::Receiver;
 pub use router::Router;
 pub use segment::{PendingSegment, Segment};
 pub use send_buffer::SendBuffer;
-pub use sender::{Counter, Sender, Sent};
+pub use sender::{Sender, Sent};
 pub use statistics::LinkStatistics;
 
 /// Items that links carry: plain data that any thread may copy.

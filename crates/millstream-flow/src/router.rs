@@ -276,7 +276,8 @@ impl<T: Item> Router<T> {
         members.senders.push(device.clone());
         let failure = Arc::clone(&self.graph.failure);
         let router = Arc::clone(&self.shared);
-        Ok(Arc::new(SenderShared::new(device.clone(), lanes, failure, router)))
+        let ends = (device.clone(), self.graph.context().host().clone());
+        Ok(Arc::new(SenderShared::new(ends, lanes, failure, router)))
     }
 
     /// The link from this router to `device`, with its packet buffers.

@@ -5,18 +5,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use millstream_device::{Awaitable, Device, DeviceBuffer, HostData, SharedBuffer, Stream};
+use millstream_device::{Awaitable, Device, DeviceBuffer, HostData, Stream};
 
+use crate::counter::Counter;
 use crate::failure::Failure;
 use crate::message::{Completion, Payload};
 use crate::segment::PendingSegment;
 use crate::send_buffer::SendBuffer;
 use crate::sender_shared::{Parcel, SenderShared};
 use crate::{Error, Item, Result};
-
-/// How many items a kernel produced: one word on the host that kernels write
-/// and [`Sender::send_counted`] reads once they are done.
-pub type Counter = SharedBuffer<u32>;
 
 /// The sending end of a link: an endpoint's way into a [`Router`](crate::Router)
 /// or to the other end of a plain link.
@@ -186,6 +183,14 @@ impl<T: Item> Sender<T> {
         self.shared.send(buffer.into_parcel(ready), Some(len)).map(drop)
     }
 
+    /// A counter at 0, for [`Sender::send_counted`].
+    ///
+    /// # Errors
+    /// No memory of the host.
+    pub fn counter(&self) -> Result<Counter> {
+        Counter::new(&self.shared.host)
+    }
+
     /// As [`Sender::send`], with a length that only the device knows: the first
     /// `count` items go out when `stream` has come so far. Nothing goes out if
     /// it is 0. Later messages of this sender wait their turn.
@@ -201,7 +206,7 @@ impl<T: Item> Sender<T> {
         buffer.check(&self.shared)?;
         let (ready, capacity) = (buffer.ordered_event(stream)?, buffer.len());
         let sequence = self.shared.send(buffer.into_parcel(ready.clone()), None)?;
-        self.shared.offer_after(&ready, sequence, move || match count.load(0)? as usize {
+        self.shared.offer_after(&ready, sequence, move || match count.count()? {
             count if count <= capacity => Ok(count),
             count => Err(Error::CountTooLarge { count, capacity }),
         });

@@ -28,6 +28,7 @@ pub(crate) struct Lanes {
 /// A sender's way from its messages to the router.
 pub(crate) struct SenderShared<T: Item> {
     pub(crate) source: Device,
+    pub(crate) host: Device,
     /// Copies from this sender, in turn, so that one begins while another's end is
     /// told; none on the host, which uses the receivers' lanes.
     lanes: Lanes,
@@ -59,14 +60,14 @@ impl<T: Item> fmt::Debug for SenderShared<T> {
 
 impl<T: Item> SenderShared<T> {
     pub(crate) fn new(
-        source: Device,
+        (source, host): (Device, Device),
         lanes: Lanes,
         failure: Arc<Failure>,
         router: Arc<RouterShared<T>>,
     ) -> SenderShared<T> {
         let (copies, copied) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (outgoing, buffers) = (Outgoing::new(), SendBuffers::new());
-        SenderShared { source, lanes, copies, copied, failure, router, outgoing, buffers }
+        SenderShared { source, host, lanes, copies, copied, failure, router, outgoing, buffers }
     }
 
     /// The lane of the next copy.

@@ -12,7 +12,7 @@ use millstream::bfs::{Bfs, BfsOptions};
 use millstream::device::{
     CudaSource, Device, DeviceList, DeviceSet, Kernel, Read, Shared, TransferWay, Trusted, Write,
 };
-use millstream::flow::{Buffers, Context, Counter, Devices, Graph, first_available, scatter};
+use millstream::flow::{Buffers, Context, Devices, Graph, first_available, scatter};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, reference, validate};
 use millstream::worklist::{Routing, Worker};
@@ -192,14 +192,13 @@ fn filtering_over_two_routers() {
         for device in context.devices() {
             let mut input = input.receiver(device, buffers).unwrap();
             let mut output = gather.sender(device).unwrap();
-            let host = context.host().clone();
             graph.spawn(async move {
                 let stream = input.device().stream()?;
                 let scratch = input.device().shared(2)?;
                 while let Some(pending) = input.recv().await? {
                     stream.wait(&pending)?;
                     let mut kept = output.buffer(pending.len()).await?;
-                    let count: Counter = host.shared(1)?;
+                    let count = output.counter()?;
                     KEEP.launch(&stream, pending.len(), (&pending, &mut kept, &scratch, &count))?;
                     pending.release_after(&stream)?;
                     output.send_counted(kept, count, &stream)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use futures_util::try_join;
 use millstream::device::{CudaSource, Trusted};
-use millstream::flow::{Counter, Error, LinkStatistics, RoutingPolicy, first_available};
+use millstream::flow::{Error, LinkStatistics, RoutingPolicy, first_available};
 use millstream::prelude::*;
 
 /// In which rates are measured.
@@ -117,9 +117,9 @@ impl Filter {
             feed.shutdown()
         };
         let start = Instant::now();
-        let workers = ends.into_iter().map(|(input, output, repeats)| {
-            self.worker(context.host(), input, output, repeats, start)
-        });
+        let workers = ends
+            .into_iter()
+            .map(|(input, output, repeats)| self.worker(input, output, repeats, start));
         let all = async { try_join!(feeding, results.collect(), try_join_all(workers)) };
         let (_, kept, shares) = graph.run(all).await?;
         Ok(Filtered { kept, shares, time: start.elapsed(), links: statistics.links() })
@@ -158,7 +158,6 @@ impl Filter {
 
     async fn worker(
         self,
-        host: &Device,
         mut input: Receiver<u32>,
         mut output: Sender<u32>,
         repeats: u32,
@@ -173,7 +172,7 @@ impl Filter {
             items += pending.len() as u64;
             stream.wait(&pending)?;
             let mut kept = output.buffer(pending.len()).await?;
-            let count: Counter = host.shared(1)?;
+            let count = output.counter()?;
             for _ in 0..repeats {
                 let Filter { divisor, cost, .. } = self;
                 let arguments = (&pending, &mut kept, &scratch, &count, divisor, cost);

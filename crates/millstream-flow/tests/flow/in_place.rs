@@ -148,14 +148,14 @@ fn the_device_may_count_the_items() {
                 let items: DeviceBuffer<u32> = stream.uploaded(
                     (0..8).map(|at| first * 2 + at * (1 + first % 2)).collect::<Vec<_>>(),
                 )?;
-                let count = context.host().shared::<u32>(1)?;
+                let count = output.counter()?;
                 let mut packet = output.packet(8, &stream).await?;
                 KEEP_EVEN.launch(&stream, 8, (&items, &mut packet, &count))?;
                 output.send_counted(packet, count, &stream)?;
             }
             // None at all.
             let items: DeviceBuffer<u32> = stream.uploaded(vec![1; 8])?;
-            let count = context.host().shared::<u32>(1)?;
+            let count = output.counter()?;
             let mut packet = output.packet(8, &stream).await?;
             KEEP_EVEN.launch(&stream, 8, (&items, &mut packet, &count))?;
             output.send_counted(packet, count, &stream)?;
@@ -262,14 +262,14 @@ fn what_is_dropped_is_not_in_use() {
 fn none_is_reserved_while_a_copy_needs_it() {
     everywhere(2, |context| async move {
         let (graph, mut output, mut input) = link(&context, Buffers::items(4).count(2));
-        let (host, to) = (context.host().clone(), context.devices()[1].clone());
+        let to = context.devices()[1].clone();
         let run = graph.run(async move {
             let (stream, receiving) = (output.device().stream()?, to.stream()?);
             let sending = async {
                 for round in 0..8 {
                     let items: DeviceBuffer<u32> =
                         stream.uploaded(vec![2 * round, 2 * round, 2 * round, 1])?;
-                    let count = host.shared::<u32>(1)?;
+                    let count = output.counter()?;
                     let mut packet = output.packet(4, &stream).await?;
                     KEEP_EVEN.launch(&stream, 4, (&items, &mut packet, &count))?;
                     output.send_counted(packet, count, &stream)?;

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use millstream_device::Injection;
-use millstream_flow::{Buffers, Context, Counter, Devices, Error, Graph, Receiver, Sender};
+use millstream_flow::{Buffers, Context, Devices, Error, Graph, Receiver, Sender};
 
 use crate::common::{ADD, KEEP_EVEN, assert_nothing_leaked, block_on, everywhere};
 use crate::link_cases::{forwarded, spread, unready};
@@ -98,12 +98,12 @@ fn counted_messages_go_out_in_order_with_what_the_device_counted() {
         let (host, device) = (context.host(), &context.devices()[0]);
         let (mut feed, mut input) = graph.link::<u32>(host, device, Buffers::items(3)).unwrap();
         let (mut output, results) = graph.link::<u32>(device, host, Buffers::items(2)).unwrap();
-        let (stream, host) = (device.stream().unwrap(), host.clone());
+        let stream = device.stream().unwrap();
         graph.spawn(async move {
             while let Some(pending) = input.recv().await? {
                 stream.wait(&pending)?;
                 let mut kept = output.buffer(pending.len()).await?;
-                let count: Counter = host.shared(1)?;
+                let count = output.counter()?;
                 KEEP_EVEN.launch(&stream, pending.len(), (&pending, &mut kept, &count))?;
                 pending.release_after(&stream)?;
                 output.send_counted(kept, count, &stream)?;

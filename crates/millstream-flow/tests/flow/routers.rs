@@ -1,6 +1,6 @@
 use millstream_flow::{
-    Buffers, Context, Counter, Devices, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all,
-    broadcast, first_available, gather, ring, round_robin, scatter, tree_reduce,
+    Buffers, Context, Devices, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all, broadcast,
+    first_available, gather, ring, round_robin, scatter, tree_reduce,
 };
 
 use crate::common::{KEEP_EVEN, everywhere};
@@ -161,11 +161,11 @@ fn a_policy_that_panics_is_an_error() {
         let router = graph.router::<u32>(policy()).unwrap();
         let mut output = router.sender(device).unwrap();
         let mut results = router.receiver(host, Buffers::items(4)).unwrap();
-        let (stream, host) = (device.stream().unwrap(), host.clone());
+        let stream = device.stream().unwrap();
         graph.spawn(async move {
             let mut kept = output.buffer(4).await?;
             let input = stream.uploaded(vec![1, 2, 3, 4])?;
-            let count: Counter = host.shared(1)?;
+            let count = output.counter()?;
             KEEP_EVEN.launch(&stream, 4, (&input, &mut kept, &count))?;
             output.send_counted(kept, count, &stream)?;
             stream.record()?.completed().await?;
