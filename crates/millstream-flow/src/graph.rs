@@ -125,6 +125,7 @@ impl GraphStatistics {
 pub struct Graph {
     shared: Arc<GraphShared>,
     tasks: Mutex<Vec<Task>>,
+    _end: EndOnDrop,
 }
 
 impl fmt::Debug for Graph {
@@ -138,12 +139,10 @@ impl Graph {
     /// An empty graph on the devices of `context`.
     pub fn new(context: &Context) -> Graph {
         let state = State { sealed: false, routers: Vec::new(), plain_links: HashSet::new() };
-        let shared = GraphShared {
-            failure: Arc::new(Failure::default()),
-            context: context.clone(),
-            state: Mutex::new(state),
-        };
-        Graph { shared: Arc::new(shared), tasks: Mutex::new(Vec::new()) }
+        let failure = Arc::<Failure>::default();
+        let _end = EndOnDrop(Arc::clone(&failure));
+        let shared = GraphShared { failure, context: context.clone(), state: Mutex::new(state) };
+        Graph { shared: Arc::new(shared), tasks: Mutex::new(Vec::new()), _end }
     }
 
     /// Adds a router.
@@ -204,15 +203,14 @@ impl Graph {
     /// pending call of the graph ends with the same cause.
     ///
     /// # Cancel safety
-    /// Dropping the future drops all tasks and ends the graph; buffers are
-    /// freed when the devices are done with them.
+    /// Dropping the future drops all tasks and ends the graph, as dropping a graph that has
+    /// not run does; buffers are freed when the devices are done with them.
     pub async fn run<R, E: Into<Error>>(
         self,
         main: impl Future<Output = Result<R, E>>,
     ) -> Result<R> {
         self.shared.seal();
         let failure = Arc::clone(&self.shared.failure);
-        let _end = EndOnDrop(Arc::clone(&failure));
         let mut main = pin!(AssertUnwindSafe(main).catch_unwind().map(flatten::<R, E>).fuse());
         let mut tasks: FuturesUnordered<_> = std::mem::take(&mut *self.tasks.lock())
             .into_iter()
@@ -291,7 +289,7 @@ fn flatten<R, E: Into<Error>>(outcome: Result<Result<R, E>, Box<dyn Any + Send>>
     }
 }
 
-/// Whatever happens to the future that runs a graph, nothing waits any longer.
+/// Whatever happens to a graph, or the future that runs it, nothing waits any longer.
 struct EndOnDrop(Arc<Failure>);
 
 impl Drop for EndOnDrop {

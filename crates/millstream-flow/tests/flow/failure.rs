@@ -101,7 +101,7 @@ async fn launch_and_wait(context: Context, kernel: &Kernel<(Write<u32>,)>) -> Re
     let device = &context.devices()[0];
     let (stream, mut buffer) = (device.stream()?, device.buffer::<u32>(4)?);
     kernel.launch(&stream, 4, (&mut buffer,))?;
-    Ok(stream.record()?.completed().await?)
+    Ok(stream.completed()?.await?)
 }
 
 #[test]
@@ -277,4 +277,18 @@ fn tasks_that_are_always_ready_keep_nobody_from_hearing() {
     for (cause, heard) in heard {
         assert_eq!(heard, Some(cause));
     }
+}
+
+#[test]
+fn a_graph_that_is_dropped_lets_nobody_wait() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let graph = Graph::new(&context);
+    let (output, mut input) =
+        graph.link::<u32>(context.host(), &context.devices()[0], Buffers::items(2)).unwrap();
+    drop(graph);
+    let heard = context.block_on(input.recv()).unwrap();
+    assert!(matches!(heard.map(drop), Err(Error::Cancelled)));
+    assert!(matches!(output.shutdown(), Err(Error::Cancelled)));
+    drop(input);
+    assert_nothing_leaked(&context);
 }
