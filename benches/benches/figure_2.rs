@@ -204,7 +204,7 @@ impl Bench {
             stream.wait(&pending)?;
             pending.release_after(stream)?;
         }
-        Ok(stream.record()?.completed().await?)
+        Ok(stream.completed()?.await?)
     }
 
     /// Panel b.

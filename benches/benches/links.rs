@@ -21,7 +21,7 @@ async fn receive(input: &mut Receiver<u8>, bytes: usize, stream: &Stream) -> Res
         stream.wait(&pending)?;
         pending.release_after(stream)?;
     }
-    Ok(stream.record()?.completed().await?)
+    Ok(stream.completed()?.await?)
 }
 
 /// How long a link takes for so many messages of `bytes`, one after the other;

@@ -350,7 +350,7 @@ async fn put(device: &Device, items: &[Item], to: &GuardedBuffer<Item>) -> Resul
     let here = stream.uploaded(items.to_vec())?;
     // SAFETY: nobody is at the items before the copy is over.
     stream.copy(&here, unsafe { to.part_mut(0..items.len())? })?;
-    Ok(stream.record()?.completed().await?)
+    Ok(stream.completed()?.await?)
 }
 
 async fn get(device: &Device, from: &GuardedBuffer<Item>) -> Result<Vec<Item>> {

@@ -71,7 +71,7 @@ fn main() -> Result<(), millstream::flow::Error> {
             }
             // Before the memory is used again.
             ended.completed().await?;
-            copy.record()?.completed().await?;
+            copy.completed()?.await?;
             input.next_epoch()?;
             output.next_epoch()?;
         }

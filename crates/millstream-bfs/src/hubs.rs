@@ -107,7 +107,7 @@ impl Hubs {
                 places.iter_mut().zip(own(vertex)).for_each(|(place, &target)| *place = target);
             });
             let targets = Arc::new(stream.uploaded(targets)?);
-            stream.record()?.completed().await?;
+            stream.completed()?.await?;
             hubs.devices.push(DeviceHubs { of, targets });
         }
         hubs.time = start.elapsed();

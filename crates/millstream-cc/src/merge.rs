@@ -217,7 +217,7 @@ pub(crate) async fn hook_outside_hub(solvers: &[Solver], residents: &[Resident<'
         launch(&FLOOD)?;
         let mut all = 0;
         for (solver, found) in solvers.iter().zip(&found) {
-            solver.stream.record()?.completed().await?;
+            solver.stream.completed()?.await?;
             all += u64::from(found.load(0)?);
         }
         // As `least_found` of `cc_gang.cuh`.

@@ -167,7 +167,7 @@ impl Search {
 
 async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
     for solver in solvers {
-        solver.stream.record()?.completed().await?;
+        solver.stream.completed()?.await?;
     }
     Ok(())
 }

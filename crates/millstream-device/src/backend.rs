@@ -157,6 +157,15 @@ impl Backend {
         }
     }
 
+    /// Records an event that only the host waits for.
+    pub(crate) fn end(&self, device: &Device, event: Event) -> Submitted {
+        match self {
+            Backend::Host(_) => self.record(device, event),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => Submitted::Cuda(stream.end(event)),
+        }
+    }
+
     /// Makes what comes next come after an event.
     pub(crate) fn wait(&self, device: &Device, event: Event) -> Submitted {
         match self {

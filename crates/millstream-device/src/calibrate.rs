@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::device::Device;
 use crate::device_set::DeviceSet;
-use crate::event::Event;
+use crate::event::{Completion, Event};
 use crate::memory::DeviceBuffer;
 use crate::part::{Part, PartMut};
 use crate::stream::Stream;
@@ -179,9 +179,9 @@ impl Route {
         Ok(())
     }
 
-    /// An event after all transfers submitted so far.
-    fn record(&self) -> Result<Event> {
-        self.second.as_ref().map_or(&self.first, |(second, _)| second).record()
+    /// Completes after all transfers submitted so far.
+    fn completed(&self) -> Result<Completion> {
+        self.second.as_ref().map_or(&self.first, |(second, _)| second).completed()
     }
 }
 
@@ -211,7 +211,7 @@ async fn measure(
             for _ in 0..transfers {
                 route.submit(source, destination, bytes)?;
             }
-            route.record()?.completed().await?;
+            route.completed()?.await?;
             times.push(start.elapsed().as_secs_f64() * 1e6 / transfers as f64);
         }
         times.remove(0);

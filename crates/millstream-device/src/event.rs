@@ -335,11 +335,19 @@ fn outcome(status: &EventStatus) -> Result<()> {
     }
 }
 
-/// Waits for an event: see [`Event::completed`].
+/// Waits for an event, or for what a stream was given: see [`Event::completed`] and
+/// [`Stream::completed`](crate::Stream::completed).
 #[derive(Clone, Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Completion {
     event: Event,
+}
+
+impl Completion {
+    /// As [`Event::on_complete`].
+    pub fn on_complete(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
+        self.event.on_complete(callback);
+    }
 }
 
 impl Future for Completion {

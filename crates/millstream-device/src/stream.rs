@@ -1,16 +1,19 @@
 //! Streams: in-order queues of a device's operations.
 
+mod failure_listener;
+
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use parking_lot::{Mutex, MutexGuard};
 
+pub use self::failure_listener::FailureListener;
 use crate::backend::{Backend, OpenStream, Submitted};
 use crate::device::Device;
 use crate::download::Download;
-use crate::event::{Awaitable, Event};
+use crate::event::{Awaitable, Completion, Event};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
@@ -42,39 +45,6 @@ struct StreamCore {
     /// Submissions happen one at a time: entered in the ledger and queued in
     /// the same order.
     submission: Mutex<()>,
-}
-
-/// Whoever is told of a stream's failure: see [`Stream::on_failure`].
-#[must_use = "nobody is told once this is dropped"]
-pub struct FailureListener {
-    stream: Weak<StreamCore>,
-    number: u64,
-}
-
-impl FailureListener {
-    /// Whether it is this stream's.
-    pub fn listens_to(&self, stream: &Stream) -> bool {
-        Weak::as_ptr(&self.stream) == Arc::as_ptr(&stream.core)
-    }
-
-    /// Whether the stream is gone. What was submitted to it may still fail, of which is told.
-    pub fn is_left(&self) -> bool {
-        self.stream.strong_count() == 0
-    }
-}
-
-impl Drop for FailureListener {
-    fn drop(&mut self) {
-        if let Some(stream) = self.stream.upgrade() {
-            stream.backend.cause().forget(self.number);
-        }
-    }
-}
-
-impl fmt::Debug for FailureListener {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("FailureListener")
-    }
 }
 
 impl Drop for StreamCore {
@@ -126,43 +96,44 @@ impl Stream {
         self.core.backend.check()
     }
 
-    /// Calls `callback` with the first cause when an operation of the stream fails, at once if
-    /// one has: for those who would wait for what does not come now. A GPU's may be heard of as
-    /// late as the next event recorded after it.
-    ///
-    /// It is called on the thread that finds out, so that it must be short, and not wait. Once the
-    /// listener is dropped, it is not called any more; if the stream was dropped before, it goes
-    /// with the stream's last operation.
-    ///
-    /// ```
-    /// # use std::sync::mpsc::channel;
-    /// # use millstream_device::{DeviceList, DeviceSet, Error, Kernel, KernelFault, Shared};
-    /// static FAIL: Kernel<(Shared<u32>,)> = Kernel::new("fail", |_, _| Err(KernelFault::new("no")));
-    ///
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
-    /// let (stream, items) = (set.devices()[0].stream()?, set.devices()[0].shared(1)?);
-    /// let (told, hear) = channel();
-    /// let listener = stream.on_failure(move |cause| drop(told.send(cause)));
-    /// FAIL.launch(&stream, 1, (&items,))?;
-    /// assert!(matches!(hear.recv(), Ok(Error::KernelFailed { .. })));
-    /// assert!(listener.listens_to(&stream));
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn on_failure(&self, callback: impl FnOnce(Error) + Send + 'static) -> FailureListener {
-        let number = self.core.backend.cause().on_set(callback);
-        FailureListener { stream: Arc::downgrade(&self.core), number }
-    }
-
     /// Records an event: complete when everything submitted so far is.
     ///
     /// # Errors
     /// The first cause, on a failed stream.
     pub fn record(&self) -> Result<Event> {
+        self.record_with(Backend::record)
+    }
+
+    /// Completes when everything submitted so far is over. As an [event](Stream::record) does, but for
+    /// the host alone: GPUs are sooner done with it.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let buffer = stream.uploaded(vec![1_u32, 2, 3])?;
+    /// set.block_on(stream.completed()?)??;
+    /// assert!(buffer.in_flight().is_none());
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first cause, on a failed stream.
+    pub fn completed(&self) -> Result<Completion> {
+        self.record_with(Backend::end).map(|event| event.completed())
+    }
+
+    /// Records an event in one of the backend's ways.
+    fn record_with(
+        &self,
+        record: impl FnOnce(&Backend, &Device, Event) -> Submitted,
+    ) -> Result<Event> {
         let (event, submitted) = {
             let _one = self.core.submission.lock();
             self.core.backend.check()?;
             let event = self.new_event();
-            (event.clone(), self.core.backend.record(&self.core.device, event))
+            (event.clone(), record(&self.core.backend, &self.core.device, event))
         };
         submitted.finish().map(|()| event)
     }

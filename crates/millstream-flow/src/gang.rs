@@ -295,19 +295,19 @@ impl Gang {
     /// Waits for what was launched. When the last kernel's end was heard of.
     async fn finish(&self, permit: OwnedMutexGuard<()>, launched: Result<()>) -> Result<Instant> {
         let permit = Arc::new(permit);
-        let events: Vec<_> = self.streams.iter().map(Stream::record).collect();
-        for event in events.iter().flatten() {
+        let ends: Vec<_> = self.streams.iter().map(Stream::completed).collect();
+        for end in ends.iter().flatten() {
             // The permit ends with the last of the kernels, whoever waits for them, and
             // whichever have failed.
             let permit = Arc::clone(&permit);
-            event.on_complete(move |_| drop(permit));
+            end.on_complete(move |_| drop(permit));
         }
         drop(permit);
         launched?;
-        let events = events.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let ends = ends.into_iter().collect::<Result<Vec<_>, _>>()?;
         self.words.words.store(OPEN, 1)?;
-        for event in &events {
-            event.completed().await?;
+        for end in ends {
+            end.await?;
         }
         let end = Instant::now();
         self.context.waking().used();

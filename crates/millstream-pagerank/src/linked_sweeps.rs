@@ -87,7 +87,7 @@ async fn workers<'a, R: Real>(
         let even = pull.even_shares(places);
         let gives = device.buffer(even.len())?;
         let given = stream.uploaded(even)?;
-        stream.record()?.completed().await?;
+        stream.completed()?.await?;
         workers.push(Worker {
             pull,
             place,
@@ -153,7 +153,7 @@ impl<R: Real> Worker<'_, R> {
         self.kernel.launch(&self.stream, size, arguments)?;
         self.exchange().await?;
         self.gives.swap(0, 1);
-        self.stream.record()?.completed().await?;
+        self.stream.completed()?.await?;
         let sum = |place| self.report.load(place).map(f64::from_bits);
         Ok((sum(0)?, sum(1)?))
     }

@@ -271,7 +271,7 @@ async fn upload_halos<R: Real>(
         });
         part.tells = tells.collect::<Result<_, _>>()?;
         part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
-        stream.record()?.completed().await?;
+        stream.completed()?.await?;
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ impl<R: Real> PushGraph<R> {
             weights.push(Arc::new(stream.uploaded(its_weights)?));
             inverses.push(Arc::new(stream.uploaded(inverse[own].to_vec())?));
             costs_on_devices.push(Arc::new(stream.uploaded(its_costs)?));
-            stream.record()?.completed().await?;
+            stream.completed()?.await?;
         }
         Ok(PushGraph {
             graph,

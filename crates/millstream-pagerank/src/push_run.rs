@@ -230,7 +230,7 @@ impl<'a, R: Real> PushRun<'a, R> {
             stream.upload_shared(ranks, &words.ranks, 0..own.len())?;
             stream.upload_shared(residuals, &words.residuals, own)?;
             stream.upload_shared(vec![allowance], &words.allowance, 0..1)?;
-            stream.record()?.completed().await?;
+            stream.completed()?.await?;
         }
         Ok(())
     }

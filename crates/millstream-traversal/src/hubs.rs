@@ -57,7 +57,7 @@ pub async fn find_hubs(
         let of = device.shared(range.len())?;
         let arguments = (&*part.offsets, &*part.targets, &degrees, &of, range.start);
         FIND_HUBS.launch(&stream, range.len(), arguments)?;
-        stream.record()?.completed().await?;
+        stream.completed()?.await?;
         hubs.push(of);
     }
     Ok(hubs)

@@ -225,7 +225,7 @@ impl DeviceRows {
         kernel.launch(&stream, halo.len(), arguments)?;
         let (exports, shape) = exports(halos, partition, place);
         let exports = stream.uploaded(exports)?;
-        stream.record()?.completed().await?;
+        stream.completed()?.await?;
         let halo = halo.clone();
         Ok(DeviceRows { rows, long_targets, long_weights, halo, halo_ids, exports, shape })
     }

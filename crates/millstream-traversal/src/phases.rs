@@ -111,7 +111,7 @@ pub(crate) async fn in_rounds(
         let mut events = Vec::new();
         for (place, stream) in streams.iter().enumerate() {
             launch(place, stream)?;
-            events.push(stream.record()?.completed());
+            events.push(stream.completed()?);
         }
         try_join_all(events).await?;
         if !goes_on()? {

@@ -208,7 +208,7 @@ impl<P: Program> FusedRun<P> {
             let stream = device.stream()?;
             let first: Arc<[u32]> = Arc::new([self.steps.first()]);
             stream.upload_shared(first, &words, GANG_THRESHOLD..GANG_THRESHOLD + 1)?;
-            stream.record()?.completed().await?;
+            stream.completed()?.await?;
             memory.words.push(words);
             memory.inboxes.push(device.shared((rings * ring_words).max(1))?);
             memory.credits.push(device.shared((rings * 2).max(1))?);

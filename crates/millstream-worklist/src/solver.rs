@@ -154,7 +154,7 @@ impl<P: Program> Solver<P> {
     /// concerns. Every kernel that queues items is followed by this, so no item
     /// waits unnoticed.
     async fn over(&self, task: &Task, launch: Launch<'_>) -> Result<()> {
-        task.stream.record()?.completed().await?;
+        task.stream.completed()?.await?;
         let word = |place| task.report.load(place).unwrap_or(0);
         if let Some(message) = fault_text(word(FAULT), self.device.queue_entries()) {
             return Err(Error::Device(millstream_device::Error::KernelFailed {

@@ -187,7 +187,7 @@ impl Filter {
             pending.release_after(&stream)?;
             output.send_counted(kept, count, &stream)?;
         }
-        stream.record()?.completed().await?;
+        stream.completed()?.await?;
         output.shutdown()?;
         let time = Duration::from_nanos(last_done.load(Ordering::Relaxed));
         Ok(Share { packets, items, time })

@@ -1,12 +1,14 @@
 //! Lanes: the driver's streams, and what waits to be submitted to them.
 
+mod points;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUstream};
 
-use super::context::{GpuContext, NativeEvent, WORK};
+use super::context::{GpuContext, WORK};
 use super::in_order::{InOrder, Rest, Step};
 use super::lane_stream::LaneStream;
 use super::operation::{Operation, Performed, Queue, Submitted, Work};
@@ -18,7 +20,7 @@ use super::submitter::Submitter;
 use super::words::{Word, Words};
 use crate::event::{Event, EventStatus};
 use crate::first_cause::{FirstCause, Untold};
-use crate::reactor::{Waiting, shown};
+use crate::reactor::Waiting;
 use crate::stream_kind::StreamKind;
 use crate::task::Task;
 use crate::{Error, Result};
@@ -223,13 +225,28 @@ impl Lane {
     /// Records an event, which is complete at once if there is nothing to come after:
     /// that costs no call of the driver.
     pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
+        self.record_as(|event| Work::Point(Some(event), None), event, cause)
+    }
+
+    /// The same for an event that only the host waits for: it needs none of the driver's, which takes
+    /// the driver, and the GPU before the word, about a microsecond each.
+    pub(super) fn end(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
+        self.record_as(Work::End, event, cause)
+    }
+
+    fn record_as(
+        self: &Arc<Self>,
+        work: impl FnOnce(Event) -> Work,
+        event: Event,
+        cause: &Arc<FirstCause>,
+    ) -> Submitted {
         if self.is_over() {
             // Points that failed with the process count as over: its cause was set before.
             let cause = cause.get().or_else(|| self.context.poison.get());
             event.complete(cause.map_or(Ok(()), |cause| Err(cause.clone())));
             return Submitted::Queued;
         }
-        self.point(Some(event), None, cause)
+        self.enter(work(event), cause)
     }
 
     /// Makes the stream say when it has come to here, and let go of `last` then.
@@ -341,7 +358,11 @@ impl Lane {
             }
             Work::Point(event, last) => {
                 submission.held.extend(last);
-                (self.submit_point(submission, event.as_ref(), &cause), event)
+                let is_placed = event.is_some();
+                (self.submit_point(submission, event.as_ref(), is_placed, &cause), event)
+            }
+            Work::End(event) => {
+                (self.submit_point(submission, Some(&event), false, &cause), Some(event))
             }
             Work::Wait(event) => match event.status() {
                 EventStatus::Complete => (Ok(()), None),
@@ -378,103 +399,8 @@ impl Lane {
         submitted?;
         match submission.held.len() {
             ..MOST_HELD => Ok(()),
-            _ => self.submit_point(submission, None, &Arc::default()),
+            _ => self.submit_point(submission, None, false, &Arc::default()),
         }
-    }
-
-    fn submit_point(
-        &self,
-        submission: &mut Submission,
-        event: Option<&Event>,
-        cause: &Arc<FirstCause>,
-    ) -> Result<()> {
-        self.context.bind()?;
-        let point = submission.point + 1;
-        let is_placed = event.is_some() || self.word.is_none();
-        let native = is_placed.then(|| self.place(event, point)).transpose()?;
-        if let Some(word) = &self.word {
-            // SAFETY: the word lives as long as the lane; without the flag that omits
-            // it, the write comes after everything before and makes that visible.
-            let answer = unsafe {
-                sys::cuStreamWriteValue32_v2(self.stream.0, word.address(), shown(point), 0)
-            };
-            self.context.check(answer, "cuStreamWriteValue32")?;
-        }
-        submission.point = point;
-        self.expect(submission, event, native, cause);
-        Ok(())
-    }
-
-    /// As running `task` and then submitting a point, but the kernel writes the word: its
-    /// release makes what it did visible, and it began after everything before.
-    fn submit_telling(
-        &self,
-        submission: &mut Submission,
-        task: Task,
-        event: &Event,
-        cause: &Arc<FirstCause>,
-    ) -> Result<()> {
-        let Some(word) = self.word.as_ref().filter(|_| cause.get().is_none()) else {
-            self.run(submission, task, cause)?;
-            return self.submit_point(submission, Some(event), cause);
-        };
-        let point = submission.point + 1;
-        let telling = LaneStream { tell: (word.address(), shown(point)), ..self.driver_stream() };
-        let submitted = self.context.bind().and_then(|()| telling.submit(&task));
-        // Held, and its number taken, even if the call fails: it may have begun.
-        submission.held.push(Held::Task(task));
-        submission.point = point;
-        submitted?;
-        let native = self.place(Some(event), point)?;
-        self.expect(submission, Some(event), Some(native), cause);
-        Ok(())
-    }
-
-    /// Records the driver's event where the driver's stream is now.
-    fn place(&self, event: Option<&Event>, point: u64) -> Result<Arc<NativeEvent>> {
-        let place = (self.number, point);
-        // SAFETY: a live stream of the context.
-        let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
-        let native = Arc::new(native);
-        if let Some(event) = event {
-            event.set_native(Arc::clone(&native));
-        }
-        Ok(native)
-    }
-
-    /// What happens when the stream has come to the last point.
-    fn expect(
-        &self,
-        submission: &mut Submission,
-        event: Option<&Event>,
-        native: Option<Arc<NativeEvent>>,
-        cause: &Arc<FirstCause>,
-    ) {
-        let held = std::mem::take(&mut submission.held);
-        let after = std::mem::take(&mut submission.after);
-        let (event, cause) = (event.cloned(), Arc::clone(cause));
-        self.waiting.push(submission.point, Pending { event, native, cause, after, held });
-        self.reactor.notify();
-    }
-
-    fn submit_wait(
-        &self,
-        submission: &mut Submission,
-        event: Event,
-        cause: &Arc<FirstCause>,
-    ) -> Result<()> {
-        let Some(native) = event.native() else { return Ok(()) };
-        // Also if the call is refused: in the ledger the stream comes after the event, and so does
-        // whoever goes on in its place.
-        submission.after.push((event.clone(), Arc::clone(cause)));
-        if native.lane != self.number && !submission.passes(native.lane, native.point) {
-            self.context.bind()?;
-            // SAFETY: the event was recorded, and lives as long as `event`, which is
-            // held below.
-            let answer = unsafe { sys::cuStreamWaitEvent(self.stream.0, native.handle(), 0) };
-            self.context.check(answer, "cuStreamWaitEvent")?;
-        }
-        Ok(())
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) enum Work {
     Tell(Task, Event),
     /// Makes the driver's stream say when it has come to here.
     Point(Option<Event>, Option<Held>),
+    /// The same, of an event that only the host waits for.
+    End(Event),
     Wait(Event),
 }
 

@@ -96,6 +96,10 @@ impl CudaStream {
         self.lane.record(event, &self.cause)
     }
 
+    pub(crate) fn end(&self, event: Event) -> Submitted {
+        self.lane.end(event, &self.cause)
+    }
+
     pub(crate) fn wait(&self, event: Event) -> Submitted {
         self.lane.wait(event, &self.cause)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::{Awaitable, Device, Event, FailureListener, Stream};
+use millstream_device::{Awaitable, Device, FailureListener, Stream};
 
 use super::algorithm::Algorithm;
 use super::operands::Operands;
@@ -268,11 +268,6 @@ impl Communicator {
         }
         let plan = self.options.algorithm.plan(self.context.topology(), &signals(self.ranks()));
         plan.iter().try_for_each(|round| packets::signal(&self.streams, round))
-    }
-
-    /// An event of each rank, complete when what is submitted so far is over there.
-    pub(super) fn record(&self) -> Vec<millstream_device::Result<Event>> {
-        self.streams.iter().map(Stream::record).collect()
     }
 
     /// Makes what comes next, on every rank, come after an event.

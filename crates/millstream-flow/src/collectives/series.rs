@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::lock::OwnedMutexGuard;
 use futures_util::stream::FuturesUnordered;
-use millstream_device::{Awaitable, DeviceBuffer, Event, Stream};
+use millstream_device::{Awaitable, Completion, DeviceBuffer, Error as DeviceError, Event, Stream};
 
 use super::checks::Checks;
 use super::communicator::Communicator;
@@ -95,10 +95,14 @@ impl<'a> Collectives<'a> {
     /// Makes what is submitted next, on every rank, come after an event.
     ///
     /// # Errors
-    /// The first cause, on a failed stream.
+    /// An event of another set of devices, for which nothing is submitted; the first cause, on a
+    /// failed stream.
     pub fn wait(&mut self, awaitable: &impl Awaitable) -> Result<()> {
-        let waiting = self.communicator.wait(awaitable);
-        self.noted(waiting)
+        match self.communicator.wait(awaitable) {
+            // Refused by the first stream already: all are of one set.
+            Err(error @ Error::Device(DeviceError::DifferentDeviceSet { .. })) => Err(error),
+            waiting => self.noted(waiting),
+        }
     }
 
     /// An event of each rank, complete when what is submitted so far is over there.
@@ -106,8 +110,8 @@ impl<'a> Collectives<'a> {
     /// # Errors
     /// The first cause, on a failed stream.
     pub fn record(&mut self) -> Result<Vec<Event>> {
-        let events = self.communicator.record();
-        let events: millstream_device::Result<_> = events.into_iter().collect();
+        let events: millstream_device::Result<_> =
+            self.streams().iter().map(Stream::record).collect();
         self.noted(events.map_err(Error::from))
     }
 
@@ -253,8 +257,7 @@ impl<'a> Collectives<'a> {
     /// # Cancel safety
     /// As dropping the series.
     pub async fn completed(mut self) -> Result<()> {
-        let events = self.close()?;
-        let mut ends: FuturesUnordered<_> = events.iter().map(Event::completed).collect();
+        let mut ends: FuturesUnordered<_> = self.close()?.into_iter().collect();
         while let Some(end) = ends.next().await {
             if let Err(cause) = end {
                 self.communicator.fail(cause.into());
@@ -264,16 +267,16 @@ impl<'a> Collectives<'a> {
     }
 
     /// Ends the series: the permit goes when the last operation is over.
-    fn close(&mut self) -> Result<Vec<Event>> {
+    fn close(&mut self) -> Result<Vec<Completion>> {
         self.is_closed = true;
         let permit = self.permit.take();
-        let events = self.communicator.record();
-        for event in events.iter().flatten() {
+        let ends: Vec<_> = self.streams().iter().map(Stream::completed).collect();
+        for end in ends.iter().flatten() {
             let permit = permit.clone();
-            event.on_complete(move |_| drop(permit));
+            end.on_complete(move |_| drop(permit));
         }
-        let events: millstream_device::Result<_> = events.into_iter().collect();
-        self.noted(events.map_err(Error::from))
+        let ends: millstream_device::Result<_> = ends.into_iter().collect();
+        self.noted(ends.map_err(Error::from))
     }
 
     fn parts(&self, len: usize) -> Vec<Range<usize>> {

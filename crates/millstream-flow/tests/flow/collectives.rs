@@ -130,6 +130,24 @@ fn another_contexts_buffers() {
     assert!(matches!(error, Error::BufferElsewhere { rank: 0, .. }), "{error}");
 }
 
+#[test]
+fn another_contexts_event_is_refused_and_no_more() {
+    let (context, other) = (host(2), host(1));
+    let mut communicator = Communicator::new(&context).unwrap();
+    let mut vectors = buffers(context.devices(), 3);
+    let strange = other.devices()[0].stream().unwrap().record().unwrap();
+    let run = async {
+        let mut collectives = communicator.begin().await?;
+        let refused = collectives.wait(&strange);
+        collectives.broadcast(0, &mut vectors)?;
+        collectives.completed().await?;
+        Ok::<_, Error>(refused)
+    };
+    let refused = context.block_on(run).unwrap().unwrap();
+    let is_it = |error| matches!(error, millstream_device::Error::DifferentDeviceSet { .. });
+    assert!(matches!(refused, Err(Error::Device(error)) if is_it(error.clone())));
+}
+
 /// Streams order what comes before and after; the host waits once.
 #[test]
 fn a_chain_without_the_host() {

@@ -125,7 +125,7 @@ fn no_epoch_ends_before_its_copies_have_begun() {
         destination.mark_empty(&stream, 0)?;
         let early = destination.next_epoch();
         assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
-        stream.record()?.completed().await?;
+        stream.completed()?.await?;
         destination.next_epoch()?;
         assert!(!destination.is_full(0)?);
         Ok::<_, Error>(())

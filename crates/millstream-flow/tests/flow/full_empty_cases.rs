@@ -293,7 +293,7 @@ pub async fn counted(context: &Context, device: &Device, rounds: u32) -> Result<
         (0..LEN as u32).for_each(|at| expected[value(at) as usize % BINS] += 1);
         output.read(0, |counts| assert_eq!(counts, expected))?;
         ended.completed().await?;
-        copy.record()?.completed().await?;
+        copy.completed()?.await?;
         input.next_epoch()?;
         output.next_epoch()?;
     }

@@ -77,7 +77,7 @@ pub async fn set(
         return segment.fill(packet, |_| ());
     }
     segment.mark_empty(stream, packet)?;
-    Ok(stream.record()?.completed().await?)
+    Ok(stream.completed()?.await?)
 }
 
 /// Packets of the host's memory are emptied by a stream, and filled again in the same epoch: kernels
@@ -203,7 +203,7 @@ pub async fn between(
     for round in 1..=rounds {
         let items = move |at: usize| at as u32 ^ (round << 12);
         feed.upload((0..LEN).map(items).collect::<Vec<_>>(), &mut data)?;
-        feed.record()?.completed().await?;
+        feed.completed()?.await?;
         let [source, input, output] = &segments;
         let arguments = (input, output, round);
         let launched = group.launch_early(&compute, &SCALE, shape.packets(), arguments);

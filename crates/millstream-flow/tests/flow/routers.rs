@@ -168,7 +168,7 @@ fn a_policy_that_panics_is_an_error() {
             let count = output.counter()?;
             KEEP_EVEN.launch(&stream, 4, (&input, &mut kept, &count))?;
             output.send_counted(kept, count, &stream)?;
-            stream.record()?.completed().await?;
+            stream.completed()?.await?;
             output.shutdown()
         });
         let error = graph.run(async move { results.recv().await.map(drop) }).await.unwrap_err();

@@ -308,7 +308,7 @@ fn a_graph_ends_before_its_kernel() {
         kernel.launch(&stream, 1, (&stop, 30_000)).unwrap();
         stream.fill_shared(&held, 0..1000, 0).unwrap();
         drop(held);
-        graph.spawn(async move { Ok::<(), Error>(stream.record()?.completed().await?) });
+        graph.spawn(async move { Ok::<(), Error>(stream.completed()?.await?) });
         let start = Instant::now();
         let main = async { Err::<(), _>(Error::task(std::fmt::Error)) };
         assert!(context.block_on(graph.run(main)).unwrap().is_err());

@@ -147,7 +147,7 @@ async fn receive(
         arrival.completed().await?;
     }
     let arrived = Instant::now();
-    stream.record()?.completed().await?;
+    stream.completed()?.await?;
     Ok(arrived)
 }
 
@@ -372,7 +372,7 @@ async fn produced(context: &Context, items: usize, in_place: bool) -> Result<Vec
                 checking.wait(&pending)?;
                 CHECK.launch(&checking, items, (&pending, 0, round, &wrong))?;
                 pending.release_after(&checking)?;
-                checking.record()?.completed().await?;
+                checking.completed()?.await?;
                 times.push(start.elapsed());
             }
             output.shutdown()?;
