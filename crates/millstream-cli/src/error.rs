@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use millstream::bfs::Error as BfsError;
 use millstream::cc::Error as CcError;
 use millstream::flow::Error as FlowError;
+use millstream::graph::generate::GenerateError;
 use millstream::graph::partition::PartitionError;
 use millstream::graph::write::WriteError;
 use millstream::pagerank::Error as RankError;
@@ -25,7 +26,7 @@ pub(crate) enum Error {
     Destination(#[from] millstream::graph::write::WriteError),
     /// No graph has these properties.
     #[error(transparent)]
-    Generate(#[from] millstream::graph::generate::GenerateError),
+    Generate(#[from] GenerateError),
     /// A graph that does not fit in memory twice.
     #[error(transparent)]
     Graph(#[from] millstream::graph::GraphError),
@@ -102,6 +103,7 @@ impl Error {
     /// 1 runtime, 2 usage or bad input, 3 not verified, 130 interrupted.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Error::Generate(GenerateError::Graph(_)) => 1,
             Error::Input(_) | Error::Generate(_) | Error::Usage(_) | Error::Weight { .. } => 2,
             Error::Bfs(BfsError::Traversal(error))
             | Error::Sssp(SsspError::Traversal(error))
@@ -173,6 +175,7 @@ mod tests {
             (PartitionError::Metis { reason: "no memory".into() }.into(), 1),
             (PartitionError::Graph(OUT_OF_MEMORY).into(), 1),
             (PartitionError::TooLargeForMetis { vertices: 1, arcs: 1 << 31, parts: 2 }.into(), 2),
+            (GenerateError::Graph(OUT_OF_MEMORY).into(), 1),
             (BfsError::NotLevelSynchronous.into(), 2),
             (BfsError::from(TraversalError::NotPushed { way: TransferWay::Copy }).into(), 2),
             (BfsError::Graph(OUT_OF_MEMORY).into(), 1),

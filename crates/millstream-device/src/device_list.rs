@@ -178,7 +178,8 @@ impl DeviceList {
 
     fn check_length(&self) -> Result<(), String> {
         match self.len() {
-            0..=MOST => Ok(()),
+            0 => Err("it has no device".to_string()),
+            1..=MOST => Ok(()),
             len => Err(format!("{len} devices are more than {MOST}")),
         }
     }

@@ -122,6 +122,14 @@ pub enum Error {
         /// The device of the kernel.
         device: String,
     },
+    /// More buffers than kernels take together, one of each device.
+    #[error("a kernel takes at most {most} buffers together; these are {buffers}")]
+    TooManyBuffers {
+        /// Buffers given.
+        buffers: usize,
+        /// As many as it takes.
+        most: usize,
+    },
     /// A call of the CUDA driver failed.
     #[error("{device}: {call} failed with {reason}")]
     Cuda {

@@ -9,7 +9,9 @@ use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
 use crate::memory::DeviceBuffer;
-use crate::parameter::{Accesses, Argument, Bound, Parameter, Read, SharedSet, Write, spans};
+use crate::parameter::{
+    Accesses, Argument, Bound, Parameter, Read, Write, check_set_length, spans,
+};
 use crate::part::Part;
 use crate::task::Place;
 
@@ -103,11 +105,12 @@ impl BoundGang {
         own: usize,
         kind: AccessKind,
         accesses: &mut Accesses,
-    ) -> BoundGang {
+    ) -> Result<BoundGang> {
+        check_set_length(buffers.len())?;
         if let Some(Bound(place)) = buffers.get(own) {
             accesses.add(place.allocation(), kind);
         }
-        BoundGang { buffers: Arc::clone(buffers), own }
+        Ok(BoundGang { buffers: Arc::clone(buffers), own })
     }
 
     fn own(&self) -> Option<&Bound> {
@@ -116,7 +119,7 @@ impl BoundGang {
 }
 
 /// The buffers of all devices, or none, for [`GangRead`]: made once for all kernels of
-/// the gang. Those beyond [`SharedSet::MOST`] are left out.
+/// the gang. A launch refuses more than [`SharedSet::MOST`].
 #[derive(Debug)]
 pub struct GangParts<'a, T: Pod> {
     bound: Arc<[Bound]>,
@@ -135,7 +138,7 @@ fn bound<T: Pod + Send + Sync>(buffers: &[DeviceBuffer<T>]) -> Arc<[Bound]> {
         let part = Part::from(buffer);
         Bound(Place::new::<T>(part.allocation, &part.range))
     };
-    buffers.iter().take(SharedSet::<T>::MOST).map(bound).collect()
+    buffers.iter().map(bound).collect()
 }
 
 impl<'a, T: Pod + Send + Sync> From<&'a [DeviceBuffer<T>]> for GangParts<'a, T> {
@@ -155,7 +158,7 @@ impl<'a, T: Pod + Send + Sync> From<&'a mut [DeviceBuffer<T>]> for GangPartsMut<
 unsafe impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, usize) {
     fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
         let (parts, own) = self;
-        Ok(BoundGang::new(&parts.bound, own, AccessKind::Read, accesses))
+        BoundGang::new(&parts.bound, own, AccessKind::Read, accesses)
     }
 }
 
@@ -164,6 +167,6 @@ unsafe impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, 
 unsafe impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&GangPartsMut<'_, T>, usize) {
     fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
         let (parts, own) = self;
-        Ok(BoundGang::new(&parts.bound, own, AccessKind::Write, accesses))
+        BoundGang::new(&parts.bound, own, AccessKind::Write, accesses)
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
-use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
 use crate::memory::{Allocation, DeviceBuffer};
 use crate::part::{Part, PartMut};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::task::Place;
+use crate::{Error, Result};
 
 /// The buffers that one launch uses, collected while its arguments are bound.
 #[derive(Debug, Default)]
@@ -346,6 +346,18 @@ impl PartialEq for Bound {
 
 impl Eq for Bound {}
 
+/// Whether kernels take so many buffers together.
+///
+/// # Errors
+/// [`Error::TooManyBuffers`] if not.
+pub(crate) fn check_set_length(buffers: usize) -> Result<()> {
+    const MOST: usize = SharedSet::<u32>::MOST;
+    match buffers {
+        ..=MOST => Ok(()),
+        buffers => Err(Error::TooManyBuffers { buffers, most: MOST }),
+    }
+}
+
 /// As many spans as kernels take, some of which may be empty.
 pub(crate) fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {
     const MOST: usize = SharedSet::<u32>::MOST;
@@ -397,12 +409,12 @@ unsafe impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
     }
 }
 
-/// Buffers beyond [`SharedSet::MOST`] are left out.
+/// More than [`SharedSet::MOST`] are refused.
 // SAFETY: each buffer does.
 unsafe impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
     fn bind(self, accesses: &mut Accesses) -> Result<Arc<[Bound]>> {
-        let buffers = self.iter().take(SharedSet::<T>::MOST);
-        buffers.map(|buffer| Argument::<Shared<T>>::bind(*buffer, accesses)).collect()
+        check_set_length(self.len())?;
+        self.iter().map(|buffer| Argument::<Shared<T>>::bind(*buffer, accesses)).collect()
     }
 }
 

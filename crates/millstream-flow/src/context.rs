@@ -55,7 +55,8 @@ pub struct Context {
 impl Context {
     /// Starts to describe a context.
     pub fn builder() -> ContextBuilder {
-        ContextBuilder { devices: DeviceSet::builder(), list: None, transfer: None }
+        let devices = DeviceSet::builder();
+        ContextBuilder { devices, list: None, is_simulated: false, transfer: None }
     }
 
     /// The devices, in the order they were given.
@@ -172,6 +173,7 @@ impl Context {
 pub struct ContextBuilder {
     devices: DeviceSetBuilder,
     list: Option<DeviceList>,
+    is_simulated: bool,
     transfer: Option<TransferWay>,
 }
 
@@ -200,11 +202,12 @@ impl ContextBuilder {
         self
     }
 
-    /// Runs host devices on one thread, in an order chosen by `seed`.
+    /// Runs host devices on one thread, in an order chosen by `seed`: four, unless
+    /// [`devices`](ContextBuilder::devices) lists some.
     #[must_use]
     pub fn simulated(mut self, seed: u64) -> ContextBuilder {
         self.devices = self.devices.simulated(seed);
-        self.list.get_or_insert_with(|| DeviceList::host(4));
+        self.is_simulated = true;
         self
     }
 
@@ -290,10 +293,36 @@ impl ContextBuilder {
     /// `MILLSTREAM_DEVICES` that cannot be read; a topology of another number of
     /// devices.
     pub fn build(self) -> Result<Context> {
-        let list = self.list.map_or_else(DeviceList::available, Ok)?;
+        let list = match self.list {
+            Some(list) => list,
+            None if self.is_simulated => DeviceList::host(4),
+            None => DeviceList::available()?,
+        };
         let devices = self.devices.devices(list).build()?;
         let watcher = Arc::new(Watcher::new(&devices));
         let (gang, waking) = (Arc::default(), Arc::default());
         Ok(Context { devices, gang, transfer: self.transfer, watcher, waking })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_builder_may_be_told_in_any_order() {
+        let names = |builder: ContextBuilder| {
+            let context = builder.build().unwrap();
+            context.devices().iter().map(Device::name).collect::<Vec<_>>().join(" ")
+        };
+        let (all, two) = (|| Devices::All, || Devices::host(2));
+        for (devices, expected) in
+            [(all as fn() -> Devices, "host:0 host:1 host:2 host:3"), (two, "host:0 host:1")]
+        {
+            let builder = Context::builder;
+            assert_eq!(names(builder().simulated(1).devices(devices())), expected);
+            assert_eq!(names(builder().devices(devices()).simulated(1)), expected);
+        }
+        assert_eq!(names(Context::builder().simulated(1)), "host:0 host:1 host:2 host:3");
     }
 }

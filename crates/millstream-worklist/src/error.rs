@@ -34,6 +34,26 @@ pub enum Error {
         /// Devices of the context.
         devices: usize,
     },
+    /// An initial item of a device that does not own it.
+    #[error("initial item {item} of device {device}: it is owned by device {owner}")]
+    NotTheOwner {
+        /// The device it was given to.
+        device: usize,
+        /// The item.
+        item: u32,
+        /// The device that owns it.
+        owner: usize,
+    },
+    /// A place that no device has, or an outbox that this one has not.
+    #[error("there is no {what} {number}: there are {count}")]
+    NoSuch {
+        /// What it would be.
+        what: &'static str,
+        /// Its number, from 0 on.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// More items than numbers.
     #[error("{items} items do not fit 32-bit numbers")]
     TooManyItems {
@@ -75,6 +95,16 @@ pub enum Error {
         /// An item without an owner.
         item: u32,
     },
+}
+
+impl Error {
+    /// The failure below, if that is the cause.
+    pub fn cause(&self) -> Option<&millstream_flow::Error> {
+        match self {
+            Error::Flow(cause) | Error::Fused { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
 }
 
 impl From<millstream_device::Error> for Error {

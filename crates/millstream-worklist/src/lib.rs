@@ -16,6 +16,7 @@ mod coordinator;
 mod device_view;
 mod error;
 mod fused;
+mod initial;
 mod kernels;
 mod notify;
 mod problem;

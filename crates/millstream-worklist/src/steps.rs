@@ -6,6 +6,7 @@ use millstream_device::{Device, SharedBuffer, Stream};
 use millstream_flow::Context;
 
 use crate::common::{CommonArgument, DEFERRED, OUTBOXES, Place, READY, WORKER_SCRATCH_WORDS};
+use crate::initial::check_initial;
 use crate::program::{Here, Program};
 use crate::queue::bit_words;
 use crate::queue_size::QueueSize;
@@ -44,7 +45,9 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Steps<P: Program> {
     device: WorklistDevice<P>,
+    program: Arc<P>,
     items: usize,
+    outboxes: usize,
     stream: Stream,
     scratch: SharedBuffer<u64>,
     report: SharedBuffer<u64>,
@@ -67,7 +70,7 @@ impl<P: Program> Steps<P> {
     /// there. `problem` lies on `device`.
     ///
     /// # Errors
-    /// No memory on the device.
+    /// A place that is none; no memory on the device.
     pub fn new(
         context: &Context,
         device: &Device,
@@ -76,9 +79,13 @@ impl<P: Program> Steps<P> {
         here: Here,
         items: usize,
     ) -> Result<Steps<P>> {
+        let count = here.devices;
+        for place in [Some(here.device), here.next].into_iter().flatten() {
+            check_number("device", place, count)?;
+        }
         let outboxes = match here.next {
             Some(_) => 1,
-            None => here.devices - 1,
+            None => count - 1,
         };
         // Steps are the caller's.
         let ways = (outboxes, None);
@@ -87,17 +94,21 @@ impl<P: Program> Steps<P> {
         let stream = device.device.stream()?;
         let scratch = device.device.shared(WORKER_SCRATCH_WORDS)?;
         let report = context.host().shared(device.status.len())?;
-        Ok(Steps { device, items, stream, scratch, report })
+        Ok(Steps { device, program, items, outboxes, stream, scratch, report })
     }
 
     /// Queues items whose values are in place; those above the threshold are deferred.
     ///
     /// # Errors
-    /// The first cause of a failure on the device.
+    /// An item that does not exist, or that another device owns; the first cause of a failure on the
+    /// device.
     ///
     /// # Cancel safety
     /// Dropping the future stops nothing: the kernel goes on to its end.
     pub async fn insert(&self, items: Vec<u32>, threshold: u32) -> Result<()> {
+        let Here { device, devices, .. } = self.device.here;
+        let initial = items.iter().map(|&item| (device, item));
+        check_initial(&*self.program, initial, self.items, devices)?;
         let items = self.stream.uploaded(items)?;
         let arguments = (self.common(), &items, threshold);
         self.device.kernels.insert.launch(&self.stream, items.len(), arguments)?;
@@ -117,7 +128,8 @@ impl<P: Program> Steps<P> {
         self.over().await
     }
 
-    /// Splits packets that have come.
+    /// Splits packets that have come, of items that exist: the program's callbacks are given what they
+    /// say.
     ///
     /// # Errors
     /// The first cause of a failure on the device.
@@ -147,11 +159,12 @@ impl<P: Program> Steps<P> {
     /// Packs up to `most` items of an outbox; in no particular order.
     ///
     /// # Errors
-    /// The first cause of a failure on the device.
+    /// An outbox that is none; the first cause of a failure on the device.
     ///
     /// # Cancel safety
     /// Not cancel safe: what was packed is lost.
     pub async fn pack(&self, outbox: u32, most: usize) -> Result<Vec<P::Packet>> {
+        check_number("outbox", outbox as usize, self.outboxes)?;
         let mut packets = self.device.device.buffer(most)?;
         let arguments = (self.common(), outbox, &mut packets);
         self.device.kernels.pack.launch(&self.stream, most, arguments)?;
@@ -214,6 +227,13 @@ impl<P: Program> Steps<P> {
                 message: message.into(),
             })),
         }
+    }
+}
+
+fn check_number(what: &'static str, number: usize, count: usize) -> Result<()> {
+    match number < count {
+        true => Ok(()),
+        false => Err(Error::NoSuch { what, number, count }),
     }
 }
 

@@ -10,6 +10,7 @@ use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
 use crate::common::{OUTBOXES, QueueBuffers};
 use crate::coordinator::{Coordinator, ThresholdSteps};
 use crate::fused::{self, FusedGang, FusedRun, Rings};
+use crate::initial::check_initial;
 use crate::kernels::Kernels;
 use crate::program::{Here, Program, Routing, Worker};
 use crate::queue::{CONTROL_WORDS, bit_words};
@@ -342,10 +343,7 @@ impl<P: Program> DistributedWorklist<P> {
         if items >= u32::MAX as usize {
             return Err(Error::TooManyItems { items });
         }
-        let wrong = |(device, item): &&(usize, u32)| *device >= devices || *item as usize >= items;
-        if let Some(&(device, item)) = initial.iter().find(wrong) {
-            return Err(Error::InitialItem { device, item, items, devices });
-        }
+        check_initial(&*self.program, initial.iter().copied(), items, devices)?;
         if self.routing == Routing::Direct && items > 0 && self.program.owner(0).is_none() {
             return Err(Error::NoOwner { item: 0 });
         }

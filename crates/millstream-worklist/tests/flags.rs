@@ -29,8 +29,9 @@ problem! {
 }
 
 impl Children {
+    /// The first device has all parents.
     fn owner_of(&self, item: u32) -> usize {
-        item as usize % self.devices
+        if item < PARENTS { 0 } else { item as usize % self.devices }
     }
 }
 
@@ -242,6 +243,8 @@ fn settings_that_do_not_fit_are_refused() {
     };
     assert!(matches!(refuse(two(true), &[(0, 4)]), Error::InitialItem { item: 4, .. }));
     assert!(matches!(refuse(two(true), &[(2, 0)]), Error::InitialItem { device: 2, .. }));
+    let foreign = refuse(two(true), &[(0, 0), (1, 1)]);
+    assert!(matches!(foreign, Error::NotTheOwner { device: 1, item: 1, owner: 0 }));
     let ownerless = two(false).routing(Routing::Direct);
     assert!(matches!(refuse(ownerless, &[(0, 0)]), Error::NoOwner { .. }));
     let small = two(true).packet_bytes(3);

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_device::{BoundKernel, DeviceBuffer, DeviceSet, Error, Kernel, Read, Stream};
+use millstream_device::{
+    BoundKernel, DeviceBuffer, DeviceSet, Error, GangParts, GangRead, Kernel, Read, SharedBuffer,
+    SharedSet, Stream,
+};
 
 use crate::common::{ADD_ONE, on_both, slow_add};
 
@@ -120,4 +123,32 @@ fn a_view_beside_a_submission_is_never_of_what_it_writes() {
             assert!(is_refused(buffer.host_view()));
         });
     }
+}
+
+static LOOK_AT_SET: Kernel<(SharedSet<u32>,)> = Kernel::new("look at a set", |_, _| Ok(()));
+static LOOK_AT_PARTS: Kernel<(GangRead<u32>,)> = Kernel::new("look at parts", |_, _| Ok(()));
+
+#[test]
+fn no_buffer_of_many_is_left_out() {
+    const MOST: usize = SharedSet::<u32>::MOST;
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let shared: Vec<_> = (0..=MOST).map(|_| set.devices()[0].shared(1).unwrap()).collect();
+        let shared: Vec<&SharedBuffer<u32>> = shared.iter().collect();
+        let parts: Vec<_> = (0..=MOST).map(|_| set.devices()[0].buffer(1).unwrap()).collect();
+        let look = |count| {
+            let parts = GangParts::from(&parts[..count]);
+            let answers = [
+                LOOK_AT_SET.launch(&stream, 1, (&shared[..count],)),
+                LOOK_AT_PARTS.launch(&stream, 1, ((&parts, 0),)),
+            ];
+            stream.record().unwrap().synchronize().unwrap();
+            answers
+        };
+        assert_eq!(look(MOST), [Ok(()), Ok(())]);
+        for refused in look(MOST + 1) {
+            let error = refused.unwrap_err();
+            assert_eq!(error, Error::TooManyBuffers { buffers: MOST + 1, most: MOST });
+        }
+    });
 }

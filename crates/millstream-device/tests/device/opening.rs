@@ -14,6 +14,12 @@ fn a_gpu_is_opened_if_it_is_there() {
 }
 
 #[test]
+fn a_set_has_devices() {
+    let error = DeviceSet::builder().devices(DeviceList::host(0)).build().unwrap_err();
+    assert!(matches!(error, Error::DeviceList { .. }) && error.to_string().contains("no device"));
+}
+
+#[test]
 fn names_and_endpoints() {
     let set = DeviceSet::builder().devices("host:1x2,host:1".parse().unwrap()).build().unwrap();
     let names = set.devices().iter().map(ToString::to_string).collect::<Vec<_>>();

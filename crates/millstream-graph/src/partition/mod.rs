@@ -51,6 +51,14 @@ pub enum PartitionError {
         /// Number of parts.
         parts: usize,
     },
+    /// More vertices or parts than 32-bit numbers tell apart.
+    #[error("{vertices} vertices in {parts} parts: there may be at most {} of each", u32::MAX)]
+    TooLarge {
+        /// Number of vertices.
+        vertices: usize,
+        /// Number of parts.
+        parts: usize,
+    },
     /// METIS counts vertices plus arcs, and parts, in 31 bits.
     #[error(
         "METIS cannot divide {vertices} vertices and {arcs} arcs into {parts} parts: its numbers have 31 bits"
@@ -117,9 +125,12 @@ impl Partition {
     /// original ids; 0 parts are taken for 1.
     ///
     /// # Errors
-    /// A part that is not below `parts`.
+    /// A part that is not below `parts`; more parts or vertices than 32-bit numbers tell apart.
     pub fn from_parts(parts: usize, part_of: &[u32]) -> Result<Partition, PartitionError> {
-        let parts = parts.max(1);
+        let (parts, vertices) = (parts.max(1), part_of.len());
+        if parts.max(vertices) > u32::MAX as usize {
+            return Err(PartitionError::TooLarge { vertices, parts });
+        }
         match part_of.iter().position(|&part| part as usize >= parts) {
             Some(vertex) => Err(PartitionError::PartOutOfRange {
                 vertex: vertex as u32,

@@ -311,3 +311,11 @@ fn many_values_are_restored_as_few_are() {
         assert!(restored.into_iter().eq(0..graph.vertices()));
     }
 }
+
+#[test]
+fn parts_that_cannot_be_counted_are_refused() {
+    for parts in [usize::MAX, u32::MAX as usize + 1] {
+        let error = Partition::from_parts(parts, &[0]).unwrap_err();
+        assert!(matches!(error, PartitionError::TooLarge { vertices: 1, .. }), "{error}");
+    }
+}
