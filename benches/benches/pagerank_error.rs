@@ -56,10 +56,11 @@ fn runs(
 ) {
     options.tolerance = tolerances[0];
     let runs = async {
-        let mut pagerank = PageRank::with_options(context, graph, options).await?;
+        let mut pagerank = PageRank::with_options(context, graph, options.clone()).await?;
         pagerank.run().await?;
         for &tolerance in tolerances {
-            pagerank.set_tolerance(tolerance)?;
+            options.tolerance = tolerance;
+            pagerank.set_options(options.clone())?;
             let mut results = Vec::new();
             for _ in 0..RUNS {
                 results.push(pagerank.run().await?);

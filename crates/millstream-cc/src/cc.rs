@@ -126,7 +126,9 @@ impl Cc {
         Cc::with_partition(context, graph, partition, options).await
     }
 
-    /// As [`Cc::with_options`], in the parts of `partition`, one for each device.
+    /// As [`Cc::with_options`], in the parts of `partition`, one for each device:
+    /// [`partition::automatic`] gives those that `millstream cc` takes, for a road map such as cut few
+    /// arcs.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device.
@@ -186,6 +188,11 @@ impl Cc {
     pub fn layouts(&self) -> Vec<Layout> {
         let order = self.order.map(|order| order.layout(&self.graph));
         [order, self.hubs.layout()].into_iter().flatten().collect()
+    }
+
+    /// Vertices of the graph.
+    pub fn vertices(&self) -> u32 {
+        self.graph.vertices()
     }
 
     /// Sets how later runs go.

@@ -81,7 +81,7 @@ struct Report {
     #[serde(flatten)]
     common: Common,
     /// Whether vertices pull or push.
-    method: &'static str,
+    method: String,
     /// The type of the ranks.
     precision: &'static str,
     iterations: u32,
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         _ => job.common.work_items,
     });
     let PageRankResult { iterations, converged, delta, .. } = result;
-    let method = if options.algorithm == Algorithm::Push { "push" } else { "pull" };
+    let method = options.algorithm.to_string();
     let precision = if options.is_double() { "f64" } else { "f32" };
     let report =
         |common| Report { common, method, precision, iterations, converged, delta, layouts };

@@ -347,8 +347,12 @@ impl<S: Parameter> Kernel<S> {
     /// Submits the kernel over `size` work elements.
     ///
     /// # Errors
-    /// [`Error::Hazard`](crate::Error::Hazard) if an argument is not ordered after its earlier uses;
-    /// the first cause on a failed stream.
+    /// [`Error::Hazard`](crate::Error::Hazard) if an argument is not ordered after its earlier uses,
+    /// [`Error::BoundTwice`](crate::Error::BoundTwice) if two are one buffer that the kernel writes,
+    /// [`Error::OutOfReach`](crate::Error::OutOfReach) and
+    /// [`Error::DifferentDeviceSet`](crate::Error::DifferentDeviceSet) if one lies where the device does
+    /// not reach it; those of [`Kernel::prepare`] if it first runs on the device; the first cause on a
+    /// failed stream. Nothing is submitted then.
     pub fn launch(&self, stream: &Stream, size: usize, arguments: impl Argument<S>) -> Result<()>
     where
         S: 'static,

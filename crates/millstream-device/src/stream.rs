@@ -150,7 +150,7 @@ impl Stream {
     /// that was recorded. The host does not wait.
     ///
     /// # Errors
-    /// The first cause, on a failed stream.
+    /// [`Error::DifferentDeviceSet`] for an event of another set; the first cause, on a failed stream.
     pub fn wait(&self, awaitable: &impl Awaitable) -> Result<()> {
         let event = awaitable.event().clone();
         self.check_set("wait", event.ledger())?;
@@ -212,7 +212,7 @@ impl Stream {
     /// Copies items to the host.
     ///
     /// # Errors
-    /// A hazard; the first cause on a failed stream.
+    /// A hazard; no memory of the host; the first cause on a failed stream.
     pub fn download<'a, T: Pod + Send>(
         &self,
         source: impl Into<Part<'a, T>>,

@@ -193,7 +193,8 @@ macro_rules! describe_segment {
         ///
         /// # Errors
         /// An operation on the buffer that `stream` is not ordered after, named
-        /// with its event.
+        /// with its event. The segment is gone then, which ends the graph if that operation is in
+        /// flight.
         pub fn release_after(self, stream: &Stream) -> Result<()> {
             self.held.release_after(stream)
         }

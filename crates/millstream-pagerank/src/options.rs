@@ -1,10 +1,13 @@
 //! What is asked, and how it is computed.
 
+use std::fmt;
+
 use millstream_graph::reference;
 use millstream_traversal::WorklistOptions;
 
 /// The way to the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// Full sweeps: every vertex adds up what its predecessors give.
     #[default]
@@ -14,9 +17,19 @@ pub enum Algorithm {
     Push,
 }
 
+impl fmt::Display for Algorithm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Algorithm::Pull => "pull",
+            Algorithm::Push => "push",
+        })
+    }
+}
+
 /// The type that ranks are computed in by pulling. Pushing computes them in f64, and has this
 /// type for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Precision {
     /// f64 for a tolerance below 1e-6, else f32.
     #[default]

@@ -71,6 +71,7 @@ pub(crate) struct Ranks {
 #[derive(Debug)]
 pub struct PageRank {
     graph: Uploaded,
+    vertices: u32,
     options: PageRankOptions,
 }
 
@@ -183,7 +184,7 @@ impl PageRank {
                 }
             }
         };
-        Ok(PageRank { graph: uploaded, options })
+        Ok(PageRank { graph: uploaded, vertices: graph.vertices(), options })
     }
 
     /// What was made for sweeps in place of the graph's rows.
@@ -195,32 +196,47 @@ impl PageRank {
         }
     }
 
-    /// How close the ranks of later runs must come: see
-    /// [`PageRankOptions::tolerance`]. Their type stays as it is.
+    /// Vertices of the graph.
+    pub fn vertices(&self) -> u32 {
+        self.vertices
+    }
+
+    /// The algorithm of its runs.
+    pub fn algorithm(&self) -> Algorithm {
+        self.options.algorithm
+    }
+
+    /// Sets how later runs go, but for the [algorithm](PageRankOptions::algorithm), the type of ranks
+    /// and whether weights count: these stay those of the upload.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
     /// use millstream_graph::CsrGraph;
-    /// use millstream_pagerank::PageRank;
+    /// use millstream_pagerank::{PageRank, PageRankOptions};
     ///
     /// let context = Context::builder().devices(Devices::host(2)).build()?;
     /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 1)])?;
-    /// let (rough, close) = context.block_on(async {
+    /// let (any, from_last) = context.block_on(async {
     ///     let mut ranks = PageRank::new(&context, &path).await?;
-    ///     ranks.set_tolerance(1e-1)?;
-    ///     let rough = ranks.run().await?;
-    ///     ranks.set_tolerance(1e-4)?;
-    ///     Ok::<_, millstream_pagerank::Error>((rough, ranks.run().await?))
+    ///     let any = ranks.run().await?;
+    ///     let mut options = PageRankOptions::default();
+    ///     options.personalization = vec![2];
+    ///     ranks.set_options(options)?;
+    ///     Ok::<_, millstream_pagerank::Error>((any, ranks.run().await?))
     /// })??;
-    /// assert!(rough.iterations < close.iterations && close.delta <= 1e-4);
+    /// assert!(any.ranks[0] > 0.04 && from_last.ranks[0] == 0.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Tolerance`]; the tolerance stays then.
-    pub fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
-        check_tolerance(tolerance)?;
-        self.options.tolerance = tolerance;
+    /// Options that have no meaning; they stay as they were then.
+    pub fn set_options(&mut self, options: PageRankOptions) -> Result<()> {
+        let weighted = self.options.weighted;
+        let (algorithm, precision) = (self.options.algorithm, self.options.precision);
+        let options = PageRankOptions { algorithm, precision, weighted, ..options };
+        options.question().check_for(self.vertices)?;
+        check_tolerance(options.tolerance)?;
+        self.options = options;
         Ok(())
     }
 
@@ -334,7 +350,8 @@ mod tests {
             let result = context.block_on(async {
                 let pull = PullGraph::new(&context, &graph, &transposed, &parts, true).await?;
                 let graph = Uploaded::Pull32(pull);
-                PageRank { graph, options: PageRankOptions::default() }.run().await
+                let options = PageRankOptions::default();
+                PageRank { graph, vertices, options }.run().await
             });
             let error = result.unwrap().unwrap_err();
             assert!(matches!(error, Error::NotFinite { iterations: 1 }), "{vertices}: {error}");

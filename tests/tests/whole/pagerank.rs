@@ -117,6 +117,37 @@ fn weights_personalization_damping_and_single_precision() {
     }
 }
 
+#[test]
+fn an_uploaded_graph_answers_other_questions() {
+    let graph = awkward::graphs().swap_remove(7).1;
+    for algorithm in ALGORITHMS {
+        let context = host(3);
+        let run = async {
+            let mut ranks = PageRank::with_options(&context, &graph, exact(algorithm)).await?;
+            for (damping, personalization) in
+                [(0.85, vec![]), (0.5, vec![3, 250]), (0.95, vec![0]), (0.85, vec![])]
+            {
+                let mut options = exact(algorithm);
+                (options.damping, options.personalization) = (damping, personalization);
+                ranks.set_options(options.clone())?;
+                check(&format!("{algorithm:?} {options:?}"), &graph, &options, &ranks.run().await?);
+            }
+            for change in [
+                |options: &mut PageRankOptions| options.damping = 1.0,
+                |options: &mut PageRankOptions| options.tolerance = -1.0,
+                |options: &mut PageRankOptions| options.personalization = vec![300],
+            ] {
+                let mut options = exact(algorithm);
+                change(&mut options);
+                ranks.set_options(options).unwrap_err();
+            }
+            check("after refusals", &graph, &exact(algorithm), &ranks.run().await?);
+            Ok::<_, Error>(())
+        };
+        context.block_on(run).unwrap().unwrap();
+    }
+}
+
 /// One vertex whose rank is a sum over all others, which lead there and back, or only there.
 pub(crate) fn stars(context: &Context, leaves: u32) {
     for (leaves, is_symmetric) in [(leaves / 80, true), (leaves, true), (leaves, false)] {

@@ -42,18 +42,27 @@ impl PageRankQuestion {
     /// # Errors
     /// Damping, a personalization or weights that have no meaning; no weights, where they count.
     pub fn check(&self, graph: &CsrGraph) -> Result<(), PageRankError> {
-        let (vertices, damping) = (graph.vertices(), self.damping);
-        if !(0.0..1.0).contains(&damping) {
-            return Err(PageRankError::Damping { damping });
-        }
-        if let Some(&vertex) = self.personalization.iter().find(|&&v| v >= vertices) {
-            return Err(PageRankError::Personalization { vertex, vertices });
-        }
+        self.check_for(graph.vertices())?;
         if self.weighted {
             graph.weights().ok_or(PageRankError::NoWeights)?;
             graph.check_weights()?;
         }
         Ok(())
+    }
+
+    /// Whether it can be asked of a graph of so many vertices, if its weights can count.
+    ///
+    /// # Errors
+    /// Damping or a personalization that has no meaning.
+    pub fn check_for(&self, vertices: u32) -> Result<(), PageRankError> {
+        let damping = self.damping;
+        if !(0.0..1.0).contains(&damping) {
+            return Err(PageRankError::Damping { damping });
+        }
+        match self.personalization.iter().find(|&&vertex| vertex >= vertices) {
+            Some(&vertex) => Err(PageRankError::Personalization { vertex, vertices }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -152,7 +152,8 @@ async fn run_routes(context: &Context, seed: u64) -> (Seen, Vec<u32>) {
     let mut seen = Seen::default();
     steps.split_receive(packets, arriving).await.unwrap();
     seen.queued.push(steps.queued().await.unwrap());
-    let inserted = (0..middle).filter(|_| random.random_range(0..4) == 0).collect();
+    let own = (0..middle).filter(|&item| item as usize % DEVICES == place);
+    let inserted = own.filter(|_| random.random::<bool>()).collect();
     steps.insert(inserted, inserting).await.unwrap();
     seen.queued.push(steps.queued().await.unwrap());
     steps.undefer(undeferring).await.unwrap();
