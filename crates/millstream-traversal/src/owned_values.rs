@@ -2,6 +2,8 @@
 
 use millstream_device::{DeviceBuffer, Download, Pod};
 use millstream_graph::Partition;
+use millstream_graph::pieces::InPieces;
+use rayon::prelude::*;
 
 use crate::Result;
 
@@ -54,6 +56,18 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
             parts.push(its.arrived().await?);
         }
         Ok(OwnedValues { partition, parts })
+    }
+
+    /// Calls `visit` with the new id and the value of each vertex, by all threads.
+    ///
+    /// # Errors
+    /// A device failed since.
+    pub fn for_each(&self, visit: impl Fn(u32, T) + Send + Sync) -> Result<()> {
+        for (part, &first) in self.parts.iter().zip(self.partition.boundaries()) {
+            let values = part.host_view()?.par_iter().in_pieces();
+            values.enumerate().for_each(|(at, &value)| visit(first + at as u32, value));
+        }
+        Ok(())
     }
 
     /// What `map` makes of each vertex's new id and value, by original id.
