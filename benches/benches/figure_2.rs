@@ -1,5 +1,5 @@
 //! The microbenchmarks of the article's Figure 2 \[G §2.1\]: four tables, one for each
-//! panel, each number the mean of so many trials. On all GPUs, on host devices where
+//! panel, each number the median of so many trials. On all GPUs, on host devices where
 //! there are none, or on those that `MILLSTREAM_DEVICES` names.
 //!
 //! * a: direct access, threads that read or write consecutive or random words of their
@@ -9,8 +9,8 @@
 //!   each packet, and, *resident*, by kernels that stay at both ends of a `DeviceLink`;
 //! * d: from one device to all others.
 //!
-//! Resident kernels go on to the next trial at once, and a packet of theirs is what all their
-//! blocks move together. What has arrived at the end is compared with what was sent.
+//! Resident kernels go on to the next trial at once, so that theirs are means, and a packet of theirs
+//! is what all their blocks move together. What has arrived at the end is compared with what was sent.
 
 #![allow(missing_docs)]
 
@@ -23,11 +23,13 @@ use clap::{Parser, ValueEnum};
 use comfy_table::Table;
 use futures_util::try_join;
 use millstream::device::{
-    CudaSource, Event, Kernel, Read, StreamKind, Topology, TransferWay, Trusted, Value, Write,
+    Completion, CudaSource, Event, Kernel, Read, StreamKind, Topology, TransferWay, Trusted, Value,
+    Write,
 };
 use millstream::flow::{Communicator, Error, Result};
 use millstream::prelude::*;
 use millstream_benches::device_link::{ITEM_BYTES, chain};
+use millstream_benches::full_empty::median;
 
 #[derive(Parser)]
 struct Arguments {
@@ -93,18 +95,29 @@ impl Bench {
         &self.context.devices()[place]
     }
 
-    /// Mean time from before `submit` to the end of what its events are recorded after.
-    async fn mean(&self, mut submit: impl FnMut() -> Result<Vec<Event>>) -> Result<Duration> {
-        let mut start = Instant::now();
-        for trial in 0..=self.trials {
-            for event in submit()? {
-                event.completed().await?;
-            }
-            if trial == 0 {
-                start = Instant::now();
-            }
+    /// Median time of a trial.
+    async fn median(&self, mut trial: impl AsyncFnMut() -> Result<()>) -> Result<Duration> {
+        let mut times = Vec::new();
+        for _ in 0..=self.trials {
+            let start = Instant::now();
+            trial().await?;
+            times.push(start.elapsed());
         }
-        Ok(start.elapsed() / self.trials)
+        Ok(median(times.split_off(1)))
+    }
+
+    /// Median time from before `submit` to the end of all that it submits.
+    async fn submitted(
+        &self,
+        mut submit: impl FnMut() -> Result<Vec<Completion>>,
+    ) -> Result<Duration> {
+        let trial = async || {
+            for end in submit()? {
+                end.await?;
+            }
+            Ok(())
+        };
+        self.median(trial).await
     }
 
     fn rate(&self, time: Duration) -> String {
@@ -127,18 +140,18 @@ impl Bench {
             let mut row = vec![name.to_string()];
             row.push(
                 self.rate(
-                    self.mean(|| {
+                    self.submitted(|| {
                         stream.copy_by_kernel(&near, &mut far)?;
-                        Ok(vec![stream.record()?])
+                        Ok(vec![stream.completed()?])
                     })
                     .await?,
                 ),
             );
             row.push(
                 self.rate(
-                    self.mean(|| {
+                    self.submitted(|| {
                         stream.copy_by_kernel(&far, &mut near)?;
-                        Ok(vec![stream.record()?])
+                        Ok(vec![stream.completed()?])
                     })
                     .await?,
                 ),
@@ -147,9 +160,9 @@ impl Bench {
                 let (from, to) = if reads { (&far, &mut near) } else { (&near, &mut far) };
                 row.push(
                     self.rate(
-                        self.mean(|| {
+                        self.submitted(|| {
                             ACCESS_WORDS.launch(&stream, words, (from, &mut *to, how))?;
-                            Ok(vec![stream.record()?])
+                            Ok(vec![stream.completed()?])
                         })
                         .await?,
                     ),
@@ -165,9 +178,9 @@ impl Bench {
         let (from, to) = (self.device(0), self.device(1));
         let (source, mut target) = (from.buffer::<u8>(self.bytes)?, to.buffer::<u8>(self.bytes)?);
         let stream = from.stream_of(StreamKind::Copy)?;
-        self.mean(|| {
+        self.submitted(|| {
             stream.copy(&source, &mut target)?;
-            Ok(vec![stream.record()?])
+            Ok(vec![stream.completed()?])
         })
         .await
     }
@@ -181,15 +194,11 @@ impl Bench {
         let (sending, receiving) = (from.stream()?, to.stream()?);
         let message = from.buffer::<u8>(self.bytes)?;
         let run = graph.run(async move {
-            let mut start = Instant::now();
-            for trial in 0..=self.trials {
+            let trial = async || {
                 let sent = output.send_from(&message, &sending, 0)?;
-                try_join!(sent, self.receive(&mut input, &receiving))?;
-                if trial == 0 {
-                    start = Instant::now();
-                }
-            }
-            let time = start.elapsed() / self.trials;
+                try_join!(sent, self.receive(&mut input, &receiving)).map(drop)
+            };
+            let time = self.median(trial).await?;
             output.shutdown()?;
             Ok::<_, Error>(time)
         });
@@ -282,11 +291,11 @@ impl Bench {
             let stream = self.device(0).stream_of(StreamKind::Copy)?;
             targets.push((stream, device.buffer::<u8>(self.bytes)?));
         }
-        self.mean(|| {
+        self.submitted(|| {
             for (stream, target) in &mut targets {
                 stream.copy(&source, target)?;
             }
-            targets.iter().map(|(stream, _)| Ok(stream.record()?)).collect()
+            targets.iter().map(|(stream, _)| Ok(stream.completed()?)).collect()
         })
         .await
     }
@@ -303,7 +312,7 @@ impl Bench {
             let buffers: Vec<_> = buffers.collect::<millstream::device::Result<_>>()?;
             hops.push((device.stream_of(StreamKind::Copy)?, buffers));
         }
-        self.mean(|| {
+        self.submitted(|| {
             for number in 0..hops[0].1.len() {
                 let mut arrived: Option<Event> = None;
                 for hop in 1..hops.len() {
@@ -319,7 +328,7 @@ impl Bench {
                     arrived = Some(stream.record()?);
                 }
             }
-            hops[..hops.len() - 1].iter().map(|(stream, _)| Ok(stream.record()?)).collect()
+            hops[..hops.len() - 1].iter().map(|(stream, _)| Ok(stream.completed()?)).collect()
         })
         .await
     }
@@ -330,16 +339,12 @@ impl Bench {
         let buffers = self.context.devices().iter().map(|device| device.buffer(self.bytes / 4));
         let mut buffers: Vec<DeviceBuffer<u32>> =
             buffers.collect::<millstream::device::Result<_>>()?;
-        let mut start = Instant::now();
-        for trial in 0..=self.trials {
+        let trial = async || {
             let mut collectives = communicator.begin().await?;
             collectives.broadcast(0, &mut buffers)?;
-            collectives.completed().await?;
-            if trial == 0 {
-                start = Instant::now();
-            }
-        }
-        Ok(start.elapsed() / self.trials)
+            collectives.completed().await
+        };
+        self.median(trial).await
     }
 }
 
