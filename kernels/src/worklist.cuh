@@ -76,7 +76,9 @@ struct Worklist : Split<Program, is_fused> {
     __device__ void process(bool is_item, u32 item) {
         const Arcs arcs = begin(is_item, item);
         const u32 items = __popc(__ballot_sync(~0u, is_item));
-        // Release, after what all lanes have shared: pairs with the acquire in `visit_shared_arcs`.
+        // What all lanes have shared is before what the first one tells.
+        __syncwarp();
+        // Release: pairs with the acquire in `visit_shared_arcs`.
         if (lane() == 0 && items > 0) fetch_add_release_gpu(&common.scratch[begun], u64(items));
         visit_all(arcs);
     }

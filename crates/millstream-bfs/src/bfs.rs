@@ -220,9 +220,9 @@ impl Bfs {
         Bfs::with_partition(context, graph, partition, options).await
     }
 
-    /// As [`Bfs::with_options`], in the parts of `partition`, one for each device:
-    /// [`partition::automatic`] gives those that `millstream bfs` takes, for a road map such as cut few
-    /// arcs.
+    /// As [`Bfs::with_options`], in the parts of `partition`, one for each device.
+    /// [`partition::automatic`] gives those that `millstream bfs` takes: of a road map, with METIS, parts
+    /// that cut few arcs.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device or the host.

@@ -121,9 +121,9 @@ impl Cc {
         Cc::with_partition(context, graph, partition, options).await
     }
 
-    /// As [`Cc::with_options`], in the parts of `partition`, one for each device:
-    /// [`partition::automatic`] gives those that `millstream cc` takes, for a road map such as cut few
-    /// arcs.
+    /// As [`Cc::with_options`], in the parts of `partition`, one for each device.
+    /// [`partition::automatic`] gives those that `millstream cc` takes: of a road map, with METIS, parts
+    /// that cut few arcs.
     ///
     /// # Errors
     /// A partition that does not fit; no memory on a device.

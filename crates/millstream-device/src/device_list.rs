@@ -49,13 +49,13 @@ const LAST_GPU: usize = i32::MAX as usize;
 const MOST: usize = 32;
 
 impl DeviceList {
-    /// `count` host devices. More than 32 are refused when they are opened.
+    /// `count` host devices. None, and more than 32, are refused when they are opened.
     pub fn host(count: usize) -> DeviceList {
         let entry = Entry { driver: Driver::Host, first: 0, count, virtual_devices: 1 };
         DeviceList { entries: vec![entry] }
     }
 
-    /// The first `count` GPUs. More than 32 are refused when they are opened.
+    /// The first `count` GPUs. None, and more than 32, are refused when they are opened.
     pub fn cuda(count: usize) -> DeviceList {
         let entry = Entry { driver: Driver::Cuda, first: 0, count, virtual_devices: 1 };
         DeviceList { entries: vec![entry] }

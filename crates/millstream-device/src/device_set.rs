@@ -80,7 +80,7 @@ impl DeviceSetBuilder {
     /// # Errors
     /// A driver or a GPU that is not there, with what to do about it; GPUs in a
     /// simulation; threads that cannot be started; a topology of another number
-    /// of devices; more than 32 devices; an injection that makes no sense.
+    /// of devices; no device, or more than 32; an injection that makes no sense.
     pub fn build(self) -> Result<DeviceSet> {
         self.devices.check()?;
         self.injection.check()?;

@@ -351,7 +351,8 @@ impl<S: Parameter> Kernel<S> {
     /// [`Error::BoundTwice`](crate::Error::BoundTwice) if two are one buffer that the kernel writes,
     /// [`Error::OutOfReach`](crate::Error::OutOfReach) and
     /// [`Error::DifferentDeviceSet`](crate::Error::DifferentDeviceSet) if one lies where the device does
-    /// not reach it; those of [`Kernel::prepare`] if it first runs on the device; the first cause on a
+    /// not reach it, [`Error::TooManyBuffers`](crate::Error::TooManyBuffers) of a set; those of
+    /// [`Kernel::prepare`] if it first runs on the device; the first cause on a
     /// failed stream. Nothing is submitted then.
     pub fn launch(&self, stream: &Stream, size: usize, arguments: impl Argument<S>) -> Result<()>
     where

@@ -9,7 +9,7 @@ use crate::Result;
 /// [`Sender::send_counted`](crate::Sender::send_counted) reads once they are done.
 ///
 /// It is of one message: by the time the host reads it a later kernel may run, which must not write
-/// the same word. The compiler sees to that:
+/// the same word. Nor may one that was bound before. It cannot be given to two messages:
 ///
 /// ```compile_fail,E0382
 /// # use millstream_device::Stream;

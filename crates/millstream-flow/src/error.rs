@@ -59,7 +59,7 @@ pub enum Error {
     /// The graph has ended.
     #[error("the graph has ended")]
     Ended,
-    /// The future that runs the graph was dropped.
+    /// The graph, or the future that runs it, was dropped.
     #[error("the graph was cancelled")]
     Cancelled,
     /// A packet that cannot hold one item.

@@ -120,10 +120,10 @@ impl<T: Item> SendBuffer<T> {
         }
     }
 
-    /// Whether it is of this sender.
+    /// Whether it is of this sender, which can send: it is given back if not.
     pub(crate) fn check(&self, sender: &Arc<SenderShared<T>>) -> Result<()> {
         if Arc::ptr_eq(&self.sender, sender) {
-            return Ok(());
+            return sender.check();
         }
         let (of, from) = (self.sender.source.name(), sender.source.name());
         Err(Error::ForeignBuffer { of, from })

@@ -176,8 +176,9 @@ impl<T: Item> Sender<T> {
     ///
     /// # Errors
     /// The graph's first cause; [`Error::NotRunning`] before the graph runs; a buffer of another link; an
-    /// operation on the buffer that `stream` is not ordered after. The buffer is gone then, which ends the
-    /// graph if an operation on it is in flight. A routing policy without an answer ends the graph, too.
+    /// operation on the buffer that `stream` is not ordered after. The buffer is dropped then, which ends
+    /// the graph if an operation on it is in flight. A routing policy without an answer ends the graph,
+    /// too.
     pub fn send(&mut self, buffer: SendBuffer<T>, stream: &Stream) -> Result<()> {
         buffer.check(&self.shared)?;
         let (ready, len) = (buffer.ordered_event(stream)?, buffer.len());
@@ -289,8 +290,8 @@ impl<T: Item> Sender<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`Sender::send`], of the segment's buffer; a segment that lies elsewhere. What uses the segment and is not over
-    /// when it has been copied ends the graph.
+    /// As [`Sender::send`], of the segment's buffer; a segment that lies elsewhere. What uses the segment
+    /// and is not over when it has been copied ends the graph.
     pub fn forward(&mut self, segment: PendingSegment<T>, stream: &Stream) -> Result<()> {
         let items = segment.len();
         let (payload, metadata, ready) = segment.into_payload(&self.shared.source, stream)?;

@@ -80,12 +80,18 @@ impl<T: Item> SenderShared<T> {
         self.lanes.large.get(turn % self.lanes.large.len().max(1))
     }
 
+    /// Whether anything can be sent.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.failure.check()?;
+        match self.router.is_sealed() {
+            true => Ok(()),
+            false => Err(Error::NotRunning),
+        }
+    }
+
     /// Sends a message of so many items; of as many as are counted later if it has none yet.
     pub(crate) fn send(self: &Arc<Self>, parcel: Parcel<T>, items: Option<usize>) -> Result<u64> {
-        self.failure.check()?;
-        if !self.router.is_sealed() {
-            return Err(Error::NotRunning);
-        }
+        self.check()?;
         // Lanes of small messages are few, and strangers share them: none waits there for what
         // produces it. Of larger ones the copies are submitted ahead, and in place there is none.
         let producer = parcel.ready.clone().filter(|ready| {

@@ -207,7 +207,9 @@ impl PageRank {
     }
 
     /// Sets how later runs go, but for the [algorithm](PageRankOptions::algorithm), the type of ranks
-    /// and whether weights count: these stay those of the upload.
+    /// and whether weights count: these stay those of the upload. So a tolerance below 1e-6 needs a graph
+    /// that was uploaded for one, or for [`Precision::F64`](crate::Precision::F64): others may not reach
+    /// it.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};

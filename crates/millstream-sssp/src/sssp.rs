@@ -216,9 +216,9 @@ impl Sssp {
         Sssp::boxed_upload(context, graph, None, options).await
     }
 
-    /// As [`Sssp::with_options`], in the parts of `partition`, one for each device: for a
-    /// [mesh-like](partition::is_mesh_like) graph [`partition::automatic`] gives those that
-    /// `millstream sssp` takes, which cut few arcs.
+    /// As [`Sssp::with_options`], in the parts of `partition`, one for each device.
+    /// For a [mesh-like](partition::is_mesh_like) graph [`partition::automatic`] gives those that
+    /// `millstream sssp` takes: with METIS, parts that cut few arcs.
     ///
     /// # Errors
     /// As [`Sssp::with_options`]; a partition that does not fit.

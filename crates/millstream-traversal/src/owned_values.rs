@@ -62,11 +62,14 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
     ///
     /// # Errors
     /// A device failed since.
+    ///
+    /// # Panics
+    /// If a part has fewer values than vertices.
     pub fn for_each(&self, visit: impl Fn(u32, T) + Send + Sync) -> Result<()> {
-        for (part, &first) in self.parts.iter().zip(self.partition.boundaries()) {
-            let values = part.host_view()?.par_iter().in_pieces();
-            values.enumerate().for_each(|(at, &value)| visit(first + at as u32, value));
-        }
+        let value = self.values()?;
+        // One loop over all parts: each ends when its slowest thread does.
+        let vertices = (0..self.partition.vertices()).into_par_iter().in_pieces();
+        vertices.for_each(|new| visit(new, value(new)));
         Ok(())
     }
 
@@ -78,14 +81,20 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
     /// # Panics
     /// If a part has fewer values than vertices.
     pub fn restored<R: Send>(&self, map: impl Fn(u32, T) -> R + Send + Sync) -> Result<Vec<R>> {
+        let value = self.values()?;
+        Ok(self.partition.restore_with(|new| map(new, value(new))))
+    }
+
+    /// The value of a new id.
+    fn values(&self) -> Result<impl Fn(u32) -> T + Send + Sync> {
         let views = self.parts.iter().map(DeviceBuffer::host_view);
         let views = views.collect::<Result<Vec<_>, _>>()?;
         let boundaries = self.partition.boundaries();
         let later = &boundaries[1..views.len()];
-        Ok(self.partition.restore_with(|new| {
+        Ok(move |new| {
             // Counted, not searched: parts are few, and this is all there is to do.
             let owner = later.iter().map(|&boundary| usize::from(boundary <= new)).sum::<usize>();
-            map(new, views[owner][(new - boundaries[owner]) as usize])
-        }))
+            views[owner][(new - boundaries[owner]) as usize]
+        })
     }
 }

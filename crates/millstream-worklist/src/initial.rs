@@ -1,23 +1,32 @@
 //! Items that a worklist begins with.
 
+use rayon::prelude::*;
+
 use crate::program::Program;
 use crate::{Error, Result};
+
+/// Items that a thread looks at at least.
+const PIECE: usize = 1 << 16;
 
 /// Whether all initial items exist, on devices that own them: others have no memory for what an item
 /// stands for.
 pub(crate) fn check_initial<P: Program>(
     program: &P,
-    initial: impl IntoIterator<Item = (usize, u32)>,
+    initial: &[(usize, u32)],
     items: usize,
     devices: usize,
 ) -> Result<()> {
-    for (device, item) in initial {
+    let check = |&(device, item): &(usize, u32)| {
         if device >= devices || item as usize >= items {
             return Err(Error::InitialItem { device, item, items, devices });
         }
-        if let Some(owner) = program.owner(item).filter(|&owner| owner != device) {
-            return Err(Error::NotTheOwner { device, item, owner });
+        match program.owner(item).filter(|&owner| owner != device) {
+            Some(owner) => Err(Error::NotTheOwner { device, item, owner }),
+            None => Ok(()),
         }
+    };
+    match initial.len() {
+        ..PIECE => initial.iter().try_for_each(check),
+        _ => initial.par_iter().with_min_len(PIECE).try_for_each(check),
     }
-    Ok(())
 }

@@ -107,8 +107,8 @@ impl<P: Program> Steps<P> {
     /// Dropping the future stops nothing: the kernel goes on to its end.
     pub async fn insert(&self, items: Vec<u32>, threshold: u32) -> Result<()> {
         let Here { device, devices, .. } = self.device.here;
-        let initial = items.iter().map(|&item| (device, item));
-        check_initial(&*self.program, initial, self.items, devices)?;
+        let initial: Vec<_> = items.iter().map(|&item| (device, item)).collect();
+        check_initial(&*self.program, &initial, self.items, devices)?;
         let items = self.stream.uploaded(items)?;
         let arguments = (self.common(), &items, threshold);
         self.device.kernels.insert.launch(&self.stream, items.len(), arguments)?;

@@ -343,7 +343,7 @@ impl<P: Program> DistributedWorklist<P> {
         if items >= u32::MAX as usize {
             return Err(Error::TooManyItems { items });
         }
-        check_initial(&*self.program, initial.iter().copied(), items, devices)?;
+        check_initial(&*self.program, initial, items, devices)?;
         if self.routing == Routing::Direct && items > 0 && self.program.owner(0).is_none() {
             return Err(Error::NoOwner { item: 0 });
         }

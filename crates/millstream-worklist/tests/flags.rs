@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use millstream_device::{InjectedFault, Injection, Shared};
 use millstream_flow::{Context, Devices};
 use millstream_worklist::{
-    DistributedWorklist, Error, Flags, Here, Program, Routing, View, WorklistStatistics, problem,
+    DistributedWorklist, Error, Flags, Here, Program, Routing, Steps, View, WorklistStatistics,
+    problem,
 };
 
 /// Parents; each has one child, numbered `PARENTS` higher.
@@ -263,4 +264,31 @@ fn a_kernel_that_fails_ends_the_run_with_its_cause() {
         context.device_set().quiesce().unwrap();
         assert!(context.devices().iter().all(|device| device.memory().in_use == 0));
     }
+}
+
+#[test]
+fn steps_of_what_does_not_exist_are_refused() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let device = &context.devices()[0];
+    let steps = |device_place, devices, next| {
+        let problem = Arc::new(Problem { visits: device.shared(4).unwrap() });
+        let program = Arc::new(Children { flags: Flags::Keep, devices: 2, has_owners: true });
+        let here = Here { device: device_place, devices, next };
+        Steps::new(&context, device, program, problem, here, 4)
+    };
+    for (place, devices, next) in [(0, 0, None), (2, 2, None), (0, 2, Some(2))] {
+        let error = steps(place, devices, next).map(drop).unwrap_err();
+        assert!(matches!(error, Error::NoSuch { what: "device", .. }), "{error}");
+    }
+    let steps = steps(0, 2, None).unwrap();
+    let run = async {
+        let outbox = steps.pack(1, 4).await.unwrap_err();
+        let item = steps.insert(vec![0, 4], u32::MAX).await.unwrap_err();
+        let own = steps.insert(vec![0], u32::MAX).await;
+        (outbox, item, own)
+    };
+    let (outbox, item, own) = context.block_on(run).unwrap();
+    assert!(matches!(outbox, Error::NoSuch { what: "outbox", number: 1, count: 1 }), "{outbox}");
+    assert!(matches!(item, Error::InitialItem { item: 4, .. }) && item.cause().is_none(), "{item}");
+    own.unwrap();
 }

@@ -229,7 +229,7 @@ impl Lane {
     }
 
     /// The same for an event that only the host waits for: it needs none of the driver's, which takes
-    /// the driver, and the GPU before the word, about a microsecond each.
+    /// about a microsecond.
     pub(super) fn end(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
         self.record_as(Work::End, event, cause)
     }

@@ -320,3 +320,28 @@ fn a_segment_is_forwarded_where_it_lies() {
     let refused = context.block_on(run).unwrap();
     assert!(matches!(refused, Err(Error::SegmentElsewhere { .. })), "{refused:?}");
 }
+
+/// More often than there are send buffers.
+#[test]
+fn a_message_before_the_graph_runs_takes_no_buffer() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let graph = Graph::new(&context);
+    let (host, device) = (context.host(), &context.devices()[0]);
+    let (mut output, input) = graph.link::<u32>(device, host, Buffers::items(4)).unwrap();
+    let stream = device.stream().unwrap();
+    let early = async {
+        for _ in 0..5 {
+            let buffer = output.buffer(4).await?;
+            let refused = output.send(buffer, &stream);
+            assert!(matches!(refused, Err(Error::NotRunning)));
+        }
+        Ok::<_, Error>(output)
+    };
+    let mut output = context.block_on(early).unwrap().unwrap();
+    let run = graph.run(async move {
+        output.send_all(vec![7]).await?;
+        output.shutdown()?;
+        input.collect().await
+    });
+    assert_eq!(context.block_on(run).unwrap().unwrap(), [7]);
+}
