@@ -1,7 +1,8 @@
 //! The public algorithm: components of a graph on the devices, or of a stream of
 //! edges.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -9,6 +10,7 @@ use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender,
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::check_partition;
 use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
+use rayon::prelude::*;
 
 use crate::hubs::Hubs;
 use crate::kernels::Edge;
@@ -17,6 +19,9 @@ use crate::search::Search;
 use crate::solver::{Arcs, DeviceStatistics, Resident};
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
+
+/// Vertices whose labels a thread looks at at least.
+const PIECE: usize = 1 << 14;
 
 /// How a search runs; the components do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +219,7 @@ impl Cc {
     async fn find(&self) -> Result<CcResult> {
         let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
-        let search = Search::of(context, partition, self.options)?;
+        let search = Search::new(context, partition.vertices(), self.options)?;
         let parts = self.graph.parts().iter().zip(partition.boundaries()).enumerate();
         let residents = parts.map(|(place, (part, &first_vertex))| {
             let hubs = self.hubs.of(place);
@@ -231,6 +236,11 @@ impl Cc {
             search.run(residents.map(Arcs::Resident).collect(), async { Ok(()) }).await?
         };
         result.method = Some(method);
+        if partition.is_renumbered() {
+            let start = Instant::now();
+            result.labels = original_labels(partition, &result.labels);
+            result.gather_time += start.elapsed();
+        }
         Ok(result)
     }
 
@@ -323,4 +333,19 @@ fn are_peers(context: &Context) -> bool {
         && context.topology().all_peers()
         && context.devices().len() <= MOST_DEVICES
         && !context.any_gpu()
+}
+
+/// Labels by original id from roots by new id.
+fn original_labels(partition: &Partition, roots: &[u32]) -> Vec<u32> {
+    let roots_of = || roots.par_iter().with_min_len(PIECE);
+    let smallest: Vec<_> = roots_of().map(|_| AtomicU32::new(u32::MAX)).collect();
+    // Relaxed: threads have met before labels are read.
+    roots_of().enumerate().for_each(|(new, &root)| {
+        let (label, original) = (&smallest[root as usize], partition.to_original(new as u32));
+        // A look first: most vertices of a component are not the smallest so far.
+        if original < label.load(Ordering::Relaxed) {
+            label.fetch_min(original, Ordering::Relaxed);
+        }
+    });
+    partition.restore_with(|new| smallest[roots[new as usize] as usize].load(Ordering::Relaxed))
 }

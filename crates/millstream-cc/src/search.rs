@@ -1,17 +1,12 @@
 //! One search over all devices: their memory, the links between them, and what they answer.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use futures_util::try_join;
 use millstream_device::{Device, Error as DeviceError};
 use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistics, tree_reduce};
-use millstream_graph::Partition;
-use millstream_graph::pieces::InPieces;
-use millstream_traversal::internals::OwnedValues;
-use rayon::prelude::*;
 
 use crate::cc::{CcOptions, CcResult};
 use crate::kernels::{Edge, leaving_words};
@@ -20,28 +15,16 @@ use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
 use crate::{Method, Result, gang};
 
 /// A dataflow graph for one search.
-pub(crate) struct Search<'a> {
+pub(crate) struct Search {
     context: Context,
     pub(crate) graph: Graph,
     vertices: u32,
-    /// Of resident arcs, whose vertices it may have renumbered.
-    partition: Option<&'a Partition>,
     pub(crate) buffers: Buffers,
     options: CcOptions,
 }
 
-impl<'a> Search<'a> {
-    /// Of arcs that are on the devices.
-    pub(crate) fn of(
-        context: &Context,
-        partition: &'a Partition,
-        options: CcOptions,
-    ) -> Result<Search<'a>> {
-        let search = Search::new(context, partition.vertices(), options)?;
-        Ok(Search { partition: Some(partition), ..search })
-    }
-
-    pub(crate) fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search<'a>> {
+impl Search {
+    pub(crate) fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search> {
         let (bytes, item_bytes) = (options.packet_bytes, size_of::<Edge>());
         // Also where nothing goes over a link.
         if bytes < item_bytes {
@@ -52,7 +35,7 @@ impl<'a> Search<'a> {
         }
         let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
         let (context, graph) = (context.clone(), Graph::new(context));
-        Ok(Search { context, graph, vertices, partition: None, buffers, options })
+        Ok(Search { context, graph, vertices, buffers, options })
     }
 
     pub(crate) fn message_items(&self) -> usize {
@@ -115,7 +98,7 @@ impl<'a> Search<'a> {
             Arcs::Streamed(_) => None,
         });
         let solvers = self.solvers(resident, None, method)?;
-        let Search { context, graph, buffers, partition, .. } = self;
+        let Search { context, graph, buffers, .. } = self;
         let statistics = graph.statistics();
         let order = context.topology().ring_order();
         let links = links(&graph, context.devices(), &order, buffers)?;
@@ -131,7 +114,7 @@ impl<'a> Search<'a> {
         };
         let devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let mut result = gathered(first, partition, devices, run_time).await?;
+        let mut result = gathered(first, devices, run_time).await?;
         result.links = statistics.links();
         for (device, its) in context.devices().iter().zip(&mut result.devices) {
             let links = result.links.iter().filter(|link| link.from == device.name());
@@ -176,7 +159,7 @@ impl<'a> Search<'a> {
             let merged = all - own;
             DeviceStatistics { hooked: arcs as u64, merged, sent: own * others, received: merged }
         });
-        let mut result = gathered(&solvers, self.partition, devices.collect(), run_time).await?;
+        let mut result = gathered(&solvers, devices.collect(), run_time).await?;
         result.links = links_of_pairs(self.context.devices(), &told);
         Ok(result)
     }
@@ -189,10 +172,9 @@ async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// The labels that devices have left, by original id.
+/// The labels that devices have left.
 async fn gathered(
     labelling: &[Solver],
-    partition: Option<&Partition>,
     devices: Vec<DeviceStatistics>,
     run_time: Duration,
 ) -> Result<CcResult> {
@@ -201,38 +183,12 @@ async fn gathered(
         stream.download_shared(parents, own.start as usize..own.end as usize)
     };
     let arriving: Result<Vec<_>, _> = labelling.iter().map(download).collect();
-    let labels = match partition.filter(|partition| partition.is_renumbered()) {
-        Some(partition) => {
-            original_labels(partition, &OwnedValues::arrived(partition, arriving?).await?)?
-        }
-        None => {
-            let mut labels = Vec::new();
-            for its in arriving? {
-                its.append_to(&mut labels, |label| label).await?;
-            }
-            labels
-        }
-    };
+    let mut labels = Vec::new();
+    for its in arriving? {
+        its.append_to(&mut labels, |label| label).await?;
+    }
     let gather_time = start.elapsed();
     Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
-}
-
-/// Labels by original id from roots by new id.
-fn original_labels(partition: &Partition, roots: &OwnedValues<'_, u32>) -> Result<Vec<u32>> {
-    let smallest: Vec<_> = (0..partition.vertices())
-        .into_par_iter()
-        .in_pieces()
-        .map(|_| AtomicU32::new(u32::MAX))
-        .collect();
-    // Relaxed: threads have met before labels are read.
-    roots.for_each(|new, root| {
-        let (label, original) = (&smallest[root as usize], partition.to_original(new));
-        // A look first: most vertices of a component are not the smallest so far.
-        if original < label.load(Ordering::Relaxed) {
-            label.fetch_min(original, Ordering::Relaxed);
-        }
-    })?;
-    Ok(roots.restored(|_, root: u32| smallest[root as usize].load(Ordering::Relaxed))?)
 }
 
 /// What went from device to device where each has told all others so many pairs.

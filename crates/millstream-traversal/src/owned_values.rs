@@ -2,8 +2,6 @@
 
 use millstream_device::{DeviceBuffer, Download, Pod};
 use millstream_graph::Partition;
-use millstream_graph::pieces::InPieces;
-use rayon::prelude::*;
 
 use crate::Result;
 
@@ -58,21 +56,6 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
         Ok(OwnedValues { partition, parts })
     }
 
-    /// Calls `visit` with the new id and the value of each vertex, by all threads.
-    ///
-    /// # Errors
-    /// A device failed since.
-    ///
-    /// # Panics
-    /// If a part has fewer values than vertices.
-    pub fn for_each(&self, visit: impl Fn(u32, T) + Send + Sync) -> Result<()> {
-        let value = self.values()?;
-        // One loop over all parts: each ends when its slowest thread does.
-        let vertices = (0..self.partition.vertices()).into_par_iter().in_pieces();
-        vertices.for_each(|new| visit(new, value(new)));
-        Ok(())
-    }
-
     /// What `map` makes of each vertex's new id and value, by original id.
     ///
     /// # Errors
@@ -81,20 +64,14 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
     /// # Panics
     /// If a part has fewer values than vertices.
     pub fn restored<R: Send>(&self, map: impl Fn(u32, T) -> R + Send + Sync) -> Result<Vec<R>> {
-        let value = self.values()?;
-        Ok(self.partition.restore_with(|new| map(new, value(new))))
-    }
-
-    /// The value of a new id.
-    fn values(&self) -> Result<impl Fn(u32) -> T + Send + Sync> {
         let views = self.parts.iter().map(DeviceBuffer::host_view);
         let views = views.collect::<Result<Vec<_>, _>>()?;
         let boundaries = self.partition.boundaries();
         let later = &boundaries[1..views.len()];
-        Ok(move |new| {
+        Ok(self.partition.restore_with(|new| {
             // Counted, not searched: parts are few, and this is all there is to do.
             let owner = later.iter().map(|&boundary| usize::from(boundary <= new)).sum::<usize>();
-            views[owner][(new - boundaries[owner]) as usize]
-        })
+            map(new, views[owner][(new - boundaries[owner]) as usize])
+        }))
     }
 }
