@@ -17,7 +17,7 @@ use crate::task::Place;
 
 /// A buffer of each device, for the kernels of a gang: this kernel's own, which it and
 /// the others of the gang only read; the twin sees its own as `&[T]`. At most
-/// [`SharedSet::MOST`].
+/// [`SharedSet::MOST`](crate::SharedSet::MOST).
 ///
 /// The ledger knows of each kernel's use of its own buffer. What the others do with it
 /// must lie within that: they begin after the kernel has begun, and it ends after they
@@ -119,7 +119,7 @@ impl BoundGang {
 }
 
 /// The buffers of all devices, or none, for [`GangRead`]: made once for all kernels of
-/// the gang. A launch refuses more than [`SharedSet::MOST`].
+/// the gang. A launch refuses more than [`SharedSet::MOST`](crate::SharedSet::MOST).
 #[derive(Debug)]
 pub struct GangParts<'a, T: Pod> {
     bound: Arc<[Bound]>,
