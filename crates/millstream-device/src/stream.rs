@@ -119,7 +119,13 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The first cause, on a failed stream.
+    /// The first cause, on a failed stream; and when it resolves, if an operation before failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Device ordering
+    /// When it resolves, what host code does next comes after everything submitted before.
     pub fn completed(&self) -> Result<Completion> {
         self.record_with(Backend::end).map(|event| event.completed())
     }
