@@ -33,9 +33,11 @@ __device__ void process_items(const Common<Program>& common, u32 batch, u32 thre
     worklist.visit_shared_arcs(consumes.count);
     if (!worklist.finish_block()) return;
     worklist.shared_arcs().clear();
-    if (threadIdx.x == 0) common.scratch[begun] = 0;
-    if (threadIdx.x == 0 && consumes.finish(ready, word, true)) {
-        store_release_gpu(&common.status[ready_news], u64(1));
+    if (threadIdx.x == 0) {
+        common.scratch[begun] = 0;
+        if (consumes.finish(ready, word, true)) {
+            store_release_gpu(&common.status[ready_news], u64(1));
+        }
     }
     if (threadIdx.x < 32) worklist.publish(0);
 }

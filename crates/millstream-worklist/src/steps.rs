@@ -47,7 +47,6 @@ pub struct Steps<P: Program> {
     device: WorklistDevice<P>,
     program: Arc<P>,
     items: usize,
-    outboxes: usize,
     stream: Stream,
     scratch: SharedBuffer<u64>,
     report: SharedBuffer<u64>,
@@ -79,22 +78,17 @@ impl<P: Program> Steps<P> {
         here: Here,
         items: usize,
     ) -> Result<Steps<P>> {
-        let count = here.devices;
         for place in [Some(here.device), here.next].into_iter().flatten() {
-            check_number("device", place, count)?;
+            check_number("device", place, here.devices)?;
         }
-        let outboxes = match here.next {
-            Some(_) => 1,
-            None => count - 1,
-        };
         // Steps are the caller's.
-        let ways = (outboxes, None);
+        let ways = (outboxes(&here), None);
         let size = QueueSize { items, most: items, entries: items };
         let device = WorklistDevice::new(device, &program, problem, here, ways, size)?;
         let stream = device.device.stream()?;
         let scratch = device.device.shared(WORKER_SCRATCH_WORDS)?;
         let report = context.host().shared(device.status.len())?;
-        Ok(Steps { device, program, items, outboxes, stream, scratch, report })
+        Ok(Steps { device, program, items, stream, scratch, report })
     }
 
     /// Queues items whose values are in place; those above the threshold are deferred.
@@ -164,7 +158,7 @@ impl<P: Program> Steps<P> {
     /// # Cancel safety
     /// Not cancel safe: what was packed is lost.
     pub async fn pack(&self, outbox: u32, most: usize) -> Result<Vec<P::Packet>> {
-        check_number("outbox", outbox as usize, self.outboxes)?;
+        check_number("outbox", outbox as usize, outboxes(&self.device.here))?;
         let mut packets = self.device.device.buffer(most)?;
         let arguments = (self.common(), outbox, &mut packets);
         self.device.kernels.pack.launch(&self.stream, most, arguments)?;
@@ -228,6 +222,11 @@ impl<P: Program> Steps<P> {
             })),
         }
     }
+}
+
+/// To the next device of a ring, or to each other device.
+fn outboxes(here: &Here) -> usize {
+    here.next.map_or(here.devices - 1, |_| 1)
 }
 
 fn check_number(what: &'static str, number: usize, count: usize) -> Result<()> {
