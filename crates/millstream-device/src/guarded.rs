@@ -17,7 +17,7 @@ use crate::parameter::{Accesses, Argument, Bound, Parameter};
 use crate::part::{Part, PartMut};
 use crate::shared::SharedBuffer;
 use crate::task::Place;
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 use crate::{Error, Result};
 
 /// Items that copies, kernels and host code use side by side, because words say whose
@@ -118,13 +118,10 @@ impl<T: Pod> GuardedBuffer<T> {
     /// into what they reach.
     pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
-        let turn = turns.lock.read();
+        let _turn = Turn::new(turns.lock.read(), turns, self.bell());
         // SAFETY: in range, and whoever writes in the host's memory takes the lock, or has
         // answered for it: see `part_mut`.
-        let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
-        drop(turn);
-        turns.released(self.bell());
-        Ok(result)
+        Ok(read(unsafe { std::slice::from_raw_parts(items, range.len()) }))
     }
 
     /// Lets host code write items; of the host endpoint's buffers only. `write` must be
@@ -134,12 +131,9 @@ impl<T: Pod> GuardedBuffer<T> {
     /// As [`GuardedBuffer::read`].
     pub fn write<R>(&self, range: Range<usize>, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
-        let turn = turns.lock.write();
+        let _turn = Turn::new(turns.lock.write(), turns, self.bell());
         // SAFETY: in range, and the lock is ours alone; for copies of GPUs, see `part_mut`.
-        let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
-        drop(turn);
-        turns.released(self.bell());
-        Ok(result)
+        Ok(write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) }))
     }
 
     fn host_items(&self, range: &Range<usize>) -> Result<(&Turns, *mut T)> {
@@ -210,12 +204,9 @@ impl<T: Pod> GuardedItems<'_, T> {
 
     fn read_in_turn<R>(&self, range: &Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
         let (turns, items) = self.at(range)?;
-        let turn = turns.try_read()?;
+        let _turn = Turn::new(turns.try_read()?, turns, self.allocation.device.runner.bell());
         // SAFETY: in range; whoever writes takes the lock, or has answered for it: see `part_mut`.
-        let result = read(unsafe { std::slice::from_raw_parts(items, range.len()) });
-        drop(turn);
-        turns.released(self.allocation.device.runner.bell());
-        Some(result)
+        Some(read(unsafe { std::slice::from_raw_parts(items, range.len()) }))
     }
 
     /// Lets the twin write items; `None` if somebody else uses them, or out of range.
@@ -237,12 +228,9 @@ impl<T: Pod> GuardedItems<'_, T> {
         write: impl FnOnce(&mut [T]) -> R,
     ) -> Option<R> {
         let (turns, items) = self.at(range)?;
-        let turn = turns.try_write()?;
+        let _turn = Turn::new(turns.try_write()?, turns, self.allocation.device.runner.bell());
         // SAFETY: in range; the lock is ours alone; for copies of GPUs, see `part_mut`.
-        let result = write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) });
-        drop(turn);
-        turns.released(self.allocation.device.runner.bell());
-        Some(result)
+        Some(write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) }))
     }
 
     fn at(&self, range: &Range<usize>) -> Option<(&Turns, *mut T)> {

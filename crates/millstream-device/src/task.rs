@@ -14,7 +14,7 @@ use crate::ledger::AccessKind;
 use crate::memory::{Allocation, aligned};
 use crate::parameter::Accesses;
 use crate::shared::SharedBuffer;
-use crate::turns::Turns;
+use crate::turns::Turn;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
@@ -202,15 +202,22 @@ fn in_turn(
     work: impl FnOnce() -> Result<()>,
 ) -> Result<Step> {
     let from = from.filter(|from| !Arc::ptr_eq(from, to));
-    let (reading, writing) = (from.and_then(|from| from.turns()), to.turns());
-    let read = reading.map(Turns::try_read);
-    let write = writing.map(Turns::try_write);
-    let is_refused = matches!(read, Some(None)) || matches!(write, Some(None));
-    let result = if is_refused { Ok(Step::Waits) } else { work().map(|()| Step::Done) };
-    drop((read, write));
     let bell: &Bell = to.device.runner.bell();
-    [reading, writing].into_iter().flatten().for_each(|turns| turns.released(bell));
-    result
+    let _reads = match from.and_then(|from| from.turns()) {
+        None => None,
+        Some(turns) => match turns.try_read() {
+            None => return Ok(Step::Waits),
+            Some(guard) => Some(Turn::new(guard, turns, bell)),
+        },
+    };
+    let _writes = match to.turns() {
+        None => None,
+        Some(turns) => match turns.try_write() {
+            None => return Ok(Step::Waits),
+            Some(guard) => Some(Turn::new(guard, turns, bell)),
+        },
+    };
+    work().map(|()| Step::Done)
 }
 
 fn store(words: &[(Place, u32)]) {

@@ -42,11 +42,32 @@ impl Turns {
         again()
     }
 
-    /// What whoever has released the lock calls: those refused may try again.
+    /// What whoever has released the lock calls, as a [`Turn`] does: those refused may try again.
     pub(crate) fn released(&self, bell: &Bell) {
         fence(Ordering::SeqCst);
         if self.refused.swap(false, Ordering::Relaxed) {
             bell.ring();
         }
+    }
+}
+
+/// Somebody's turn, by a guard of the lock: those refused meanwhile may try again when it is dropped,
+/// also by a panic.
+pub(crate) struct Turn<'a, G> {
+    guard: Option<G>,
+    turns: &'a Turns,
+    bell: &'a Bell,
+}
+
+impl<'a, G> Turn<'a, G> {
+    pub(crate) fn new(guard: G, turns: &'a Turns, bell: &'a Bell) -> Turn<'a, G> {
+        Turn { guard: Some(guard), turns, bell }
+    }
+}
+
+impl<G> Drop for Turn<'_, G> {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        self.turns.released(self.bell);
     }
 }
