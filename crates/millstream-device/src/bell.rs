@@ -69,13 +69,24 @@ impl Bell {
     /// that no ring is missed between a look and this call. It must be short. A panic of it at a
     /// ring is its own.
     pub fn at_next(&self, seen: u64, callback: impl FnOnce() + Send + 'static) {
-        {
-            let mut state = self.state.lock();
-            if state.rings == seen || seeded(Fault::WaitWithoutNumber) {
-                state.waiting.push(Box::new(callback));
-                return;
-            }
+        if let Some(callback) = self.leave(seen, callback, |callback| callback()) {
+            callback();
         }
-        callback();
+    }
+
+    /// As [`Bell::at_next`], with what the callback is given; if it was rung since `seen`, that comes
+    /// back, for who then looks again and must not do so within each look before.
+    pub fn leave<S: Send + 'static>(
+        &self,
+        seen: u64,
+        left: S,
+        callback: impl FnOnce(S) + Send + 'static,
+    ) -> Option<S> {
+        let mut state = self.state.lock();
+        if state.rings == seen || seeded(Fault::WaitWithoutNumber) {
+            state.waiting.push(Box::new(move || callback(left)));
+            return None;
+        }
+        Some(left)
     }
 }

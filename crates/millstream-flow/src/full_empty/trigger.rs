@@ -120,16 +120,21 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
     }
 
     fn go_on(mut self) {
-        // Relaxed: as in `Waiter::drop`.
-        if self.has_left.as_ref().is_some_and(|has_left| has_left.load(Ordering::Relaxed)) {
-            return;
-        }
-        let Some(bell) = self.bell() else { return self.then.go(Ok(())) };
-        // Before the look, so that no ring is missed.
-        let seen = bell.rings();
-        match self.is_met() {
-            Ok(false) => bell.at_next(seen, move || self.go_on()),
-            met => self.then.go(met.map(drop)),
+        loop {
+            // Relaxed: as in `Waiter::drop`.
+            if self.has_left.as_ref().is_some_and(|has_left| has_left.load(Ordering::Relaxed)) {
+                return;
+            }
+            let Some(bell) = self.bell() else { return self.then.go(Ok(())) };
+            // Before the look, so that no ring is missed.
+            let seen = bell.rings();
+            match self.is_met() {
+                Ok(false) => match bell.leave(seen, self, Pending::go_on) {
+                    None => return,
+                    Some(again) => self = again,
+                },
+                met => return self.then.go(met.map(drop)),
+            }
         }
     }
 
