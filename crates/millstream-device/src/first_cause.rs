@@ -23,6 +23,10 @@ struct Listeners {
 #[derive(Default)]
 pub(crate) struct FirstCause {
     cause: OnceLock<Error>,
+    /// Of a GPU's stream: the first failure that it has come to. What the driver has refused is ahead
+    /// of it at first.
+    #[cfg(feature = "cuda")]
+    reached: OnceLock<Error>,
     /// Changes with the cause: who is here is told when it is set.
     listeners: Mutex<Listeners>,
 }
@@ -46,6 +50,18 @@ impl FirstCause {
             return Untold(None);
         }
         Untold(Some(Box::new((cause, take(&mut listeners.waiting)))))
+    }
+
+    /// As [`FirstCause::set`], of what the stream has come to.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn set_reached(&self, cause: Error) -> Untold {
+        let _ = self.reached.set(cause.clone());
+        self.set(cause)
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn reached(&self) -> Option<&Error> {
+        self.reached.get()
     }
 
     /// Calls `listener` when there is a cause, at once if there is. Its number, for

@@ -114,14 +114,15 @@ impl Lane {
             (None, None) => self.take_asked(),
         };
         let found = !points.is_empty();
-        for point in points {
+        for pending in points {
+            let point = pending.point;
             match poison {
-                None => point.finish(),
-                Some(poison) => point.fail(poison),
+                None => pending.finish(),
+                Some(poison) => pending.fail(poison),
             }
-            // Release: pairs with the acquire in `is_over`, so that whoever finds
-            // nothing under way sees what has become of it.
-            self.finished.fetch_add(1, Ordering::Release);
+            // Not counted: a point whose launch was refused is passed over. Release: pairs with the
+            // acquire in `is_over`, so that whoever finds nothing under way sees what has become of it.
+            self.finished.store(point, Ordering::Release);
         }
         found
     }

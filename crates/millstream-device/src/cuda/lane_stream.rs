@@ -82,13 +82,15 @@ impl LaneStream<'_> {
         // One column of words, or of what is left of one, at a time.
         let (step, rows) = (pattern.len(), bytes / pattern.len());
         let (words, rest) = pattern.as_chunks::<4>();
+        // But for memory of the program's own.
+        let is_aligned = address.is_multiple_of(4);
         for (place, word) in words.iter().enumerate() {
             let (at, word) = (address + place as u64 * 4, u32::from_ne_bytes(*word));
-            if step == 4 {
-                // SAFETY: as in `copy`; items of four bytes are aligned.
+            if step == 4 && is_aligned {
+                // SAFETY: as in `copy`, and aligned.
                 let answer = unsafe { sys::cuMemsetD32Async(at, word, rows, self.stream) };
                 self.context.check(answer, "cuMemsetD32Async")?;
-            } else if step.is_multiple_of(4) {
+            } else if step.is_multiple_of(4) && is_aligned {
                 // SAFETY: as above.
                 let answer =
                     unsafe { sys::cuMemsetD2D32Async(at, step, word, 1, rows, self.stream) };

@@ -19,10 +19,14 @@ pub(super) enum Held {
 
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {
+    /// Its number in the lane.
+    pub(super) point: u64,
     pub(super) event: Option<Event>,
     /// The driver's event, which is asked for on a lane without a word.
     pub(super) native: Option<Arc<NativeEvent>>,
     pub(super) cause: Arc<FirstCause>,
+    /// What had failed when it was submitted: what the driver refuses later is not before it.
+    pub(super) failed: Option<Error>,
     /// Events that streams of this lane have waited for since the point before.
     pub(super) after: Vec<(Event, Arc<FirstCause>)>,
     /// What the operations before use.
@@ -48,7 +52,7 @@ impl Pending {
     pub(super) fn fail(mut self, poison: &Error) {
         self.hear();
         std::mem::forget(std::mem::take(&mut self.held));
-        self.cause.set(poison.clone()).tell();
+        self.cause.set_reached(poison.clone()).tell();
         self.complete();
     }
 
@@ -56,14 +60,15 @@ impl Pending {
     fn hear(&mut self) {
         for (event, cause) in self.after.drain(..) {
             if let EventStatus::Failed(error) = event.status() {
-                cause.set(error).tell();
+                cause.set_reached(error).tell();
             }
         }
     }
 
     fn complete(self) {
         if let Some(event) = self.event {
-            event.complete(self.cause.get().map_or(Ok(()), |cause| Err(cause.clone())));
+            let failed = self.failed.or_else(|| self.cause.reached().cloned());
+            event.complete(failed.map_or(Ok(()), Err));
         }
     }
 }
@@ -91,9 +96,11 @@ mod tests {
         let (event, count) = (promise.event().clone(), Arc::new(AtomicUsize::new(0)));
         let held = || Held::Other(Box::new(Dropped(Arc::clone(&count))));
         let pending = Pending {
+            point: 1,
             event: Some(event.clone()),
             native: None,
             cause: Arc::default(),
+            failed: None,
             after: Vec::new(),
             held: vec![held(), held()],
         };

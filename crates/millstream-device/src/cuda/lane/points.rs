@@ -89,8 +89,9 @@ impl Lane {
     ) {
         let held = std::mem::take(&mut submission.held);
         let after = std::mem::take(&mut submission.after);
-        let (event, cause) = (event.cloned(), Arc::clone(cause));
-        self.waiting.push(submission.point, Pending { event, native, cause, after, held });
+        let (point, event, cause) = (submission.point, event.cloned(), Arc::clone(cause));
+        let failed = cause.get().cloned();
+        self.waiting.push(point, Pending { point, event, native, cause, failed, after, held });
         self.reactor.notify();
     }
 
@@ -110,6 +111,7 @@ impl Lane {
             // held below.
             let answer = unsafe { sys::cuStreamWaitEvent(self.stream.0, native.handle(), 0) };
             self.context.check(answer, "cuStreamWaitEvent")?;
+            submission.passed(native.lane, native.point);
         }
         Ok(())
     }
