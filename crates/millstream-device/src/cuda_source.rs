@@ -208,7 +208,8 @@ impl CudaSource {
                 size.div_ceil(self.threads as usize).min(MOST_BLOCKS as usize) as u32
             }
             Blocks::Each => size.min(full.saturating_sub(capacity.spare) as usize) as u32,
-            Blocks::Resident => full.saturating_sub(capacity.spare) / size.max(1) as u32,
+            Blocks::Resident => u32::try_from(size.max(1))
+                .map_or(0, |size| full.saturating_sub(capacity.spare) / size),
         };
         (blocks.max(1), self.threads)
     }

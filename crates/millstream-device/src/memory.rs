@@ -172,6 +172,12 @@ impl Allocation {
         }
     }
 
+    /// Whether it is memory of the program's own, which GPUs need not reach.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_of_the_program(&self) -> bool {
+        matches!(self.block, Block::Adopted { .. }) && self.is_host_memory()
+    }
+
     pub(crate) fn set_label(&self, label: Arc<str>) {
         *self.label.lock() = Some(label);
     }

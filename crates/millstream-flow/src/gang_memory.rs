@@ -68,7 +68,7 @@ impl GangMemory {
         let of = |device: &Device| {
             let owner = if device.is_gpu() { device } else { context.host() };
             Ok(GangMemory {
-                words: owner.shared(GangMemory::BARRIER_WORDS + words)?,
+                words: owner.shared(GangMemory::BARRIER_WORDS.saturating_add(words))?,
                 report: context.host().shared(reported)?,
                 device: device.clone(),
                 patience,
