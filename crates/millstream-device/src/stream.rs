@@ -130,6 +130,21 @@ impl Stream {
         self.record_with(Backend::end).map(|event| event.completed())
     }
 
+    /// As [`Stream::completed`], also on a stream that has failed, where what had begun before may
+    /// still run.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    #[doc(hidden)]
+    pub fn over(&self) -> Result<Completion> {
+        let (event, submitted) = {
+            let _one = self.core.submission.lock();
+            let event = self.new_event();
+            (event.clone(), self.core.backend.end(&self.core.device, event))
+        };
+        submitted.finish().map(|()| event.completed())
+    }
+
     /// Records an event in one of the backend's ways.
     fn record_with(
         &self,

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::lock::{Mutex, OwnedMutexGuard};
+use futures_util::lock::Mutex;
 
 use millstream_device::{
     Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology, TransferWay,
@@ -11,6 +11,7 @@ use millstream_device::{
 
 use crate::Result;
 use crate::full_empty::Watcher;
+use crate::gang_permit::GangPermit;
 use crate::waking::Waking;
 
 /// Which devices a [`Context`] manages.
@@ -153,8 +154,8 @@ impl Context {
     }
 
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
-    pub(crate) async fn gang_permit(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.gang).lock_owned().await
+    pub(crate) async fn gang_permit(&self) -> GangPermit {
+        GangPermit::new(Arc::clone(&self.gang).lock_owned().await)
     }
 
     /// Who looks at words that ring nothing.

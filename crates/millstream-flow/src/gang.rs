@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use futures_util::lock::OwnedMutexGuard;
 use millstream_device::{
     BoundKernel, CudaSource, EnteredKernel, FailureListener, Kernel, KernelFault, Launching,
     Parameter, SharedBuffer, Stream, Trusted,
 };
 
+use crate::gang_permit::GangPermit;
 use crate::warm_up::warm_up;
 use crate::{Context, Error, Result};
 
@@ -293,15 +293,8 @@ impl Gang {
     }
 
     /// Waits for what was launched. When the last kernel's end was heard of.
-    async fn finish(&self, permit: OwnedMutexGuard<()>, launched: Result<()>) -> Result<Instant> {
-        let permit = Arc::new(permit);
-        let ends: Vec<_> = self.streams.iter().map(Stream::completed).collect();
-        for end in ends.iter().flatten() {
-            // The permit ends with the last of the kernels, whoever waits for them, and
-            // whichever have failed.
-            let permit = Arc::clone(&permit);
-            end.on_complete(move |_| drop(permit));
-        }
+    async fn finish(&self, permit: GangPermit, launched: Result<()>) -> Result<Instant> {
+        let ends: Vec<_> = self.streams.iter().map(|stream| permit.completed(stream)).collect();
         drop(permit);
         launched?;
         let ends = ends.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -23,6 +23,7 @@ mod failure;
 mod full_empty;
 mod gang;
 mod gang_memory;
+mod gang_permit;
 mod graph;
 mod kernel_parameters;
 mod message;

@@ -183,7 +183,7 @@ impl Communicator {
     pub async fn begin(&mut self) -> Result<Collectives<'_>> {
         self.check()?;
         let permit = match &self.peers {
-            Some(_) => Some(Arc::new(self.context.gang_permit().await)),
+            Some(_) => Some(self.context.gang_permit().await),
             None => None,
         };
         // What the series before has come to is known now.

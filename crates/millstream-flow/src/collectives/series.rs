@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use futures_util::StreamExt;
-use futures_util::lock::OwnedMutexGuard;
 use futures_util::stream::FuturesUnordered;
 use millstream_device::{Awaitable, Completion, DeviceBuffer, Error as DeviceError, Event, Stream};
 
@@ -14,10 +12,9 @@ use super::communicator::Communicator;
 use super::operands::Operands;
 use super::operator::Operator;
 use super::plan::{Pattern, Piece};
+use crate::gang_permit::GangPermit;
 use crate::segmenter;
 use crate::{Error, Item, Result};
-
-type Permit = Arc<OwnedMutexGuard<()>>;
 
 /// A series of collectives, from [`Communicator::begin`].
 ///
@@ -69,7 +66,7 @@ type Permit = Arc<OwnedMutexGuard<()>>;
 pub struct Collectives<'a> {
     communicator: &'a mut Communicator,
     /// Held by GPUs' kernels until they are over.
-    permit: Option<Permit>,
+    permit: Option<GangPermit>,
     is_closed: bool,
 }
 
@@ -82,7 +79,7 @@ impl fmt::Debug for Collectives<'_> {
 impl<'a> Collectives<'a> {
     pub(super) fn new(
         communicator: &'a mut Communicator,
-        permit: Option<Permit>,
+        permit: Option<GangPermit>,
     ) -> Collectives<'a> {
         Collectives { communicator, permit, is_closed: false }
     }
@@ -270,11 +267,12 @@ impl<'a> Collectives<'a> {
     fn close(&mut self) -> Result<Vec<Completion>> {
         self.is_closed = true;
         let permit = self.permit.take();
-        let ends: Vec<_> = self.streams().iter().map(Stream::completed).collect();
-        for end in ends.iter().flatten() {
-            let permit = permit.clone();
-            end.on_complete(move |_| drop(permit));
-        }
+        let completed = |stream: &Stream| match &permit {
+            Some(permit) => permit.completed(stream),
+            None => stream.completed(),
+        };
+        // Of all streams, whichever have failed.
+        let ends: Vec<_> = self.streams().iter().map(completed).collect();
         let ends: millstream_device::Result<_> = ends.into_iter().collect();
         self.noted(ends.map_err(Error::from))
     }

@@ -1,9 +1,9 @@
 //! Segments that end together, and kernels launched before their data is there.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use futures_util::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
+use futures_util::lock::Mutex as AsyncMutex;
 use millstream_device::{
     Argument, Device, FailureListener, Kernel, Parameter, SharedBuffer, Stream,
 };
@@ -13,6 +13,7 @@ use super::early_kernel::EarlyKernel;
 use super::segment::FullEmptySegment;
 use super::shape::PacketShape;
 use super::watcher::Attention;
+use crate::gang_permit::{GangPermit, WeakGangPermit};
 use crate::patience::Patience;
 use crate::{Context, Error, Item, Result};
 
@@ -87,7 +88,7 @@ struct GroupCore {
     /// Of the failures of streams.
     listeners: Mutex<Vec<FailureListener>>,
     /// Held while kernels that were launched early run.
-    permit: AsyncMutex<Weak<OwnedMutexGuard<()>>>,
+    permit: AsyncMutex<WeakGangPermit>,
 }
 
 impl FullEmpty {
@@ -164,22 +165,19 @@ impl FullEmpty {
         let permit = self.permit().await;
         self.check()?;
         self.listen(stream);
-        kernel.launch(stream, blocks, arguments)?;
-        let event = stream.record()?;
-        // Ends with the last of the kernels, whoever waits for them.
-        event.on_complete(move |_| drop(permit));
-        Ok(EarlyKernel::new(self, event))
+        kernel.launch(stream, blocks, arguments).inspect_err(|_| permit.ends_with(stream))?;
+        Ok(EarlyKernel::new(self, permit.record(stream)?))
     }
 
     /// The context's permit for kernels that wait, one for all of the group.
-    async fn permit(&self) -> Arc<OwnedMutexGuard<()>> {
+    async fn permit(&self) -> GangPermit {
         // Held while one waits for the permit: others of the group come with it.
         let mut known = self.core.permit.lock().await;
         if let Some(permit) = known.upgrade() {
             return permit;
         }
-        let permit = Arc::new(self.core.context.gang_permit().await);
-        *known = Arc::downgrade(&permit);
+        let permit = self.core.context.gang_permit().await;
+        *known = permit.downgrade();
         permit
     }
 
