@@ -170,16 +170,20 @@ impl Graph {
             return Err(Error::SelfLoop { endpoint: from.name() });
         }
         let link = (from.id(), to.id());
-        if self.shared.state.lock().plain_links.contains(&link) {
+        if !self.shared.state.lock().plain_links.insert(link) {
             return Err(Error::DuplicateLink { from: from.name(), to: to.name() });
         }
         let router = Router::new(first_available(), Arc::clone(&self.shared));
         // Neither is part of the graph before both are there: a refused link leaves nothing.
-        let sender = router.new_sender(from)?;
-        let receiver = router.receiver_from([from], to, buffers)?;
-        router.join_graph()?;
-        self.shared.state.lock().plain_links.insert(link);
-        Ok((Sender::new(sender), receiver))
+        let ends = || {
+            let sender = router.new_sender(from)?;
+            let receiver = router.receiver_from([from], to, buffers)?;
+            router.join_graph()?;
+            Ok((Sender::new(sender), receiver))
+        };
+        ends().inspect_err(|_| {
+            self.shared.state.lock().plain_links.remove(&link);
+        })
     }
 
     /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that.

@@ -53,6 +53,27 @@ impl<T: Item> Payload<T> {
         };
         ways::copy(way, items, into, lane)
     }
+
+    /// What was done up to an event is over: whoever gets the buffer next need not wait for it.
+    pub(crate) fn retire(&self, event: &Event) {
+        match self {
+            Payload::Pooled(buffer) => buffer.retire(event),
+            Payload::Forwarded(held) => held.retire(event),
+            Payload::Shared(_) | Payload::Host(_) | Payload::InPlace => {}
+        }
+    }
+
+    /// Nobody copies it any more: a buffer goes back to where it came from.
+    pub(crate) fn give_back(self, sender: &SenderShared<T>) {
+        match self {
+            Payload::Pooled(buffer) => {
+                sender.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));
+            }
+            Payload::Forwarded(held) => held.release_forwarded(),
+            // Gone when this returns: whoever then hears that the message is over may write it.
+            Payload::Shared(_) | Payload::Host(_) | Payload::InPlace => {}
+        }
+    }
 }
 
 fn wait_all<'a>(lane: &Stream, events: impl IntoIterator<Item = &'a Event>) -> Result<()> {
@@ -227,11 +248,8 @@ impl<T: Item> Message<T> {
     pub(crate) fn copied(&self, items: usize, event: &Event) {
         {
             let payload = self.payload.read();
-            // The copy is over: whoever gets the buffer next need not wait for it.
-            match payload.as_ref() {
-                Some(Payload::Pooled(buffer)) => buffer.retire(event),
-                Some(Payload::Forwarded(held)) => held.retire(event),
-                Some(Payload::Shared(_) | Payload::Host(_) | Payload::InPlace) | None => {}
+            if let Some(payload) = payload.as_ref() {
+                payload.retire(event);
             }
             // Relaxed: the last one takes the lock alone, after all others.
             if self.uncopied.fetch_sub(items, Ordering::Relaxed) > items {
@@ -239,10 +257,8 @@ impl<T: Item> Message<T> {
             }
         }
         let payload = self.payload.write().take();
-        match payload {
-            Some(Payload::Pooled(buffer)) => self.sender.buffers.give_back(Some(buffer)),
-            Some(Payload::Forwarded(held)) => held.release_forwarded(),
-            Some(Payload::Shared(_) | Payload::Host(_) | Payload::InPlace) | None => {}
+        if let Some(payload) = payload {
+            payload.give_back(&self.sender);
         }
         if let Some(completion) = &self.completion {
             completion.finish();

@@ -259,10 +259,16 @@ impl<T: Item> Router<T> {
         self.new_sender(device).map(Sender::new)
     }
 
+    /// With the members' lock, under which ends are sealed: one that comes later would never be.
+    fn check_unsealed(&self) -> Result<()> {
+        if self.shared.is_sealed() { Err(Error::Sealed) } else { Ok(()) }
+    }
+
     /// What a sender shares with its messages: dropped without one, it does not count as dropped.
     pub(crate) fn new_sender(&self, device: &Device) -> Result<Arc<SenderShared<T>>> {
         self.graph.check_endpoint(device)?;
         let mut members = self.shared.members.lock();
+        self.check_unsealed()?;
         if members.senders.contains(device) {
             let (from, to) = (device.name(), "the router".to_string());
             return Err(Error::DuplicateLink { from, to });
@@ -308,6 +314,7 @@ impl<T: Item> Router<T> {
             default_count(table, sources, device, packet_bytes)
         });
         let mut members = self.shared.members.lock();
+        self.check_unsealed()?;
         if members.ports.iter().any(|port| port.device == *device) {
             let (from, to) = ("the router".to_string(), device.name());
             return Err(Error::DuplicateLink { from, to });

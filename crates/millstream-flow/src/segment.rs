@@ -74,6 +74,7 @@ impl<T: Item> Held<T> {
             return Ok(());
         };
         let (buffer, access) = (packet.buffer.to_string(), access.to_string());
+        self.packet = Some(packet);
         Err(Error::InFlight { buffer, action, access })
     }
 }
@@ -202,7 +203,8 @@ macro_rules! describe_segment {
         /// Gives the buffer back now.
         ///
         /// # Errors
-        /// An operation on the buffer that the host has not waited for.
+        /// An operation on the buffer that the host has not waited for. The segment is gone then, which
+        /// ends the graph.
         pub fn release(mut self) -> Result<()> {
             self.held.release("released")
         }

@@ -180,13 +180,14 @@ impl<T: Item> SenderShared<T> {
         let Offered { message: parcel, sequence, items } = offered;
         let Parcel { payload, packet, metadata, ready, completion } = parcel;
         if items == 0 {
+            if let Some(ready) = &ready {
+                payload.retire(ready);
+            }
             match packet.zip(ready) {
                 Some((packet, ready)) => packet.free_after(&ready),
                 None => self.waits_no_more(),
             }
-            if let Payload::Pooled(buffer) = payload {
-                self.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));
-            }
+            payload.give_back(self);
             if let Some(completion) = completion {
                 completion.finish();
             }
