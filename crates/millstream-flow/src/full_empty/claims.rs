@@ -37,6 +37,8 @@ struct Claim<H> {
     number: u64,
     usage: Use,
     holder: H,
+    /// Nobody else has claimed the packet since it has.
+    is_alone: bool,
 }
 
 impl<H> Default for Claims<H> {
@@ -48,28 +50,28 @@ impl<H> Default for Claims<H> {
 
 impl<H: Clone> Claims<H> {
     /// Claims packets: the claim's number. Or nothing, if others are at them, but for those who are
-    /// `over` and those whom it does `not_mind`: who they are. The `holder` is made when nobody else
-    /// can claim, so that it may tell what it has found then, and from whether it is the only one.
-    /// Neither that nor `over` must come back here.
+    /// `over` and those whom it does `not_mind`: who they are. `over` is asked with whether the holder
+    /// has been alone at the packet; what others do there says nothing of one that has not. The `holder`
+    /// is made when nobody else can claim, so that it may tell what it has found then. Neither that nor
+    /// `over` must come back here.
     pub(crate) fn claim(
         &self,
         packets: Range<usize>,
         usage: Use,
-        holder: impl FnOnce(bool) -> H,
-        over: impl Fn(usize, &H) -> bool,
+        holder: impl FnOnce() -> H,
+        over: impl Fn(usize, &H, bool) -> bool,
         not_mind: impl Fn(&H) -> bool,
     ) -> Result<u64, Vec<H>> {
         // Dropped without the lock, here and below: a holder may tell others as it goes.
         let (mut others, mut ended) = (Vec::new(), Vec::new());
         let mut state = self.state.lock();
-        let mut is_only = true;
         for packet in packets.clone() {
             let Some(claims) = state.of_packets.get_mut(&packet) else { continue };
-            ended.extend(claims.extract_if(.., |claim| over(packet, &claim.holder)));
+            ended
+                .extend(claims.extract_if(.., |claim| over(packet, &claim.holder, claim.is_alone)));
             let conflicts = |claim: &&Claim<H>| {
                 (usage == Use::Write || claim.usage == Use::Write) && !not_mind(&claim.holder)
             };
-            is_only &= claims.is_empty();
             others.extend(claims.iter().filter(conflicts).map(|claim| claim.holder.clone()));
         }
         if !others.is_empty() && !seeded(Fault::ClaimBesideOthers) {
@@ -77,10 +79,12 @@ impl<H: Clone> Claims<H> {
             return Err(others);
         }
         state.last += 1;
-        let (number, holder) = (state.last, holder(is_only));
+        let (number, holder) = (state.last, holder());
         for packet in packets {
-            let claim = Claim { number, usage, holder: holder.clone() };
-            state.of_packets.entry(packet).or_default().push(claim);
+            let claims = state.of_packets.entry(packet).or_default();
+            let is_alone = claims.is_empty();
+            claims.iter_mut().for_each(|other| other.is_alone = false);
+            claims.push(Claim { number, usage, holder: holder.clone(), is_alone });
         }
         Ok(number)
     }

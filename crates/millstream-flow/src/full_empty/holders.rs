@@ -17,8 +17,17 @@ pub(super) enum Holder {
     /// Host code or a twin, until it gives the claim back.
     Host,
     /// A copy, until it is over: its event says so, or, before anybody hears of that, the packet's
-    /// word in this epoch, if the copy changes that.
-    Copy { copy: Arc<CopyUnderWay>, tells: Option<(u32, Condition)> },
+    /// word, if the copy changes that and nobody else does.
+    Copy { copy: Arc<CopyUnderWay>, tells: Option<Told> },
+}
+
+/// What a packet's word says when a copy is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    epoch: u32,
+    condition: Condition,
+    /// How many kernels had been given the segment.
+    kernels: u64,
 }
 
 /// A copy, from before it is submitted until it is over.
@@ -85,11 +94,11 @@ impl<T: Item> SegmentCore<T> {
         &self,
         packets: &Range<usize>,
         usage: Use,
-        holder: impl Fn(bool) -> Holder,
+        holder: impl Fn() -> Holder,
         not_mind: impl Fn(&Holder) -> bool,
     ) -> Option<u64> {
         loop {
-            let over = |packet, holder: &Holder| self.is_over(packet, holder);
+            let over = |packet, holder: &Holder, alone| self.is_over(packet, holder, alone);
             match self.claims.claim(packets.clone(), usage, &holder, over, &not_mind) {
                 Ok(number) => return Some(number),
                 Err(others) if !others.iter().any(|other| self.ask(other)) => return None,
@@ -99,14 +108,16 @@ impl<T: Item> SegmentCore<T> {
         }
     }
 
-    fn is_over(&self, packet: usize, holder: &Holder) -> bool {
+    fn is_over(&self, packet: usize, holder: &Holder, was_alone: bool) -> bool {
         let Holder::Copy { copy, tells } = holder else { return false };
-        let has_told = |(epoch, condition)| {
+        let has_told = |Told { epoch, condition, kernels }| {
             let is_full = self.is_full(packet, epoch);
+            // Looked at after the word: whose kernel has changed it has been given the segment before.
             is_full.is_ok_and(|is_full| is_full == (condition == Condition::Full))
+                && self.kernels.given() == kernels
         };
         // A GPU may be done before the thread that has submitted the copy says so.
-        copy.is_over() || tells.is_some_and(has_told)
+        copy.is_over() || was_alone && tells.is_some_and(has_told)
     }
 
     fn ask(&self, holder: &Holder) -> bool {
@@ -126,12 +137,13 @@ impl<T: Item> SegmentCore<T> {
             let is_full = self.is_full(packet, epoch);
             is_full.is_ok_and(|is_full| is_full != (*condition == Condition::Full))
         };
-        // A mirror may still be written when the word has changed. What others leave there, who were
-        // at the packet before or still are, is not this copy's.
-        let holder = |is_only: bool| {
-            let tells = leaves.filter(|_| is_only && self.mirror.is_empty()).filter(becomes);
-            let tells = tells.map(|condition| (epoch, condition));
-            Holder::Copy { copy: Arc::clone(copy), tells }
+        // A mirror may still be written when the word has changed. What others leave there, copies who
+        // are at the packet, too, or kernels, is not this copy's.
+        let holder = || {
+            let tells = leaves.filter(|_| self.mirror.is_empty()).filter(becomes);
+            let tells = tells.zip(self.kernels.given_to_none());
+            let told = |(condition, kernels)| Told { epoch, condition, kernels };
+            Holder::Copy { copy: Arc::clone(copy), tells: tells.map(told) }
         };
         let not_mind = |other: &Holder| !waits && matches!(other, Holder::Copy { .. });
         self.claim(&(packet..packet + 1), usage, holder, not_mind)
@@ -146,7 +158,7 @@ impl<T: Item> SegmentCore<T> {
 
     /// Host code or a twin is at these packets' items, if nobody else is.
     pub(super) fn use_on_host(&self, packets: Range<usize>, usage: Use) -> Option<HostUse<'_, T>> {
-        let number = self.claim(&packets, usage, |_| Holder::Host, |_| false)?;
+        let number = self.claim(&packets, usage, || Holder::Host, |_| false)?;
         Some(HostUse { segment: self, packets, number })
     }
 

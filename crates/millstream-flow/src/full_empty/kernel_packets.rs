@@ -49,9 +49,26 @@ type Wait = (usize, bool);
 pub struct HeldPackets<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     waits: Waits<Wait>,
-    core: Arc<SegmentCore<T>>,
+    given: Given<T>,
     /// While a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
+}
+
+/// A kernel has the segment until this is dropped.
+#[derive(Debug)]
+struct Given<T: Item>(Arc<SegmentCore<T>>);
+
+impl<T: Item> Given<T> {
+    fn to(core: &Arc<SegmentCore<T>>) -> Given<T> {
+        core.kernels.begin();
+        Given(Arc::clone(core))
+    }
+}
+
+impl<T: Item> Drop for Given<T> {
+    fn drop(&mut self) {
+        self.0.kernels.end();
+    }
 }
 
 // SAFETY: the parts do, and are given out as such.
@@ -67,7 +84,7 @@ unsafe impl<T: Item> Parameter for FullEmptyPackets<T> {
         // SAFETY: the caller's promise covers every part.
         let (items, words, mirror, arrivals, control, _, settings) =
             unsafe { Parts::<T>::view(&bound.parts) };
-        let (waits, core) = (&bound.waits, &bound.core);
+        let (waits, core) = (&bound.waits, &bound.given.0);
         bound.attention.get_or_init(|| core.group.attend());
         PacketsView { items, words, mirror, arrivals, control, settings, waits, core }
     }
@@ -95,9 +112,9 @@ unsafe impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
             settings,
         );
         Ok(HeldPackets {
+            given: Given::to(core),
             parts: Argument::<Parts<T>>::bind(parts, accesses)?,
             waits: Waits::default(),
-            core: Arc::clone(core),
             attention: OnceLock::new(),
         })
     }

@@ -25,6 +25,7 @@ mod early_kernel;
 mod group;
 mod holders;
 mod kernel_packets;
+mod kernel_uses;
 mod segment;
 mod shape;
 mod trigger;

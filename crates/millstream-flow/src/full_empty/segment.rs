@@ -12,6 +12,7 @@ use super::claims::{Claims, Use};
 use super::core::next_epoch;
 use super::group::FullEmpty;
 use super::holders::{CopyUnderWay, Holder, HostUse};
+use super::kernel_uses::KernelUses;
 use super::shape::PacketShape;
 use super::trigger::{Condition, Pending, Waiter, Wanted};
 use crate::{Error, Item, Result};
@@ -50,6 +51,7 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) pending_copies: AtomicUsize,
     /// Of packets, by who is at their items.
     pub(super) claims: Claims<Holder>,
+    pub(super) kernels: KernelUses,
 }
 
 /// Words to be written, and what.
@@ -151,6 +153,7 @@ impl<T: Item> FullEmptySegment<T> {
             shape,
             pending_copies: AtomicUsize::new(0),
             claims: Claims::default(),
+            kernels: KernelUses::default(),
         };
         Ok(FullEmptySegment { core: Arc::new(core), epoch: next_epoch(0) })
     }
@@ -174,15 +177,17 @@ impl<T: Item> FullEmptySegment<T> {
     /// so.
     ///
     /// # Errors
-    /// A kernel or a copy of this epoch that the host has not waited for, or whose trigger
-    /// has not come; a group that has ended.
+    /// A kernel or a copy of this epoch that the host has not waited for, that is bound and not
+    /// submitted, or whose trigger has not come; a group that has ended.
     pub fn next_epoch(&mut self) -> Result<()> {
         self.core.group.check()?;
         // Acquire: pairs with the release of a copy that has been submitted, which is in
         // flight then.
-        let pending = match self.core.pending_copies.load(Ordering::Acquire) {
-            0 => self.core.in_flight().map(|access| access.to_string()),
-            copies => Some(format!("{copies} copies wait for their triggers")),
+        let copies = self.core.pending_copies.load(Ordering::Acquire);
+        let pending = match (copies, self.core.kernels.under_way()) {
+            (0, 0) => self.core.in_flight().map(|access| access.to_string()),
+            (0, kernels) => Some(format!("{kernels} kernels are bound to it")),
+            (copies, _) => Some(format!("{copies} copies wait for their triggers")),
         };
         if let Some(access) = pending {
             let buffer = self.core.group.label(self.core.number);
