@@ -231,6 +231,7 @@ mod tests {
         assert_eq!(source.clone().uncapped().dimensions(1 << 60, capacity), (MOST_BLOCKS, 128));
         assert_eq!(source.clone().resident().dimensions(1, capacity), (96, 128));
         assert_eq!(source.clone().resident().dimensions(5, capacity), (19, 128));
+        assert_eq!(source.clone().resident().dimensions(1 << 32, capacity), (1, 128));
         assert_eq!(source.clone().block_each().dimensions(3, capacity), (3, 128));
         assert_eq!(source.clone().block_each().dimensions(1000, capacity), (96, 128));
         assert_eq!(source.blocks(7).dimensions(1, capacity), (7, 128));

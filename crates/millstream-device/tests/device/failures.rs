@@ -189,6 +189,8 @@ fn a_callback_of_the_bell_that_panics_keeps_nobody_from_hearing() {
         bell.at_next(seen, move || told.send(()).unwrap());
         bell.ring();
         hear.try_recv().unwrap();
+        // What is left too late comes back.
+        assert_eq!(bell.leave(seen, 7, |_| panic!("not asked for")), Some(7));
     });
 }
 

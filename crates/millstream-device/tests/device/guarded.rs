@@ -1,9 +1,13 @@
 //! Memory that words guard, twins that wait, and promises.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use millstream_device::{
-    Error, Guarded, Kernel, KernelFault, Read, Shared, Step, Trusted, Value, Words, Write,
+    DeviceList, DeviceSet, Error, Guarded, Kernel, KernelFault, Read, Shared, Step, Trusted, Value,
+    Words, Write,
 };
 
 use crate::common::on_both;
@@ -113,4 +117,30 @@ fn a_promise_that_is_dropped_fails() {
         let said = end.unwrap_err().to_string();
         assert!(said.contains("bread will not come"), "{said}");
     });
+}
+
+/// On threads: a copy was refused its turn meanwhile.
+#[test]
+fn a_turn_that_ends_in_a_panic_is_told_to_who_was_refused() {
+    let set = DeviceSet::builder().devices(DeviceList::host(1)).threads(2).build().unwrap();
+    let stream = set.devices()[0].stream().unwrap();
+    let source = stream.uploaded(vec![7u32; 4]).unwrap();
+    stream.record().unwrap().synchronize().unwrap();
+    let items = set.host().guarded::<u32>(4).unwrap();
+    let refused = AssertUnwindSafe(|| {
+        items.write(0..4, |_| {
+            // SAFETY: a copy of a host device waits for its turn.
+            let to = unsafe { items.part_mut(0..4).unwrap() };
+            stream.copy(&source, to).unwrap();
+            // Until it has asked.
+            std::thread::sleep(Duration::from_millis(50));
+            panic!("asked for");
+        })
+    });
+    catch_unwind(refused).unwrap_err();
+    let (told, hear) = channel();
+    let copied = stream.record().unwrap();
+    copied.on_complete(move |result| told.send(result).unwrap());
+    hear.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+    assert_eq!(items.read(0..4, <[u32]>::to_vec).unwrap(), [7; 4]);
 }

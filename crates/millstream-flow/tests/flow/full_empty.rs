@@ -134,6 +134,46 @@ fn no_epoch_ends_before_its_copies_have_begun() {
     }
 }
 
+/// The kernel is not in flight yet, and will be at the packets of this epoch.
+#[test]
+fn no_epoch_ends_while_a_kernel_is_bound_to_it() {
+    for result in everywhere(1, |context| async move {
+        let stream = context.devices()[0].stream()?;
+        let (_, input, mut output) = pair(&context)?;
+        let bound = SCALE.bind(&stream, 2, (&input, &output, 3))?;
+        let early = output.next_epoch();
+        assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
+        drop(bound);
+        output.next_epoch()
+    }) {
+        result.unwrap();
+    }
+}
+
+/// Of two copies into a packet the one that is over makes it full.
+#[test]
+fn the_end_of_one_copy_is_not_that_of_another() {
+    let context = threaded();
+    let (_, _, target) = pair(&context).unwrap();
+    let device = &context.devices()[0];
+    let (late, soon) = (device.stream().unwrap(), device.stream().unwrap());
+    let items = [1, 2].map(|value| late.uploaded(vec![value; 5]).unwrap());
+    context.block_on(late.completed().unwrap()).unwrap().unwrap();
+    let promise = context.device_set().promise("the first copy");
+    late.wait(promise.event()).unwrap();
+    target.fill_from(&late, 0, &items[0]).unwrap();
+    target.fill_from(&soon, 0, &items[1]).unwrap();
+    context.block_on(soon.completed().unwrap()).unwrap().unwrap();
+    assert!(target.is_full(0).unwrap());
+    let early = target.read(0, |_| ());
+    assert!(matches!(early, Err(Error::InFlight { .. })), "{early:?}");
+    promise.complete(Ok(()));
+    for stream in [&late, &soon] {
+        context.block_on(stream.completed().unwrap()).unwrap().unwrap();
+    }
+    target.read(0, |items| assert_eq!(items[0], 1)).unwrap();
+}
+
 fn pair(context: &Context) -> Result<(FullEmpty, FullEmptySegment<u32>, FullEmptySegment<u32>)> {
     let group = FullEmpty::new(context, Duration::from_millis(30))?;
     let shape = PacketShape::new(10, 5);

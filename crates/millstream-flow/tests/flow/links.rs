@@ -209,6 +209,59 @@ fn a_shared_buffer_may_be_written_again_after_its_copies() {
     });
 }
 
+/// Whoever hears that a message is over finds nobody at its buffer.
+#[test]
+fn a_shared_buffer_of_the_host_may_be_written_again_at_once() {
+    everywhere(1, |context| async move {
+        let graph = Graph::new(&context);
+        let (host, device) = (context.host(), &context.devices()[0]);
+        let (mut output, mut input) = graph.link::<u32>(host, device, Buffers::items(3)).unwrap();
+        let stream = host.stream().unwrap();
+        let mut buffer = host.buffer::<u32>(1).unwrap();
+        let main = async move {
+            let send = async move {
+                for turn in 0..200 {
+                    buffer.host_view_mut()?[0] = turn;
+                    output.send_from(&buffer, &stream, 0)?.await?;
+                }
+                output.shutdown()
+            };
+            let receive = async move {
+                let (mut received, stream) = (0, input.device().stream()?);
+                while let Some(segment) = input.recv().await? {
+                    received += segment.len();
+                    stream.wait(&segment)?;
+                    segment.release_after(&stream)?;
+                }
+                Ok(received)
+            };
+            futures_util::try_join!(send, receive).map(|(_, received)| received)
+        };
+        assert_eq!(graph.run(main).await.unwrap(), 200);
+    });
+}
+
+/// On simulated devices, where copies wait until somebody waits for them.
+#[test]
+fn a_segment_released_too_early_ends_the_graph() {
+    let context = Context::builder().devices(Devices::host(1)).simulated(3).build().unwrap();
+    let graph = Graph::new(&context);
+    let (host, device) = (context.host(), &context.devices()[0]);
+    let buffers = Buffers::items(4).count(1);
+    let (mut output, mut input) = graph.link::<u32>(host, device, buffers).unwrap();
+    let main = async move {
+        output.send_data(vec![1; 4], 0)?;
+        output.send_data(vec![2; 4], 0)?;
+        let first = input.recv().await?.expect("two messages are sent");
+        let refused = first.release();
+        assert!(matches!(refused, Err(Error::InFlight { .. })), "{refused:?}");
+        // Without the buffer of the first it never comes.
+        input.recv().await.map(drop)
+    };
+    let ended = context.block_on(graph.run(main)).unwrap().unwrap_err();
+    assert!(matches!(ended, Error::InFlight { .. }), "{ended}");
+}
+
 #[test]
 fn impossible_links_are_refused() {
     let context = Context::builder().devices(Devices::host(2)).build().unwrap();

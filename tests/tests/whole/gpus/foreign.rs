@@ -46,6 +46,28 @@ fn libraries_submit_in_the_order_of_the_stream() {
     }
 }
 
+/// Copies go through the driver; of kernels it would be a fault where the GPU does not reach the
+/// program's pages.
+#[test]
+fn kernels_of_gpus_do_not_touch_the_programs_own_memory() {
+    let (set, kernel) = (set(), fill(by_the_driver));
+    let mut own = vec![3u32; ITEMS];
+    let address = own.as_mut_ptr().expose_provenance();
+    // SAFETY: the vector keeps the items, and nobody else has it.
+    let mut items = unsafe { set.host().adopt::<u32>(address, ITEMS, own) };
+    for device in set.devices().iter().filter(|device| is_gpu(device)) {
+        let stream = device.stream().unwrap();
+        let refused = kernel.launch(&stream, ITEMS, (&mut items, 7));
+        assert!(matches!(refused, Err(Error::OutOfReach { .. })), "{refused:?}");
+        let mut copy = device.buffer(ITEMS).unwrap();
+        stream.copy(&items, &mut copy).unwrap();
+        kernel.launch(&stream, ITEMS, (&mut copy, 5)).unwrap();
+        stream.copy(&copy, &mut items).unwrap();
+        set.block_on(stream.completed().unwrap()).unwrap().unwrap();
+        assert_eq!(items.host_view().unwrap(), vec![5; ITEMS], "{device}");
+    }
+}
+
 #[test]
 fn a_library_that_fails_fails_the_stream() {
     let set = set();

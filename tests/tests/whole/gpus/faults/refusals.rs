@@ -73,6 +73,30 @@ fn a_kernel_without_room() {
     });
 }
 
+/// What is over went well, whatever is refused after it.
+#[test]
+fn an_event_before_a_kernel_that_is_refused() {
+    let case = concat!(module_path!(), "::an_event_before_a_kernel_that_is_refused");
+    let texts = [("cuLaunchKernel=CUDA_ERROR_OUT_OF_MEMORY", "nvidia-smi shows which processes")];
+    say(case, &texts, || {
+        let set = open().unwrap();
+        let (device, stop) = (&set.devices()[0], set.host().shared::<u32>(1).unwrap());
+        let kernel = kernel("waits", 1);
+        kernel.prepare(device, 1).unwrap();
+        let (stream, mut bytes) = (device.stream().unwrap(), device.buffer(200 << 20).unwrap());
+        // It takes a while.
+        stream.fill(&mut bytes, 7u8).unwrap();
+        let (before, downloaded) =
+            (stream.record().unwrap(), stream.download(bytes.part(0..3).unwrap()).unwrap());
+        let refused = kernel.launch(&stream, 1, (&stop, 0)).unwrap_err().to_string();
+        assert!(!before.is_complete(), "it must be over later than the refusal");
+        set.block_on(before.completed()).unwrap().unwrap();
+        assert_eq!(set.block_on(downloaded).unwrap().unwrap(), [7; 3]);
+        assert!(stream.record().is_err());
+        refused
+    });
+}
+
 /// Although this process has nothing.
 #[test]
 fn memory_that_others_have() {
