@@ -17,7 +17,7 @@ pub enum Algorithm {
     /// On the distributed worklist \[G §4.6.1\].
     Asynchronous,
     /// Level by level, top-down or bottom-up, the devices meeting after each. Needs
-    /// host devices, or up to eight GPUs with NVLink, all of which reach each other.
+    /// up to 16 host devices, or up to eight GPUs with NVLink, all of which reach each other.
     LevelSynchronous,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): levels are
     /// distances of arcs of length 1, found in no strict order. Needs devices as

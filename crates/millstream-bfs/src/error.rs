@@ -15,12 +15,12 @@ pub enum Error {
     Graph(#[from] millstream_graph::GraphError),
     /// The devices cannot search level by level.
     #[error(
-        "a level-synchronous search needs host devices, or up to eight GPUs with NVLink, all of which reach each other"
+        "a level-synchronous search needs up to 16 host devices, or up to eight GPUs with NVLink, all of which reach each other"
     )]
     NotLevelSynchronous,
     /// The devices or the graph do not allow a search by near and far piles.
     #[error(
-        "a search by near and far piles needs host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most and many thin levels; for several devices it must be symmetric, in parts that few arcs leave"
+        "a search by near and far piles needs up to 16 host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most and many thin levels; for several devices it must be symmetric, in parts that few arcs leave"
     )]
     NotNearFar,
     /// A search by near and far piles that may not read what it needs.

@@ -74,9 +74,9 @@ pub(crate) enum Error {
     Cc(#[from] CcError),
     /// Ranks that are not close enough, which were given nevertheless.
     #[error("not converged: {delta:e} after {iterations} iterations{}",
-        if *is_single { "; --precision f64 rounds less" } else { "" })]
+        if *is_single { "; --precision f64 rounds less" } else { "; --max-iterations allows more" })]
     NotConverged {
-        /// Whether they are f32.
+        /// Whether the rounding of f32 keeps them from it.
         is_single: bool,
         /// Sweeps made, or the work of so many.
         iterations: u32,

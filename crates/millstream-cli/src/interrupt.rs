@@ -22,8 +22,33 @@ static WAKER: AtomicWaker = AtomicWaker::new();
 
 /// Listens to Ctrl-C, SIGTERM and SIGHUP from now on.
 pub(crate) fn listen() {
+    // Before there is any other thread.
+    #[cfg(unix)]
+    wait_for_termination();
     // Without a handler they end the process at once, which is as well.
     let _ = keep_ignored_hangup(|| ctrlc::set_handler(pressed));
+}
+
+/// While it divides a graph, METIS has a handler of SIGTERM of its own, which jumps to where it is,
+/// from whatever thread the signal comes to. So it comes to none, but for one that waits for it:
+/// threads begin with the signals blocked that are so where they are started.
+#[cfg(unix)]
+fn wait_for_termination() {
+    use nix::sys::signal::{SigSet, Signal};
+    let signals = SigSet::from_iter([Signal::SIGTERM]);
+    if signals.thread_block().is_err() {
+        return;
+    }
+    let thread = std::thread::Builder::new().name("termination".to_string());
+    let waits = thread.spawn(move || {
+        while signals.wait().is_ok() {
+            pressed();
+        }
+    });
+    if waits.is_err() {
+        // As without it.
+        let _ = signals.thread_unblock();
+    }
 }
 
 /// `nohup` starts commands that ignore SIGHUP, as this one does then, whatever `listen` sets.

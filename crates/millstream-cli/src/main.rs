@@ -1,6 +1,8 @@
 //! The `millstream` command: graph algorithms on one device or many.
 
 mod bfs;
+#[cfg(feature = "metis")]
+mod c_libraries;
 mod cc;
 mod convert;
 mod destination;

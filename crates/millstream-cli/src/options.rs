@@ -161,7 +161,7 @@ impl Partitioner {
             Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
             Partitioner::Random => Ok(partition::random(graph, parts, 0)),
             #[cfg(feature = "metis")]
-            Partitioner::Metis => Ok(partition::metis(graph, parts)?),
+            Partitioner::Metis => Ok(crate::c_libraries::metis(graph, parts)?),
         })
     }
 }
@@ -214,7 +214,7 @@ impl Spread {
     ) -> Result<Option<Partition>, Error> {
         #[cfg(feature = "metis")]
         if self.partitioner.is_none() && parts > 1 && partition::is_mesh_like(graph) {
-            return Ok(phase("partitioning", || partition::metis(graph, parts)).ok());
+            return Ok(phase("partitioning", || crate::c_libraries::metis(graph, parts)).ok());
         }
         self.chosen_partition(graph, parts)
     }

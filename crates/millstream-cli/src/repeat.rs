@@ -41,7 +41,7 @@ impl Repeat {
             }
             let counted = &mut all[uncounted..];
             counted.sort();
-            *run_time = counted[counted.len() / 2];
+            *run_time = (counted[(counted.len() - 1) / 2] + counted[counted.len() / 2]) / 2;
             return Ok((result, preparing));
         }
     }

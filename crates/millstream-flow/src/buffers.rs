@@ -8,6 +8,8 @@ use crate::{Error, Result};
 const DOUBLE: usize = 2;
 /// Where credits take much longer than copies, more buffers only take memory.
 const MOST: usize = 16;
+/// Of a number that a program sets.
+const MOST_SET: usize = 1 << 16;
 
 /// Size and number of a receiver's packet buffers.
 ///
@@ -45,7 +47,7 @@ impl Buffers {
         Buffers { size: Size::Items(items), count: None }
     }
 
-    /// Sets how many buffers there are.
+    /// Sets how many buffers there are: up to 65,536, which no link is faster beyond.
     #[must_use]
     pub const fn count(self, count: usize) -> Buffers {
         Buffers { count: Some(count), ..self }
@@ -68,7 +70,7 @@ impl Buffers {
         if self.count == Some(0) {
             return Err(Error::NoBuffers);
         }
-        Ok((items, self.count))
+        Ok((items, self.count.map(|count| count.min(MOST_SET))))
     }
 }
 

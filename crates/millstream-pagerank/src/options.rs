@@ -69,7 +69,8 @@ pub struct PageRankOptions {
     /// Sweeps (pull), or the work of so many (push), at most, converged or not. The work of a
     /// sweep is a push of every vertex, and every arc once.
     pub max_iterations: u32,
-    /// Where a step leads that follows no arc, each as likely; any vertex if empty.
+    /// Where a step leads that follows no arc, each as likely as it is named often; any vertex if
+    /// empty.
     pub personalization: Vec<u32>,
     /// Whether arcs are followed in proportion to their weight, not each as likely.
     pub weighted: bool,

@@ -21,7 +21,7 @@ pub enum Algorithm {
     Asynchronous,
     /// Delta-stepping (Meyer and Sanders, J. Algorithms 49, 2003), pushing and pulling
     /// (Chakaravarthy et al., IPDPS 2014): the vertices of one range of distances after
-    /// the other, the devices meeting after each round. Needs host devices, or up to
+    /// the other, the devices meeting after each round. Needs up to 16 host devices, or up to
     /// eight GPUs with NVLink, all of which reach each other. Each step looks through the keys of
     /// all vertices, so that the time of a graph with one path through most of its vertices
     /// grows with their square: on host devices a chain of 300,000 takes minutes.

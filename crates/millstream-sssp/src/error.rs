@@ -41,12 +41,12 @@ pub enum Error {
     Graph(#[from] millstream_graph::GraphError),
     /// The devices cannot search in steps.
     #[error(
-        "a search in steps needs host devices, or up to eight GPUs with NVLink, all of which reach each other"
+        "a search in steps needs up to 16 host devices, or up to eight GPUs with NVLink, all of which reach each other"
     )]
     NotStepping,
     /// The devices or the graph do not allow a search by near and far piles.
     #[error(
-        "a search by near and far piles needs host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most; for several devices it must be symmetric, in parts that few arcs leave"
+        "a search by near and far piles needs up to 16 host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most; for several devices it must be symmetric, in parts that few arcs leave"
     )]
     NotNearFar,
 }

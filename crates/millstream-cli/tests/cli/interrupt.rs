@@ -87,6 +87,20 @@ fn a_file_that_is_not_complete_is_gone() {
     }
 }
 
+/// METIS handles this signal itself as long as it runs, which takes seconds.
+#[test]
+fn a_partition_that_is_terminated_ends_at_once() {
+    let folder = Folder::new();
+    let graph = folder.path("road.mill");
+    let made = command(&["generate", "road", "2000", "1500", &graph]).output().unwrap();
+    assert!(made.status.success());
+    for milliseconds in [500, 1000, 1500] {
+        let divide = command(&["partition", &graph, "--parts", "64", "--partitioner", "metis"]);
+        let wait = || sleep(Duration::from_millis(milliseconds));
+        assert_interrupted(&signal_after("TERM", divide, wait));
+    }
+}
+
 /// Whether the tests were started as `nohup` does it.
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
