@@ -88,3 +88,13 @@ fn partition_says_how_well_it_divides() {
     assert!(table.contains("part 0: 17 vertices"), "{table}");
     assert!(table.contains("part 1: 17 vertices"), "{table}");
 }
+
+/// METIS says on C's standard output what it makes of so many parts.
+#[test]
+fn answers_are_all_that_is_on_standard_output() {
+    let folder = Folder::new();
+    let star: String = (1..16).map(|leaf| format!("0 {leaf}\n")).collect();
+    let star = folder.file("star.el", star);
+    let report = json(&["partition", &star, "--parts", "11", "--partitioner", "metis"]);
+    assert_eq!(report["sizes"].as_array().unwrap().len(), 11);
+}
