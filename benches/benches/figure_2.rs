@@ -372,7 +372,7 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Erro
     let usual = if context.devices()[0].is_gpu() { 100_000_000 } else { 4_000_000 };
     let bytes = arguments.bytes.unwrap_or(usual) / ITEM_BYTES * ITEM_BYTES;
     let mut panels = panels(arguments.panels, names.len())?;
-    // Last: it drops contexts, and while their memory is given back nothing is launched.
+    // Last: it drops contexts, and while their memory is given back launches take milliseconds.
     panels.sort_by_key(|panel| *panel == Panel::C);
     println!("figure 2 on {}, {bytes} bytes, {} trials", names.join(", "), arguments.trials);
     let bench = Bench { context, topology, bytes, trials: arguments.trials };

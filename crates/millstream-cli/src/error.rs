@@ -74,10 +74,10 @@ pub(crate) enum Error {
     Cc(#[from] CcError),
     /// Ranks that are not close enough, which were given nevertheless.
     #[error("not converged: {delta:e} after {iterations} iterations{}",
-        if *is_single { "; --precision f64 rounds less" } else { "; --max-iterations allows more" })]
+        if *is_rounded { "; --precision f64 rounds less" } else { "; --max-iterations allows more" })]
     NotConverged {
         /// Whether the rounding of f32 keeps them from it.
-        is_single: bool,
+        is_rounded: bool,
         /// Sweeps made, or the work of so many.
         iterations: u32,
         /// How close they are.
@@ -189,7 +189,7 @@ mod tests {
             (Error::Weight { path: file(), from: 0, to: 1, weight: -1.0 }, 2),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
-            (Error::NotConverged { is_single: true, iterations: 1, delta: 0.5 }, 3),
+            (Error::NotConverged { is_rounded: true, iterations: 1, delta: 0.5 }, 3),
             (Error::Interrupted, 130),
         ] {
             assert_eq!(error.exit_code(), code, "{error}");

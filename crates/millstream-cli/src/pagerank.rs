@@ -118,12 +118,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         .run("ranking", upload, PageRank::layouts, async |ranks: &PageRank| ranks.run().await)?
         .map_err(|error| outside(error, input, &graph))?;
     let change = if result.converged { options.tolerance } else { result.delta };
-    match allowed(&options, change) {
-        allowed if allowed < FARTHEST => {
-            job.verify(|| verify(&graph, &options, &result.ranks, allowed));
-        }
-        _ if how.verify => remark("not verified: after so little work ranks may be anywhere"),
-        _ => {}
+    let allowed = allowed(&options, change);
+    if allowed < FARTHEST {
+        job.verify(|| verify(&graph, &options, &result.ranks, allowed));
+    } else if how.verify {
+        remark("not verified: after so little work ranks may be anywhere");
     }
     let write = |path: &PathBuf| {
         phase("writing", || write_values(path, graph.original_ids(), &result.ranks))
@@ -150,8 +149,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     match converged || arguments.allow_unconverged {
         true => Ok(()),
         false => {
-            let is_single = precision == "f32" && delta < ROUNDED;
-            Err(Error::NotConverged { is_single, iterations, delta })
+            let is_rounded = precision == "f32" && delta < ROUNDED;
+            Err(Error::NotConverged { is_rounded, iterations, delta })
         }
     }
 }

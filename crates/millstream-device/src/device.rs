@@ -109,9 +109,9 @@ impl DeviceCore {
                 allocation.is_host_memory() && self.is_connected(&allocation.device)
             }
             #[cfg(feature = "cuda")]
-            (DevicePlace::Gpu(_), Task::Upload { .. }) if allocation.is_of_the_program() => true,
-            #[cfg(feature = "cuda")]
-            (DevicePlace::Gpu(_), _) if allocation.is_of_the_program() => false,
+            (DevicePlace::Gpu(_), _) if allocation.is_of_the_program() => {
+                matches!(task, Task::Upload { .. })
+            }
             #[cfg(feature = "cuda")]
             (DevicePlace::Gpu(gpu), _) => allocation
                 .gpu()
@@ -341,8 +341,8 @@ impl Device {
 
     /// A buffer of memory that the program already has on the device, and with what is in it: on a
     /// GPU that of `cuMemAlloc`, another library's or another program's; on a host device the
-    /// program's own, which streams of GPUs copy and their kernels do not reach. It does not count against the device's budget. `owner` is dropped when
-    /// neither the buffer nor an operation uses the memory any more, on any thread, one that
+    /// program's own, which streams of GPUs copy and their kernels do not reach. It does not count
+    /// against the device's budget. `owner` is dropped when neither the buffer nor an operation uses the memory any more, on any thread, one that
     /// must not wait among them: what `owner` frees with a call that waits for kernels, as
     /// `cuMemFree` does, it had better leave to a thread of its own. A panic of it is its own.
     ///

@@ -139,8 +139,7 @@ impl Stream {
     pub fn over(&self) -> Result<Completion> {
         let (event, submitted) = {
             let _one = self.core.submission.lock();
-            let event = self.new_event();
-            (event.clone(), self.core.backend.end(&self.core.device, event))
+            self.submit_event(Backend::end)
         };
         submitted.finish().map(|()| event.completed())
     }
@@ -153,10 +152,18 @@ impl Stream {
         let (event, submitted) = {
             let _one = self.core.submission.lock();
             self.core.backend.check()?;
-            let event = self.new_event();
-            (event.clone(), record(&self.core.backend, &self.core.device, event))
+            self.submit_event(record)
         };
         submitted.finish().map(|()| event)
+    }
+
+    /// With the lock of submissions.
+    fn submit_event(
+        &self,
+        record: impl FnOnce(&Backend, &Device, Event) -> Submitted,
+    ) -> (Event, Submitted) {
+        let event = self.new_event();
+        (event.clone(), record(&self.core.backend, &self.core.device, event))
     }
 
     /// An event after what is in the ledger; nobody completes it yet.

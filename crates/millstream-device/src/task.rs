@@ -203,21 +203,13 @@ fn in_turn(
 ) -> Result<Step> {
     let from = from.filter(|from| !Arc::ptr_eq(from, to));
     let bell: &Bell = to.device.runner.bell();
-    let _reads = match from.and_then(|from| from.turns()) {
-        None => None,
-        Some(turns) => match turns.try_read() {
-            None => return Ok(Step::Waits),
-            Some(guard) => Some(Turn::new(guard, turns, bell)),
-        },
-    };
-    let _writes = match to.turns() {
-        None => None,
-        Some(turns) => match turns.try_write() {
-            None => return Ok(Step::Waits),
-            Some(guard) => Some(Turn::new(guard, turns, bell)),
-        },
-    };
-    work().map(|()| Step::Done)
+    let (reading, writing) = (from.and_then(|from| from.turns()), to.turns());
+    let reads = reading.map(|turns| turns.try_read().map(|guard| Turn::new(guard, turns, bell)));
+    let writes = writing.map(|turns| turns.try_write().map(|guard| Turn::new(guard, turns, bell)));
+    match (&reads, &writes) {
+        (Some(None), _) | (_, Some(None)) => Ok(Step::Waits),
+        _ => work().map(|()| Step::Done),
+    }
 }
 
 fn store(words: &[(Place, u32)]) {
