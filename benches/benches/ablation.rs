@@ -136,7 +136,7 @@ fn ablation(name: &str, graph: &CsrGraph, list: &DeviceList, arguments: &Argumen
     let (mut distances, mut is_fused) = (None, true);
     for step in &STEPS {
         let worker = if is_fused { step.worker } else { Worker::HostDriven };
-        sssp.set_options(step.options(worker));
+        sssp.set_options(step.options(worker)).unwrap();
         let results: Result<Vec<_>, _> =
             (0..arguments.runs).map(|_| run(&context, &sssp, source, arguments.seconds)).collect();
         let row = match results {

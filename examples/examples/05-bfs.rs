@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{:?}", bfs.algorithm());
         let (root, leaves) = try_join!(bfs.run(&[0]), bfs.run(&[511, 1022]))?;
         options.algorithm = Algorithm::Asynchronous;
-        bfs.set_options(options);
+        bfs.set_options(options)?;
         let asynchronous = bfs.run(&[0]).await?;
         Ok::<_, millstream::bfs::Error>((root, leaves, asynchronous))
     };

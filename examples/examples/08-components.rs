@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let search = Cc::run_streamed(&context, vertices, edges, options);
     let result = context.block_on(search)??;
     assert_eq!(result.sizes(), [(0, 50_000), (1, 50_000)]);
-    for (device, statistics) in context.devices().iter().zip(&result.devices) {
+    for (device, statistics) in context.devices().iter().zip(&result.statistics.devices) {
         println!("{device}: {} edges, {} pairs merged", statistics.hooked, statistics.merged);
     }
     Ok(())

@@ -57,7 +57,7 @@ mod tests {
             generate::kron(8, 8, &options).unwrap(),
             generate::road(30, 30, 605, &options).unwrap(),
         ] {
-            assert_eq!(bfs(&graph, 0), reference::bfs_levels(&graph, &[0], u32::MAX));
+            assert_eq!(bfs(&graph, 0), reference::bfs_levels(&graph, &[0], None));
             let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!() };
             for delta in [1, 100, 100_000] {
                 let distances = sssp(&graph, weights, 0, delta);

@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push,
+    Answer, Attempt, NearFar, NearRows, Outcome, PATIENCE, Settings, can_meet, check_kernels_push,
     check_partition, run,
 };
 use millstream_traversal::{
-    DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
+    DegreeOrder, Delta, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -33,7 +33,7 @@ use crate::{Error, Result};
 /// let context = Context::builder().devices(Devices::host(2)).build()?;
 /// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
 /// let mut options = BfsOptions::default();
-/// options.depth_limit = 2;
+/// options.depth_limit = Some(2);
 /// options.predecessors = true;
 /// let result = context.block_on(async {
 ///     Bfs::with_options(&context, &path, options).await?.run(&[0]).await
@@ -42,21 +42,24 @@ use crate::{Error, Result};
 /// assert_eq!(result.predecessors.unwrap_or_default()[..3], [u32::MAX, 0, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BfsOptions {
     /// Which way to search.
     pub algorithm: Algorithm,
-    /// How the worklist of an asynchronous search runs, and the patience of any.
+    /// How the worklist of an asynchronous search runs.
     pub worklist: WorklistOptions,
-    /// Last level to reach; [`UNREACHED`] for all.
-    pub depth_limit: u32,
+    /// How long a run may go on without any change before it fails. Where devices search without a
+    /// worklist: how long GPUs wait for each other. Ten seconds unless set.
+    pub patience: Duration,
+    /// Last level to reach; all unless set.
+    pub depth_limit: Option<u32>,
     /// Whether to find predecessors too; the packets of an asynchronous search are
     /// twice as large then.
     pub predecessors: bool,
-    /// Asynchronous: steps of the priority threshold \[G §4.4\]; `None` runs
-    /// everything at once.
-    pub delta: Option<u32>,
+    /// Steps of the priority threshold \[G §4.4\], or between near and far piles, in levels, of
+    /// which a part counts as a whole one. A search level by level has none.
+    pub delta: Delta,
     /// Level by level: a level is bottom-up if the frontier, times this, is more than
     /// the vertices that are not visited; 0 never goes bottom-up.
     pub alpha: u32,
@@ -67,6 +70,10 @@ pub struct BfsOptions {
     /// search goes by near and far piles, and the hubs of one that goes level by level. The arcs that
     /// enter vertices are there in any case. Without, uploads are faster, and searches slower as a rule.
     pub layouts: bool,
+    /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
+    /// many. 40 bytes each. Once more would have to wait, this search and later ones go level by
+    /// level.
+    pub waiting: usize,
 }
 
 impl Default for BfsOptions {
@@ -74,13 +81,25 @@ impl Default for BfsOptions {
         BfsOptions {
             algorithm: Algorithm::Auto,
             worklist: WorklistOptions::default(),
-            depth_limit: UNREACHED,
+            patience: PATIENCE,
+            depth_limit: None,
             predecessors: false,
-            delta: Some(32),
+            delta: Delta::default(),
             alpha: 14,
             beta: 24,
             layouts: true,
+            waiting: NearFar::<Levels>::WAITING,
         }
+    }
+}
+
+impl BfsOptions {
+    /// Whether they have a meaning, whatever the graph is.
+    ///
+    /// # Errors
+    /// A step that is none.
+    pub fn check(&self) -> Result<()> {
+        Ok(self.delta.check()?)
     }
 }
 
@@ -97,6 +116,8 @@ pub struct BfsResult {
     pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
+    /// The step of the priority threshold, or between near and far piles, in levels; `None` without.
+    pub delta: Option<u32>,
     /// From the first item to the last, values in place and left on the devices; with the
     /// attempt before, if [`Bfs::algorithm`] could not answer.
     pub run_time: Duration,
@@ -105,6 +126,11 @@ pub struct BfsResult {
 }
 
 impl BfsResult {
+    /// Whether a path leads to a vertex: not to what is none.
+    pub fn is_reached(&self, vertex: u32) -> bool {
+        self.levels.get(vertex as usize).is_some_and(|&level| level != UNREACHED)
+    }
+
     /// Vertices reached: the work-items that had to be.
     pub fn reached(&self) -> u64 {
         self.levels.iter().filter(|&&level| level != UNREACHED).count() as u64
@@ -207,7 +233,7 @@ impl Bfs {
     /// ```
     ///
     /// # Errors
-    /// As [`Bfs::new`].
+    /// As [`Bfs::new`]; options that have no meaning.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -225,7 +251,7 @@ impl Bfs {
     /// that cut few arcs.
     ///
     /// # Errors
-    /// A partition that does not fit; no memory on a device or the host.
+    /// As [`Bfs::with_options`]; a partition that does not fit.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -254,6 +280,7 @@ impl Bfs {
         partition: Partition,
         options: BfsOptions,
     ) -> Result<Bfs> {
+        options.check()?;
         check_partition(context, graph, &partition)?;
         let algorithm = options.algorithm;
         let depth = match algorithm {
@@ -288,9 +315,19 @@ impl Bfs {
         Ok(Bfs { graph, order, incoming, isolated, near, hubs, depth, options })
     }
 
+    /// How runs go.
+    pub fn options(&self) -> &BfsOptions {
+        &self.options
+    }
+
     /// Sets how later runs go.
-    pub fn set_options(&mut self, options: BfsOptions) {
+    ///
+    /// # Errors
+    /// Options that have no meaning; they stay as they were then.
+    pub fn set_options(&mut self, options: BfsOptions) -> Result<()> {
+        options.check()?;
         self.options = options;
+        Ok(())
     }
 
     /// Vertices of the graph.
@@ -362,43 +399,61 @@ impl Bfs {
 
     async fn search(&self, sources: &[u32]) -> Result<BfsResult> {
         let mut algorithm = self.algorithm();
+        let mut delta = self.delta(algorithm);
         let outcome = match algorithm {
             Algorithm::LevelSynchronous => self.by_levels(sources).await?,
-            Algorithm::NearFar => match self.by_near_and_far(sources).await? {
+            Algorithm::NearFar => match self.by_near_and_far(sources, delta).await? {
                 Attempt::Found(outcome) => outcome,
                 Attempt::GivenUp(time) => {
                     algorithm = Algorithm::LevelSynchronous;
+                    delta = None;
                     self.by_levels(sources).await?.after(time)
                 }
             },
-            _ => self.asynchronously(sources).await?,
+            _ => self.asynchronously(sources, delta).await?,
         };
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys: levels, predecessors } = answer;
-        Ok(BfsResult { levels, predecessors, algorithm, statistics, run_time, gather_time })
+        Ok(BfsResult { levels, predecessors, algorithm, statistics, delta, run_time, gather_time })
     }
 
-    async fn asynchronously(&self, sources: &[u32]) -> Result<Outcome> {
-        let BfsOptions { depth_limit, worklist, delta, .. } = self.options;
-        let (limit, halo_filter) = (depth_limit, worklist.halo_filter.into());
+    /// The step in levels, of an algorithm that has steps.
+    fn delta(&self, algorithm: Algorithm) -> Option<u32> {
+        let automatic = match algorithm {
+            Algorithm::LevelSynchronous => return None,
+            Algorithm::NearFar if self.graph.context().all_gpus() => GPU_NEAR_LEVELS,
+            Algorithm::NearFar => NEAR_LEVELS,
+            _ => LEVELS,
+        };
+        self.options.delta.step(Some(automatic)).map(|levels| levels.ceil() as u32)
+    }
+
+    /// The last level to reach.
+    fn limit(&self) -> u32 {
+        self.options.depth_limit.unwrap_or(UNREACHED)
+    }
+
+    async fn asynchronously(&self, sources: &[u32], delta: Option<u32>) -> Result<Outcome> {
+        let BfsOptions { worklist, patience, predecessors, .. } = &self.options;
+        let (limit, halo_filter) = (self.limit(), worklist.halo_filter.into());
         let settings = Settings { limit, halo_filter, priority_scale: 1.0 };
-        Ok(match self.options.predecessors {
-            false => run::<Levels, u32>(&self.graph, sources, settings, delta, &worklist).await?,
-            true => run::<Levels, u64>(&self.graph, sources, settings, delta, &worklist).await?,
+        let (graph, patience) = (&self.graph, *patience);
+        Ok(match predecessors {
+            false => {
+                run::<Levels, u32>(graph, sources, settings, delta, worklist, patience).await?
+            }
+            true => run::<Levels, u64>(graph, sources, settings, delta, worklist, patience).await?,
         })
     }
 
-    async fn by_near_and_far(&self, sources: &[u32]) -> Result<Attempt> {
+    async fn by_near_and_far(&self, sources: &[u32], delta: Option<u32>) -> Result<Attempt> {
         if !self.options.layouts {
             return Err(Error::NearFarWithoutLayouts);
         }
         check_kernels_push(self.graph.context())?;
         let rows = self.near().ok_or(Error::NotNearFar)?;
-        let (graph, limit) = (&self.graph, self.options.depth_limit);
-        let on_gpus = graph.context().all_gpus();
-        let delta = Some(if on_gpus { GPU_NEAR_LEVELS } else { NEAR_LEVELS });
-        let waiting = NearFar::<Levels>::WAITING;
-        let (grows, patience) = (true, self.options.worklist.patience);
+        let (graph, limit, grows) = (&self.graph, self.limit(), true);
+        let BfsOptions { waiting, patience, .. } = self.options;
         let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };
         Ok(match self.options.predecessors {
             false => search.run::<u32>(sources).await?,
@@ -411,22 +466,24 @@ impl Bfs {
         if !can_meet(self.graph.context()) {
             return Err(Error::NotLevelSynchronous);
         }
-        let BfsOptions { depth_limit, predecessors, alpha, beta, .. } = self.options;
+        let BfsOptions { predecessors, alpha, beta, patience, .. } = self.options;
         let search = LevelSearch {
             graph: &self.graph,
             incoming: self.incoming.of(&self.graph),
             isolated: &self.isolated,
             hubs: self.hubs.as_ref().filter(|_| self.options.layouts),
-            depth_limit,
+            depth_limit: self.limit(),
             predecessors,
             alpha,
             beta,
-            patience: self.options.worklist.patience,
+            patience,
         };
         search.run(&self.graph.sources(sources)?).await
     }
 }
 
+/// The automatic step of the priority threshold.
+const LEVELS: f64 = 32.0;
 /// Levels that are near at a time, measured: see `docs/decisions/0025-near-and-far-piles.md`.
-const NEAR_LEVELS: u32 = 128;
-const GPU_NEAR_LEVELS: u32 = 256;
+const NEAR_LEVELS: f64 = 128.0;
+const GPU_NEAR_LEVELS: f64 = 256.0;

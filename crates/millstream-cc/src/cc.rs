@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_flow::{Context, Error as FlowError, Gang, LinkStatistics, Sender, first_available};
+use millstream_flow::{Context, Error as FlowError, Gang, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
-use millstream_traversal::internals::check_partition;
+use millstream_traversal::internals::{PATIENCE, check_partition};
 use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
@@ -16,7 +16,8 @@ use crate::hubs::Hubs;
 use crate::kernels::Edge;
 use crate::merge::{MOST_DEVICES, Spread};
 use crate::search::Search;
-use crate::solver::{Arcs, DeviceStatistics, Resident};
+use crate::solver::{Arcs, Resident};
+use crate::statistics::CcStatistics;
 use crate::survey::Survey;
 use crate::{Error, Method, Result};
 
@@ -29,8 +30,8 @@ const PIECE: usize = 1 << 14;
 pub struct CcOptions {
     /// Bytes of a packet at most; 1 MiB unless set.
     pub packet_bytes: usize,
-    /// Packet buffers of each device and router; 2 unless set.
-    pub buffers: usize,
+    /// Packet buffers of each device and router; `None` for 2.
+    pub buffers: Option<usize>,
     /// How long GPUs that reach each other's memory wait for each other before a search fails; ten
     /// seconds unless set.
     pub patience: Duration,
@@ -38,7 +39,24 @@ pub struct CcOptions {
 
 impl Default for CcOptions {
     fn default() -> CcOptions {
-        CcOptions { packet_bytes: 1 << 20, buffers: 2, patience: Duration::from_secs(10) }
+        CcOptions { packet_bytes: 1 << 20, buffers: None, patience: PATIENCE }
+    }
+}
+
+impl CcOptions {
+    /// Whether they have a meaning, whatever the graph is.
+    ///
+    /// # Errors
+    /// Packets that hold no edge; no buffers.
+    pub fn check(&self) -> Result<()> {
+        let (bytes, item_bytes) = (self.packet_bytes, size_of::<Edge>());
+        if bytes < item_bytes {
+            return Err(FlowError::PacketTooSmall { bytes, item_bytes }.into());
+        }
+        match self.buffers {
+            Some(0) => Err(FlowError::NoBuffers.into()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -50,11 +68,8 @@ pub struct CcResult {
     pub labels: Vec<u32>,
     /// Which arcs were hooked; `None` if they were streamed.
     pub method: Option<Method>,
-    /// What each device did.
-    pub devices: Vec<DeviceStatistics>,
-    /// What went from one device to another. Where devices reach each other's memory, a packet is
-    /// a pair that one told the other: a vertex and its root.
-    pub links: Vec<LinkStatistics>,
+    /// What the devices did.
+    pub statistics: CcStatistics,
     /// From the first arc to the last label, left on the devices.
     pub run_time: Duration,
     /// Bringing the labels to the host, in the graph's order.
@@ -113,7 +128,7 @@ impl Cc {
     /// As [`Cc::new`], with options.
     ///
     /// # Errors
-    /// As [`Cc::new`].
+    /// As [`Cc::new`]; options that have no meaning.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -131,7 +146,7 @@ impl Cc {
     /// that cut few arcs.
     ///
     /// # Errors
-    /// A partition that does not fit; no memory on a device.
+    /// As [`Cc::with_options`]; a partition that does not fit.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -160,6 +175,7 @@ impl Cc {
         partition: Partition,
         options: CcOptions,
     ) -> Result<Cc> {
+        options.check()?;
         check_partition(context, graph, &partition)?;
         let whole = graph;
         let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
@@ -195,9 +211,19 @@ impl Cc {
         self.graph.vertices()
     }
 
+    /// How runs go.
+    pub fn options(&self) -> &CcOptions {
+        &self.options
+    }
+
     /// Sets how later runs go.
-    pub fn set_options(&mut self, options: CcOptions) {
+    ///
+    /// # Errors
+    /// Options that have no meaning; they stay as they were then.
+    pub fn set_options(&mut self, options: CcOptions) -> Result<()> {
+        options.check()?;
         self.options = options;
+        Ok(())
     }
 
     /// Finds the components.
@@ -219,7 +245,7 @@ impl Cc {
     async fn find(&self) -> Result<CcResult> {
         let (context, partition) = (self.graph.context(), self.graph.partition());
         let (method, hub) = (self.method, self.hub);
-        let search = Search::new(context, partition.vertices(), self.options)?;
+        let search = Search::new(context, partition.vertices(), self.options);
         let parts = self.graph.parts().iter().zip(partition.boundaries()).enumerate();
         let residents = parts.map(|(place, (part, &first_vertex))| {
             let hubs = self.hubs.of(place);
@@ -261,7 +287,7 @@ impl Cc {
     /// ```
     ///
     /// # Errors
-    /// An edge that names a vertex of `vertices` or more; the first cause of any
+    /// Options that have no meaning; an edge that names a vertex of `vertices` or more; the first cause of any
     /// failure below.
     ///
     /// # Cancel safety
@@ -272,17 +298,19 @@ impl Cc {
         edges: impl IntoIterator<Item = (u32, u32)>,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let search = Search::new(context, vertices, options)?;
+        options.check()?;
+        let search = Search::new(context, vertices, options);
+        let buffers = search.buffers(options.packet_bytes);
         let router = search.graph.router::<Edge>(first_available())?;
         let feed = router.sender(context.host())?;
         let arcs = context
             .devices()
             .iter()
-            .map(|device| Ok(Arcs::Streamed(router.receiver(device, search.buffers)?)));
+            .map(|device| Ok(Arcs::Streamed(router.receiver(device, buffers)?)));
         let arcs = arcs.collect::<Result<Vec<_>, FlowError>>()?;
         let mut fault = None;
         let edges = checked(edges.into_iter(), vertices, &mut fault);
-        let feeding = send_edges(feed, edges, search.message_items());
+        let feeding = send_edges(feed, edges, options.packet_bytes / size_of::<Edge>());
         let result = search.run(arcs, feeding).await?;
         match fault {
             Some(fault) => Err(fault),

@@ -17,6 +17,7 @@ mod merging;
 mod method;
 mod search;
 mod solver;
+mod statistics;
 mod survey;
 mod sync;
 
@@ -25,4 +26,4 @@ pub use error::{Error, Result};
 pub use kernels::cuda_sources;
 pub use method::Method;
 pub use millstream_traversal::{Layout, LayoutKind};
-pub use solver::DeviceStatistics;
+pub use statistics::{CcStatistics, DeviceStatistics};

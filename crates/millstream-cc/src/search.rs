@@ -11,7 +11,8 @@ use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistic
 use crate::cc::{CcOptions, CcResult};
 use crate::kernels::{Edge, leaving_words};
 use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, hook_rows, merge};
-use crate::solver::{Arcs, DeviceStatistics, Links, Resident, Solver};
+use crate::solver::{Arcs, Links, Resident, Solver};
+use crate::statistics::{CcStatistics, DeviceStatistics};
 use crate::{Method, Result, gang};
 
 /// A dataflow graph for one search.
@@ -19,27 +20,26 @@ pub(crate) struct Search {
     context: Context,
     pub(crate) graph: Graph,
     vertices: u32,
-    pub(crate) buffers: Buffers,
     options: CcOptions,
 }
 
+/// Packet buffers of each device and router, unless set.
+const BUFFERS: usize = 2;
+
 impl Search {
-    pub(crate) fn new(context: &Context, vertices: u32, options: CcOptions) -> Result<Search> {
-        let (bytes, item_bytes) = (options.packet_bytes, size_of::<Edge>());
-        // Also where nothing goes over a link.
-        if bytes < item_bytes {
-            return Err(FlowError::PacketTooSmall { bytes, item_bytes }.into());
-        }
-        if options.buffers == 0 {
-            return Err(FlowError::NoBuffers.into());
-        }
-        let buffers = Buffers::bytes(options.packet_bytes).count(options.buffers);
-        let (context, graph) = (context.clone(), Graph::new(context));
-        Ok(Search { context, graph, vertices, buffers, options })
+    pub(crate) fn new(context: &Context, vertices: u32, options: CcOptions) -> Search {
+        Search { context: context.clone(), graph: Graph::new(context), vertices, options }
     }
 
-    pub(crate) fn message_items(&self) -> usize {
-        self.options.packet_bytes / size_of::<Edge>()
+    /// Buffers for packets of so many bytes.
+    pub(crate) fn buffers(&self, packet_bytes: usize) -> Buffers {
+        Buffers::bytes(packet_bytes).count(self.options.buffers.unwrap_or(BUFFERS))
+    }
+
+    /// Pairs in a packet between devices: never more than there are vertices.
+    fn message_items(&self) -> usize {
+        let most = self.options.packet_bytes / size_of::<Edge>();
+        most.min(self.vertices.max(1) as usize)
     }
 
     /// Memory of all devices, which have so many resident arcs each; which of them have
@@ -98,7 +98,8 @@ impl Search {
             Arcs::Streamed(_) => None,
         });
         let solvers = self.solvers(resident, None, method)?;
-        let Search { context, graph, buffers, .. } = self;
+        let buffers = self.buffers(self.message_items() * size_of::<Edge>());
+        let Search { context, graph, .. } = self;
         let statistics = graph.statistics();
         let order = context.topology().ring_order();
         let links = links(&graph, context.devices(), &order, buffers)?;
@@ -115,9 +116,10 @@ impl Search {
         let devices = graph.run(search).await?;
         let run_time = start.elapsed();
         let mut result = gathered(first, devices, run_time).await?;
-        result.links = statistics.links();
-        for (device, its) in context.devices().iter().zip(&mut result.devices) {
-            let links = result.links.iter().filter(|link| link.from == device.name());
+        let CcStatistics { devices, links } = &mut result.statistics;
+        *links = statistics.links();
+        for (device, its) in context.devices().iter().zip(devices) {
+            let links = links.iter().filter(|link| link.from == device.name());
             its.sent = links.map(|link| link.bytes).sum::<u64>() / size_of::<Edge>() as u64;
         }
         Ok(result)
@@ -160,7 +162,7 @@ impl Search {
             DeviceStatistics { hooked: arcs as u64, merged, sent: own * others, received: merged }
         });
         let mut result = gathered(&solvers, devices.collect(), run_time).await?;
-        result.links = links_of_pairs(self.context.devices(), &told);
+        result.statistics.links = links_of_pairs(self.context.devices(), &told);
         Ok(result)
     }
 }
@@ -188,7 +190,8 @@ async fn gathered(
         its.append_to(&mut labels, |label| label).await?;
     }
     let gather_time = start.elapsed();
-    Ok(CcResult { labels, method: None, devices, links: Vec::new(), run_time, gather_time })
+    let statistics = CcStatistics { devices, links: Vec::new() };
+    Ok(CcResult { labels, method: None, statistics, run_time, gather_time })
 }
 
 /// What went from device to device where each has told all others so many pairs.

@@ -11,20 +11,7 @@ use crate::kernels::{
     COMPRESS, Edge, HOOK_EDGES, HOOK_LEAVING, HOOK_ROWS, PAIRS, START, START_TILES,
 };
 use crate::merge::Ranges;
-
-/// What one device did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeviceStatistics {
-    /// Arcs and edges hooked, or left out because others say the same.
-    pub hooked: u64,
-    /// Pairs of other devices merged.
-    pub merged: u64,
-    /// Pairs given to other devices, once for each of them.
-    pub sent: u64,
-    /// Pairs from other devices, and edges from the host.
-    pub received: u64,
-}
+use crate::statistics::DeviceStatistics;
 
 /// Where a device's arcs come from.
 pub(crate) enum Arcs<'a> {

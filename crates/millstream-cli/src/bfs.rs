@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, UNREACHED};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, Delta};
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::job::Job;
-use crate::options::{Spread, WORKLIST, Worklist, meaningless};
+use crate::options::{Spread, Worklist, delta, meaningless};
 use crate::output::{check_both_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
@@ -35,9 +35,10 @@ pub(crate) struct Arguments {
     /// Last level to reach.
     #[arg(long)]
     depth_limit: Option<u32>,
-    /// Steps of the priority threshold, in levels; auto is 32.
-    #[arg(long, default_value = "auto", help_heading = WORKLIST)]
-    delta: String,
+    /// Steps of the priority threshold, on the worklist unless by near and far piles, in levels;
+    /// auto is 32 there, 128 or on GPUs 256 by piles; off for none.
+    #[arg(long, default_value = "auto", value_parser = delta)]
+    delta: Delta,
     /// Makes neither the order of degrees nor packed rows nor hubs beside the graph's rows: a faster
     /// upload, and slower searches, which do not go by near and far piles.
     #[arg(long)]
@@ -69,6 +70,7 @@ struct Report {
     method: String,
     reached: u64,
     max_level: Option<u32>,
+    delta: Option<u32>,
     layouts: Vec<LayoutReport>,
 }
 
@@ -76,6 +78,7 @@ struct Report {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let options = options(arguments)?;
+    options.check()?;
     check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
     let clock = Clock::start();
@@ -90,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (result, layouts) = job.run("searching", upload, Bfs::layouts, run)??;
     job.verify(|| verify(&graph, &sources, options.depth_limit, &result));
     let written = phase("writing", || write(arguments, &graph, &result));
-    job.went_along(arcs_reached(&graph, |vertex| result.levels[vertex] != UNREACHED));
+    job.went_along(arcs_reached(&graph, |vertex| result.is_reached(vertex)));
     job.common.count(&result.statistics);
     job.common.useful_work_items = Some(result.reached());
     let report = |common| Report {
@@ -98,6 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         method: result.algorithm.to_string(),
         reached: result.reached(),
         max_level: result.max_level(),
+        delta: result.delta,
         layouts,
     };
     job.answer(report, table, written)
@@ -107,27 +111,21 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     let mut options = BfsOptions::default();
     options.algorithm = algorithm(arguments)?;
     options.worklist = arguments.worklist.options();
-    options.depth_limit = arguments.depth_limit.unwrap_or(UNREACHED);
+    options.patience = arguments.worklist.patience.time;
+    options.depth_limit = arguments.depth_limit;
     options.layouts = !arguments.no_layouts;
     options.predecessors = arguments.predecessors.is_some();
-    options.delta = match arguments.delta.as_str() {
-        "auto" => BfsOptions::default().delta,
-        "off" => None,
-        delta => match delta.parse() {
-            Ok(delta) if delta > 0 => Some(delta),
-            _ => {
-                return Err(Error::Usage(format!(
-                    "delta {delta:?} is neither auto, off nor positive"
-                )));
-            }
-        },
-    };
+    options.delta = arguments.delta;
     Ok(options)
 }
 
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
-    let delta = (arguments.delta != "auto").then_some("--delta");
-    let algorithm = match (arguments.algorithm, arguments.worklist.given().or(delta)) {
+    let given = match (arguments.algorithm, arguments.delta) {
+        // Piles have steps, too.
+        (AlgorithmOption::NearFar, _) | (_, Delta::Auto) => None,
+        _ => Some("--delta"),
+    };
+    let algorithm = match (arguments.algorithm, arguments.worklist.given().or(given)) {
         (AlgorithmOption::Auto, None) => Algorithm::Auto,
         (AlgorithmOption::LevelSynchronous, None) => Algorithm::LevelSynchronous,
         (AlgorithmOption::LevelSynchronous, Some(option)) => {
@@ -164,7 +162,7 @@ fn write(arguments: &Arguments, graph: &CsrGraph, result: &BfsResult) -> Result<
 fn verify(
     graph: &CsrGraph,
     sources: &[u32],
-    depth_limit: u32,
+    depth_limit: Option<u32>,
     result: &BfsResult,
 ) -> Result<(), validate::BfsFault> {
     validate::bfs_levels(graph, sources, depth_limit, &result.levels)?;

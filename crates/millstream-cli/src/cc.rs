@@ -34,9 +34,9 @@ pub(crate) struct Arguments {
     /// not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
     #[arg(long, default_value_t = 1 << 20)]
     packet_bytes: usize,
-    /// Packet buffers of each device and router.
-    #[arg(long, default_value_t = 2)]
-    buffers: usize,
+    /// Packet buffers of each device and router; 2 unless given.
+    #[arg(long)]
+    buffers: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,14 +57,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         let reason = "edges that are streamed go to whichever device is free";
         return Err(Error::Usage(format!("--partitioner does not go with --streamed: {reason}")));
     }
+    let mut options = CcOptions::default();
+    (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
+    options.patience = arguments.patience.time;
+    options.check()?;
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = input.read()?;
     let mut job = Job::new("cc", (input, how), (&context, &graph), clock);
-    let mut options = CcOptions::default();
-    (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
-    options.patience = arguments.patience.patience;
     let (result, layouts) = if *streamed {
         let run =
             async || Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options).await;
@@ -79,15 +80,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let write = |path: &PathBuf| phase("writing", || write(path, &graph, &result.labels));
     let written = how.output.as_ref().map_or(Ok(()), write);
     job.went_along(graph.arcs());
-    job.common.links = links(&result.links);
+    job.common.links = links(&result.statistics.links);
     let device = |device: &millstream::cc::DeviceStatistics| PerDevice {
         work_items: device.hooked,
         sent: device.sent,
         received: device.received,
         filtered: 0,
     };
-    job.common.per_device = result.devices.iter().map(device).collect();
-    job.common.work_items = result.devices.iter().map(|device| device.hooked).sum();
+    job.common.per_device = result.statistics.devices.iter().map(device).collect();
+    job.common.work_items = result.statistics.hooked();
     let sizes = result.sizes();
     // The arcs of a spanning forest.
     let forest = u64::from(graph.vertices()) - sizes.len() as u64;

@@ -73,7 +73,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Cc(#[from] CcError),
     /// Ranks that are not close enough, which were given nevertheless.
-    #[error("not converged: {delta:e} after {iterations} iterations{}",
+    #[error("not converged: {change:e} after {iterations} iterations{}",
         if *is_rounded { "; --precision f64 rounds less" } else { "; --max-iterations allows more" })]
     NotConverged {
         /// Whether the rounding of f32 keeps them from it.
@@ -81,7 +81,7 @@ pub(crate) enum Error {
         /// Sweeps made, or the work of so many.
         iterations: u32,
         /// How close they are.
-        delta: f64,
+        change: f64,
     },
     /// The answer could not be written.
     #[error("{}: {source}", path.display())]
@@ -129,7 +129,9 @@ impl Error {
 
 fn traversal_code(error: &TraversalError) -> u8 {
     match error {
-        TraversalError::SourceOutOfRange { .. } | TraversalError::NotPushed { .. } => 2,
+        TraversalError::SourceOutOfRange { .. }
+        | TraversalError::Delta { .. }
+        | TraversalError::NotPushed { .. } => 2,
         TraversalError::Worklist(WorklistError::Flow(error)) => flow_code(error),
         // Another worker or routing would have been accepted.
         TraversalError::Worklist(
@@ -151,6 +153,7 @@ fn flow_code(error: &FlowError) -> u8 {
 mod tests {
     use millstream::device::TransferWay;
     use millstream::graph::GraphError;
+    use millstream::graph::reference::PageRankError;
 
     use super::*;
 
@@ -177,6 +180,7 @@ mod tests {
             (PartitionError::TooLargeForMetis { vertices: 1, arcs: 1 << 31, parts: 2 }.into(), 2),
             (GenerateError::Graph(OUT_OF_MEMORY).into(), 1),
             (BfsError::NotLevelSynchronous.into(), 2),
+            (BfsError::from(TraversalError::Delta { delta: 1e-60 }).into(), 2),
             (BfsError::from(TraversalError::NotPushed { way: TransferWay::Copy }).into(), 2),
             (BfsError::Graph(OUT_OF_MEMORY).into(), 1),
             (SsspError::NoWeights.into(), 2),
@@ -184,12 +188,12 @@ mod tests {
             (SsspError::Graph(OUT_OF_MEMORY).into(), 1),
             (RankError::Graph(OUT_OF_MEMORY).into(), 1),
             (RankError::NotFinite { iterations: 3 }.into(), 1),
-            (RankError::Tolerance { tolerance: -1.0 }.into(), 2),
+            (RankError::Question(PageRankError::Tolerance { tolerance: -1.0 }).into(), 2),
             (Error::Overflow { vertex: 3 }, 1),
             (Error::Weight { path: file(), from: 0, to: 1, weight: -1.0 }, 2),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
-            (Error::NotConverged { is_rounded: true, iterations: 1, delta: 0.5 }, 3),
+            (Error::NotConverged { is_rounded: true, iterations: 1, change: 0.5 }, 3),
             (Error::Interrupted, 130),
         ] {
             assert_eq!(error.exit_code(), code, "{error}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Partition, partition};
-use millstream::traversal::WorklistOptions;
+use millstream::traversal::{Delta, WorklistOptions};
 use millstream::worklist::{Routing, Worker};
 
 use crate::devices::LinkedDeviceOptions;
@@ -58,7 +58,7 @@ pub(crate) struct Worklist {
     #[arg(long, help_heading = WORKLIST)]
     pub(crate) no_halo_filter: bool,
     #[command(flatten)]
-    patience: Patience,
+    pub(crate) patience: Patience,
 }
 
 /// How long devices wait.
@@ -66,8 +66,18 @@ pub(crate) struct Worklist {
 pub(crate) struct Patience {
     /// Seconds without any change after which a run on the worklist fails, or any run of GPUs
     /// that wait for each other; 0.001 at least.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
-    pub(crate) patience: Duration,
+    #[arg(long = "patience", value_name = "SECONDS", value_parser = seconds, default_value = "10")]
+    pub(crate) time: Duration,
+}
+
+/// `--delta`, in the unit of an algorithm's distances.
+pub(crate) fn delta(text: &str) -> Result<Delta, String> {
+    match (text, text.parse::<f64>()) {
+        ("auto", _) => Ok(Delta::Auto),
+        ("off", _) => Ok(Delta::Off),
+        (_, Ok(step)) if step > 0.0 && step.is_finite() => Ok(Delta::Step(step)),
+        _ => Err("neither auto, off nor positive".into()),
+    }
 }
 
 /// Less patience than this would let runs fail in which nothing is wrong.
@@ -125,7 +135,6 @@ impl Worklist {
         options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
         options.buffers = self.buffers.map(NonZeroUsize::get);
         options.queue_entries = self.queue_entries.map(NonZeroUsize::get);
-        options.patience = self.patience.patience;
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,
             WorkerOption::Host => Worker::HostDriven,

@@ -87,7 +87,9 @@ struct Report {
     precision: &'static str,
     iterations: u32,
     converged: bool,
-    delta: f64,
+    /// Of the last sweep, or another.
+    #[serde(rename = "delta")]
+    change: f64,
     layouts: Vec<LayoutReport>,
 }
 
@@ -97,13 +99,16 @@ const ROUNDED: f64 = 1e-4;
 /// Reads, computes, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
-    let algorithm = algorithm(arguments)?;
+    let mut options = options(arguments)?;
+    options.check()?;
     how.output.iter().try_for_each(|path| check_writable(path))?;
     let context = spread.context()?;
-    check_packets(arguments, algorithm, &context)?;
+    check_packets(arguments, options.algorithm, &context)?;
     let clock = Clock::start();
     let graph = input.read()?;
-    let options = options(arguments, algorithm, &graph)?;
+    if let Some(names) = &arguments.personalize {
+        options.personalization = vertices(names, &graph, "--personalize", "not")?;
+    }
     let mut job = Job::new("pagerank", (input, how), (&context, &graph), clock);
     let partition = spread.chosen_partition(&graph, context.devices().len())?;
     job.partitioned();
@@ -117,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (result, layouts) = job
         .run("ranking", upload, PageRank::layouts, async |ranks: &PageRank| ranks.run().await)?
         .map_err(|error| outside(error, input, &graph))?;
-    let change = if result.converged { options.tolerance } else { result.delta };
+    let change = if result.converged { options.tolerance } else { result.change };
     let allowed = allowed(&options, change);
     if allowed < FARTHEST {
         job.verify(|| verify(&graph, &options, &result.ranks, allowed));
@@ -140,17 +145,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         // Every sweep needs all vertices.
         _ => job.common.work_items,
     });
-    let PageRankResult { iterations, converged, delta, .. } = result;
-    let method = options.algorithm.to_string();
+    let PageRankResult { algorithm, iterations, converged, change, .. } = result;
+    let method = algorithm.to_string();
     let precision = if options.is_double() { "f64" } else { "f32" };
     let report =
-        |common| Report { common, method, precision, iterations, converged, delta, layouts };
+        |common| Report { common, method, precision, iterations, converged, change, layouts };
     job.answer(report, table, written)?;
     match converged || arguments.allow_unconverged {
         true => Ok(()),
         false => {
-            let is_rounded = precision == "f32" && delta < ROUNDED;
-            Err(Error::NotConverged { is_rounded, iterations, delta })
+            let is_rounded = precision == "f32" && change < ROUNDED;
+            Err(Error::NotConverged { is_rounded, iterations, change })
         }
     }
 }
@@ -191,27 +196,22 @@ fn check_packets(
     }
 }
 
-fn options(
-    arguments: &Arguments,
-    algorithm: Algorithm,
-    graph: &CsrGraph,
-) -> Result<PageRankOptions, Error> {
+/// All but the personalization, which names vertices of the graph.
+fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
     let mut options = PageRankOptions::default();
-    options.algorithm = algorithm;
+    options.algorithm = algorithm(arguments)?;
     options.precision = match arguments.precision {
         None => Precision::Auto,
         Some(PrecisionOption::F32) => Precision::F32,
         Some(PrecisionOption::F64) => Precision::F64,
     };
     options.worklist = arguments.worklist.options();
+    options.patience = arguments.worklist.patience.time;
     options.damping = arguments.damping;
     options.tolerance = arguments.tolerance;
     options.max_iterations = arguments.max_iterations;
     options.weighted = arguments.weighted;
     options.unnormalized = arguments.unnormalized;
-    if let Some(names) = &arguments.personalize {
-        options.personalization = vertices(names, graph, "--personalize", "not")?;
-    }
     Ok(options)
 }
 
@@ -244,7 +244,7 @@ fn verify(
 
 fn table(report: &Report) -> String {
     let converged = if report.converged { "converged" } else { "not converged" };
-    let found = format!("{converged} to {:.3e}", report.delta);
+    let found = format!("{converged} to {:.3e}", report.change);
     let method = format!("{} in {}", report.method, report.precision);
     report.common.table(&[
         ("method", method),

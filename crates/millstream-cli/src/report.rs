@@ -192,7 +192,7 @@ impl Clock {
 }
 
 /// Arcs that leave vertices of which `is_reached` holds.
-pub(crate) fn arcs_reached(graph: &CsrGraph, is_reached: impl Fn(usize) -> bool) -> u64 {
-    let reached = (0..graph.vertices()).filter(|&vertex| is_reached(vertex as usize));
+pub(crate) fn arcs_reached(graph: &CsrGraph, is_reached: impl Fn(u32) -> bool) -> u64 {
+    let reached = (0..graph.vertices()).filter(|&vertex| is_reached(vertex));
     reached.map(|vertex| graph.degree(vertex)).sum()
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, bad_weight, original_id, original_ids, sources};
 use crate::job::Job;
-use crate::options::{Spread, Worklist, meaningless};
+use crate::options::{Spread, Worklist, delta, meaningless};
 use crate::output::{check_both_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
@@ -79,15 +79,6 @@ fn weights(text: &str) -> Result<WeightsOption, String> {
     }
 }
 
-fn delta(text: &str) -> Result<Delta, String> {
-    match (text, text.parse::<f64>()) {
-        ("auto", _) => Ok(Delta::Auto),
-        ("off", _) => Ok(Delta::Off),
-        (_, Ok(step)) if step > 0.0 && step.is_finite() => Ok(Delta::Step(step)),
-        _ => Err("neither auto, off nor positive".into()),
-    }
-}
-
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -103,14 +94,15 @@ struct Report {
 /// Reads, searches, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
-    let algorithm = algorithm(arguments)?;
+    let mut options = options(arguments)?;
+    options.check()?;
     check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = weighted(arguments, input.read()?)?;
     let sources = sources(&arguments.source, &graph)?;
     let cutoff = cutoff(arguments, &graph);
-    let options = options(arguments, algorithm, cutoff);
+    options.cutoff = cutoff;
     let mut job = Job::new("sssp", (input, how), (&context, &graph), clock);
     job.common.source = Some(original_ids(&graph, &sources));
     let partition = spread.suitable_partition(&graph, context.devices().len())?;
@@ -127,8 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         .map_err(|error| outside(error, input, &graph))?;
     job.verify(|| verify(&graph, &sources, cutoff, &result));
     let written = phase("writing", || write(arguments, &graph, &result));
-    let is_reached = result.is_reached();
-    job.went_along(arcs_reached(&graph, |vertex| is_reached[vertex]));
+    job.went_along(arcs_reached(&graph, |vertex| result.is_reached(vertex)));
     job.common.count(&result.statistics);
     job.common.useful_work_items = Some(result.reached());
     let report = |common| Report {
@@ -178,14 +169,16 @@ fn cutoff(arguments: &Arguments, graph: &CsrGraph) -> Option<f64> {
     }
 }
 
-fn options(arguments: &Arguments, algorithm: Algorithm, cutoff: Option<f64>) -> SsspOptions {
+/// The cutoff as it is written, whatever the weights are.
+fn options(arguments: &Arguments) -> Result<SsspOptions, Error> {
     let mut options = SsspOptions::default();
-    options.algorithm = algorithm;
+    options.algorithm = algorithm(arguments)?;
     options.worklist = arguments.worklist.options();
-    options.cutoff = cutoff;
+    options.patience = arguments.worklist.patience.time;
+    options.cutoff = arguments.cutoff;
     options.predecessors = arguments.predecessors.is_some();
     options.delta = arguments.delta;
-    options
+    Ok(options)
 }
 
 /// An integer for integer weights; for reals what the file of distances has, the shortest

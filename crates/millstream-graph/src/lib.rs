@@ -10,8 +10,8 @@
 //! let road = generate::grid(10, 10, &GenerateOptions::default())?;
 //! let parts = partition::automatic(&road, 2);
 //! assert_eq!(parts.range(0), 0..50);
-//! let levels = reference::bfs_levels(&road, &[0], u32::MAX);
-//! validate::bfs_levels(&road, &[0], u32::MAX, &levels)?;
+//! let levels = reference::bfs_levels(&road, &[0], None);
+//! validate::bfs_levels(&road, &[0], None, &levels)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -16,12 +16,6 @@ pub enum Error {
     /// Options or weights that have no meaning.
     #[error(transparent)]
     Question(#[from] PageRankError),
-    /// A tolerance that is negative or not a number.
-    #[error("tolerance {tolerance} is not a number from 0 on")]
-    Tolerance {
-        /// The tolerance asked for.
-        tolerance: f64,
-    },
     /// Ranks that left the range of their type.
     #[error("ranks left the range of their type within {iterations} iterations")]
     NotFinite {

@@ -79,14 +79,14 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         let gangs: Vec<_> = memory.gang.iter().collect();
         return Err(gangs[0].not_met(&gangs, "sweeps", &[]).await.into());
     }
-    let delta = f64::from_bits(report.load(REPORT_CHANGE)?);
+    let change = f64::from_bits(report.load(REPORT_CHANGE)?);
     let ranks =
         ranks(pull, if iterations.is_multiple_of(2) { &memory.even } else { &memory.odd }).await?;
     Ok(Ranks {
         ranks,
         iterations,
-        delta,
-        converged: delta <= options.tolerance,
+        change,
+        converged: change <= options.tolerance,
         statistics: pull.swept(iterations, links(pull, iterations)),
         run_time,
         gather_time: start.elapsed(),
@@ -96,7 +96,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 /// Everything that changes in a run: ranks start even.
 async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
     let chances = teleport(&pull.partition, options);
-    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.worklist.patience)?;
+    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.patience)?;
     let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
     let mut events = Vec::new();
     for (place, device) in pull.context.devices().iter().enumerate() {

@@ -24,16 +24,16 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let start = Instant::now();
     let sweeps = async {
         let mut iterations = 0;
-        let delta = loop {
+        let change = loop {
             let sweeps = workers.iter_mut().map(|worker| worker.sweep(options, dangling));
             let sums = try_join_all(sweeps).await?;
-            let delta: f64 = sums.iter().map(|(change, _)| change).sum();
+            let change: f64 = sums.iter().map(|(change, _)| change).sum();
             dangling = sums.iter().map(|(_, dangling)| dangling).sum();
             iterations += 1;
             // Ranks beyond their type do not come back, however many sweeps follow.
-            let is_last = iterations == options.max_iterations || !delta.is_finite();
-            if is_last || delta <= options.tolerance {
-                break delta;
+            let is_last = iterations == options.max_iterations || !change.is_finite();
+            if is_last || change <= options.tolerance {
+                break change;
             }
         };
         let run_time = start.elapsed();
@@ -43,14 +43,14 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         }
         let ends = workers.drain(..).map(Worker::shut_down);
         try_join_all(ends).await?;
-        Ok::<_, FlowError>((ranks, iterations, delta, run_time))
+        Ok::<_, FlowError>((ranks, iterations, change, run_time))
     };
-    let (ranks, iterations, delta, run_time) = graph.run(sweeps).await?;
+    let (ranks, iterations, change, run_time) = graph.run(sweeps).await?;
     let ranks = pull.partition.restore(ranks);
     let gather_time = start.elapsed() - run_time;
-    let converged = delta <= options.tolerance;
+    let converged = change <= options.tolerance;
     let statistics = pull.swept(iterations, links.links());
-    Ok(Ranks { ranks, iterations, delta, converged, statistics, run_time, gather_time })
+    Ok(Ranks { ranks, iterations, change, converged, statistics, run_time, gather_time })
 }
 
 /// Everything that changes in a run: ranks start even.

@@ -1,9 +1,13 @@
 //! What is asked, and how it is computed.
 
 use std::fmt;
+use std::time::Duration;
 
 use millstream_graph::reference;
 use millstream_traversal::WorklistOptions;
+use millstream_traversal::internals::PATIENCE;
+
+use crate::Result;
 
 /// The way to the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,8 +84,11 @@ pub struct PageRankOptions {
     pub algorithm: Algorithm,
     /// The type that ranks are computed in.
     pub precision: Precision,
-    /// How the worklist runs, and the patience of sweeps.
+    /// How the worklist runs.
     pub worklist: WorklistOptions,
+    /// How long a run may go on without any change before it fails. Where vertices pull: how long GPUs
+    /// wait for each other. Ten seconds unless set.
+    pub patience: Duration,
 }
 
 impl Default for PageRankOptions {
@@ -97,11 +104,20 @@ impl Default for PageRankOptions {
             algorithm: Algorithm::default(),
             precision: Precision::default(),
             worklist: WorklistOptions::default(),
+            patience: PATIENCE,
         }
     }
 }
 
 impl PageRankOptions {
+    /// Whether they have a meaning, whatever the graph is.
+    ///
+    /// # Errors
+    /// Damping or a tolerance that has none.
+    pub fn check(&self) -> Result<()> {
+        Ok(self.question().check_numbers()?)
+    }
+
     /// The same question for the sequential reference and the validator.
     pub fn question(&self) -> reference::PageRankQuestion {
         let mut question = reference::PageRankQuestion::default();

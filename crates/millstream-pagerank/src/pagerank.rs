@@ -8,15 +8,15 @@ use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::Layout;
 use millstream_traversal::internals::check_partition;
+use millstream_traversal::{Error as TraversalError, Layout};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
 use crate::pull::PullGraph;
 use crate::push_graph::PushGraph;
 use crate::share::with_moderate_weights;
-use crate::{Algorithm, Error, PageRankOptions, Result};
+use crate::{Algorithm, Error, PageRankOptions, Precision, Result};
 
 /// Ranks, by original vertex id, and how they came about.
 #[derive(Clone, Debug)]
@@ -27,9 +27,11 @@ pub struct PageRankResult {
     /// Sweeps (pull), or the work of so many (push): pushes and arcs gone along, over vertices and
     /// arcs, rounded up.
     pub iterations: u32,
+    /// Whether vertices have pulled or pushed.
+    pub algorithm: Algorithm,
     /// L1 norm of the last sweep's change (pull), or of what another would change (push), for
     /// ranks that sum to 1; infinite before the first iteration.
-    pub delta: f64,
+    pub change: f64,
     /// Whether that is at most the tolerance.
     pub converged: bool,
     /// What each device did, and what went over each link. Pulling, a vertex is a work item once a
@@ -45,7 +47,7 @@ pub struct PageRankResult {
 pub(crate) struct Ranks {
     pub(crate) ranks: Vec<f64>,
     pub(crate) iterations: u32,
-    pub(crate) delta: f64,
+    pub(crate) change: f64,
     pub(crate) converged: bool,
     pub(crate) statistics: WorklistStatistics,
     pub(crate) run_time: Duration,
@@ -150,7 +152,7 @@ impl PageRank {
         partition: Option<Partition>,
         options: PageRankOptions,
     ) -> Result<PageRank> {
-        check(graph, &options)?;
+        options.question().check(graph)?;
         let weighted = options.weighted;
         let graph = &*with_moderate_weights(graph, weighted)?;
         let uploaded = match (options.algorithm, options.has_double_weights()) {
@@ -201,15 +203,19 @@ impl PageRank {
         self.vertices
     }
 
-    /// The algorithm of its runs.
+    /// The algorithm that runs.
     pub fn algorithm(&self) -> Algorithm {
         self.options.algorithm
     }
 
-    /// Sets how later runs go, but for the [algorithm](PageRankOptions::algorithm), the type of ranks
-    /// and whether weights count: these stay those of the upload. So a tolerance below 1e-6 needs a graph
-    /// that was uploaded for one, or for [`Precision::F64`](crate::Precision::F64): others may not reach
-    /// it.
+    /// How runs go.
+    pub fn options(&self) -> &PageRankOptions {
+        &self.options
+    }
+
+    /// Sets how later runs go, but for the [algorithm](PageRankOptions::algorithm), the
+    /// [precision](PageRankOptions::precision) and whether weights count, which are those of the upload.
+    /// So a tolerance below 1e-6 needs a graph that was uploaded for one, or for [`Precision::F64`].
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -231,13 +237,24 @@ impl PageRank {
     /// ```
     ///
     /// # Errors
-    /// Options that have no meaning; they stay as they were then.
+    /// Options that have no meaning, or for which the graph is not there. They stay as they were then.
     pub fn set_options(&mut self, options: PageRankOptions) -> Result<()> {
-        let weighted = self.options.weighted;
-        let (algorithm, precision) = (self.options.algorithm, self.options.precision);
-        let options = PageRankOptions { algorithm, precision, weighted, ..options };
         options.question().check_for(self.vertices)?;
-        check_tolerance(options.tolerance)?;
+        let has_double = self.options.has_double_weights();
+        // A graph that is there in f64 serves any tolerance.
+        let precision = match options.precision {
+            Precision::Auto if has_double => Precision::F64,
+            precision => precision,
+        };
+        let options = PageRankOptions { precision, ..options };
+        let others = [
+            (options.algorithm != self.options.algorithm, "algorithm"),
+            (options.has_double_weights() != has_double, "precision"),
+            (options.weighted != self.options.weighted, "use of weights"),
+        ];
+        if let Some((_, option)) = others.into_iter().find(|&(is_another, _)| is_another) {
+            return Err(TraversalError::ChosenAtUpload { option }.into());
+        }
         self.options = options;
         Ok(())
     }
@@ -262,17 +279,17 @@ impl PageRank {
     async fn rank(&self) -> Result<PageRankResult> {
         let options = &self.options;
         let found = match &self.graph {
-            Uploaded::Nothing(devices) => return Ok(of_nothing(*devices)),
+            Uploaded::Nothing(devices) => return Ok(of_nothing(self.algorithm(), *devices)),
             Uploaded::Pull32(graph) => graph.run(options).await?,
             Uploaded::Pull64(graph) => graph.run(options).await?,
             Uploaded::Push32(graph) => graph.run(options).await?,
             Uploaded::Push64(graph) => graph.run(options).await?,
         };
-        let Ranks { ranks, iterations, delta, converged, statistics, .. } = found;
+        let Ranks { ranks, iterations, change, converged, statistics, .. } = found;
         // Without any iteration the change is infinite. What the last sweep gave may be too much,
         // though its change was not.
         let is_finite =
-            delta.is_finite() && ranks.par_iter().in_pieces().all(|rank| rank.is_finite());
+            change.is_finite() && ranks.par_iter().in_pieces().all(|rank| rank.is_finite());
         if options.max_iterations > 0 && !is_finite {
             return Err(Error::NotFinite { iterations });
         }
@@ -284,8 +301,9 @@ impl PageRank {
         let (run_time, gather_time) = (found.run_time, found.gather_time);
         Ok(PageRankResult {
             ranks,
+            algorithm: self.algorithm(),
             iterations,
-            delta,
+            change,
             converged,
             statistics,
             run_time,
@@ -305,30 +323,19 @@ fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> 
     })
 }
 
-fn of_nothing(devices: usize) -> PageRankResult {
+fn of_nothing(algorithm: Algorithm, devices: usize) -> PageRankResult {
     let mut statistics = WorklistStatistics::default();
     statistics.devices = vec![DeviceStatistics::default(); devices];
     PageRankResult {
         ranks: Vec::new(),
+        algorithm,
         iterations: 0,
-        delta: 0.0,
+        change: 0.0,
         converged: true,
         statistics,
         run_time: Duration::ZERO,
         gather_time: Duration::ZERO,
     }
-}
-
-fn check_tolerance(tolerance: f64) -> Result<()> {
-    match (0.0..f64::INFINITY).contains(&tolerance) {
-        true => Ok(()),
-        false => Err(Error::Tolerance { tolerance }),
-    }
-}
-
-fn check(graph: &CsrGraph, options: &PageRankOptions) -> Result<()> {
-    options.question().check(graph)?;
-    check_tolerance(options.tolerance)
 }
 
 #[cfg(test)]

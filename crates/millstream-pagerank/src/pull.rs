@@ -118,7 +118,7 @@ impl<R: Real> PullGraph<R> {
         Ranks {
             ranks: vec![1.0 / vertices as f64; vertices],
             iterations: 0,
-            delta: f64::INFINITY,
+            change: f64::INFINITY,
             converged: false,
             statistics: self.swept(0, Vec::new()),
             run_time: Duration::ZERO,

@@ -64,12 +64,12 @@ impl<R: Real> PushGraph<R> {
         };
         let mut spread = Pushed { ranks: vec![0.0; vertices], residuals: vec![even; vertices] };
         let mut run = PushRun::new(self, options)?;
-        let (mut ranks, mut delta) = (vec![even; vertices], f64::INFINITY);
+        let (mut ranks, mut change) = (vec![even; vertices], f64::INFINITY);
         // Ranks come to about so much before they are scaled; should it be less, or residuals count
         // twice, there is another pass. Of all that there is to push, half is worth it in any case.
         let sum_about = if is_even { own.ranks.iter().sum() } else { 1.0 };
         let mut left = (options.tolerance * sum_about).min((1.0 - damping) / 2.0);
-        while delta > options.tolerance && run.has_a_sweep_left() {
+        while change > options.tolerance && run.has_a_sweep_left() {
             run.is_settled = true;
             let mut factor = 0.0;
             if is_even {
@@ -83,13 +83,13 @@ impl<R: Real> PushGraph<R> {
                 }
                 factor = given / (1.0 - self.given(&spread, damping));
             }
-            (ranks, delta) = sum(&own, &spread, factor, &leads);
+            (ranks, change) = sum(&own, &spread, factor, &leads);
             // Else what was too much for one device is first gone on with.
             if run.is_settled {
                 left /= 2.0;
             }
         }
-        Ok(run.finish(ranks, delta))
+        Ok(run.finish(ranks, change))
     }
 
     /// What the dangling vertices give.
@@ -122,9 +122,9 @@ fn sum(own: &Pushed, spread: &Pushed, factor: f64, leads: &[f64]) -> (Vec<f64>, 
     let residuals = add(&own.residuals, &spread.residuals);
     let (sum, missing): (f64, f64) = (ranks.iter().sum(), residuals.iter().sum());
     let change = residuals.iter().zip(leads).map(|(residual, leads)| residual - missing * leads);
-    let delta = change.map(f64::abs).sum::<f64>() / sum;
+    let change = change.map(f64::abs).sum::<f64>() / sum;
     ranks.iter_mut().for_each(|rank| *rank /= sum);
-    (ranks, delta)
+    (ranks, change)
 }
 
 impl<'a, R: Real> PushRun<'a, R> {
@@ -181,8 +181,8 @@ impl<'a, R: Real> PushRun<'a, R> {
         let settings = |first| Settings { damping, threshold, top, first };
         let program = Arc::new(Vertices::new(graph.owners(), Push::<R>::PROGRAM));
         let (problems, vertices) = (self.problems(settings), graph.vertices() as usize);
-        let worklist = &self.options.worklist;
-        let worklist = worklist.worklist(graph.context(), program, problems, vertices);
+        let PageRankOptions { worklist, patience, .. } = self.options;
+        let worklist = worklist.worklist(graph.context(), program, problems, vertices, *patience);
         let mut worklist = worklist.delta(Some(1));
         if !self.graph.is_mesh_like {
             // Residuals grow while they wait. A threshold far below the largest would let packets be
@@ -255,15 +255,15 @@ impl<'a, R: Real> PushRun<'a, R> {
     }
 
     /// `ranks` are by new id.
-    fn finish(self, ranks: Vec<f64>, delta: f64) -> Ranks {
+    fn finish(self, ranks: Vec<f64>, change: f64) -> Ranks {
         // The last row may have been more than was allowed.
         let most = self.options.max_iterations;
         let iterations = self.work.div_ceil(self.graph.sweep).min(most.into()) as u32;
         Ranks {
             ranks: self.graph.graph.partition().restore(ranks),
             iterations,
-            delta,
-            converged: delta <= self.options.tolerance,
+            change,
+            converged: change <= self.options.tolerance,
             statistics: self.statistics,
             run_time: self.run_time,
             gather_time: self.gather_time,

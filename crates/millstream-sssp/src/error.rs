@@ -24,12 +24,6 @@ pub enum Error {
         /// The vertex at its end.
         vertex: u32,
     },
-    /// A step of the priority threshold that is not positive, or too small.
-    #[error("delta {delta:?} is not a positive number that distances can be divided by")]
-    Delta {
-        /// The step.
-        delta: f64,
-    },
     /// A cutoff that is negative or not a number.
     #[error("cutoff {cutoff:?} is not a distance")]
     Cutoff {

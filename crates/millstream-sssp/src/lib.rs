@@ -4,9 +4,9 @@
 //! et al., *Groute*, ACM TOPC 7(3), art. 18, 2020). See [`Algorithm`].
 
 mod algorithm;
-mod delta;
 mod divided_rows;
 mod error;
+mod means;
 mod near_graph;
 mod rule;
 mod sssp;
@@ -17,9 +17,8 @@ mod step_search;
 mod step_twin;
 
 pub use algorithm::Algorithm;
-pub use delta::Delta;
 pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;
-pub use millstream_traversal::{Layout, LayoutKind, UNREACHED, WorklistOptions};
+pub use millstream_traversal::{Delta, Layout, LayoutKind, UNREACHED, WorklistOptions};
 pub use rule::{IntegerDistances, RealDistances, cuda_sources};
 pub use sssp::{Sssp, SsspOptions, SsspResult};

@@ -10,16 +10,17 @@ use millstream_graph::pieces::InPieces;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, Outcome, Settings, Value, can_meet, check_kernels_push, run,
+    Answer, Attempt, NearFar, Outcome, PATIENCE, Settings, Value, can_meet, check_kernels_push, run,
 };
 use millstream_traversal::{
-    Columns, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
+    Columns, Delta, DepthProbe, DistributedGraph, Error as TraversalError, Layout, UNREACHED,
+    WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
 
 use crate::algorithm::Algorithm;
-use crate::delta::{Delta, Means};
+use crate::means::Means;
 use crate::near_graph::NearGraph;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 use crate::step_graph::{self, StepGraph};
@@ -49,8 +50,11 @@ pub struct SsspOptions {
     /// Which way to search. Each needs rows of its own on the devices, so it is chosen when the
     /// graph is uploaded.
     pub algorithm: Algorithm,
-    /// How the worklist of an asynchronous search runs, and the patience of any.
+    /// How the worklist of an asynchronous search runs.
     pub worklist: WorklistOptions,
+    /// How long a run may go on without any change before it fails. Where devices search without a
+    /// worklist: how long GPUs wait for each other. Ten seconds unless set.
+    pub patience: Duration,
     /// Vertices farther than this, in the unit of the weights, are not reached; at least 0.
     pub cutoff: Option<f64>,
     /// Whether to find predecessors too; packets are twice as large then.
@@ -76,6 +80,7 @@ impl Default for SsspOptions {
         SsspOptions {
             algorithm: Algorithm::Auto,
             worklist: WorklistOptions::default(),
+            patience: PATIENCE,
             cutoff: None,
             predecessors: false,
             delta: Delta::default(),
@@ -83,6 +88,20 @@ impl Default for SsspOptions {
             pull: 4,
             rest: 4,
             waiting: NearFar::<IntegerDistances>::WAITING,
+        }
+    }
+}
+
+impl SsspOptions {
+    /// Whether they have a meaning, whatever the graph is.
+    ///
+    /// # Errors
+    /// A cutoff that is no distance; a step that is none.
+    pub fn check(&self) -> Result<()> {
+        self.delta.check()?;
+        match self.cutoff {
+            Some(cutoff) if cutoff.is_nan() || cutoff < 0.0 => Err(Error::Cutoff { cutoff }),
+            _ => Ok(()),
         }
     }
 }
@@ -111,17 +130,22 @@ pub struct SsspResult {
 }
 
 impl SsspResult {
-    /// Whether a path leads to each vertex.
-    pub fn is_reached(&self) -> Vec<bool> {
+    /// Whether a path leads to a vertex: not to what is none.
+    pub fn is_reached(&self, vertex: u32) -> bool {
+        let vertex = vertex as usize;
         match &self.distances {
-            Distances::Integer(distances) => distances.iter().map(|&d| d != UNREACHED).collect(),
-            Distances::Real(distances) => distances.iter().map(|d| d.is_finite()).collect(),
+            Distances::Integer(all) => all.get(vertex).is_some_and(|&d| d != UNREACHED),
+            Distances::Real(all) => all.get(vertex).is_some_and(|d| d.is_finite()),
         }
     }
 
     /// Vertices reached: the work-items that had to be.
     pub fn reached(&self) -> u64 {
-        self.is_reached().into_iter().filter(|&reached| reached).count() as u64
+        let count = match &self.distances {
+            Distances::Integer(all) => all.iter().filter(|&&d| d != UNREACHED).count(),
+            Distances::Real(all) => all.iter().filter(|d| d.is_finite()).count(),
+        };
+        count as u64
     }
 
     /// The largest distance of a vertex that is reached; `None` if none is.
@@ -203,7 +227,7 @@ impl Sssp {
     /// vertices at most.
     ///
     /// # Errors
-    /// As [`Sssp::new`]; devices that cannot go in steps, or by near and far piles, if that is
+    /// As [`Sssp::new`]; options that have no meaning; devices that cannot go in steps, or by near and far piles, if that is
     /// asked for.
     ///
     /// # Cancel safety
@@ -250,6 +274,7 @@ impl Sssp {
         partition: Option<Partition>,
         options: SsspOptions,
     ) -> Result<Sssp> {
+        options.check()?;
         let algorithm = options.algorithm;
         let weights = weight_type(graph)?;
         let means = Means::of(graph);
@@ -287,10 +312,23 @@ impl Sssp {
         Ok(Sssp { graph, weights, automatic_delta, options })
     }
 
-    /// Sets how later runs go, but for the [algorithm](SsspOptions::algorithm): that stays the one
-    /// of the upload.
-    pub fn set_options(&mut self, options: SsspOptions) {
+    /// How runs go.
+    pub fn options(&self) -> &SsspOptions {
+        &self.options
+    }
+
+    /// Sets how later runs go, but for the [algorithm](SsspOptions::algorithm), which is that of the
+    /// upload.
+    ///
+    /// # Errors
+    /// Options that have no meaning; another algorithm. They stay as they were then.
+    pub fn set_options(&mut self, options: SsspOptions) -> Result<()> {
+        options.check()?;
+        if ![self.options.algorithm, self.algorithm()].contains(&options.algorithm) {
+            return Err(TraversalError::ChosenAtUpload { option: "algorithm" }.into());
+        }
         self.options = options;
+        Ok(())
     }
 
     /// Vertices of the graph.
@@ -342,8 +380,8 @@ impl Sssp {
     /// An integer distance of [`Distances::TOO_FAR`] or more is one that overflows.
     ///
     /// # Errors
-    /// A source that is not a vertex; options that have no meaning; a distance that
-    /// overflows, unless it lies beyond a cutoff; the first cause of any failure below.
+    /// A source that is not a vertex; a distance that overflows, unless it lies beyond a cutoff; the
+    /// first cause of any failure below.
     ///
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
@@ -362,11 +400,7 @@ impl Sssp {
     }
 
     async fn search<R: DistanceRule, V: Value>(&self, sources: &[u32]) -> Result<SsspResult> {
-        let limit = match self.options.cutoff {
-            None => R::TOO_FAR,
-            Some(cutoff) if cutoff >= 0.0 => R::limit(cutoff),
-            Some(cutoff) => return Err(Error::Cutoff { cutoff }),
-        };
+        let limit = self.options.cutoff.map_or(R::TOO_FAR, R::limit);
         let (algorithm, step, outcome) = self.outcome::<R, V>(sources, limit).await?;
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys, predecessors } = answer;
@@ -400,9 +434,8 @@ impl Sssp {
         sources: &[u32],
         limit: u32,
     ) -> Result<(Algorithm, Option<f64>, Outcome)> {
-        let SsspOptions { worklist, delta, pull, rest, waiting, .. } = self.options;
-        let patience = worklist.patience;
-        let (algorithm, step) = (self.algorithm(), delta.step(self.automatic_delta)?);
+        let SsspOptions { delta, pull, rest, waiting, patience, .. } = self.options;
+        let (algorithm, step) = (self.algorithm(), delta.step(self.automatic_delta));
         let outcome = match &self.graph {
             Uploaded::Asynchronous(graph) => {
                 self.asynchronously::<R, V>(graph, sources, limit, step).await?
@@ -415,7 +448,7 @@ impl Sssp {
                 match near.search::<R, V>(sources, limit, step, waiting, patience).await? {
                     Attempt::Found(outcome) => outcome,
                     Attempt::GivenUp(time) => {
-                        let step = delta.step(near.other_delta)?;
+                        let step = delta.step(near.other_delta);
                         let search = self.asynchronously::<R, V>(&near.graph, sources, limit, step);
                         return Ok((Algorithm::Asynchronous, step, search.await?.after(time)));
                     }
@@ -432,14 +465,14 @@ impl Sssp {
         limit: u32,
         delta: Option<f64>,
     ) -> Result<Outcome> {
-        let worklist = &self.options.worklist;
+        let SsspOptions { worklist, patience, .. } = &self.options;
         let (step, priority_scale) = delta.map(R::threshold).unzip();
         let settings = Settings {
             limit,
             halo_filter: worklist.halo_filter.into(),
             priority_scale: priority_scale.unwrap_or(1.0),
         };
-        Ok(run::<R, V>(graph, sources, settings, step, worklist).await?)
+        Ok(run::<R, V>(graph, sources, settings, step, worklist, *patience).await?)
     }
 }
 

@@ -34,6 +34,18 @@ pub enum Error {
         /// Devices of the context.
         devices: usize,
     },
+    /// A step of the priority threshold that is not positive, or too small.
+    #[error("delta {delta:?} is not a positive number that distances can be divided by")]
+    Delta {
+        /// The step.
+        delta: f64,
+    },
+    /// Options for later runs on a graph that was uploaded for others.
+    #[error("the {option} is chosen when a graph is uploaded, and this one is there for another")]
+    ChosenAtUpload {
+        /// What would have to be another.
+        option: &'static str,
+    },
     /// A search whose devices push what they tell each other was asked for, and another way for
     /// packets.
     #[error(

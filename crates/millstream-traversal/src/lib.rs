@@ -6,6 +6,7 @@
 mod answer;
 mod cuda_sources;
 mod degree_order;
+mod delta;
 mod depth_probe;
 mod error;
 mod gang_kernel;
@@ -30,6 +31,7 @@ mod value;
 mod vertex_program;
 
 pub use degree_order::DegreeOrder;
+pub use delta::Delta;
 pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
 pub use graph::{Columns, DistributedGraph, Part, PartWeights};
@@ -54,6 +56,7 @@ pub mod internals {
     pub use crate::meeting::{can_meet, check_kernels_push};
     pub use crate::near_far::{Attempt, NearFar};
     pub use crate::near_rows::NearRows;
+    pub use crate::options::PATIENCE;
     pub use crate::owned_values::OwnedValues;
     pub use crate::phases::{Course, Phases};
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};

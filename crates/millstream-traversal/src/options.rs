@@ -28,9 +28,6 @@ pub struct WorklistOptions {
     pub batch: u32,
     /// Who drives the worklist.
     pub worker: Worker,
-    /// How long a run may go on without any change before it fails. Where GPUs search without a
-    /// worklist: how long they wait for each other. Ten seconds unless set.
-    pub patience: Duration,
 }
 
 impl Default for WorklistOptions {
@@ -43,13 +40,16 @@ impl Default for WorklistOptions {
             queue_entries: None,
             batch: 1 << 18,
             worker: Worker::Auto,
-            patience: Duration::from_secs(10),
         }
     }
 }
 
+/// How long a run of a graph algorithm may go on without any change before it fails, unless set.
+#[doc(hidden)]
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
 impl WorklistOptions {
-    /// A worklist of items `0..items` that runs like this, without priorities.
+    /// A worklist of items `0..items` that runs like this, without priorities, and with `patience`.
     #[doc(hidden)]
     pub fn worklist<P: Program>(
         &self,
@@ -57,13 +57,14 @@ impl WorklistOptions {
         program: Arc<P>,
         problems: Vec<Arc<P::Problem>>,
         items: usize,
+        patience: Duration,
     ) -> DistributedWorklist<P> {
         let mut worklist = DistributedWorklist::new(context, program, problems, items)
             .routing(self.routing)
             .packet_bytes(self.packet_bytes)
             .batch(self.batch)
             .worker(self.worker)
-            .patience(self.patience);
+            .patience(patience);
         if let Some(count) = self.buffers {
             worklist = worklist.buffers(count);
         }

@@ -50,7 +50,8 @@ impl Outcome {
 }
 
 /// Relaxes from `sources` (original ids), all with key 0, until nothing changes;
-/// `delta` are the steps of the priority threshold \[G §4.4\].
+/// `delta` are the steps of the priority threshold \[G §4.4\]; fails after `patience` without any
+/// change.
 ///
 /// # Errors
 /// A source that is not a vertex; the first cause of any failure below.
@@ -63,6 +64,7 @@ pub async fn run<R: Rule, V: Value>(
     settings: Settings,
     delta: Option<u32>,
     options: &WorklistOptions,
+    patience: Duration,
 ) -> Result<Outcome> {
     let sources = graph.sources(sources)?;
     let partition = graph.partition();
@@ -71,7 +73,9 @@ pub async fn run<R: Rule, V: Value>(
     let initial: Vec<(usize, u32)> =
         sources.iter().map(|&source| (partition.owner(source), source)).collect();
     let items = graph.vertices() as usize;
-    let worklist = options.worklist(graph.context(), program, problems.clone(), items).delta(delta);
+    let context = graph.context();
+    let worklist =
+        options.worklist(context, program, problems.clone(), items, patience).delta(delta);
     worklist.prepare()?;
     let start = Instant::now();
     let statistics = worklist.run(&initial).await?;

@@ -92,7 +92,7 @@ fn several_sources_and_a_depth_limit() {
     for algorithm in [Algorithm::Asynchronous, Algorithm::LevelSynchronous] {
         for depth_limit in [0, 1, 2, 5] {
             let mut options = BfsOptions::default();
-            (options.algorithm, options.depth_limit) = (algorithm, depth_limit);
+            (options.algorithm, options.depth_limit) = (algorithm, Some(depth_limit));
             let parts = partition::edge_balanced_blocks(&graph, 4);
             let result = run(&context, &graph, parts, options, &[3, 250, 3]);
             check(name, &graph, &[3, 250], &options, &result);

@@ -41,9 +41,8 @@ pub(crate) fn check(what: &str, graph: &CsrGraph, options: &CcOptions, result: &
     validate::weak_components(graph, &result.labels).unwrap();
     let sizes = result.sizes();
     assert_eq!(sizes.iter().map(|(_, size)| size).sum::<u32>(), graph.vertices(), "{what}");
-    let hooked: u64 = result.devices.iter().map(|device| device.hooked).sum();
-    assert_eq!(hooked, graph.arcs(), "{what}");
-    for link in &result.links {
+    assert_eq!(result.statistics.hooked(), graph.arcs(), "{what}");
+    for link in &result.statistics.links {
         assert!(link.largest_packet_bytes <= options.packet_bytes as u64, "{what}");
     }
 }
@@ -51,7 +50,7 @@ pub(crate) fn check(what: &str, graph: &CsrGraph, options: &CcOptions, result: &
 /// Packets that are always too small.
 pub(crate) fn tiny() -> CcOptions {
     let mut options = CcOptions::default();
-    (options.packet_bytes, options.buffers) = (32, 1);
+    (options.packet_bytes, options.buffers) = (32, Some(1));
     options
 }
 
@@ -102,9 +101,9 @@ fn only_pairs_that_say_something_are_merged() {
     let parts = partition::contiguous_blocks(&graph, 2);
     for (context, pairs, bytes) in [(host(2), 1, 8), (strangers(2), 2, 16)] {
         let result = run(&context, &graph, parts.clone(), CcOptions::default());
-        let merged: u64 = result.devices.iter().map(|device| device.merged).sum();
+        let merged: u64 = result.statistics.devices.iter().map(|device| device.merged).sum();
         assert_eq!(merged, pairs);
-        assert_eq!(result.links.iter().map(|link| link.bytes).sum::<u64>(), bytes);
+        assert_eq!(result.statistics.links.iter().map(|link| link.bytes).sum::<u64>(), bytes);
         assert_eq!(result.sizes().len(), 997);
     }
 }
@@ -266,7 +265,7 @@ fn roads_and_kronecker_graphs() {
         options.packet_bytes = 1 << 12;
         let streamed = run_streamed(&context, &graph, options).unwrap();
         check(name, &graph, &options, &streamed);
-        assert!(streamed.devices.iter().filter(|device| device.hooked > 0).count() > 1);
+        assert!(streamed.statistics.devices.iter().filter(|device| device.hooked > 0).count() > 1);
         println!("{name}: {:?} resident, {:?} streamed", resident.run_time, streamed.run_time);
     }
 }

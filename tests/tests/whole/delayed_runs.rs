@@ -6,7 +6,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use millstream::bfs::Bfs;
+use millstream::bfs::{Bfs, Delta};
 use millstream::device::{Injection, LinkKind, Topology};
 use millstream::flow::{Context, Devices};
 use millstream::graph::{CsrGraph, partition, reference, validate};
@@ -59,7 +59,8 @@ fn run(seed: u64) -> Result<(), String> {
     options.worklist.routing = if random.random() { Routing::Ring } else { Routing::Direct };
     options.predecessors = random.random_ratio(1, 3);
     options.worklist.halo_filter = random.random_ratio(3, 4);
-    options.delta = [None, Some(1), Some(3)][random.random_range(0..3usize)];
+    options.delta =
+        [Delta::Off, Delta::Step(1.0), Delta::Step(3.0)][random.random_range(0..3usize)];
     options.worklist.packet_bytes = 16 * random.random_range(1..=4usize);
     options.worklist.buffers = Some(random.random_range(1..=3));
     options.worklist.queue_entries = Some(random.random_range(1..=8));

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::try_join;
-use millstream::bfs::{Bfs, BfsOptions};
+use millstream::bfs::{Bfs, BfsOptions, Delta};
 use millstream::device::{
     CudaSource, Device, DeviceList, DeviceSet, Kernel, Read, Shared, TransferWay, Trusted, Write,
 };
@@ -337,9 +337,9 @@ fn bfs_whatever_the_options() {
             case(&|_| {}, "as usual");
             case(&|options| options.predecessors = true, "with predecessors");
             case(&|options| options.worklist.halo_filter = false, "without the halo filter");
-            case(&|options| options.delta = Some(1), "level by level");
-            case(&|options| options.delta = Some(8), "eight levels at a time");
-            case(&|options| options.depth_limit = 3, "three levels");
+            case(&|options| options.delta = Delta::Step(1.0), "level by level");
+            case(&|options| options.delta = Delta::Step(8.0), "eight levels at a time");
+            case(&|options| options.depth_limit = Some(3), "three levels");
             case(&|options| options.worklist.packet_bytes = 64, "tiny packets");
             case(&|options| options.worklist.queue_entries = Some(16), "tiny queues");
             case(&|options| options.worklist.batch = 33, "small batches");
@@ -405,7 +405,7 @@ fn many_runs_on_one_graph() {
         for run in 0..runs.div_ceil(2) {
             let source = run * 31 % graph.vertices();
             let result = context.block_on(bfs.run(&[source])).unwrap().unwrap();
-            let expected = reference::bfs_levels(&graph, &[source], u32::MAX);
+            let expected = reference::bfs_levels(&graph, &[source], None);
             assert!(result.levels == expected, "{routing:?}, run {run}");
         }
     }

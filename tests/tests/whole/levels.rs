@@ -60,10 +60,10 @@ fn near_and_far_piles_need_layouts() {
     let mut bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::NearFar);
     options.layouts = false;
-    bfs.set_options(options);
+    bfs.set_options(options).unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
     options.algorithm = Algorithm::NearFar;
-    bfs.set_options(options);
+    bfs.set_options(options).unwrap();
     let error = context.block_on(bfs.run(&[0])).unwrap().unwrap_err();
     assert!(matches!(error, Error::NearFarWithoutLayouts), "{error}");
 }
@@ -101,7 +101,7 @@ fn devices_that_can_go_level_by_level() {
     assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
     let mut options = BfsOptions::default();
     options.algorithm = Algorithm::Asynchronous;
-    bfs.set_options(options);
+    bfs.set_options(options).unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
 }
 
@@ -113,7 +113,7 @@ fn devices_that_do_not_reach_each_other_cannot() {
     let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
     let mut bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
     assert_eq!(bfs.algorithm(), Algorithm::Asynchronous);
-    bfs.set_options(ways()[0]);
+    bfs.set_options(ways()[0]).unwrap();
     let error = context.block_on(bfs.run(&[0])).unwrap().unwrap_err();
     assert!(matches!(error, Error::NotLevelSynchronous));
 }

@@ -25,6 +25,7 @@ mod levels;
 #[path = "../../../crates/millstream-flow/tests/flow/link_cases.rs"]
 mod link_cases;
 mod near_far;
+mod options;
 mod pagerank;
 #[path = "../../../crates/millstream-flow/tests/flow/shape_cases.rs"]
 mod shape_cases;

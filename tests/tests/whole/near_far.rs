@@ -148,13 +148,19 @@ fn road_maps_are_searched_by_near_and_far_piles_breadth_first_too() {
         let parts = partition::edge_balanced_blocks(&graph, devices);
         let upload = Bfs::with_partition(&context, &graph, parts, BfsOptions::default());
         let mut bfs = context.block_on(upload).unwrap().unwrap();
-        for (limit, predecessors) in [(u32::MAX, true), (40, false), (0, true)] {
+        for (limit, predecessors, delta, step) in [
+            (None, true, Delta::Auto, Some(128)),
+            (Some(40), false, Delta::Step(2.5), Some(3)),
+            (Some(0), true, Delta::Off, None),
+        ] {
             let mut options = BfsOptions::default();
             options.algorithm = bfs::Algorithm::NearFar;
             (options.depth_limit, options.predecessors) = (limit, predecessors);
-            bfs.set_options(options);
+            options.delta = delta;
+            bfs.set_options(options).unwrap();
             let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
-            let what = format!("{limit} on {devices}");
+            assert_eq!((result.algorithm, result.delta), (options.algorithm, step));
+            let what = format!("{limit:?} on {devices}");
             crate::bfs::check(&what, &graph, &[from], &options, &result);
         }
     }

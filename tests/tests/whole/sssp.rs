@@ -8,6 +8,7 @@ use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{BadWeight, CsrGraph, Partition, Weights, partition, reference, validate};
 use millstream::sssp::{Algorithm, Delta, Distances, Error, Sssp, SsspOptions, SsspResult};
+use millstream::traversal::Error as TraversalError;
 use millstream::worklist::{DeviceStatistics, Routing};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -178,7 +179,7 @@ fn what_has_no_answer_is_refused() {
     assert!(refused(options, &[3]).to_string().contains("source 3"));
     let mut wrong = options;
     wrong.delta = Delta::Step(0.0);
-    assert!(matches!(refused(wrong, &[0]), Error::Delta { .. }));
+    assert!(matches!(refused(wrong, &[0]), Error::Traversal(TraversalError::Delta { .. })));
     wrong = options;
     wrong.cutoff = Some(f64::NAN);
     assert!(matches!(refused(wrong, &[0]), Error::Cutoff { .. }));

@@ -2,7 +2,7 @@
 //! queues and packets of a few entries, against the reference. Schedules are
 //! simulated, so that a failure shrinks to a small case that can be replayed.
 
-use millstream::bfs::{Bfs, BfsOptions, BfsResult};
+use millstream::bfs::{Bfs, BfsOptions, BfsResult, Delta};
 use millstream::flow::{Context, Devices};
 use millstream::graph::{CsrGraph, Partition, partition, reference, validate};
 use millstream::worklist::Routing;
@@ -46,8 +46,9 @@ fn cases() -> impl Strategy<Value = Case> {
 fn options() -> impl Strategy<Value = BfsOptions> {
     let sizes = (1..=8usize, 16..80usize, 1..=3usize, 1..=16u32);
     let routing = prop_oneof![Just(Routing::Ring), Just(Routing::Direct), Just(Routing::Auto)];
-    let delta = prop_oneof![Just(None), (1..4u32).prop_map(Some)];
-    let depth_limit = prop_oneof![Just(u32::MAX), 0..6u32];
+    let delta =
+        prop_oneof![Just(Delta::Off), (1..4u32).prop_map(|levels| Delta::Step(levels.into()))];
+    let depth_limit = prop_oneof![Just(None), (0..6u32).prop_map(Some)];
     (sizes, routing, delta, depth_limit, any::<bool>(), any::<bool>()).prop_map(
         |((entries, bytes, buffers, batch), routing, delta, depth_limit, halo, predecessors)| {
             let mut options = crate::bfs::asynchronous();

@@ -200,6 +200,25 @@ fn an_option_of_the_worklist_asks_for_it() {
 }
 
 #[test]
+fn the_step_is_that_of_the_worklist_or_of_the_piles() {
+    let folder = Folder::new();
+    let road = folder.path("road.mill");
+    succeed(&["generate", "road", "60", "60", &road]);
+    let by_piles = ["--devices", "host:2", "--algorithm", "near-far"];
+    for (options, step) in [
+        (&by_piles[..], json!(128)),
+        (&[&by_piles[..], &["--delta", "2.5"]].concat(), json!(3)),
+        (&[&by_piles[..], &["--delta", "off"]].concat(), json!(null)),
+        (&["--algorithm", "asynchronous"], json!(32)),
+        (&["--delta", "7"], json!(7)),
+        (&["--algorithm", "level-synchronous"], json!(null)),
+    ] {
+        let report = json(&[&["bfs", &road, "--verify"], options].concat());
+        assert_eq!((&report["delta"], &report["verified"]), (&step, &json!(true)), "{options:?}");
+    }
+}
+
+#[test]
 fn predecessors_form_a_tree() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", GRAPH);

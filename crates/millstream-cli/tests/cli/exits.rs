@@ -53,7 +53,7 @@ fn options_that_make_no_sense_are_refused() {
     let karate = dataset("karate.mtx");
     for (option, values) in [
         ("--devices", &["nonsense", "", "host:0", "host:x", "cuda"][..]),
-        ("--delta", &["0", "x", "1.5"]),
+        ("--delta", &["0", "x", "-1.5"]),
         ("--packet-bytes", &["0", "7", "x"]),
         ("--buffers", &["0", "x"]),
         ("--queue-entries", &["0", "x"]),
@@ -91,6 +91,22 @@ fn options_that_make_no_sense_are_refused() {
         &["topology", "--devices", "nonsense"],
     ] {
         refused(arguments, 2);
+    }
+}
+
+#[test]
+fn options_are_looked_at_before_the_graph() {
+    for (arguments, said_of_it) in [
+        (&["bfs", "none.el", "--delta", "1e-60"][..], "delta 1e-60 is not"),
+        (&["sssp", "none.el", "--cutoff", "-1"], "cutoff -1.0 is not"),
+        (&["sssp", "none.el", "--delta", "1e-60"], "delta 1e-60 is not"),
+        (&["pagerank", "none.el", "--damping", "1"], "damping 1 is not"),
+        (&["pagerank", "none.el", "--tolerance", "nan"], "tolerance NaN is not"),
+        (&["cc", "none.el", "--packet-bytes", "7"], "7 bytes"),
+        (&["cc", "none.el", "--buffers", "0"], "buffer"),
+    ] {
+        let said = refused(arguments, 2);
+        assert!(said.contains(said_of_it) && !said.contains("none.el"), "{said}");
     }
 }
 

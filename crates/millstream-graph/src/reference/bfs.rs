@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::UNREACHED;
 use crate::CsrGraph;
 
-/// Levels from several sources (level 0), along arcs, up to `depth_limit`;
-/// [`UNREACHED`] elsewhere.
+/// Levels from several sources (level 0), along arcs, up to `depth_limit` if there
+/// is one; [`UNREACHED`] elsewhere.
 ///
 /// # Panics
 /// If a source is not a vertex.
@@ -15,10 +15,10 @@ use crate::CsrGraph;
 /// use millstream_graph::{CsrGraph, reference::bfs_levels};
 ///
 /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
-/// assert_eq!(bfs_levels(&path, &[0], u32::MAX), [0, 1, 2]);
+/// assert_eq!(bfs_levels(&path, &[0], None), [0, 1, 2]);
 /// # Ok::<(), millstream_graph::GraphError>(())
 /// ```
-pub fn bfs_levels(graph: &CsrGraph, sources: &[u32], depth_limit: u32) -> Vec<u32> {
+pub fn bfs_levels(graph: &CsrGraph, sources: &[u32], depth_limit: Option<u32>) -> Vec<u32> {
     let mut levels = vec![UNREACHED; graph.vertices() as usize];
     let mut queue = VecDeque::new();
     for &source in sources {
@@ -29,7 +29,7 @@ pub fn bfs_levels(graph: &CsrGraph, sources: &[u32], depth_limit: u32) -> Vec<u3
     }
     while let Some(vertex) = queue.pop_front() {
         let next = levels[vertex as usize] + 1;
-        if next > depth_limit {
+        if depth_limit.is_some_and(|limit| next > limit) {
             continue;
         }
         for &target in graph.neighbors(vertex) {

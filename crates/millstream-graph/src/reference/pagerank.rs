@@ -40,7 +40,8 @@ impl PageRankQuestion {
     /// Whether it can be asked of this graph.
     ///
     /// # Errors
-    /// Damping, a personalization or weights that have no meaning; no weights, where they count.
+    /// Damping, a tolerance, a personalization or weights that have no meaning; no weights, where they
+    /// count.
     pub fn check(&self, graph: &CsrGraph) -> Result<(), PageRankError> {
         self.check_for(graph.vertices())?;
         if self.weighted {
@@ -53,16 +54,28 @@ impl PageRankQuestion {
     /// Whether it can be asked of a graph of so many vertices, if its weights can count.
     ///
     /// # Errors
-    /// Damping or a personalization that has no meaning.
+    /// Damping, a tolerance or a personalization that has no meaning.
     pub fn check_for(&self, vertices: u32) -> Result<(), PageRankError> {
-        let damping = self.damping;
-        if !(0.0..1.0).contains(&damping) {
-            return Err(PageRankError::Damping { damping });
-        }
+        self.check_numbers()?;
         match self.personalization.iter().find(|&&vertex| vertex >= vertices) {
             Some(&vertex) => Err(PageRankError::Personalization { vertex, vertices }),
             None => Ok(()),
         }
+    }
+
+    /// Whether damping and tolerance are such.
+    ///
+    /// # Errors
+    /// Damping or a tolerance that has no meaning.
+    pub fn check_numbers(&self) -> Result<(), PageRankError> {
+        let PageRankQuestion { damping, tolerance, .. } = *self;
+        if !(0.0..1.0).contains(&damping) {
+            return Err(PageRankError::Damping { damping });
+        }
+        if !(0.0..f64::INFINITY).contains(&tolerance) {
+            return Err(PageRankError::Tolerance { tolerance });
+        }
+        Ok(())
     }
 }
 
@@ -74,7 +87,7 @@ pub struct PageRankAnswer {
     /// Sweeps made.
     pub iterations: u32,
     /// L1 norm of the last sweep's change.
-    pub delta: f64,
+    pub change: f64,
     /// Whether that is at most the tolerance.
     pub converged: bool,
 }
@@ -88,6 +101,12 @@ pub enum PageRankError {
     Damping {
         /// The damping asked for.
         damping: f64,
+    },
+    /// A tolerance that is negative or not a number.
+    #[error("tolerance {tolerance} is not a number from 0 on")]
+    Tolerance {
+        /// The tolerance asked for.
+        tolerance: f64,
     },
     /// A personalization that is not a vertex.
     #[error("personalization names {vertex}, which is not one of {vertices} vertices")]
@@ -128,14 +147,14 @@ pub fn pagerank(
     let sweep = Sweep::new(graph, question)?;
     let vertices = graph.vertices() as usize;
     let mut ranks = vec![1.0 / vertices as f64; vertices];
-    let (mut iterations, mut delta) = (0, if vertices == 0 { 0.0 } else { f64::INFINITY });
-    while delta > question.tolerance && iterations < question.max_iterations {
+    let (mut iterations, mut change) = (0, if vertices == 0 { 0.0 } else { f64::INFINITY });
+    while change > question.tolerance && iterations < question.max_iterations {
         let next = sweep.apply(&ranks);
-        delta = next.iter().zip(&ranks).map(|(next, rank)| (next - rank).abs()).sum();
+        change = next.iter().zip(&ranks).map(|(next, rank)| (next - rank).abs()).sum();
         ranks = next;
         iterations += 1;
     }
-    Ok(PageRankAnswer { ranks, iterations, delta, converged: delta <= question.tolerance })
+    Ok(PageRankAnswer { ranks, iterations, change, converged: change <= question.tolerance })
 }
 
 /// One step, under which the ranks are a fixed point. It brings any two vectors

@@ -77,16 +77,18 @@ pub enum BfsFault {
 
 /// Checks levels: sources and only they are at level 0, no arc skips a level, and
 /// every other reached vertex has an arc from the level above. Levels equal to
-/// [`UNREACHED`] say that a vertex is not reached; `depth_limit` is the last level.
+/// [`UNREACHED`] say that a vertex is not reached; `depth_limit` is the
+/// last level, if there is one.
 ///
 /// # Errors
 /// The first fault found.
 pub fn bfs_levels(
     graph: &CsrGraph,
     sources: &[u32],
-    depth_limit: u32,
+    depth_limit: Option<u32>,
     levels: &[u32],
 ) -> Result<(), BfsFault> {
+    let depth_limit = depth_limit.unwrap_or(UNREACHED);
     let vertices = graph.vertices() as usize;
     if levels.len() != vertices {
         return Err(BfsFault::Length { values: levels.len(), vertices });
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_reference_is_valid() {
-        for depth_limit in [0, 1, 2, UNREACHED] {
+        for depth_limit in [Some(0), Some(1), Some(2), None] {
             let levels = reference::bfs_levels(&graph(), &[0], depth_limit);
             assert_eq!(bfs_levels(&graph(), &[0], depth_limit, &levels), Ok(()));
         }
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found() {
-        let check = |levels: [u32; 5]| bfs_levels(&graph(), &[0], UNREACHED, &levels).unwrap_err();
+        let check = |levels: [u32; 5]| bfs_levels(&graph(), &[0], None, &levels).unwrap_err();
         let un = UNREACHED;
         assert!(matches!(check([1, 2, 2, 3, un]), BfsFault::Source { vertex: 0, .. }));
         assert!(matches!(check([0, 0, 1, 2, un]), BfsFault::Source { vertex: 1, .. }));
@@ -159,11 +161,11 @@ mod tests {
         assert!(matches!(check([0, 1, 1, un, un]), BfsFault::Slack { from: 2, to: 3, .. }));
         assert!(matches!(check([0, 1, 1, 1, un]), BfsFault::Unsupported { vertex: 3, .. }));
         assert!(matches!(check([0, 1, 1, 2, 7]), BfsFault::Unsupported { vertex: 4, .. }));
-        let limited = bfs_levels(&graph(), &[0], 1, &[0, 1, 1, 2, un]).unwrap_err();
+        let limited = bfs_levels(&graph(), &[0], Some(1), &[0, 1, 1, 2, un]).unwrap_err();
         assert!(matches!(limited, BfsFault::TooDeep { vertex: 3, .. }));
-        let short = bfs_levels(&graph(), &[0], 1, &[0]).unwrap_err();
+        let short = bfs_levels(&graph(), &[0], Some(1), &[0]).unwrap_err();
         assert!(matches!(short, BfsFault::Length { .. }));
-        let source = bfs_levels(&graph(), &[5], 1, &[0; 5]).unwrap_err();
+        let source = bfs_levels(&graph(), &[5], Some(1), &[0; 5]).unwrap_err();
         assert_eq!(source, BfsFault::NoSuchSource { source_vertex: 5, vertices: 5 });
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     fn planted_faults_of_a_breadth_first_tree_are_found() {
         // 0 -> 1 -> 2 -> 3, 0 -> 2, and 4 on its own.
         let graph = CsrGraph::from_edges(5, &[(0, 1), (1, 2), (2, 3), (0, 2)]).unwrap();
-        let levels = reference::bfs_levels(&graph, &[0], UN);
+        let levels = reference::bfs_levels(&graph, &[0], None);
         assert_eq!(bfs_predecessors(&graph, &levels, &[UN, 0, 0, 2, UN]), Ok(()));
         for (wrong, vertex) in [
             ([0, 0, 0, 2, UN], 0),

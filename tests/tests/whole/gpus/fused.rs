@@ -52,9 +52,9 @@ fn racing() -> (CsrGraph, u32) {
 #[test]
 fn many_fused_runs() {
     let (graph, busiest) = racing();
-    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    let expected = reference::bfs_levels(&graph, &[busiest], None);
     for (context, worklist, what) in settings() {
-        for delta in [None, Some(1), Some(2)] {
+        for delta in [Delta::Off, Delta::Step(1.0), Delta::Step(2.0)] {
             let mut options = crate::bfs::asynchronous();
             (options.worklist, options.delta) = (worklist, delta);
             let bfs =
@@ -175,13 +175,13 @@ fn queues_of_what_a_device_owns() {
         let context = Context::builder().devices(Devices::List(list())).build().unwrap();
         let mut options = crate::bfs::asynchronous();
         (options.worklist.worker, options.worklist.routing) = (fused(&context), Routing::Direct);
-        (options.worklist.queue_entries, options.delta) = (queue_entries, None);
+        (options.worklist.queue_entries, options.delta) = (queue_entries, Delta::Off);
         let run = async {
             let bfs = Bfs::with_partition(&context, &graph, parts.clone(), options).await?;
             bfs.run(&[0]).await
         };
         let result = context.block_on(run).unwrap().unwrap();
-        assert!(result.levels == reference::bfs_levels(&graph, &[0], u32::MAX));
+        assert!(result.levels == reference::bfs_levels(&graph, &[0], None));
         peaks.push(context.devices()[0].memory().peak);
     }
     assert!(peaks[0] + 4 * vertices < peaks[1], "{peaks:?}");
@@ -224,8 +224,8 @@ type Search<'a> = &'a dyn Fn(&Context, WorklistOptions);
 
 fn levels_are_right(context: &Context, graph: &CsrGraph, worklist: WorklistOptions) {
     let busiest = source::max_degree(graph).unwrap();
-    let levels = reference::bfs_levels(graph, &[busiest], u32::MAX);
-    for delta in [None, Some(1), Some(3)] {
+    let levels = reference::bfs_levels(graph, &[busiest], None);
+    for delta in [Delta::Off, Delta::Step(1.0), Delta::Step(3.0)] {
         let mut options = crate::bfs::asynchronous();
         (options.worklist, options.delta) = (worklist, delta);
         let parts = partition::random(graph, context.devices().len(), 1);
@@ -270,7 +270,7 @@ fn a_run_that_is_given_up() {
     let side = scaled(400, 30);
     let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
-    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    let expected = reference::bfs_levels(&graph, &[busiest], None);
     let bfs = context
         .block_on(Bfs::with_options(&context, &graph, options_of(&context)))
         .unwrap()
@@ -303,7 +303,7 @@ fn two_fused_runs_at_once() {
         .block_on(Bfs::with_options(&context, &graph, options_of(&context)))
         .unwrap()
         .unwrap();
-    let [one, other] = sources.map(|source| reference::bfs_levels(&graph, &[source], u32::MAX));
+    let [one, other] = sources.map(|source| reference::bfs_levels(&graph, &[source], None));
     let both = async { futures_util::join!(bfs.run(&sources[..1]), bfs.run(&sources[1..])) };
     let results = context.block_on(both).unwrap();
     assert!(results.0.unwrap().levels == one);

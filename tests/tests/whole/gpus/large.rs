@@ -22,7 +22,7 @@ fn search(
     let source = source(&graph).unwrap();
     let generated = start.elapsed();
     let start = Instant::now();
-    let expected = reference::bfs_levels(&graph, &[source], u32::MAX);
+    let expected = reference::bfs_levels(&graph, &[source], None);
     let (vertices, arcs) = (graph.vertices(), graph.arcs());
     println!("{name}: {vertices} vertices, {arcs} arcs, source {source}");
     println!("{name}: {generated:.1?} to generate, {:.1?} for the reference", start.elapsed());
@@ -40,7 +40,7 @@ fn search(
     for routing in [Routing::Ring, Routing::Direct] {
         let mut options = crate::bfs::asynchronous();
         options.worklist.routing = routing;
-        bfs.set_options(options);
+        bfs.set_options(options).unwrap();
         let (mut runs, mut gathers, mut summary) = (Vec::new(), Vec::new(), String::new());
         // The first is not counted.
         for run in 0..=RUNS {

@@ -77,14 +77,14 @@ fn levels_of_generated_graphs() {
         let busiest = source::max_degree(graph).unwrap();
         for mut options in levels::ways() {
             for (predecessors, layouts, depth_limit) in [
-                (false, true, u32::MAX),
-                (false, false, u32::MAX),
-                (true, true, u32::MAX),
-                (true, false, 2),
-                (false, true, 2),
-                (false, true, 1),
-                (true, false, 1),
-                (false, true, 0),
+                (false, true, None),
+                (false, false, None),
+                (true, true, None),
+                (true, false, Some(2)),
+                (false, true, Some(2)),
+                (false, true, Some(1)),
+                (true, false, Some(1)),
+                (false, true, Some(0)),
             ] {
                 (options.predecessors, options.layouts) = (predecessors, layouts);
                 options.depth_limit = depth_limit;
@@ -218,13 +218,13 @@ fn levels_through_thin_frontiers() {
         ways.truncate(scaled(4, 1));
         ways.push(with_piles(&bfs, levels::ways()[0]));
         for mut options in ways {
-            for (layouts, depth_limit) in [(true, u32::MAX), (false, u32::MAX), (true, 20)] {
+            for (layouts, depth_limit) in [(true, None), (false, None), (true, Some(20))] {
                 if !layouts && options.algorithm == Algorithm::NearFar {
                     continue;
                 }
                 (options.layouts, options.depth_limit) = (layouts, depth_limit);
-                options.predecessors = depth_limit == 20 || options.alpha == 0;
-                bfs.set_options(options);
+                options.predecessors = depth_limit == Some(20) || options.alpha == 0;
+                bfs.set_options(options).unwrap();
                 let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
                 bfs::check(name, graph, &[0], &options, &result);
                 let milliseconds = result.run_time.as_secs_f64() * 1e3;
@@ -252,7 +252,7 @@ fn thin_levels_of_parts_of_all_shapes() {
     let mut parts = levels::partitions(&road, devices);
     parts.push(Partition::from_parts(devices, &strips).unwrap());
     let many: Vec<u32> = (0..road.vertices()).step_by(scaled(7001, 331)).collect();
-    let limits = scaled(&[1, 63, 64, 65, 100, u32::MAX][..], &[65]);
+    let limits = scaled(&[Some(1), Some(63), Some(64), Some(65), Some(100), None][..], &[Some(65)]);
     for (round, parts) in parts.into_iter().enumerate() {
         let upload = Bfs::with_partition(&context, &road, parts, BfsOptions::default());
         let mut bfs = context.block_on(upload).unwrap().unwrap();
@@ -261,7 +261,7 @@ fn thin_levels_of_parts_of_all_shapes() {
                 let mut options = with_piles(&bfs, levels::ways()[3]);
                 options.predecessors = true;
                 options.depth_limit = depth_limit;
-                bfs.set_options(options);
+                bfs.set_options(options).unwrap();
                 let result = context.block_on(bfs.run(sources)).unwrap().unwrap();
                 bfs::check(&format!("parts {round}"), &road, sources, &options, &result);
             }
@@ -281,10 +281,10 @@ fn many_runs_through_thin_levels() {
     let (width, height) = scaled((80, 320), (20, 80));
     let road = generate::road(width, height, generate::KEEP_PERMILLE, &options).unwrap();
     let from = source::center(&road).unwrap();
-    let expected = reference::bfs_levels(&road, &[from], u32::MAX);
+    let expected = reference::bfs_levels(&road, &[from], None);
     let mut bfs = context.block_on(Bfs::new(&context, &road)).unwrap().unwrap();
     let options = with_piles(&bfs, levels::ways()[3]);
-    bfs.set_options(options);
+    bfs.set_options(options).unwrap();
     for run in 0..runs {
         let result = context.block_on(bfs.run(&[from])).unwrap().unwrap();
         assert!(result.levels == expected, "run {run}");
@@ -306,7 +306,7 @@ fn roads_in_compact_parts_are_searched_by_near_and_far_piles() {
         let mut bfs = context.block_on(upload).unwrap().unwrap();
         let algorithm = bfs.algorithm();
         options.layouts = false;
-        bfs.set_options(options);
+        bfs.set_options(options).unwrap();
         (algorithm, bfs.algorithm())
     };
     let are_gpus = context.devices().iter().all(Device::is_gpu);
@@ -330,7 +330,7 @@ fn many_runs_by_levels() {
     }
     let graph = generate::kron(8, 8, &GenerateOptions::default()).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
-    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    let expected = reference::bfs_levels(&graph, &[busiest], None);
     for options in levels::ways() {
         let bfs = context.block_on(Bfs::with_options(&context, &graph, options)).unwrap().unwrap();
         assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
@@ -352,7 +352,7 @@ fn a_run_by_levels_that_is_given_up() {
     let side = scaled(400, 30);
     let graph = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let busiest = source::max_degree(&graph).unwrap();
-    let expected = reference::bfs_levels(&graph, &[busiest], u32::MAX);
+    let expected = reference::bfs_levels(&graph, &[busiest], None);
     let bfs =
         context.block_on(Bfs::with_options(&context, &graph, levels::ways()[1])).unwrap().unwrap();
     for microseconds in [0, 50, 200, 1000, 3000] {

@@ -190,7 +190,7 @@ async fn search(
                 "level" => bfs::Algorithm::LevelSynchronous,
                 _ => bfs::Algorithm::Asynchronous,
             };
-            options.worklist.patience = patience;
+            options.patience = patience;
             let bfs = Bfs::with_options(context, road, options).await?;
             silence();
             bfs.run(&[0]).await?;
@@ -201,7 +201,7 @@ async fn search(
                 "step" => sssp::Algorithm::Stepping,
                 _ => sssp::Algorithm::NearFar,
             };
-            options.worklist.patience = patience;
+            options.patience = patience;
             let sssp = Sssp::with_partition(context, road, parts, options).await?;
             silence();
             sssp.run(&[0]).await?;
@@ -215,7 +215,7 @@ async fn search(
         }
         _ => {
             let mut options = PageRankOptions::default();
-            options.worklist.patience = patience;
+            options.patience = patience;
             let ranks = PageRank::with_partition(context, road, parts, options).await?;
             silence();
             ranks.run().await?;

@@ -38,7 +38,7 @@ fn levels(graph: &CsrGraph, facts: &RealGraph) {
         ways.push(options);
     }
     for options in ways {
-        bfs.set_options(options);
+        bfs.set_options(options).unwrap();
         let result = context.block_on(bfs.run(&[source])).unwrap().unwrap();
         let what = format!("{}, BFS {}", facts.file, bfs.algorithm());
         bfs::check(&what, graph, &[source], &options, &result);

@@ -1,23 +1,8 @@
-//! Steps of the priority threshold \[G §4.4\].
+//! The automatic step of a graph \[G §4.4\].
 
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Weights};
 use rayon::prelude::*;
-
-use crate::{Error, Result};
-
-/// Steps of the priority threshold, in distance: vertices nearer than the
-/// threshold go first, the others are deferred \[G §4.4\].
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Delta {
-    /// From the mean weight and the mean degree of the graph.
-    #[default]
-    Auto,
-    /// No priorities: everything goes at once.
-    Off,
-    /// This much.
-    Step(f64),
-}
 
 /// Measured: see `docs/decisions/0009-automatic-delta.md`.
 const FACTOR: f64 = 80.0;
@@ -31,20 +16,6 @@ const STEP_FACTOR: f64 = 1.1;
 
 /// Weights that a thread sums up at a time.
 const PIECE: usize = 1 << 16;
-
-impl Delta {
-    /// The step; `None` without priorities.
-    pub(crate) fn step(self, automatic: Option<f64>) -> Result<Option<f64>> {
-        match self {
-            Delta::Off => Ok(None),
-            Delta::Auto => Ok(automatic),
-            Delta::Step(delta) if delta > 0.0 && (1.0 / delta as f32).is_normal() => {
-                Ok(Some(delta))
-            }
-            Delta::Step(delta) => Err(Error::Delta { delta }),
-        }
-    }
-}
 
 /// What the automatic steps of a graph come from, whose weights are distances. The more
 /// arcs leave a vertex, the shorter shortest paths are, and the more vertices a step of
@@ -113,15 +84,5 @@ mod tests {
         assert_eq!((star(5, 0), star(1, 1)), (None, None));
         let means = Means { weight: 10.0, degree: 4.0 };
         assert_eq!(means.step(), Some(5.0 * STEP_FACTOR));
-    }
-
-    #[test]
-    fn steps_that_are_none_are_refused() {
-        for delta in [0.0, -1.0, f64::NAN, 1e-60, f64::INFINITY] {
-            assert!(matches!(Delta::Step(delta).step(None), Err(Error::Delta { .. })), "{delta}");
-        }
-        assert_eq!(Delta::Step(2.5).step(None).unwrap(), Some(2.5));
-        assert_eq!(Delta::Off.step(Some(3.0)).unwrap(), None);
-        assert_eq!(Delta::Auto.step(Some(3.0)).unwrap(), Some(3.0));
     }
 }
