@@ -23,6 +23,7 @@ mod problem;
 mod program;
 mod queue;
 mod queue_size;
+mod rounds;
 mod solver;
 mod statistics;
 mod status;

@@ -18,11 +18,9 @@ use crate::status::{
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
-/// Threads to process with, at least: a few for each multiprocessor of a GPU.
-const HUB_THREADS: usize = 1 << 15;
-
 /// Drives one device: a worker, a receiver for each input, a sender for each
-/// outbox \[G Fig. 9\], as tasks that wait for each other's signals.
+/// outbox \[G Fig. 9\], as tasks that wait for each other's signals. One thread polls the tasks of
+/// all devices, so it leaves launches to a thread of each.
 pub(crate) struct Solver<P: Program> {
     pub(crate) device: Arc<WorklistDevice<P>>,
     pub(crate) host: Device,
@@ -32,23 +30,26 @@ pub(crate) struct Solver<P: Program> {
     pub(crate) batch: u32,
 }
 
-/// What the kernels of one task have to themselves: a stream, words on the
-/// device and a report on the host.
-struct Task {
-    stream: Stream,
+/// What the kernels of one task have to themselves: a stream, and words on the
+/// device.
+pub(crate) struct Task {
+    pub(crate) stream: Stream,
     scratch: SharedBuffer<u64>,
-    report: SharedBuffer<u64>,
 }
+
+/// Whether a report says that there are ready items. A round that comes behind the kernel finds them.
+#[must_use]
+pub(crate) struct ReadyNews(pub(crate) bool);
 
 impl<P: Program> Solver<P> {
     /// Queues the initial items and waits for that.
     pub(crate) async fn insert(&self, items: Vec<u32>) -> Result<()> {
-        let task = self.task(StreamKind::Compute, SCRATCH_WORDS)?;
+        let (task, report) = (self.task(StreamKind::Compute, SCRATCH_WORDS)?, self.report()?);
         let buffer = task.stream.uploaded(items)?;
         let launch = self.coordinator.launch();
-        let arguments = (self.common(&task), &buffer, self.coordinator.threshold());
+        let arguments = (self.common(&task, &report), &buffer, self.coordinator.threshold());
         self.device.kernels.insert.launch(&task.stream, buffer.len(), arguments)?;
-        self.over(&task, launch).await
+        self.over(&task, &report, launch).await
     }
 
     /// Adds this device's tasks to the graph.
@@ -69,51 +70,17 @@ impl<P: Program> Solver<P> {
         Ok(())
     }
 
-    /// Processes ready items until the run is over.
-    async fn work(&self, task: Task) -> Result<()> {
-        let kernels = &self.device.kernels;
-        loop {
-            self.signals().worker.notified().await;
-            if self.coordinator.is_finished() {
-                return Ok(());
-            }
-            let launch = self.coordinator.launch();
-            // Acquire: pairs with the release in `move_threshold`. So the threshold is read after:
-            // an older one would bring nothing back.
-            let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
-            let threshold = self.coordinator.threshold();
-            if undefers {
-                let arguments = (self.common(&task), threshold);
-                kernels.undefer.launch(&task.stream, self.threads(), arguments)?;
-            }
-            let arguments = (self.common(&task), self.batch, threshold);
-            kernels.process.launch(&task.stream, self.threads(), arguments)?;
-            self.over(&task, launch).await?;
-            if undefers {
-                self.coordinator.undeferred();
-            }
-            self.coordinator.check();
-        }
-    }
-
-    /// Threads for what is queued, a quarter of a warp for an item: items spread over
-    /// the device, and have several arcs each. What the host knows may be old; any
-    /// number of threads will do, but a single item may be a hub with arcs for many.
-    fn threads(&self) -> usize {
-        let entries = self.signals().entries.load(Ordering::Relaxed);
-        let most = self.batch as usize;
-        (entries as usize).saturating_mul(8).clamp(HUB_THREADS.min(most), most)
-    }
-
     /// Splits what arrives until every sender has shut down.
     async fn receive(&self, mut input: Receiver<P::Packet>, task: Task) -> Result<()> {
+        let report = self.report()?;
         while let Some(pending) = input.recv().await? {
             let launch = self.coordinator.launch();
             task.stream.wait(&pending)?;
-            let arguments = (self.common(&task), &pending, self.coordinator.threshold());
-            self.device.kernels.split_receive.launch(&task.stream, pending.len(), arguments)?;
+            let arguments = (self.common(&task, &report), &pending, self.coordinator.threshold());
+            let kernel = &self.device.kernels.split_receive;
+            kernel.bind(&task.stream, pending.len(), arguments)?.submit_soon()?;
             pending.release_after(&task.stream)?;
-            self.over(&task, launch).await?;
+            self.over(&task, &report, launch).await?;
             self.coordinator.check();
         }
         Ok(())
@@ -123,6 +90,7 @@ impl<P: Program> Solver<P> {
     /// without credit holds up this task alone: items stay in the outbox and
     /// later ones merge with them.
     async fn send(&self, outbox: usize, mut output: Sender<P::Packet>, task: Task) -> Result<()> {
+        let report = self.report()?;
         loop {
             self.signals().outboxes[outbox].notified().await;
             if self.coordinator.is_finished() {
@@ -130,10 +98,11 @@ impl<P: Program> Solver<P> {
             }
             let mut packets = output.buffer(self.packet_items).await?;
             let launch = self.coordinator.launch();
-            let arguments = (self.common(&task), outbox as u32, &mut packets);
-            self.device.kernels.pack.launch(&task.stream, self.packet_items, arguments)?;
-            self.over(&task, launch).await?;
-            let count = task.report.load(PACKED)? as usize;
+            let arguments = (self.common(&task, &report), outbox as u32, &mut packets);
+            let kernel = &self.device.kernels.pack;
+            kernel.bind(&task.stream, self.packet_items, arguments)?.submit_soon()?;
+            self.over(&task, &report, launch).await?;
+            let count = report.load(PACKED)? as usize;
             if count == 0 {
                 self.coordinator.check();
                 continue;
@@ -141,21 +110,38 @@ impl<P: Program> Solver<P> {
             packets.truncate(count);
             output.send(packets, &task.stream)?;
             if seeded(Fault::CountAfterPublish) {
-                let arguments = (self.common(&task), count as u32);
+                let arguments = (self.common(&task, &report), count as u32);
                 let launch = self.coordinator.launch();
                 self.device.kernels.late_count.launch(&task.stream, 1, arguments)?;
-                self.over(&task, launch).await?;
+                self.over(&task, &report, launch).await?;
             }
             self.coordinator.check();
         }
     }
 
-    /// Waits for a task's kernel, takes its report in, and wakes whom its news
-    /// concerns. Every kernel that queues items is followed by this, so no item
-    /// waits unnoticed.
-    async fn over(&self, task: &Task, launch: Launch<'_>) -> Result<()> {
+    /// Waits for a task's kernel, takes its report in, and wakes whom its news concerns.
+    async fn over(
+        &self,
+        task: &Task,
+        report: &SharedBuffer<u64>,
+        launch: Launch<'_>,
+    ) -> Result<()> {
         task.stream.completed()?.await?;
-        let word = |place| task.report.load(place).unwrap_or(0);
+        let ReadyNews(is_ready) = self.take_in(report, launch)?;
+        if is_ready {
+            self.signals().worker.notify();
+        }
+        Ok(())
+    }
+
+    /// Takes in the report of a kernel that is over, and wakes the senders that its news concerns. Every
+    /// kernel that queues items is followed by this, so no item waits unnoticed.
+    pub(crate) fn take_in(
+        &self,
+        report: &SharedBuffer<u64>,
+        launch: Launch<'_>,
+    ) -> Result<ReadyNews> {
+        let word = |place| report.load(place).unwrap_or(0);
         if let Some(message) = fault_text(word(FAULT), self.device.queue_entries()) {
             return Err(Error::Device(millstream_device::Error::KernelFailed {
                 kernel: "the worklist's".into(),
@@ -172,9 +158,6 @@ impl<P: Program> Solver<P> {
         if lowest > threshold {
             status::lower(&signals.lowest_deferred, lowest, threshold);
         }
-        if word(READY_NEWS) != 0 {
-            signals.worker.notify();
-        }
         for (outbox, signal) in signals.outboxes.iter().enumerate() {
             if word(OUTBOX_NEWS + outbox) != 0 {
                 signal.notify();
@@ -182,27 +165,35 @@ impl<P: Program> Solver<P> {
         }
         // Only now may the coordinator believe the counters.
         drop(launch);
-        Ok(())
+        Ok(ReadyNews(word(READY_NEWS) != 0))
     }
 
-    fn signals(&self) -> &Signals {
+    pub(crate) fn signals(&self) -> &Signals {
         &self.coordinator.signals[self.place]
     }
 
     fn task(&self, kind: StreamKind, scratch_words: usize) -> Result<Task> {
         let device = &self.device.device;
-        let report = self.host.shared(self.device.status.len())?;
         let scratch = device.shared(scratch_words)?;
-        Ok(Task { stream: device.stream_of(kind)?, scratch, report })
+        Ok(Task { stream: device.stream_of(kind)?, scratch })
     }
 
-    fn common<'a>(&'a self, task: &'a Task) -> CommonArgument<'a, P> {
+    /// Where kernels that follow each other say what they have come to.
+    pub(crate) fn report(&self) -> Result<SharedBuffer<u64>> {
+        Ok(self.host.shared(self.device.status.len())?)
+    }
+
+    pub(crate) fn common<'a>(
+        &'a self,
+        task: &'a Task,
+        report: &'a SharedBuffer<u64>,
+    ) -> CommonArgument<'a, P> {
         CommonArgument {
             problem: &self.device.problem,
             queues: &self.device.queues,
             status: &self.device.status,
             scratch: &task.scratch,
-            report: &task.report,
+            report,
             place: Place::new(&self.device.here),
         }
     }

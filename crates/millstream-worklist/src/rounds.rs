@@ -1,0 +1,134 @@
+//! The rounds of one device: each a launch of `process`, the next of which is launched before the host
+//! has heard of the one before, where that is worth it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use futures_util::FutureExt;
+use millstream_device::{Completion, SharedBuffer};
+use millstream_flow::Result;
+
+use crate::coordinator::Launch;
+use crate::program::Program;
+use crate::solver::{ReadyNews, Solver, Task};
+
+/// Threads to process with, at least: a few for each multiprocessor of a GPU.
+const HUB_THREADS: usize = 1 << 15;
+
+/// Rounds that a GPU has at a time, at most.
+const MOST_ROUNDS: usize = 2;
+
+/// A launch of `process` that the host has not heard of.
+struct Round<'a> {
+    launch: Launch<'a>,
+    completion: Completion,
+    report: &'a SharedBuffer<u64>,
+    undefers: bool,
+}
+
+/// What a device that has rounds hears of next.
+enum Heard {
+    /// The first of them is over.
+    Over,
+    /// Somebody has items for it, or the run is over.
+    Signal,
+}
+
+impl<P: Program> Solver<P> {
+    /// Processes ready items until the run is over.
+    pub(crate) async fn work(&self, task: Task) -> Result<()> {
+        let reports = [self.report()?, self.report()?];
+        let mut reports = reports.iter().cycle();
+        let mut rounds = VecDeque::new();
+        let (mut wanted, mut is_signalled) = (0, false);
+        loop {
+            // What is launched when the run is over already does nothing, and is waited for.
+            let (most, is_finished) = (self.most_rounds(), self.coordinator.is_finished());
+            if is_finished && rounds.is_empty() {
+                return Ok(());
+            }
+            while !is_finished && rounds.len() < most && (is_signalled || rounds.len() < wanted) {
+                is_signalled = false;
+                rounds.extend(reports.next().map(|report| self.round(&task, report)).transpose()?);
+            }
+            match self.hear(rounds.front_mut()).await? {
+                Heard::Signal => is_signalled = true,
+                Heard::Over => {
+                    let over = rounds.pop_front().map(|round: Round<'_>| self.end(round));
+                    wanted = over.transpose()?.unwrap_or(0);
+                }
+            }
+        }
+    }
+
+    /// Launches `process`.
+    fn round<'a>(&'a self, task: &Task, report: &'a SharedBuffer<u64>) -> Result<Round<'a>> {
+        let kernels = &self.device.kernels;
+        let launch = self.coordinator.launch();
+        // Acquire: pairs with the release in `move_threshold`. So the threshold is read after:
+        // an older one would bring nothing back.
+        let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
+        let threshold = self.coordinator.threshold();
+        if undefers {
+            let arguments = (self.common(task, report), threshold);
+            kernels.undefer.bind(&task.stream, self.threads(), arguments)?.submit_soon()?;
+        }
+        let arguments = (self.common(task, report), self.batch, threshold);
+        kernels.process.bind(&task.stream, self.threads(), arguments)?.submit_soon()?;
+        Ok(Round { launch, completion: task.stream.completed()?, report, undefers })
+    }
+
+    /// Waits until the first round is over, or there is a signal.
+    async fn hear(&self, first: Option<&mut Round<'_>>) -> Result<Heard> {
+        let mut over = first.map(|round| &mut round.completion);
+        let signal = self.signals().worker.notified();
+        let mut signal = std::pin::pin!(signal);
+        poll_fn(|context| {
+            if let Some(Poll::Ready(over)) = over.as_mut().map(|over| over.poll_unpin(context)) {
+                return Poll::Ready(over.map(|()| Heard::Over));
+            }
+            signal.poll_unpin(context).map(|()| Ok(Heard::Signal))
+        })
+        .await
+        .map_err(Into::into)
+    }
+
+    /// Takes in what a round has come to. How many rounds there should be now.
+    fn end(&self, round: Round<'_>) -> Result<usize> {
+        let Round { launch, report, undefers, .. } = round;
+        let ReadyNews(is_ready) = self.take_in(report, launch)?;
+        if undefers {
+            self.coordinator.undeferred();
+        }
+        self.coordinator.check();
+        let is_thin = self.wanted_threads() <= HUB_THREADS;
+        Ok(match is_ready {
+            // The next round, and one ahead: a round of few items takes less time than the host
+            // takes to hear of it and to launch another.
+            true if is_thin => MOST_ROUNDS,
+            true => 1,
+            false => 0,
+        })
+    }
+
+    /// Twins go on by themselves from round to round.
+    fn most_rounds(&self) -> usize {
+        if self.device.device.is_gpu() { MOST_ROUNDS } else { 1 }
+    }
+
+    /// A quarter of a warp for an item that is queued: items spread over the device, and have several
+    /// arcs each. What the host knows may be old.
+    fn wanted_threads(&self) -> usize {
+        // Relaxed: a hint.
+        let entries = self.signals().entries.load(Ordering::Relaxed);
+        (entries as usize).saturating_mul(8)
+    }
+
+    /// As many, but any number will do, and a single item may be a hub with arcs for many.
+    fn threads(&self) -> usize {
+        let most = self.batch as usize;
+        self.wanted_threads().clamp(HUB_THREADS.min(most), most)
+    }
+}
