@@ -129,7 +129,8 @@ struct FullEmptySegment {
             store_relaxed_gpu(found, 0u);
             store_relaxed_gpu(found + settings.packets, 0u);
         }
-        catch_up(packet, true);
+        // An empty one's mirror may never be full.
+        if (is_full(packet)) catch_up(packet, true);
         write(packet, 0);
     }
 

@@ -194,6 +194,12 @@ pub enum Error {
         /// The buffer.
         buffer: String,
     },
+    /// Host code that is at items of a guarded buffer, and would wait for itself.
+    #[error("host code is at items of {buffer} already; one closure at a time")]
+    Nested {
+        /// The buffer.
+        buffer: String,
+    },
     /// A buffer or an event of another device set: the sets' orders are not
     /// comparable.
     #[error("{operation} on {device} uses something of another device set")]

@@ -1,5 +1,6 @@
 //! Buffers whose users take turns by words, and the words.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -114,10 +115,11 @@ impl<T: Pod> GuardedBuffer<T> {
     /// short and wait for nothing: whoever writes waits for it.
     ///
     /// # Errors
-    /// A buffer elsewhere; a range out of bounds. After a fault of a GPU, that: others may still copy
-    /// into what they reach.
+    /// A buffer elsewhere; a range out of bounds; within such a closure of the same buffer
+    /// ([`Error::Nested`]). After a fault of a GPU, that: others may still copy into what they reach.
     pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
+        let _one = self.alone_on_thread()?;
         let _turn = Turn::new(turns.lock.read(), turns, self.bell());
         // SAFETY: in range, and whoever writes in the host's memory takes the lock, or has
         // answered for it: see `part_mut`.
@@ -131,6 +133,7 @@ impl<T: Pod> GuardedBuffer<T> {
     /// As [`GuardedBuffer::read`].
     pub fn write<R>(&self, range: Range<usize>, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
+        let _one = self.alone_on_thread()?;
         let _turn = Turn::new(turns.lock.write(), turns, self.bell());
         // SAFETY: in range, and the lock is ours alone; for copies of GPUs, see `part_mut`.
         Ok(write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) }))
@@ -146,8 +149,42 @@ impl<T: Pod> GuardedBuffer<T> {
         }
     }
 
+    fn alone_on_thread(&self) -> Result<AtItems> {
+        let allocation = self.buffer.allocation();
+        AtItems::new(Arc::as_ptr(allocation)).ok_or_else(|| {
+            let buffer = allocation.to_string();
+            Error::Nested { buffer }
+        })
+    }
+
     fn bell(&self) -> &Bell {
         self.buffer.allocation().device.runner.bell()
+    }
+}
+
+thread_local! {
+    /// Buffers at whose items host code of this thread is.
+    static AT_ITEMS_OF: RefCell<Vec<*const Allocation>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Until it is dropped, host code of this thread is at a buffer's items.
+struct AtItems(*const Allocation);
+
+impl AtItems {
+    /// Nothing if it is there already.
+    fn new(buffer: *const Allocation) -> Option<AtItems> {
+        AT_ITEMS_OF.with_borrow_mut(|buffers| {
+            (!buffers.contains(&buffer)).then(|| {
+                buffers.push(buffer);
+                AtItems(buffer)
+            })
+        })
+    }
+}
+
+impl Drop for AtItems {
+    fn drop(&mut self) {
+        AT_ITEMS_OF.with_borrow_mut(|buffers| buffers.retain(|buffer| *buffer != self.0));
     }
 }
 
@@ -189,7 +226,7 @@ impl<T: Pod> GuardedItems<'_, T> {
         self.len == 0
     }
 
-    /// Lets the twin read items; `None` if somebody writes, or out of range.
+    /// Lets the twin read items; `None` if somebody writes, this twin, too, or out of range.
     ///
     /// # Errors
     /// A fault of a GPU.
@@ -209,7 +246,7 @@ impl<T: Pod> GuardedItems<'_, T> {
         Some(read(unsafe { std::slice::from_raw_parts(items, range.len()) }))
     }
 
-    /// Lets the twin write items; `None` if somebody else uses them, or out of range.
+    /// Lets the twin write items; `None` if somebody uses them, this twin, too, or out of range.
     ///
     /// # Errors
     /// A fault of a GPU.

@@ -218,7 +218,7 @@ impl Gang {
     /// really ended.
     ///
     /// # Device ordering
-    /// When it resolves, all kernels are over and host code comes after them.
+    /// When it resolves without an error, all kernels are over and host code comes after them.
     pub async fn run(
         self,
         mut launch: impl FnMut(GangMember<'_>) -> Result<()>,

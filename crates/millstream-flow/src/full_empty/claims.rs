@@ -28,8 +28,6 @@ pub(crate) struct Claims<H> {
 struct State<H> {
     of_packets: HashMap<usize, Vec<Claim<H>>>,
     last: u64,
-    /// Somebody was refused since a claim ended last.
-    has_refused: bool,
 }
 
 #[derive(Debug)]
@@ -39,12 +37,13 @@ struct Claim<H> {
     holder: H,
     /// Nobody else has claimed the packet since it has.
     is_alone: bool,
+    /// Somebody was refused because of it.
+    has_refused: bool,
 }
 
 impl<H> Default for Claims<H> {
     fn default() -> Claims<H> {
-        let state = State { of_packets: HashMap::new(), last: 0, has_refused: false };
-        Claims { state: Mutex::new(state) }
+        Claims { state: Mutex::new(State { of_packets: HashMap::new(), last: 0 }) }
     }
 }
 
@@ -69,13 +68,15 @@ impl<H: Clone> Claims<H> {
             let Some(claims) = state.of_packets.get_mut(&packet) else { continue };
             ended
                 .extend(claims.extract_if(.., |claim| over(packet, &claim.holder, claim.is_alone)));
-            let conflicts = |claim: &&Claim<H>| {
+            let conflicts = |claim: &&mut Claim<H>| {
                 (usage == Use::Write || claim.usage == Use::Write) && !not_mind(&claim.holder)
             };
-            others.extend(claims.iter().filter(conflicts).map(|claim| claim.holder.clone()));
+            others.extend(claims.iter_mut().filter(conflicts).map(|claim| {
+                claim.has_refused = true;
+                claim.holder.clone()
+            }));
         }
         if !others.is_empty() && !seeded(Fault::ClaimBesideOthers) {
-            state.has_refused = true;
             return Err(others);
         }
         state.last += 1;
@@ -84,12 +85,14 @@ impl<H: Clone> Claims<H> {
             let claims = state.of_packets.entry(packet).or_default();
             let is_alone = claims.is_empty();
             claims.iter_mut().for_each(|other| other.is_alone = false);
-            claims.push(Claim { number, usage, holder: holder.clone(), is_alone });
+            let holder = holder.clone();
+            claims.push(Claim { number, usage, holder, is_alone, has_refused: false });
         }
         Ok(number)
     }
 
-    /// Ends a claim. Whether somebody was refused, who must be told to look again.
+    /// Ends a claim. Whether somebody was refused because of it, who must be told to look again: a ring
+    /// for those whom others refuse would find them refused again, and so on.
     #[must_use]
     pub(crate) fn give_back(&self, packets: Range<usize>, number: u64) -> bool {
         let mut ended = Vec::new();
@@ -99,7 +102,7 @@ impl<H: Clone> Claims<H> {
                 ended.extend(claims.extract_if(.., |claim| claim.number == number));
             }
         }
-        std::mem::take(&mut state.has_refused) && !seeded(Fault::GiveBackInSilence)
+        ended.iter().any(|claim| claim.has_refused) && !seeded(Fault::GiveBackInSilence)
     }
 
     /// All are over.

@@ -1,14 +1,13 @@
 //! Copies of packets with triggers and actions on both sides.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use millstream_device::{Event, Promise, SharedBuffer, Stream};
 
 use super::claims::Use;
 use super::holders::CopyUnderWay;
-use super::segment::{FullEmptySegment, SegmentCore};
-use super::trigger::{Condition, Pending, Then, Wanted};
+use super::segment::FullEmptySegment;
+use super::trigger::{Condition, Pending, Then, Wait, Wanted};
 use crate::{Item, Result};
 
 /// What a copy waits for (the paper's `cudaMemcpyTrigger...`).
@@ -53,22 +52,13 @@ impl Guard {
     }
 }
 
-/// One side of a copy, in the epoch in which it was asked for: that does not end before the
-/// copy has been submitted, or never will be.
+/// One side of a copy, until it has been submitted, or never will be.
 struct Side<T: Item> {
-    segment: Arc<SegmentCore<T>>,
-    epoch: u32,
+    of: Wait<T>,
     packet: usize,
     guard: Guard,
     /// What the copy does with the items, or their word.
     usage: Use,
-}
-
-impl<T: Item> Drop for Side<T> {
-    fn drop(&mut self) {
-        // Release: pairs with `next_epoch`.
-        self.segment.pending_copies.fetch_sub(1, Ordering::Release);
-    }
 }
 
 impl<T: Item> Side<T> {
@@ -79,19 +69,24 @@ impl<T: Item> Side<T> {
             Action::MarkEmpty => Some(Condition::Empty),
         };
         let waits = self.guard.trigger != Trigger::None;
-        self.segment.claim_for_copy((self.packet, self.epoch), self.usage, leaves, (copy, waits))
+        self.of.segment.claim_for_copy(
+            (self.packet, self.of.epoch),
+            self.usage,
+            leaves,
+            (copy, waits),
+        )
     }
 
     fn give_back(&self, number: u64) {
-        self.segment.give_back(&(self.packet..self.packet + 1), number);
+        self.of.segment.give_back(&(self.packet..self.packet + 1), number);
     }
 
     /// The words that the action changes.
     fn words(&self) -> Vec<(&SharedBuffer<u32>, usize, u32)> {
         match self.guard.action {
             Action::None => Vec::new(),
-            Action::MarkFull => self.segment.full_words(self.packet, self.epoch),
-            Action::MarkEmpty => self.segment.empty_words(self.packet),
+            Action::MarkFull => self.of.segment.full_words(self.packet, self.of.epoch),
+            Action::MarkEmpty => self.of.segment.empty_words(self.packet),
         }
     }
 }
@@ -140,17 +135,18 @@ impl<T: Item> Copying<T> {
         let words = [source, target].map(Side::words);
         // Before anything is submitted: what is copied is told, or nothing is copied.
         words.iter().try_for_each(|words| stream.check_signal(words))?;
-        source.segment.group.listen(stream);
-        target.segment.group.listen(stream);
-        let from = source.segment.items.part(source.segment.shape.range(source.packet))?;
+        source.of.segment.group.listen(stream);
+        target.of.segment.group.listen(stream);
+        let from = source.of.segment.items.part(source.of.segment.shape.range(source.packet))?;
         // SAFETY: until the copy is over nobody on the host is at the packet, by the claim.
-        let to =
-            unsafe { target.segment.items.part_mut(target.segment.shape.range(target.packet))? };
+        let to = unsafe {
+            target.of.segment.items.part_mut(target.of.segment.shape.range(target.packet))?
+        };
         stream.copy(from, to)?;
         let mut words = words.iter().filter(|words| !words.is_empty());
         let told = words.try_for_each(|words| stream.signal(words));
         let told = told.and_then(|()| stream.record());
-        self.copy.submitted(told.as_ref().ok(), source.segment.bell());
+        self.copy.submitted(told.as_ref().ok(), source.of.segment.bell());
         Ok(told?)
     }
 }
@@ -178,13 +174,12 @@ impl<T: Item> Then<T> for Waiting<T> {
 
     fn go(self, met: Result<()>) {
         let Waiting { mut copying, promise } = self;
-        let copied = met.and_then(|()| {
-            copying.submit().inspect_err(|error| {
-                // Who waits for what it was to change would wait in vain.
-                copying.source.segment.group.fail(error);
-                copying.target.segment.group.fail(error);
-            })
-        });
+        let copied = met.and_then(|()| copying.submit());
+        if let Err(error) = &copied {
+            // Who waits for what it was to change would wait in vain.
+            copying.source.of.segment.group.fail(error);
+            copying.target.of.segment.group.fail(error);
+        }
         // Whoever waits for the copy may begin a new epoch then.
         drop(copying);
         keep(promise, copied);
@@ -235,7 +230,7 @@ impl<T: Item> FullEmptySegment<T> {
         let wanted: Vec<_> = wanted.into_iter().flatten().collect();
         if wanted.is_empty() {
             if let Some(side) = copying.claim() {
-                return Err(side.segment.in_use(side.packet, "copied"));
+                return Err(side.of.segment.in_use(side.packet, "copied"));
             }
             return copying.submit();
         }
@@ -248,9 +243,7 @@ impl<T: Item> FullEmptySegment<T> {
     }
 
     fn side(&self, packet: usize, guard: Guard, usage: Use) -> Side<T> {
-        // Relaxed: only this segment's owner begins a new epoch.
-        self.core.pending_copies.fetch_add(1, Ordering::Relaxed);
-        Side { segment: Arc::clone(&self.core), epoch: self.epoch, packet, guard, usage }
+        Side { of: Wait::new(&self.core, self.epoch), packet, guard, usage }
     }
 
     fn trigger(&self, packet: usize, guard: Guard) -> Option<Wanted<T>> {

@@ -163,6 +163,10 @@ impl<T: Item> PacketsView<'_, T> {
         self.met_or_missed(packet, true, is_full)
     }
 
+    fn are_full(&self, mut packets: Range<usize>) -> Result<bool, KernelFault> {
+        packets.try_fold(true, |are, packet| Ok::<_, KernelFault>(are && self.is_full(packet)?))
+    }
+
     /// Whether a packet is empty.
     ///
     /// # Errors
@@ -206,7 +210,8 @@ impl<T: Item> PacketsView<'_, T> {
         self.read(packet, <[T]>::to_vec)
     }
 
-    /// Reads a packet; `None` if the block must wait for it.
+    /// Reads a packet; `None` if the block must wait for it. `read` does not use the segment: it would
+    /// wait for itself.
     ///
     /// # Errors
     /// As [`PacketsView::is_full`]; a fault of a GPU: others may still copy into the packet.
@@ -218,13 +223,18 @@ impl<T: Item> PacketsView<'_, T> {
         if !self.is_full(packet)? {
             return Ok(None);
         }
-        let claim = self.core.use_on_host(packet..packet + 1, Use::Read);
-        let read = claim.map(|_claim| self.items.try_read(self.range(packet), read));
-        Ok(read.transpose()?.flatten())
+        let Some(_claim) = self.core.use_on_host(packet..packet + 1, Use::Read) else {
+            return Ok(None);
+        };
+        // A copy that has ended meanwhile may have emptied it.
+        if !self.is_full(packet)? {
+            return Ok(None);
+        }
+        self.items.try_read(self.range(packet), read)
     }
 
     /// Writes items of a packet, which is not full by that; `None` if the block must
-    /// wait, because others are at it.
+    /// wait, because others are at it. `write` does not use the segment: it would wait for itself.
     ///
     /// # Errors
     /// A fault of a GPU: others may still copy into the packet.
@@ -254,14 +264,18 @@ impl<T: Item> PacketsView<'_, T> {
             return Err(KernelFault::new("it pulls from a segment of another length"));
         }
         let size = (from.settings.packet_items as usize).max(1);
-        for there in range.start / size..range.end.div_ceil(size) {
-            if !from.is_full(there)? {
-                return Ok(false);
-            }
+        let there = range.start / size..range.end.div_ceil(size);
+        if !from.are_full(there.clone())? {
+            return Ok(false);
         }
-        let claim = from.core.use_on_host(range.start / size..range.end.div_ceil(size), Use::Read);
-        let items = claim.map(|_claim| from.items.try_read(range, <[T]>::to_vec));
-        let Some(items) = items.transpose()?.flatten() else { return Ok(false) };
+        let Some(_claim) = from.core.use_on_host(there.clone(), Use::Read) else {
+            return Ok(false);
+        };
+        // As in `read`.
+        if !from.are_full(there)? {
+            return Ok(false);
+        }
+        let Some(items) = from.items.try_read(range, <[T]>::to_vec)? else { return Ok(false) };
         let copied = self.write(packet, |to| to.copy_from_slice(&items))?.is_some();
         if copied {
             self.publish(packet);

@@ -14,7 +14,7 @@ use super::group::FullEmpty;
 use super::holders::{CopyUnderWay, Holder, HostUse};
 use super::kernel_uses::KernelUses;
 use super::shape::PacketShape;
-use super::trigger::{Condition, Pending, Waiter, Wanted};
+use super::trigger::{Condition, Pending, Wait, Waiter, Wanted};
 use crate::{Error, Item, Result};
 
 /// `local_words` of the header.
@@ -47,8 +47,8 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) arrivals: SharedBuffer<u64>,
     /// `LocalWord`s of the header, where kernels wait.
     pub(super) local: SharedBuffer<u32>,
-    /// Copies of this epoch that have not been submitted yet.
-    pub(super) pending_copies: AtomicUsize,
+    /// Copies of this epoch that have not been submitted yet, and events that are not complete.
+    pub(super) waits: AtomicUsize,
     /// Of packets, by who is at their items.
     pub(super) claims: Claims<Holder>,
     pub(super) kernels: KernelUses,
@@ -151,7 +151,7 @@ impl<T: Item> FullEmptySegment<T> {
                 .shared(LOCAL_WORDS + near)?
                 .with_label(format!("local words of {label}")),
             shape,
-            pending_copies: AtomicUsize::new(0),
+            waits: AtomicUsize::new(0),
             claims: Claims::default(),
             kernels: KernelUses::default(),
         };
@@ -178,16 +178,17 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A kernel or a copy of this epoch that the host has not waited for, that is bound and not
-    /// submitted, or whose trigger has not come; a group that has ended.
+    /// submitted, or whose trigger has not come; an [event](Self::full_event) of packets that have not
+    /// come; a group that has ended.
     pub fn next_epoch(&mut self) -> Result<()> {
         self.core.group.check()?;
         // Acquire: pairs with the release of a copy that has been submitted, which is in
         // flight then.
-        let copies = self.core.pending_copies.load(Ordering::Acquire);
-        let pending = match (copies, self.core.kernels.under_way()) {
+        let waits = self.core.waits.load(Ordering::Acquire);
+        let pending = match (waits, self.core.kernels.under_way()) {
             (0, 0) => self.core.in_flight().map(|access| access.to_string()),
             (0, kernels) => Some(format!("{kernels} kernels are bound to it")),
-            (copies, _) => Some(format!("{copies} copies wait for their triggers")),
+            (waits, _) => Some(format!("{waits} copies or events wait for packets")),
         };
         if let Some(access) = pending {
             let buffer = self.core.group.label(self.core.number);
@@ -267,7 +268,10 @@ impl<T: Item> FullEmptySegment<T> {
         let label = label.group.label(self.core.number);
         let promise = set.promise(format!("packets {packets:?} of {label}"));
         let event = promise.event().clone();
+        let wait = Wait::new(&self.core, self.epoch);
         Pending::begin(vec![self.wanted(packets, condition)], waiter, move |result: Result<()>| {
+            // Whoever hears of it may begin a new epoch.
+            drop(wait);
             let reason = result.map_err(|error| millstream_device::Error::Unkept {
                 promise: promise.event().to_string(),
                 reason: error.to_string(),
@@ -303,11 +307,13 @@ impl<T: Item> FullEmptySegment<T> {
     }
 
     /// Fills a packet from host code: `write` writes its items, and then it is full.
-    /// Only in the host's memory, which kernels then read from there.
+    /// Only in the host's memory, which kernels then read from there. `write` must be short, and not use
+    /// the segment.
     ///
     /// # Errors
     /// A packet that does not exist, or that a copy or a twin is at ([`Error::InFlight`]); a segment
-    /// elsewhere. After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they
+    /// elsewhere, or which the calling closure is at
+    /// ([`Nested`](millstream_device::Error::Nested)). After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they
     /// reach.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;
@@ -318,19 +324,26 @@ impl<T: Item> FullEmptySegment<T> {
         Ok(result)
     }
 
-    /// Lets host code read a packet that is full. Only in the host's memory.
+    /// Lets host code read a packet that is full. Only in the host's memory. `read` must be short, and
+    /// not use the segment.
     ///
     /// # Errors
     /// A packet that is not full, or does not exist, or that a copy or a twin writes
-    /// ([`Error::InFlight`]); a segment elsewhere; a fault of a GPU, as in
-    /// [`fill`](FullEmptySegment::fill).
+    /// ([`Error::InFlight`]); a segment elsewhere, or which the calling closure is at; a fault of a GPU,
+    /// as in [`fill`](FullEmptySegment::fill).
     pub fn read<R>(&self, packet: usize, read: impl FnOnce(&[T]) -> R) -> Result<R> {
-        if !self.is_full(packet)? {
-            let segment = self.core.group.label(self.core.number);
-            return Err(Error::PacketEmpty { segment, packet });
-        }
+        self.check_full(packet)?;
         let _claim = self.use_on_host(packet, Use::Read, "read")?;
+        // A copy that has ended meanwhile may have emptied it.
+        self.check_full(packet)?;
         Ok(self.core.items.read(self.core.shape.range(packet), read)?)
+    }
+
+    fn check_full(&self, packet: usize) -> Result<()> {
+        if self.is_full(packet)? {
+            return Ok(());
+        }
+        Err(Error::PacketEmpty { segment: self.core.group.label(self.core.number), packet })
     }
 
     fn use_on_host(
@@ -380,11 +393,24 @@ impl<T: Item> FullEmptySegment<T> {
     /// packet has found it, or waits for the next fill. Returns at once.
     ///
     /// # Errors
-    /// A packet that does not exist; memory of the segment, or of who
-    /// [reads](PacketShape::read_by) it, that the stream's device does not reach.
+    /// A packet that does not exist, or that host code or a twin is at ([`Error::InFlight`]); memory of
+    /// the segment, or of who [reads](PacketShape::read_by) it, that the stream's device does not reach.
     pub fn mark_empty(&self, stream: &Stream, packet: usize) -> Result<()> {
         self.core.check_packet(packet)?;
+        let words = self.core.empty_words(packet);
+        stream.check_signal(&words)?;
         self.core.group.listen(stream);
-        Ok(stream.signal(&self.core.empty_words(packet))?)
+        // Claimed as by a copy: what the word says is then no other's alone.
+        let change = CopyUnderWay::new(stream);
+        let (place, leaves) = ((packet, self.epoch), Some(Condition::Empty));
+        let number = self.core.claim_for_copy(place, Use::Write, leaves, (&change, false));
+        let number = number.ok_or_else(|| self.core.in_use(packet, "emptied"))?;
+        stream.signal(&words).inspect_err(|_| {
+            self.core.give_back(&(packet..packet + 1), number);
+        })?;
+        // At once: the word of an empty packet does not say when it is over.
+        let event = stream.record();
+        change.submitted(event.as_ref().ok(), self.core.bell());
+        Ok(event.map(drop)?)
     }
 }

@@ -51,6 +51,27 @@ impl<T: Item> Wanted<T> {
     }
 }
 
+/// Somebody waits in an epoch, which does not end before this is dropped.
+pub(super) struct Wait<T: Item> {
+    pub(super) segment: Arc<SegmentCore<T>>,
+    pub(super) epoch: u32,
+}
+
+impl<T: Item> Wait<T> {
+    pub(super) fn new(segment: &Arc<SegmentCore<T>>, epoch: u32) -> Wait<T> {
+        // Relaxed: only the segment's owner, who waits, begins a new epoch.
+        segment.waits.fetch_add(1, Ordering::Relaxed);
+        Wait { segment: Arc::clone(segment), epoch }
+    }
+}
+
+impl<T: Item> Drop for Wait<T> {
+    fn drop(&mut self) {
+        // Release: pairs with `next_epoch`.
+        self.segment.waits.fetch_sub(1, Ordering::Release);
+    }
+}
+
 /// Somebody awaits packets, until this is dropped: then nobody looks for them any more, and they
 /// may be late.
 pub(super) struct Waiter {

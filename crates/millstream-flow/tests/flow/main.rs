@@ -11,6 +11,7 @@ mod failing_copies;
 mod failure;
 mod full_empty;
 mod full_empty_cases;
+mod full_empty_claims;
 mod full_empty_copies;
 mod full_empty_kernels;
 mod in_place;
