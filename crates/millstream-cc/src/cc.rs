@@ -287,8 +287,8 @@ impl Cc {
     /// ```
     ///
     /// # Errors
-    /// Options that have no meaning; an edge that names a vertex of `vertices` or more; the first cause of any
-    /// failure below.
+    /// Options that have no meaning; an edge that names a vertex of `vertices` or more; the first
+    /// cause of any failure below.
     ///
     /// # Cancel safety
     /// Dropping the future stops the devices.

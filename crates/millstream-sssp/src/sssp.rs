@@ -227,8 +227,8 @@ impl Sssp {
     /// vertices at most.
     ///
     /// # Errors
-    /// As [`Sssp::new`]; options that have no meaning; devices that cannot go in steps, or by near and far piles, if that is
-    /// asked for.
+    /// As [`Sssp::new`]; options that have no meaning; devices that cannot go in steps, or by near
+    /// and far piles, if that is asked for.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -327,7 +327,7 @@ impl Sssp {
         if ![self.options.algorithm, self.algorithm()].contains(&options.algorithm) {
             return Err(TraversalError::ChosenAtUpload { option: "algorithm" }.into());
         }
-        self.options = options;
+        self.options = SsspOptions { algorithm: self.options.algorithm, ..options };
         Ok(())
     }
 

@@ -39,9 +39,8 @@ enum Heard {
 impl<P: Program> Solver<P> {
     /// Processes ready items until the run is over.
     pub(crate) async fn work(&self, task: Task) -> Result<()> {
-        let reports = [self.report()?, self.report()?];
-        let mut reports = reports.iter().cycle();
-        let mut rounds = VecDeque::new();
+        let reports: [_; MOST_ROUNDS] = [self.report()?, self.report()?];
+        let (mut rounds, mut launched) = (VecDeque::new(), 0);
         let (mut wanted, mut is_signalled) = (0, false);
         loop {
             // What is launched when the run is over already does nothing, and is waited for.
@@ -51,13 +50,16 @@ impl<P: Program> Solver<P> {
             }
             while !is_finished && rounds.len() < most && (is_signalled || rounds.len() < wanted) {
                 is_signalled = false;
-                rounds.extend(reports.next().map(|report| self.round(&task, report)).transpose()?);
+                // The last round with this report has been heard of.
+                rounds.push_back(self.round(&task, &reports[launched % MOST_ROUNDS])?);
+                launched += 1;
             }
             match self.hear(rounds.front_mut()).await? {
                 Heard::Signal => is_signalled = true,
                 Heard::Over => {
-                    let over = rounds.pop_front().map(|round: Round<'_>| self.end(round));
-                    wanted = over.transpose()?.unwrap_or(0);
+                    if let Some(round) = rounds.pop_front() {
+                        wanted = self.end(round)?;
+                    }
                 }
             }
         }

@@ -68,6 +68,7 @@ fn options_of_sssp_are_refused_at_once() {
     let mut same = SsspOptions::default();
     same.algorithm = sssp.algorithm();
     sssp.set_options(same).unwrap();
+    sssp.set_options(SsspOptions::default()).unwrap();
 }
 
 #[test]
