@@ -29,7 +29,7 @@ pub(crate) const PAGERANK_PARTITIONER: &str =
     "How vertices are spread over the devices; edges unless given";
 
 /// Above the options of the worklist in the help.
-pub(crate) const WORKLIST: &str = "Worklist";
+const WORKLIST: &str = "Worklist";
 
 /// How a worklist runs. To give one of these is to ask for a worklist; `auto` gives
 /// nothing.

@@ -59,7 +59,8 @@ pub struct SsspOptions {
     pub cutoff: Option<f64>,
     /// Whether to find predecessors too; packets are twice as large then.
     pub predecessors: bool,
-    /// Steps of the priority threshold \[G §4.4\], or those of a search in steps.
+    /// Steps of the priority threshold \[G §4.4\], or those of a search in steps, in the unit of the
+    /// weights; automatic ones come from the mean weight and the mean degree.
     pub delta: Delta,
     /// In steps: once a step is settled, vertices that are left pull if the arcs that
     /// enter them are less than those that enter the step's, times this; else the step's

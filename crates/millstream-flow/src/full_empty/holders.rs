@@ -30,7 +30,7 @@ pub(super) struct Told {
     kernels: u64,
 }
 
-/// A copy, from before it is submitted until it is over.
+/// A copy, or a change of its word alone, from before it is submitted until it is over.
 #[derive(Debug)]
 pub(super) struct CopyUnderWay {
     stream: Stream,

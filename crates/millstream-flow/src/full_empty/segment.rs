@@ -312,9 +312,8 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A packet that does not exist, or that a copy or a twin is at ([`Error::InFlight`]); a segment
-    /// elsewhere, or which the calling closure is at
-    /// ([`Nested`](millstream_device::Error::Nested)). After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they
-    /// reach.
+    /// elsewhere, or which the calling closure is at ([`Nested`](millstream_device::Error::Nested)).
+    /// After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they reach.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;
         let _claim = self.use_on_host(packet, Use::Write, "filled")?;
