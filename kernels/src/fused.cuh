@@ -23,7 +23,9 @@ struct Gang : FusedService<Program> {
     using Base::wait_for_start, Base::stop_all, Base::serve, Base::lead, Base::tell_host;
 
     static constexpr u32 block_threads = 256;
-    static constexpr u32 most_slot_items = 256;
+    // One for each thread, and no more than shared memory has room for; as `Rings` of `fused.rs`.
+    static constexpr u32 most_slot_items =
+        sizeof(Packet) * block_threads <= 1 << 15 ? block_threads : (1 << 15) / sizeof(Packet);
 
     __device__ void run() const {
         __shared__ Tally tally;

@@ -42,11 +42,8 @@ struct FusedDevice {
     __device__ PeerRing<Packet> ring(u32 from, u32 to, u32 lane) const {
         const u32 inbox = (is_ring() ? 0 : from - (from > to)) * settings.lanes + lane;
         const u32 outbox = (is_ring() ? 0 : to - (to > from)) * settings.lanes + lane;
-        // Slots begin where any packet may.
         const u64 slot_words = u64(settings.slots) * (sizeof(SlotWords) / 4);
-        const u64 payload_words = u64(settings.slots) * settings.slot_items * (sizeof(Packet) / 4);
-        const u64 ring_words = (slot_words + payload_words + 3) / 4 * 4;
-        u32* const base = inboxes[to].items + inbox * ring_words;
+        u32* const base = inboxes[to].items + inbox * u64(settings.ring_words);
         PeerRing<Packet> ring;
         ring.sender = reinterpret_cast<SenderWords*>(credits[from].items) + outbox;
         ring.slots = reinterpret_cast<SlotWords*>(base);

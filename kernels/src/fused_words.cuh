@@ -46,7 +46,7 @@ struct GangSettings {
     u32 seed;      // Of delays.
     u32 least_delay_ns;  // That a packet stays in an inbox.
     u32 most_delay_ns;  // 0 for none.
-    u32 padding;
+    u32 ring_words;  // From one ring of an inbox to the next.
 };
 
 }  // namespace millstream

@@ -163,6 +163,8 @@ struct Sweep {
         if (from == over) {
             const u32 begins = lane() == 0 && open.must_sweep();
             if (!__shfl_sync(~0u, begins, 0)) return 0;
+            // What the first lane has acquired is before what the others read.
+            __syncwarp();
             from = 0;
         }
         u32 item = 0;

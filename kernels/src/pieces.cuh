@@ -15,11 +15,9 @@ template <class State>
 struct Pieces {
     static_assert(sizeof(State) <= sizeof(u64), "one word");
 
-    // Arcs from which an item is worth sharing, arcs of a piece at least, and pieces
-    // of an item at most, by measurement.
+    // Arcs from which an item is worth sharing, and arcs of a piece at least, by measurement.
     static constexpr u64 many = 2048;
     static constexpr u64 least = 1024;
-    static constexpr u64 most_pieces = 64;
     // Entries, a power of two; as `fused.rs` allocates them.
     static constexpr u64 capacity = u64(1) << 18;
 
@@ -35,13 +33,14 @@ struct Pieces {
     // Whether there is room for what all warps may add at once.
     __device__ bool has_room() const {
         const u64 used = load_relaxed_gpu(&words[tail]) - load_relaxed_gpu(&words[done]);
-        return used + threads_in_grid() / 32 * most_pieces <= capacity;
+        return used + warps() * most_pieces() <= capacity;
     }
 
     // The whole warp, with the same arguments. False if there is no room after all.
     __device__ bool add(u64 first, u64 last, State its) const {
         const u64 arcs = last - first;
-        const u64 equal = (arcs + most_pieces - 1) / most_pieces;
+        const u64 most = most_pieces();
+        const u64 equal = (arcs + most - 1) / most;
         const u64 size = equal < least ? least : equal;
         const u64 count = (arcs + size - 1) / size;
         u64 base = 0;
@@ -81,6 +80,15 @@ struct Pieces {
 
    private:
     static constexpr u32 most_looks = 1 << 20;
+
+    __device__ static u64 warps() { return threads_in_grid() / 32; }
+
+    // Of an item, by measurement; fewer where all warps at once would fill more than four fifths.
+    __device__ static u64 most_pieces() {
+        const u64 most = capacity / 5 * 4 / warps();
+        return most < 64 ? most : 64;
+    }
+
     static constexpr u64 arc_mask = (u64(1) << lap_shift) - 1;
 
     __device__ u64* entry(u64 at) const {

@@ -20,8 +20,9 @@ pub(crate) struct Signals {
     pub(crate) undefer: AtomicBool,
     /// Lowest priority this device has deferred, if above the threshold.
     pub(crate) lowest_deferred: AtomicU64,
-    /// About how many entries its queues have.
-    pub(crate) entries: AtomicU64,
+    /// About how many entries are in its queues of what is ready and of what is deferred.
+    pub(crate) ready_entries: AtomicU64,
+    pub(crate) deferred_entries: AtomicU64,
 }
 
 /// The view of all devices that ends a run.
@@ -85,7 +86,8 @@ impl Coordinator {
             outboxes: (0..outboxes).map(|_| Notify::default()).collect(),
             undefer: AtomicBool::new(false),
             lowest_deferred: AtomicU64::new(0),
-            entries: AtomicU64::new(0),
+            ready_entries: AtomicU64::new(0),
+            deferred_entries: AtomicU64::new(0),
         });
         let signals = signals.collect();
         Coordinator {

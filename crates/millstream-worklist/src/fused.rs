@@ -24,6 +24,8 @@ use crate::{Error, Result};
 const SLOTS: usize = 64;
 /// Items of a packet at most: one for each thread of the block that sends it.
 const MOST_SLOT_ITEMS: usize = 256;
+/// Bytes of a packet at most, which that block has in its shared memory.
+const MOST_SLOT_BYTES: usize = 1 << 15;
 /// Packets of a peer ring at most.
 const MOST_SLOTS: usize = 1 << 16;
 /// Words of a device's gang memory, of which `GangWord` of `fused_words.cuh` names the first.
@@ -32,6 +34,8 @@ const GANG_THRESHOLD: usize = 1;
 /// Words of a kernel's scratch memory: also a header of four, and three for each of
 /// the pieces that items with many arcs are cut into; `Pieces` of `pieces.cuh`.
 const GANG_SCRATCH_WORDS: usize = SCRATCH_WORDS + 4 + 3 * status::PIECES;
+
+const NO_CUDA: &str = "the program has no CUDA C++";
 
 /// What the kernel takes beside [`Common`]: of all devices the status, the gang's
 /// words, the inboxes and the credits; the host's words; settings.
@@ -60,17 +64,19 @@ millstream_device::cuda_struct! {
         seed: u32,
         least_delay_ns: u32,
         most_delay_ns: u32,
-        padding: u32,
+        ring_words: u32,
     }
 }
 
-/// Why the fused worker cannot run on these devices.
+/// Why the fused worker cannot run a program on these devices.
 pub(crate) fn obstacle<P: Program>(context: &Context) -> Option<&'static str> {
-    if P::cuda().is_none() || !Gang::is_possible(context) {
-        return Some("it needs up to eight GPUs that are all peers, and CUDA C++");
-    }
-    let is_kept = !context.kernels_push();
-    is_kept.then_some("it pushes, and packets are to go another way")
+    let obstacles = [
+        (P::cuda().is_none(), NO_CUDA),
+        (size_of::<P::Packet>() > MOST_SLOT_BYTES, "an item's packet takes more than 32 KiB"),
+        (!Gang::is_possible(context), "it needs GPUs alone, up to eight that are all peers"),
+        (!context.kernels_push(), "it pushes, and packets are to go another way"),
+    ];
+    obstacles.into_iter().find_map(|(is_there, what)| is_there.then_some(what))
 }
 
 /// Entries of a queue of so many items that should have `entries`: the laps that tell
@@ -131,7 +137,8 @@ impl Rings {
     /// Rings of `buffers` packets, each of up to `bytes` of items, as far as a block goes.
     pub(crate) fn new<T>(buffers: Option<usize>, bytes: usize) -> Result<Rings> {
         let item_bytes = size_of::<T>();
-        let slot_items = bytes.checked_div(item_bytes).unwrap_or(0).min(MOST_SLOT_ITEMS);
+        let most = bytes.min(MOST_SLOT_BYTES).checked_div(item_bytes);
+        let slot_items = most.unwrap_or(0).min(MOST_SLOT_ITEMS);
         if slot_items == 0 {
             return Err(millstream_flow::Error::PacketTooSmall { bytes, item_bytes }.into());
         }
@@ -143,10 +150,10 @@ impl Rings {
         Ok(Rings { slots, slot_items })
     }
 
-    /// Words of one: four for each slot, see `SlotWords`, then the payloads, which begin
-    /// where any packet may.
+    /// Words of one: four for each slot, see `SlotWords`, then the payloads. The next one begins
+    /// where any slot may.
     fn words<P: Program>(self) -> usize {
-        let payloads = self.slots * self.slot_items * size_of::<P::Packet>() / 4;
+        let payloads = (self.slots * self.slot_items * size_of::<P::Packet>()).div_ceil(4);
         (4 * self.slots + payloads).next_multiple_of(4)
     }
 }
@@ -264,7 +271,7 @@ impl<P: Program> FusedRun<P> {
             seed: injection.seed as u32,
             least_delay_ns: delays.map_or(0, |range| delay(range.start())),
             most_delay_ns: delays.map_or(0, |range| delay(range.end())),
-            padding: 0,
+            ring_words: self.rings.words::<P>() as u32,
         }
     }
 
@@ -370,7 +377,7 @@ fn known(report: &SharedBuffer<u64>) -> Result<Counters> {
 /// The kernel of a program. It has no twin: host devices are driven by the host.
 fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
     let Some(cuda) = P::cuda() else {
-        return Err(Error::NotFused { reason: "the program has no CUDA C++" });
+        return Err(Error::NotFused { reason: NO_CUDA });
     };
     // SAFETY: what surrounds the callbacks keeps to the signature, and somebody answers for them.
     Ok(Gang::kernel("fused", unsafe { Trusted::new(cuda.fused::<P>()) }))

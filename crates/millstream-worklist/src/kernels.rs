@@ -9,7 +9,7 @@ use millstream_device::{
 };
 
 use crate::common::{Common, CommonView, DEFERRED, READY};
-use crate::coordinator::step_end;
+use crate::coordinator::{ThresholdSteps, step_end};
 use crate::device_view::DeviceView;
 use crate::program::{Flags, Here, Program};
 use crate::statistics::Counter;
@@ -53,9 +53,9 @@ macro_rules! kernel {
 }
 
 impl<P: Program> Kernels<P> {
-    /// `delta`: steps of the threshold that a device alone takes by itself.
-    pub(crate) fn new(program: &Arc<P>, here: Here, delta: Option<u32>) -> Kernels<P> {
-        let delta = delta.filter(|_| here.devices == 1);
+    /// A host device alone raises the threshold by itself, unless it may fall.
+    pub(crate) fn new(program: &Arc<P>, here: Here, steps: ThresholdSteps) -> Kernels<P> {
+        let delta = steps.delta.filter(|_| here.devices == 1 && steps.falls_after.is_none());
         let process = {
             let program = Arc::clone(program);
             move |_: &Grid, (common, batch, threshold): (CommonView<'_, P>, u32, u32)| {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use futures_util::FutureExt;
@@ -73,12 +73,17 @@ impl<P: Program> Solver<P> {
         // an older one would bring nothing back.
         let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
         let threshold = self.coordinator.threshold();
+        let signals = self.signals();
+        let mut entries = hint(&signals.ready_entries);
         if undefers {
-            let arguments = (self.common(task, report), threshold);
-            kernels.undefer.bind(&task.stream, self.threads(), arguments)?.submit_soon()?;
+            let deferred = hint(&signals.deferred_entries);
+            let (threads, arguments) =
+                (self.threads(deferred), (self.common(task, report), threshold));
+            kernels.undefer.bind(&task.stream, threads, arguments)?.submit_soon()?;
+            entries = entries.saturating_add(deferred);
         }
         let arguments = (self.common(task, report), self.batch, threshold);
-        kernels.process.bind(&task.stream, self.threads(), arguments)?.submit_soon()?;
+        kernels.process.bind(&task.stream, self.threads(entries), arguments)?.submit_soon()?;
         Ok(Round { launch, completion: task.stream.completed()?, report, undefers })
     }
 
@@ -105,7 +110,7 @@ impl<P: Program> Solver<P> {
             self.coordinator.undeferred();
         }
         self.coordinator.check();
-        let is_thin = self.wanted_threads() <= HUB_THREADS;
+        let is_thin = wanted_threads(hint(&self.signals().ready_entries)) <= HUB_THREADS;
         Ok(match is_ready {
             // The next round, and one ahead: a round of few items takes less time than the host
             // takes to hear of it and to launch another.
@@ -120,17 +125,21 @@ impl<P: Program> Solver<P> {
         if self.device.device.is_gpu() { MOST_ROUNDS } else { 1 }
     }
 
-    /// A quarter of a warp for an item that is queued: items spread over the device, and have several
-    /// arcs each. What the host knows may be old.
-    fn wanted_threads(&self) -> usize {
-        // Relaxed: a hint.
-        let entries = self.signals().entries.load(Ordering::Relaxed);
-        (entries as usize).saturating_mul(8)
-    }
-
-    /// As many, but any number will do, and a single item may be a hub with arcs for many.
-    fn threads(&self) -> usize {
+    /// As many as are wanted, but any number will do, and a single item may be a hub with arcs for many.
+    fn threads(&self, entries: usize) -> usize {
         let most = self.batch as usize;
-        self.wanted_threads().clamp(HUB_THREADS.min(most), most)
+        wanted_threads(entries).clamp(HUB_THREADS.min(most), most)
     }
+}
+
+/// A quarter of a warp for an item that is queued: items spread over the device, and have several
+/// arcs each.
+fn wanted_threads(entries: usize) -> usize {
+    entries.saturating_mul(8)
+}
+
+/// About how many entries there are: what the host knows may be old.
+fn hint(entries: &AtomicU64) -> usize {
+    // Relaxed: a hint.
+    entries.load(Ordering::Relaxed) as usize
 }

@@ -151,9 +151,9 @@ impl<P: Program> Solver<P> {
         }
         self.coordinator.counters[self.place].update((0..COUNTERS).map(word));
         let signals = self.signals();
-        let entries = word(READY_ENTRIES) + word(DEFERRED_ENTRIES);
-        // Relaxed: a hint.
-        signals.entries.store(entries, Ordering::Relaxed);
+        // Relaxed: hints.
+        signals.ready_entries.store(word(READY_ENTRIES), Ordering::Relaxed);
+        signals.deferred_entries.store(word(DEFERRED_ENTRIES), Ordering::Relaxed);
         let (lowest, threshold) = (word(LOWEST_DEFERRED), self.coordinator.threshold().into());
         if lowest > threshold {
             status::lower(&signals.lowest_deferred, lowest, threshold);

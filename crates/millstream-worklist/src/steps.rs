@@ -6,6 +6,7 @@ use millstream_device::{Device, SharedBuffer, Stream};
 use millstream_flow::Context;
 
 use crate::common::{CommonArgument, DEFERRED, OUTBOXES, Place, READY, WORKER_SCRATCH_WORDS};
+use crate::coordinator::ThresholdSteps;
 use crate::initial::check_initial;
 use crate::program::{Here, Program};
 use crate::queue::bit_words;
@@ -82,7 +83,7 @@ impl<P: Program> Steps<P> {
             check_number("device", place, here.devices)?;
         }
         // Steps are the caller's.
-        let ways = (outboxes(&here), None);
+        let ways = (outboxes(&here), ThresholdSteps::default());
         let size = QueueSize { items, most: items, entries: items };
         let device = WorklistDevice::new(device, &program, problem, here, ways, size)?;
         let stream = device.device.stream()?;

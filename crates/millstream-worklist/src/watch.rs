@@ -56,10 +56,10 @@ pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: D
     let known = coordinator.counters.iter().zip(&coordinator.signals);
     let text = |(device, (known, signals)): (&Device, (&Counters, &Signals))| {
         // Relaxed: nothing changes any more.
-        let [lowest, entries] =
-            [&signals.lowest_deferred, &signals.entries].map(|word| word.load(Ordering::Relaxed));
+        let words = [&signals.lowest_deferred, &signals.ready_entries, &signals.deferred_entries];
+        let [lowest, ready, deferred] = words.map(|word| word.load(Ordering::Relaxed));
         let text = counters_text(device, known);
-        format!("{text}, lowest deferred {lowest}, {entries} entries ready or deferred")
+        format!("{text}, lowest deferred {lowest}, entries: {ready} ready, {deferred} deferred")
     };
     let counters = devices.iter().zip(known).map(text).collect();
     Error::Stalled { patience, threshold: coordinator.threshold(), counters }
@@ -122,7 +122,7 @@ mod tests {
         for part in [
             "host:0: 7 produced, 6 consumed, 0 deferred, ",
             ", 0 work items, 0 sent, 0 filtered, 0 received, of them 0 kept, 0 passed on and 0 ",
-            ", lowest deferred 0, 0 entries",
+            ", lowest deferred 0, entries: 0 ready, 0 deferred",
         ] {
             assert!(error.contains(part), "{part}: {error}");
         }

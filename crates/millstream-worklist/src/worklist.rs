@@ -88,7 +88,7 @@ impl<P: Program> WorklistDevice<P> {
         program: &Arc<P>,
         problem: Arc<P::Problem>,
         here: Here,
-        (outboxes, delta): (usize, Option<u32>),
+        (outboxes, steps): (usize, ThresholdSteps),
         QueueSize { items, most, entries }: QueueSize,
     ) -> Result<WorklistDevice<P>> {
         let (queues, entries) = (OUTBOXES + outboxes, ring_entries(entries));
@@ -101,7 +101,7 @@ impl<P: Program> WorklistDevice<P> {
         Ok(WorklistDevice {
             device: device.clone(),
             problem,
-            kernels: Kernels::new(program, here, delta),
+            kernels: Kernels::new(program, here, steps),
             here,
             queues: queue_buffers,
             status: device.shared(status::words(outboxes))?,
@@ -229,7 +229,7 @@ impl<P: Program> DistributedWorklist<P> {
         let devices = self.context.devices();
         for (place, device) in devices.iter().enumerate() {
             let here = Here { device: place, devices: devices.len(), next: None };
-            let kernels = Kernels::new(&self.program, here, self.delta);
+            let kernels = Kernels::new(&self.program, here, self.steps());
             kernels.prepare_insert(device)?;
             if !is_fused {
                 kernels.prepare_host_driven(device)?;
@@ -255,7 +255,7 @@ impl<P: Program> DistributedWorklist<P> {
         let fused_gang = self.fused_gang(is_ring)?;
         let devices = self.devices(is_ring, fused_gang.is_some())?;
         let outboxes = self.outboxes(is_ring);
-        let steps = ThresholdSteps { delta: self.delta, falls_after: self.falls_after };
+        let steps = self.steps();
         let coordinator = Arc::new(Coordinator::new(devices.len(), outboxes, steps));
         let packet_bytes = self.packet_bytes_at_once(is_ring);
         let solvers = self.solvers(&devices, &coordinator, packet_bytes, initial).await?;
@@ -350,6 +350,10 @@ impl<P: Program> DistributedWorklist<P> {
         Ok(())
     }
 
+    fn steps(&self) -> ThresholdSteps {
+        ThresholdSteps { delta: self.delta, falls_after: self.falls_after }
+    }
+
     fn uses_ring(&self) -> bool {
         match self.routing {
             Routing::Ring => true,
@@ -377,7 +381,7 @@ impl<P: Program> DistributedWorklist<P> {
                 let here = Here { device: place, devices: count, next };
                 let (program, problem) = (&self.program, Arc::clone(problem));
                 let (ways, size) =
-                    ((outboxes, self.delta), self.queue_size(&here, is_fused, device));
+                    ((outboxes, self.steps()), self.queue_size(&here, is_fused, device));
                 WorklistDevice::new(device, program, problem, here, ways, size).map(Arc::new)
             })
             .collect()

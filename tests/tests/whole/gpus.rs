@@ -39,6 +39,7 @@ mod links;
 mod litmus;
 mod mixed;
 mod near_far;
+mod odd_packets;
 mod patience;
 mod real;
 mod steps;

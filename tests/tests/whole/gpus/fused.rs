@@ -20,7 +20,7 @@ use super::{Needs, context, fused, is_gpu, list, runs, scaled, skip};
 use crate::{pagerank, sssp};
 
 /// The devices, with packets that stay in inboxes for a while.
-fn delayed(seed: u64) -> Context {
+pub(super) fn delayed(seed: u64) -> Context {
     let delay = Some(Duration::ZERO..=Duration::from_micros(20));
     let injection = Injection { seed, delay, ..Injection::default() };
     Context::builder().devices(Devices::List(list())).injection(injection).build().unwrap()
