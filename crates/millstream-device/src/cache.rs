@@ -5,14 +5,16 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::environment::variable;
+
 /// The folder: `MILLSTREAM_CACHE`, else `millstream` in the user's cache folder;
 /// `None` if the user has none.
 pub(crate) fn folder() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("MILLSTREAM_CACHE") {
+    if let Some(folder) = variable("MILLSTREAM_CACHE") {
         return Some(PathBuf::from(folder));
     }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
     Some(cache.or_else(home)?.join("millstream"))
 }
 

@@ -141,6 +141,13 @@ impl DeviceCore {
         self.refused(requested, self.memory.in_use(), free)
     }
 
+    /// The host has no memory for what a device needs there.
+    pub(crate) fn out_of_host_memory(&self, requested: u64) -> Error {
+        let MemoryUse { in_use, budget, .. } = MemoryBudget::of_machine();
+        let (device, budget) = ("host".to_string(), budget.unwrap_or(u64::MAX));
+        Error::OutOfMemory { device, requested, in_use, budget, free: None }
+    }
+
     fn refused(&self, requested: u64, memory: MemoryUse, free: Option<u64>) -> Error {
         let (device, in_use) = (self.name.to_string(), memory.in_use);
         let budget = memory.budget.unwrap_or(u64::MAX);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
+use crate::environment::variable;
 
 /// Devices to open: a comma list of `host:4` (four host devices), `host:2x3`
 /// (two, each as three virtual devices), `cuda:0`, `cuda:0-3`, `cuda:0x4` (one
@@ -67,19 +68,25 @@ impl DeviceList {
     /// # Errors
     /// A value of `MILLSTREAM_DEVICES` that cannot be read.
     pub fn available() -> Result<DeviceList, Error> {
+        DeviceList::available_or_fault().map(|(list, _)| list)
+    }
+
+    /// As [`DeviceList::available`], and why GPUs that are there are not in the list.
+    pub(crate) fn available_or_fault() -> Result<(DeviceList, Option<Error>), Error> {
         const VARIABLE: &str = "MILLSTREAM_DEVICES";
-        let Some(list) = std::env::var_os(VARIABLE).filter(|list| !list.is_empty()) else {
+        let Some(list) = variable(VARIABLE) else {
             return Ok(match crate::gpu_count() {
-                0 => DeviceList::host(4),
-                count => DeviceList::cuda(count),
+                0 => (DeviceList::host(4), crate::gpu_fault()),
+                count => (DeviceList::cuda(count), None),
             });
         };
-        list.to_string_lossy().parse().map_err(|error| match error {
+        let list = list.to_string_lossy().parse().map_err(|error| match error {
             Error::DeviceList { list, reason } => {
                 Error::DeviceList { list: format!("{VARIABLE}={list}"), reason }
             }
             other => other,
-        })
+        })?;
+        Ok((list, None))
     }
 
     /// Devices in the list, virtual ones counted each.

@@ -25,6 +25,8 @@ use crate::{Result, cache, transfer_cache};
 #[derive(Debug)]
 pub struct DeviceSetBuilder {
     pub(crate) devices: DeviceList,
+    /// Why there are no GPUs among them.
+    unused: Option<String>,
     memory_budget: Option<u64>,
     threads: Option<usize>,
     pub(crate) seed: Option<u64>,
@@ -36,7 +38,18 @@ impl DeviceSetBuilder {
     /// The devices; four host devices unless set.
     #[must_use]
     pub fn devices(self, devices: DeviceList) -> DeviceSetBuilder {
-        DeviceSetBuilder { devices, ..self }
+        DeviceSetBuilder { devices, unused: None, ..self }
+    }
+
+    /// What `MILLSTREAM_DEVICES` names, else every GPU, else four host devices: see
+    /// [`DeviceList::available`]. If there are GPUs that cannot be used, [`DeviceSet::warnings`] say why.
+    ///
+    /// # Errors
+    /// A value of `MILLSTREAM_DEVICES` that cannot be read.
+    pub fn available(self) -> Result<DeviceSetBuilder> {
+        let (devices, fault) = DeviceList::available_or_fault()?;
+        let unused = fault.map(|fault| format!("{fault}; running on {devices} instead"));
+        Ok(DeviceSetBuilder { devices, unused, ..self })
     }
 
     /// Bytes that each physical device may allocate; unless set, what a GPU has, and what the host
@@ -92,6 +105,7 @@ impl DeviceSetBuilder {
         let planned = self.plan(&gpus)?;
         let (topology, mut warnings) = self.connect(&gpus, &planned)?;
         warnings.extend(gpus.warning());
+        warnings.extend(self.unused.clone());
         let common = Common {
             ledger: Arc::new(Ledger::new(gpus.poison())),
             runner: Arc::new(runner),
@@ -233,6 +247,7 @@ impl DeviceSet {
             seed: None,
             injection: Injection::default(),
             topology: None,
+            unused: None,
         }
     }
 

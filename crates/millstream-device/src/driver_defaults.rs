@@ -1,13 +1,12 @@
 //! What the CUDA driver reads when it starts.
 
-/// Settings of the driver's, each a variable of the environment.
-const DEFAULTS: [(&str, &str); 2] = [(CONNECTIONS, "12"), ("CUDA_MODULE_LOADING", "EAGER")];
-/// How many queues of the hardware streams share.
-const CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+use crate::environment::variable;
 
-fn is_set(name: &str) -> bool {
-    std::env::var_os(name).is_some_and(|value| !value.is_empty())
-}
+/// Settings of the driver's, each a variable of the environment, and what may happen without.
+const DEFAULTS: [(&str, &str, &str); 2] = [
+    ("CUDA_DEVICE_MAX_CONNECTIONS", "12", "kernels that wait may hold up other streams"),
+    ("CUDA_MODULE_LOADING", "EAGER", "loading a kernel may wait for those that run"),
+];
 
 /// Sets, unless they are set, `CUDA_DEVICE_MAX_CONNECTIONS` to 12 and `CUDA_MODULE_LOADING` to
 /// `EAGER`, which the driver reads when it starts: so many hardware queues that a kernel that waits
@@ -15,7 +14,8 @@ fn is_set(name: &str) -> bool {
 /// the more there are; and kernels loaded before they are launched, since loading one waits for
 /// those that run. Programs call it first in `main`: where there is a second thread, which may be
 /// reading the environment, or where that is not known, this changes nothing and
-/// [`DeviceSet::warnings`](crate::DeviceSet::warnings) say so.
+/// [`DeviceSet::warnings`](crate::DeviceSet::warnings) say so. `#[tokio::main]` starts threads before
+/// `main` begins; with tokio call this first, and then build the runtime by hand.
 ///
 /// ```
 /// fn main() -> millstream_device::Result<()> {
@@ -29,8 +29,8 @@ pub fn set_driver_defaults() {
     if !is_only_thread() {
         return;
     }
-    for (name, value) in DEFAULTS {
-        if !is_set(name) {
+    for (name, value, _) in DEFAULTS {
+        if variable(name).is_none() {
             // SAFETY: no other thread runs that could read the environment meanwhile, and only
             // this one could start any.
             unsafe { std::env::set_var(name, value) };
@@ -46,10 +46,18 @@ fn is_only_thread() -> bool {
 /// What it costs that the driver was not told.
 #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
 pub(crate) fn warning() -> Option<String> {
-    (!is_set(CONNECTIONS)).then(|| {
+    let unset: Vec<_> = DEFAULTS.iter().filter(|(name, ..)| variable(name).is_none()).collect();
+    let names: Vec<_> = unset.iter().map(|(name, ..)| *name).collect();
+    let costs: Vec<_> = unset.iter().map(|(.., cost)| *cost).collect();
+    let values: Vec<_> = unset.iter().map(|(name, value, _)| format!("{name}={value}")).collect();
+    let verb = if unset.len() == 1 { "is" } else { "are" };
+    (!unset.is_empty()).then(|| {
         format!(
-            "{CONNECTIONS} is not set, so that kernels that wait may hold up other streams; \
-             set it to 12, or call millstream::device::set_driver_defaults first in main"
+            "{} {verb} not set, so that {}; set {}, or call \
+             millstream::device::set_driver_defaults first in main, before an executor starts threads",
+            names.join(" and "),
+            costs.join(", and "),
+            values.join(" and ")
         )
     })
 }
@@ -62,8 +70,8 @@ mod tests {
     #[test]
     fn nothing_is_set_beside_other_threads() {
         assert!(!is_only_thread());
-        let before = DEFAULTS.map(|(name, _)| std::env::var_os(name));
+        let before = DEFAULTS.map(|(name, ..)| std::env::var_os(name));
         set_driver_defaults();
-        assert_eq!(DEFAULTS.map(|(name, _)| std::env::var_os(name)), before);
+        assert_eq!(DEFAULTS.map(|(name, ..)| std::env::var_os(name)), before);
     }
 }

@@ -47,7 +47,8 @@ pub enum EventStatus {
 /// streams and tasks wait for like for other events, such as a packet that a kernel
 /// fills. Whoever holds it keeps it, or fails it in time; dropped, it fails.
 ///
-/// What comes after the event is ordered after nothing in the ledger.
+/// Waiting for it orders no uses of buffers: the ledger still refuses what needs another event.
+/// On a GPU a stream that waits for it [holds up others](crate::Stream::wait).
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
@@ -133,7 +134,9 @@ struct EventCore {
 
 struct State {
     status: EventStatus,
-    wakers: Vec<Waker>,
+    /// Of each [`Completion`] that waits, by its number.
+    wakers: Vec<(u64, Waker)>,
+    numbers: u64,
     callbacks: Vec<Callback>,
     /// Of those who wait for the driver's event only.
     on_recorded: Vec<Box<dyn FnOnce() + Send>>,
@@ -163,6 +166,7 @@ impl Event {
         let state = State {
             status: EventStatus::Pending,
             wakers: Vec::new(),
+            numbers: 0,
             callbacks: Vec::new(),
             on_recorded: Vec::new(),
         };
@@ -240,7 +244,7 @@ impl Event {
     /// # Cancel safety
     /// Cancel safe.
     pub fn completed(&self) -> Completion {
-        Completion { event: self.clone() }
+        Completion { event: self.clone(), number: None }
     }
 
     /// As [`Event::completed`], blocking the thread. On simulated devices it
@@ -309,22 +313,52 @@ impl Event {
             let result = result.clone();
             contain(move || callback(result));
         }
-        wakers.into_iter().for_each(|waker| contain(move || waker.wake()));
+        wakers.into_iter().for_each(|(_, waker)| contain(move || waker.wake()));
     }
 
-    fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
+    /// `number`: of whoever asks, from when it first has to wait.
+    fn poll(&self, number: &mut Option<u64>, waker: &Waker) -> Poll<Result<()>> {
+        let mut before = None;
         let result = {
             let mut state = self.core.state.lock();
-            if state.status == EventStatus::Pending {
-                if !state.wakers.iter().any(|registered| registered.will_wake(waker)) {
-                    state.wakers.push(waker.clone());
+            match state.status {
+                EventStatus::Pending => {
+                    before = state.register(number, waker);
+                    None
                 }
-                return Poll::Pending;
+                _ => Some(outcome(&state.status)),
             }
-            outcome(&state.status)
         };
+        // What a waker holds may be anything, and is let go without a lock.
+        drop(before);
+        let Some(result) = result else { return Poll::Pending };
         self.merge_into_host();
         Poll::Ready(result)
+    }
+
+    /// Whoever has this number does not wait any more.
+    fn forget(&self, number: u64) {
+        let forgotten = {
+            let mut state = self.core.state.lock();
+            let place = state.wakers.iter().position(|(its, _)| *its == number);
+            place.map(|place| state.wakers.swap_remove(place))
+        };
+        drop(forgotten);
+    }
+}
+
+impl State {
+    /// The waker in whose place this one is.
+    fn register(&mut self, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
+        let is_here = |(its, _): &&mut (u64, Waker)| Some(*its) == *number;
+        if let Some((_, registered)) = self.wakers.iter_mut().find(is_here) {
+            let is_another = !registered.will_wake(waker);
+            return is_another.then(|| std::mem::replace(registered, waker.clone()));
+        }
+        self.numbers += 1;
+        *number = Some(self.numbers);
+        self.wakers.push((self.numbers, waker.clone()));
+        None
     }
 }
 
@@ -337,10 +371,26 @@ fn outcome(status: &EventStatus) -> Result<()> {
 
 /// Waits for an event, or for what a stream was given: see [`Event::completed`] and
 /// [`Stream::completed`](crate::Stream::completed).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Completion {
     event: Event,
+    /// Once it has had to wait.
+    number: Option<u64>,
+}
+
+impl Clone for Completion {
+    fn clone(&self) -> Completion {
+        Completion { event: self.event.clone(), number: None }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.event.forget(number);
+        }
+    }
 }
 
 impl Completion {
@@ -353,7 +403,8 @@ impl Completion {
 impl Future for Completion {
     type Output = Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.event.poll(context.waker())
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Completion { event, number } = &mut *self;
+        event.poll(number, context.waker())
     }
 }

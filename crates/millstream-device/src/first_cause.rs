@@ -18,6 +18,13 @@ struct Listeners {
     numbers: u64,
 }
 
+impl Drop for Listeners {
+    /// What they hold may be anything, and goes on a thread that others rely on.
+    fn drop(&mut self) {
+        take(&mut self.waiting).into_iter().for_each(|listener| contain(move || drop(listener)));
+    }
+}
+
 /// The first failure of a stream. Looked at for each operation, by whoever submits and whoever
 /// performs: as long as there is none, nobody writes.
 #[derive(Default)]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::ledger::AccessKind;
 use crate::memory::DeviceBuffer;
@@ -14,6 +13,7 @@ use crate::parameter::{
 };
 use crate::part::Part;
 use crate::task::Place;
+use crate::{Error, Result};
 
 /// A buffer of each device, for the kernels of a gang: this kernel's own, which it and
 /// the others of the gang only read; the twin sees its own as `&[T]`. At most
@@ -107,8 +107,13 @@ impl BoundGang {
         accesses: &mut Accesses,
     ) -> Result<BoundGang> {
         check_set_length(buffers.len())?;
-        if let Some(Bound(place)) = buffers.get(own) {
-            accesses.add(place.allocation(), kind);
+        match buffers.get(own) {
+            Some(Bound(place)) => accesses.add(place.allocation(), kind),
+            None if buffers.is_empty() => {}
+            None => {
+                let (buffer, len) = ("the buffers of a gang".to_string(), buffers.len());
+                return Err(Error::OutOfRange { buffer, start: own, end: own + 1, len });
+            }
         }
         Ok(BoundGang { buffers: Arc::clone(buffers), own })
     }

@@ -35,6 +35,7 @@ mod device_set;
 mod download;
 mod driver_defaults;
 mod entered_kernel;
+mod environment;
 mod error;
 mod event;
 mod first_cause;

@@ -103,7 +103,7 @@ impl Allocation {
         let core = &device.core;
         check_alignment(core, items, core.host_memory.aligns(items))?;
         let block = core.host_memory.allocate_to_overwrite(items)?;
-        let block = block.ok_or_else(|| core.out_of_memory(items.size() as u64))?;
+        let block = block.ok_or_else(|| core.out_of_host_memory(items.size() as u64))?;
         let mut allocation = Allocation::of(core, block, 0);
         allocation.is_staging = true;
         Ok(allocation)

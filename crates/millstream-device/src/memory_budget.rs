@@ -41,6 +41,11 @@ impl MemoryBudget {
         MemoryBudget { whole: Some(Arc::clone(&MACHINE)), ..MemoryBudget::new(budget) }
     }
 
+    /// What all host devices of the process, and the host, use together.
+    pub(crate) fn of_machine() -> MemoryUse {
+        MACHINE.in_use()
+    }
+
     pub(crate) fn in_use(&self) -> MemoryUse {
         *self.state.lock()
     }

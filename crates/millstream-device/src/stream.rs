@@ -177,6 +177,11 @@ impl Stream {
     /// Makes what is submitted next come after an event, on whatever stream
     /// that was recorded. The host does not wait.
     ///
+    /// A GPU has [a few lanes](StreamKind) of each kind, which its streams share. A stream that waits for
+    /// what the *host* completes, a [`Promise`](crate::Promise) or the end of a host device's kernel, holds
+    /// up all streams of its lane until then: nothing that the promise depends on may be submitted, after
+    /// the wait, to a stream of the same kind.
+    ///
     /// # Errors
     /// [`Error::DifferentDeviceSet`] for an event of another set; the first cause, on a failed stream.
     pub fn wait(&self, awaitable: &impl Awaitable) -> Result<()> {

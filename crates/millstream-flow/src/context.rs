@@ -1,6 +1,7 @@
 //! The runtime environment of a program \[G §4, Table 1\].
 
 use std::future::Future;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use futures_util::lock::Mutex;
@@ -18,7 +19,8 @@ use crate::waking::Waking;
 #[derive(Clone, Debug, Default)]
 pub enum Devices {
     /// What the environment variable `MILLSTREAM_DEVICES` names; else every GPU,
-    /// or four host devices where there is none.
+    /// or four host devices where there is none. If that is because the driver is too old or does not
+    /// start, [`Context::warnings`] say so.
     #[default]
     All,
     /// These, as written on a command line.
@@ -30,10 +32,35 @@ impl Devices {
     pub fn host(count: usize) -> Devices {
         Devices::List(DeviceList::host(count))
     }
+
+    /// The first `count` GPUs.
+    pub fn cuda(count: usize) -> Devices {
+        Devices::List(DeviceList::cuda(count))
+    }
+}
+
+/// As on a command line.
+///
+/// ```
+/// use millstream_flow::{Context, Devices};
+///
+/// // Such as "cuda:0-1", or "cuda:0x4" for four virtual devices on one GPU.
+/// let devices: Devices = "host:2".parse()?;
+/// assert_eq!(Context::builder().devices(devices).build()?.devices().len(), 2);
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+impl FromStr for Devices {
+    type Err = crate::Error;
+
+    fn from_str(list: &str) -> Result<Devices> {
+        Ok(Devices::List(list.parse()?))
+    }
 }
 
 /// The devices in use, their topology and memory. Cheap to clone; several
-/// graphs may run on one context at once.
+/// graphs may run on one context at once, and so may several contexts, but for gangs: kernels that
+/// wait for each other run one gang after the other on one context, but of two contexts on the same
+/// GPUs each might hold what the other's gang needs to start, until one is out of patience.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -294,12 +321,12 @@ impl ContextBuilder {
     /// `MILLSTREAM_DEVICES` that cannot be read; a topology of another number of
     /// devices.
     pub fn build(self) -> Result<Context> {
-        let list = match self.list {
-            Some(list) => list,
-            None if self.is_simulated => DeviceList::host(4),
-            None => DeviceList::available()?,
+        let devices = match self.list {
+            Some(list) => self.devices.devices(list),
+            None if self.is_simulated => self.devices.devices(DeviceList::host(4)),
+            None => self.devices.available()?,
         };
-        let devices = self.devices.devices(list).build()?;
+        let devices = devices.build()?;
         let watcher = Arc::new(Watcher::new(&devices));
         let (gang, waking) = (Arc::default(), Arc::default());
         Ok(Context { devices, gang, transfer: self.transfer, watcher, waking })

@@ -22,6 +22,7 @@ pub(crate) struct GpuContext {
     id: u64,
     pub(super) ordinal: usize,
     pub(super) name: String,
+    is_alone: bool,
     pub(super) device: CUdevice,
     pub(super) context: CUcontext,
     /// Such as 90 for `sm_90`.
@@ -59,7 +60,8 @@ impl std::fmt::Debug for GpuContext {
 }
 
 impl GpuContext {
-    pub(super) fn new(ordinal: usize, poison: &Poison) -> Result<Arc<GpuContext>> {
+    /// `is_alone`: no other GPU is opened with it.
+    pub(super) fn new(ordinal: usize, is_alone: bool, poison: &Poison) -> Result<Arc<GpuContext>> {
         let name = format!("cuda:{ordinal}");
         let (mut device, mut context) = (0, std::ptr::null_mut());
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
@@ -95,6 +97,7 @@ impl GpuContext {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             ordinal,
             name,
+            is_alone,
             device,
             context,
             architecture,
@@ -174,8 +177,13 @@ impl GpuContext {
     /// The first fault: this one, unless there was another before. Where something failed that was
     /// submitted before, the call that is answered so is not to blame.
     fn fault(&self, answer: CUresult, call: &'static str) -> Error {
-        let call = if is_fault_of_work(answer) { WORK } else { call };
-        self.poison.get_or_init(|| failure(answer, call, &self.name)).clone()
+        let cause = || match is_fault_of_work(answer) {
+            // A GPU that is well answers with the fault of another that has access to it.
+            true if !self.is_alone => failure(answer, WORK, &format!("{} or a peer", self.name)),
+            true => failure(answer, WORK, &self.name),
+            false => failure(answer, call, &self.name),
+        };
+        self.poison.get_or_init(cause).clone()
     }
 
     /// The GPU's.

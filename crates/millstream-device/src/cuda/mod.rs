@@ -79,19 +79,37 @@ const COPY: usize = 4;
 const GANG: usize = 8;
 const SMALL_COPY: usize = 2;
 
+/// Lanes of a kind. Each kind is dealt to streams in turns of its own: whoever makes streams of two
+/// kinds again and again gets all lanes of both.
+struct Lanes {
+    all: Vec<Arc<Lane>>,
+    next: AtomicUsize,
+}
+
+impl Lanes {
+    /// So many turns that follow each other; the first.
+    fn take_turns(&self, count: usize) -> usize {
+        // Relaxed: only a number is needed.
+        self.next.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// The lane whose turn it is.
+    fn of_turn(&self, turn: usize) -> &Arc<Lane> {
+        &self.all[turn % self.all.len()]
+    }
+}
+
 /// A GPU in use.
 pub(crate) struct Gpu {
     context: Arc<GpuContext>,
     pool: Arc<GpuPool>,
-    compute: Vec<Arc<Lane>>,
-    high_priority: Vec<Arc<Lane>>,
-    copy: Vec<Arc<Lane>>,
-    gang: Vec<Arc<Lane>>,
-    small_copy: Vec<Arc<Lane>>,
+    compute: Lanes,
+    high_priority: Lanes,
+    copy: Lanes,
+    /// Those of a gang must be different ones.
+    gang: Lanes,
+    small_copy: Lanes,
     submitter: Arc<Submitter>,
-    next: AtomicUsize,
-    /// Of the gang's lanes: those of a gang must be different ones.
-    next_of_gang: AtomicUsize,
     /// Devices that are this GPU, or parts of it.
     devices: AtomicUsize,
     /// GPUs whose memory its kernels reach.
@@ -114,22 +132,20 @@ impl Gpu {
     /// Turns at the gang's lanes that follow each other, so that up to as many as there are lanes
     /// have one each; the first.
     pub(crate) fn take_turns_of_gang(&self, count: usize) -> usize {
-        // Relaxed: only a number is needed.
-        self.next_of_gang.fetch_add(count, Ordering::Relaxed)
+        self.gang.take_turns(count)
     }
 
     /// A stream of its own order, on the lane whose turn it is, or this one's.
     pub(crate) fn stream(&self, kind: StreamKind, turn: Option<usize>) -> Result<CudaStream> {
-        let (lanes, next) = match kind {
-            StreamKind::Compute => (&self.compute, &self.next),
-            StreamKind::HighPriority => (&self.high_priority, &self.next),
-            StreamKind::Copy => (&self.copy, &self.next),
-            StreamKind::Gang => (&self.gang, &self.next_of_gang),
-            StreamKind::SmallCopy => (&self.small_copy, &self.next),
+        let lanes = match kind {
+            StreamKind::Compute => &self.compute,
+            StreamKind::HighPriority => &self.high_priority,
+            StreamKind::Copy => &self.copy,
+            StreamKind::Gang => &self.gang,
+            StreamKind::SmallCopy => &self.small_copy,
         };
-        // Relaxed: any lane will do.
-        let turn = turn.unwrap_or_else(|| next.fetch_add(1, Ordering::Relaxed));
-        let stream = CudaStream::new(Arc::clone(&lanes[turn % lanes.len()]), self.is_shared());
+        let lane = lanes.of_turn(turn.unwrap_or_else(|| lanes.take_turns(1)));
+        let stream = CudaStream::new(Arc::clone(lane), self.is_shared());
         stream.check().map(|()| stream)
     }
 
@@ -159,7 +175,7 @@ impl Gpu {
 
     fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
         let kinds = [&self.compute, &self.high_priority, &self.copy, &self.gang, &self.small_copy];
-        kinds.into_iter().flatten()
+        kinds.into_iter().flat_map(|lanes| &lanes.all)
     }
 
     /// Memory with these contents; `None` if there is not enough.
@@ -213,7 +229,8 @@ impl Runtime {
         let first = ordinals.first().copied().unwrap_or(0);
         driver::start(&format!("cuda:{first}"))?;
         let poison = Poison::default();
-        let contexts = ordinals.iter().map(|&ordinal| GpuContext::new(ordinal, &poison));
+        let is_alone = ordinals.len() == 1;
+        let contexts = ordinals.iter().map(|&ordinal| GpuContext::new(ordinal, is_alone, &poison));
         let contexts = contexts.collect::<Result<Vec<_>>>()?;
         let Some(first) = contexts.first() else {
             return Err(Error::Start { reason: "no GPU is asked for".to_string() });
@@ -299,12 +316,13 @@ fn open_gpu(
     reactor: &ReactorHandle,
 ) -> Result<Arc<Gpu>> {
     let submitter = Arc::<Submitter>::default();
-    let lanes = |kind, first: usize, count: usize| -> Result<Vec<Arc<Lane>>> {
+    let lanes = |kind, first: usize, count: usize| -> Result<Lanes> {
         // Numbers are unique among all GPUs.
         let number = |place| context.ordinal << 8 | (first + place);
         let threads = || (Arc::clone(&submitter), reactor.clone());
         let lane = |place| Lane::new(context, number(place), kind, words, threads());
-        (0..count).map(lane).collect()
+        let all = (0..count).map(lane).collect::<Result<_>>()?;
+        Ok(Lanes { all, next: AtomicUsize::new(0) })
     };
     Ok(Arc::new(Gpu {
         context: Arc::clone(context),
@@ -319,8 +337,6 @@ fn open_gpu(
             SMALL_COPY,
         )?,
         submitter: Arc::clone(&submitter),
-        next: AtomicUsize::new(0),
-        next_of_gang: AtomicUsize::new(0),
         devices: AtomicUsize::new(0),
         peers: OnceLock::new(),
     }))

@@ -55,7 +55,20 @@ unsafe impl Sync for Function {}
 impl GpuContext {
     /// The kernel, compiled and loaded; this is the calling thread's context.
     pub(crate) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
-        let module = self.module(source)?;
+        let loaded = match self.loaded(source) {
+            Some(module) => Ok(module),
+            None => Err(compile(source, self.architecture)?),
+        };
+        // All of it: where modules are loaded lazily, finding a kernel loads it. The context is bound
+        // once more: whatever happens while this thread waits may bind another.
+        while_nobody_launches(|| {
+            self.bind()?;
+            let module = loaded.or_else(|code| self.load_module(source, &code))?;
+            self.find(kernel, source, module)
+        })
+    }
+
+    fn find(&self, kernel: &str, source: &CudaSource, module: CUmodule) -> Result<Function> {
         let mut function = std::ptr::null_mut();
         let signature = |reason: String| Error::Signature { kernel: kernel.to_string(), reason };
         let entry = CString::new(source.entry()).map_err(|error| signature(error.to_string()))?;
@@ -102,14 +115,8 @@ impl GpuContext {
         Ok(left)
     }
 
-    fn module(&self, source: &CudaSource) -> Result<CUmodule> {
-        if let Some(module) = self.modules.loaded.lock().get(source.text()) {
-            return Ok(module.0);
-        }
-        let code = compile(source, self.architecture)?;
-        // Before the lock. The context is bound once more: whatever happens while this thread
-        // waits may bind another.
-        while_nobody_launches(|| self.bind().and_then(|()| self.load_module(source, &code)))
+    fn loaded(&self, source: &CudaSource) -> Option<CUmodule> {
+        self.modules.loaded.lock().get(source.text()).map(|module| module.0)
     }
 
     fn load_module(&self, source: &CudaSource, code: &[u8]) -> Result<CUmodule> {

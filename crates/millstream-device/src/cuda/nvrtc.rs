@@ -10,6 +10,8 @@ use std::ptr::null_mut;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use millstream_kernels::HEADERS;
 
+use crate::environment::variable;
+
 /// What the compiler's library may be called; an older driver needs an older one.
 const LIBRARIES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 /// How the names of the library begin that the compiler needs, which has the whole version in its
@@ -253,8 +255,8 @@ fn open(file: &Path) -> Result<Library, String> {
 }
 
 fn folders() -> Vec<PathBuf> {
-    let named = std::env::var_os("MILLSTREAM_NVRTC").map(PathBuf::from);
-    let toolkit = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
+    let named = variable("MILLSTREAM_NVRTC").map(PathBuf::from);
+    let toolkit = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable);
     let toolkits = toolkit.map(|home: OsString| Path::new(&home).join("lib64"));
     named.into_iter().chain(toolkits).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUresult, CUstream};
 use parking_lot::Mutex;
 
 use super::context::GpuContext;
@@ -181,17 +181,26 @@ impl GpuPool {
 
     /// Zeroes a block, and others that wait for it.
     fn zero(&self, state: &mut GpuPoolState, bytes: usize, address: u64) -> Result<u64> {
-        let others = state.used.take_up_to(ZEROED_TOGETHER);
-        for &(bytes, address) in [(bytes, address)].iter().chain(&others) {
+        let mut blocks = state.used.take_up_to(ZEROED_TOGETHER);
+        blocks.push((bytes, address));
+        let zeroed = self.zero_all(state.stream, &blocks);
+        if zeroed.is_ok() {
+            blocks.pop();
+        }
+        let to = if zeroed.is_ok() { &mut state.zeroed } else { &mut state.used };
+        blocks.into_iter().for_each(|(bytes, address)| to.put(bytes, address));
+        zeroed.map(|()| address)
+    }
+
+    fn zero_all(&self, stream: CUstream, blocks: &[(usize, u64)]) -> Result<()> {
+        for &(bytes, address) in blocks {
             // SAFETY: the block is this long, and nothing uses it.
-            let answer = unsafe { sys::cuMemsetD8Async(address, 0, bytes, state.stream) };
+            let answer = unsafe { sys::cuMemsetD8Async(address, 0, bytes, stream) };
             self.context.check(answer, "cuMemsetD8Async")?;
         }
         // SAFETY: a stream of this context.
-        let answer = unsafe { sys::cuStreamSynchronize(state.stream) };
-        self.context.check(answer, "cuStreamSynchronize")?;
-        others.into_iter().for_each(|(bytes, address)| state.zeroed.put(bytes, address));
-        Ok(address)
+        let answer = unsafe { sys::cuStreamSynchronize(stream) };
+        self.context.check(answer, "cuStreamSynchronize")
     }
 
     fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {

@@ -204,7 +204,8 @@ impl<T: Item> FullEmptySegment<T> {
     /// the groups end with what a copy that was waiting is refused for.
     ///
     /// # Device ordering
-    /// The event is complete when copy and actions are over.
+    /// The event is complete when copy and actions are over. It is one that the host completes: what of
+    /// a stream's waiting for it [says](millstream_device::Stream::wait) holds.
     pub fn copy(
         &self,
         stream: &Stream,
