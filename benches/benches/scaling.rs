@@ -24,7 +24,7 @@ fn graphs(on_gpus: bool) -> [(&'static str, CsrGraph); 3] {
     let options = GenerateOptions { max_weight: Some(MAX_WEIGHT), ..GenerateOptions::default() };
     let mut symmetrize = ReadOptions::default();
     symmetrize.symmetrize = true;
-    let packages = read_graph(&dataset("debian-dependencies.el.gz"), &symmetrize).unwrap();
+    let packages = read_graph(dataset("debian-dependencies.el.gz"), &symmetrize).unwrap();
     let weights = generate::random_weights(&packages, MAX_WEIGHT, 0);
     let (name, scale) = if on_gpus { ("kron 20 32", 20) } else { ("kron 15 32", 15) };
     [

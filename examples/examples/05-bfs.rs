@@ -1,4 +1,4 @@
-//! BFS from the library: one uploaded graph, several runs at once, and each way to
+//! BFS from the library: one uploaded graph, several runs at once, and two ways to
 //! search.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 

@@ -71,8 +71,8 @@ pub struct BfsOptions {
     /// enter vertices are there in any case. Without, uploads are faster, and searches slower as a rule.
     pub layouts: bool,
     /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
-    /// many. 40 bytes each. Once more would have to wait, this search and later ones go level by
-    /// level.
+    /// many. 40 bytes each; 67,108,864 of them at most. As soon as more would have to wait, this search and later ones go
+    /// level by level.
     pub waiting: usize,
 }
 

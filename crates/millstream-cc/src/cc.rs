@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::{Context, Error as FlowError, Gang, Sender, first_available};
 use millstream_graph::{CsrGraph, Partition, partition, source};
-use millstream_traversal::internals::{PATIENCE, check_partition};
+use millstream_traversal::internals::{PATIENCE, check_partition, check_rows};
 use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
@@ -177,6 +177,7 @@ impl Cc {
     ) -> Result<Cc> {
         options.check()?;
         check_partition(context, graph, &partition)?;
+        check_rows(context, graph)?;
         let whole = graph;
         let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
         let (partition, order) = match searches {

@@ -4,16 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use millstream::device::{Error as DeviceError, Topology, TransferWay, gpu_fault};
+use millstream::device::{Error as DeviceError, Topology, TransferWay};
 use millstream::flow::{Context, ContextBuilder, Devices, Error as FlowError};
 
 use crate::error::Error;
 use crate::remark::remark;
-
-/// Names devices where `--devices` does not.
-const VARIABLE: &str = "MILLSTREAM_DEVICES";
-/// What runs where there is no GPU.
-const HOST_DEVICES: &str = "host:4";
 
 /// The devices to use.
 #[derive(Debug, Args)]
@@ -81,13 +76,8 @@ impl DeviceOptions {
         if !cfg!(feature = "cuda") && has_nvidia_device(Path::new("/dev")) {
             remark("this build has no GPU support (feature cuda)");
         }
-        let is_unset = std::env::var_os(VARIABLE).is_none_or(|list| list.is_empty());
-        let is_left_open = self.devices.is_none() && is_unset;
-        if is_left_open && let Some(fault) = gpu_fault() {
-            remark(format_args!("{fault}; running on {HOST_DEVICES} instead"));
-        }
         let devices = match &self.devices {
-            Some(list) => Devices::List(list.parse().map_err(FlowError::Device).map_err(refused)?),
+            Some(list) => list.parse().map_err(refused)?,
             None => Devices::All,
         };
         let mut builder = Context::builder().devices(devices);

@@ -191,9 +191,9 @@ impl Spread {
     }
 
     pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
-        match self.partitioner {
-            Some(partitioner) => partitioner.divide(graph, parts),
-            None => Ok(phase("partitioning", || partition::automatic(graph, parts))),
+        match self.suitable_partition(graph, parts)? {
+            Some(partition) => Ok(partition),
+            None => Ok(phase("partitioning", || partition::edge_balanced_blocks(graph, parts))),
         }
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> comfy_table::Table {
     table
 }
 
-const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copied", "pushed", "through host"];
+const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copied", "pushed", "mapped"];
 
 /// A table of the links.
 pub(crate) fn link_table(links: &[Link]) -> comfy_table::Table {

@@ -19,8 +19,8 @@ pub enum Error {
     /// A device refused or failed an operation.
     #[error(transparent)]
     Device(#[from] millstream_device::Error),
-    /// A task of the graph returned an error of its own.
-    #[error("{0}")]
+    /// A task of the graph returned an error of its own: see [`Error::task`].
+    #[error(transparent)]
     Task(Arc<dyn std::error::Error + Send + Sync>),
     /// A task of the graph panicked, or a routing policy.
     #[error("a task panicked: {message}")]
@@ -35,7 +35,7 @@ pub enum Error {
         endpoint: String,
     },
     /// A second link between the same endpoints \[G §3\]; use another router.
-    #[error("a second link from {from} to {to}")]
+    #[error("a second link from {from} to {to}: a router of its own takes it")]
     DuplicateLink {
         /// Source.
         from: String,
@@ -88,7 +88,7 @@ pub enum Error {
         to: String,
     },
     /// A sender dropped without `shutdown`.
-    #[error("the sender of {from} was dropped without a shutdown")]
+    #[error("the sender of {from} was dropped without a shutdown, which says that all is sent")]
     SenderDropped {
         /// Its endpoint.
         from: String,
@@ -268,5 +268,12 @@ impl Error {
     /// ```
     pub fn task(error: impl std::error::Error + Send + Sync + 'static) -> Error {
         Error::Task(Arc::new(error))
+    }
+}
+
+/// The error of a task, as `?` gives it.
+impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        Error::Task(Arc::from(error))
     }
 }

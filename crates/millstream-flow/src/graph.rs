@@ -186,7 +186,8 @@ impl Graph {
         })
     }
 
-    /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that.
+    /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that. An error of its
+    /// own is one as [`Error::task`] makes it, or a boxed one.
     pub fn spawn<E: Into<Error>>(
         &self,
         task: impl Future<Output = Result<(), E>> + Send + 'static,

@@ -234,7 +234,9 @@ impl<T: Item> Sender<T> {
         self.flushed().await
     }
 
-    /// Sends host data as one message with `metadata` for the routing policy.
+    /// Sends host data as one message with `metadata` for the routing policy, without waiting: it
+    /// queues as much as it is given. Who sends a lot awaits [`Sender::flushed`] now and then, as
+    /// [`Sender::send_all`] does each time. A message of no items reaches nobody.
     ///
     /// # Errors
     /// The graph's first cause.

@@ -71,7 +71,7 @@ pub struct SsspOptions {
     /// last.
     pub rest: u32,
     /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
-    /// many. 40 bytes each. Once more would have to wait, this search and later ones go
+    /// many. 40 bytes each; 67,108,864 of them at most. As soon as more would have to wait, this search and later ones go
     /// asynchronously.
     pub waiting: usize,
 }

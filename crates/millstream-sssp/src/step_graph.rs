@@ -11,7 +11,7 @@ use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::internals::check_partition;
+use millstream_traversal::internals::{check_partition, check_rows};
 use millstream_traversal::{
     DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
 };
@@ -56,6 +56,8 @@ impl StepGraph {
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
         check_partition(context, &reversed, &partition)?;
+        check_rows(context, graph)?;
+        check_rows(context, &reversed)?;
         let window = DegreeOrder::SPREAD;
         let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
         let entering = partition.renumber_by_weight(&reversed);

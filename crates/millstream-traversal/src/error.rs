@@ -34,6 +34,18 @@ pub enum Error {
         /// Devices of the context.
         devices: usize,
     },
+    /// A vertex with more arcs than GPUs take.
+    #[error(
+        "vertex {row} has {arcs} arcs, and GPUs take {most} of one at most; take out duplicates, or use host devices"
+    )]
+    TooManyArcs {
+        /// The vertex, by the id that the graph which is uploaded has.
+        row: u32,
+        /// Its arcs.
+        arcs: u64,
+        /// That a vertex may have.
+        most: u64,
+    },
     /// A step of the priority threshold that is not positive, or too small.
     #[error("delta {delta:?} is not a positive number that distances can be divided by")]
     Delta {

@@ -15,6 +15,8 @@ use rayon::prelude::*;
 use crate::owners::Owners;
 use crate::{Error, Result};
 
+/// Arcs of a vertex on a GPU, at most: kernels add up those of 32 rows in 32 bits.
+const MOST_ROW_ARCS: u64 = 125_000_000;
 /// Vertices that are filled one by one, at most: each fill takes microseconds, where the values of
 /// all vertices take milliseconds to come from the host.
 const MOST_FILLS: usize = 256;
@@ -94,7 +96,8 @@ impl DistributedGraph {
     /// Uploads a graph in the parts of `partition`, one for each device.
     ///
     /// # Errors
-    /// A partition that does not fit; no memory on a device.
+    /// A partition that does not fit; on GPUs a vertex with more than 125,000,000 arcs; no memory on a
+    /// device.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -111,6 +114,7 @@ impl DistributedGraph {
             return Ok(DistributedGraph::with_structure(context, graph, partition).await?.0);
         }
         check_partition(context, graph, &partition)?;
+        check_rows(context, graph)?;
         if !partition.is_renumbered() {
             let weights = match graph.weights() {
                 None => HostWeights::None,
@@ -143,6 +147,7 @@ impl DistributedGraph {
         partition: Partition,
     ) -> Result<(DistributedGraph, CsrGraph)> {
         check_partition(context, graph, &partition)?;
+        check_rows(context, graph)?;
         let start = Instant::now();
         let rows = partition.renumber_structure(graph);
         let renumbering_time = start.elapsed();
@@ -153,7 +158,8 @@ impl DistributedGraph {
     /// Uploads a graph that has the partition's new ids already, with its weights if there are any.
     ///
     /// # Errors
-    /// A partition that does not fit; no memory on a device.
+    /// A partition that does not fit; on GPUs a vertex with more than 125,000,000 arcs; no memory on a
+    /// device.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -166,6 +172,7 @@ impl DistributedGraph {
         partition: Partition,
     ) -> Result<DistributedGraph> {
         check_partition(context, &rows, &partition)?;
+        check_rows(context, &rows)?;
         let weights = match rows.take_weights() {
             None => HostWeights::None,
             Some(Weights::Integer(all)) => HostWeights::Integer(HostColumn::Given(all.into())),
@@ -371,6 +378,27 @@ impl DistributedGraph {
     }
 }
 
+/// Whether GPUs, if there are any, take the rows of `graph`.
+///
+/// # Errors
+/// [`Error::TooManyArcs`] if they do not.
+pub fn check_rows(context: &Context, graph: &CsrGraph) -> Result<()> {
+    let has_gpus = context.devices().iter().any(Device::is_gpu);
+    let long = has_gpus.then(|| long_row(graph, MOST_ROW_ARCS)).flatten();
+    let refused =
+        |row| Err(Error::TooManyArcs { row, arcs: graph.degree(row), most: MOST_ROW_ARCS });
+    long.map_or(Ok(()), refused)
+}
+
+/// A vertex with more than so many arcs.
+fn long_row(graph: &CsrGraph, most: u64) -> Option<u32> {
+    if graph.targets().len() as u64 <= most {
+        return None;
+    }
+    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
+    vertices.find_any(|&vertex| graph.degree(vertex) > most)
+}
+
 /// Whether a partition is one of `graph` for the devices of `context`.
 ///
 /// # Errors
@@ -416,6 +444,16 @@ mod tests {
     use millstream_graph::partition;
 
     use super::*;
+
+    #[test]
+    fn rows_that_are_too_long_are_found() {
+        let graph = CsrGraph::from_edges(9, &[(0, 1), (5, 1), (5, 2), (5, 8)]).unwrap();
+        assert_eq!(long_row(&graph, 2), Some(5));
+        assert_eq!(long_row(&graph, 3), None);
+        // Host devices take them all.
+        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+        assert!(check_rows(&context, &graph).is_ok());
+    }
 
     #[test]
     fn few_special_values_and_many_are_in_their_places() {

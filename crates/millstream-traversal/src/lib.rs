@@ -50,7 +50,7 @@ pub mod internals {
     pub use crate::gang_or_twins::run_gang_or_twins;
     pub use crate::gang_place::GangPlace;
     pub use crate::gang_work::GangWork;
-    pub use crate::graph::check_partition;
+    pub use crate::graph::{check_partition, check_rows};
     pub use crate::halo::Halos;
     pub use crate::hubs::find_hubs;
     pub use crate::meeting::{can_meet, check_kernels_push};

@@ -47,6 +47,8 @@ millstream_device::cuda_struct! {
 
 /// The word of a report that says whether a GPU had no room for all that was near.
 const TOO_WIDE: usize = GangWork::REPORT_WORDS;
+/// So that the tally's field takes a whole log.
+const MOST_WAITING: usize = 1 << 26;
 
 /// A search by near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): of
 /// vertices whose keys become smaller, those below a threshold go first, until none is left; the
@@ -138,7 +140,7 @@ impl<R: CudaRule> NearFar<'_, R> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         // Twins have piles of their own.
-        let waiting = if context.all_gpus() { self.waiting } else { 0 };
+        let waiting = if context.all_gpus() { self.waiting.min(MOST_WAITING) } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));

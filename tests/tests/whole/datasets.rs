@@ -68,7 +68,7 @@ pub(crate) fn our_graph(file: &str, symmetrize: bool) -> CsrGraph {
     let folder = if folder.is_dir() { folder } else { PathBuf::from("datasets") };
     let mut options = ReadOptions::default();
     options.symmetrize = symmetrize;
-    read_graph(&folder.join(file), &options).unwrap()
+    read_graph(folder.join(file), &options).unwrap()
 }
 
 #[test]
@@ -141,7 +141,7 @@ pub(crate) fn real_graph(facts: &RealGraph) -> Option<CsrGraph> {
         println!("skipped: MILLSTREAM_DATASETS is not set");
         return None;
     };
-    let graph = read_graph(&folder.join(facts.file), &ReadOptions::default()).unwrap();
+    let graph = read_graph(folder.join(facts.file), &ReadOptions::default()).unwrap();
     assert_eq!((graph.vertices(), graph.arcs()), facts.size, "{}", facts.file);
     Some(graph)
 }

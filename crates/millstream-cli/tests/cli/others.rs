@@ -97,4 +97,8 @@ fn answers_are_all_that_is_on_standard_output() {
     let star = folder.file("star.el", star);
     let report = json(&["partition", &star, "--parts", "11", "--partitioner", "metis"]);
     assert_eq!(report["sizes"].as_array().unwrap().len(), 11);
+    for algorithm in ["bfs", "cc"] {
+        let report = json(&[algorithm, &star, "--devices", "host:11", "--verify"]);
+        assert_eq!(report["verified"], true, "{algorithm}");
+    }
 }

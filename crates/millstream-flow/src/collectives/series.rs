@@ -39,12 +39,14 @@ use crate::{Error, Item, Result};
 ///         vectors.push(stream.uploaded(vec![1u32, 2, 3])?);
 ///         uploads.push(stream.record()?);
 ///     }
+///     // Kept, as their kernels are loaded once for each.
+///     let (sum, max) = (Operator::sum(), Operator::max());
 ///     let mut collectives = communicator.begin().await?;
 ///     for upload in &uploads {
 ///         collectives.wait(upload)?;
 ///     }
-///     collectives.all_reduce(&mut vectors, &Operator::sum())?;
-///     collectives.all_reduce(&mut vectors, &Operator::max())?;
+///     collectives.all_reduce(&mut vectors, &sum)?;
+///     collectives.all_reduce(&mut vectors, &max)?;
 ///     collectives.completed().await?;
 ///     let download = context.devices()[1].stream()?.download(&vectors[1])?;
 ///     assert_eq!(download.await?, [2, 4, 6]);

@@ -142,7 +142,7 @@ fn content_decides_before_the_extension() {
     ] {
         std::fs::write(path(name), content).unwrap();
         assert_eq!(detect(&path(name)).unwrap(), format, "{name}");
-        let read = read_graph_with_format(&path(name), &ReadOptions::default());
+        let read = read_graph_with_format(path(name), &ReadOptions::default());
         assert_eq!(read.unwrap().1, format, "{name}");
     }
     std::fs::write(path("h.el"), gzip(b"c x\np sp 1 0\n")).unwrap();
