@@ -91,9 +91,7 @@ fn main() -> ExitCode {
 
 /// The command line, with what its parts do not say.
 fn command() -> clap::Command {
-    let partitioner = |it: clap::Arg| it.help(options::PAGERANK_PARTITIONER);
-    let pagerank = |it: clap::Command| it.mut_arg("partitioner", partitioner);
-    with_negative_numbers(Arguments::command()).mut_subcommand("pagerank", pagerank)
+    with_negative_numbers(Arguments::command())
 }
 
 /// Takes -1 for a value, not for an option: who reads the value says what is wrong with it.

@@ -18,15 +18,10 @@ use crate::progress::phase;
 pub(crate) struct Spread {
     #[command(flatten)]
     devices: LinkedDeviceOptions,
-    /// How vertices are spread over the devices; METIS for mesh-like graphs, where it is built in,
-    /// and edges for all others unless given.
+    /// How vertices are spread over the devices; edges unless given.
     #[arg(long, value_enum)]
     partitioner: Option<Partitioner>,
 }
-
-/// What the help of PageRank says of `--partitioner`.
-pub(crate) const PAGERANK_PARTITIONER: &str =
-    "How vertices are spread over the devices; edges unless given";
 
 /// Above the options of the worklist in the help.
 const WORKLIST: &str = "Worklist";
@@ -191,10 +186,7 @@ impl Spread {
     }
 
     pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
-        match self.suitable_partition(graph, parts)? {
-            Some(partition) => Ok(partition),
-            None => Ok(phase("partitioning", || partition::edge_balanced_blocks(graph, parts))),
-        }
+        self.partitioner.unwrap_or(Partitioner::Edges).divide(graph, parts)
     }
 
     /// Whether `--partitioner` is given.
@@ -213,18 +205,5 @@ impl Spread {
             None | Some(Partitioner::Edges) => Ok(None),
             Some(partitioner) => partitioner.divide(graph, parts).map(Some),
         }
-    }
-
-    /// As [`Spread::chosen_partition`], but METIS for a mesh-like graph unless given.
-    pub(crate) fn suitable_partition(
-        &self,
-        graph: &CsrGraph,
-        parts: usize,
-    ) -> Result<Option<Partition>, Error> {
-        #[cfg(feature = "metis")]
-        if self.partitioner.is_none() && parts > 1 && partition::is_mesh_like(graph) {
-            return Ok(phase("partitioning", || crate::c_libraries::metis(graph, parts)).ok());
-        }
-        self.chosen_partition(graph, parts)
     }
 }

@@ -23,9 +23,10 @@ use crate::receiver::Receiver;
 use crate::router::{AnyRouter, Router};
 use crate::sender::Sender;
 use crate::statistics::LinkStatistics;
+use crate::task_thread::TaskThread;
 use crate::{Error, Item, Result};
 
-type Task = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+pub(crate) type Task = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// What the parts of one graph share.
 pub(crate) struct GraphShared {
@@ -193,6 +194,35 @@ impl Graph {
         task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         self.tasks.lock().push(Box::pin(task.map(|result| result.map_err(Into::into))));
+    }
+
+    /// Adds a task that a thread of its own polls, from when the graph runs: for programs whose tasks
+    /// keep one thread busy, such as those of many GPUs with a call of the driver every few microseconds.
+    /// It fails, and is dropped, like any other task. A simulation polls it like any other, too.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices, Error, Graph};
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).build()?;
+    /// let graph = Graph::new(&context);
+    /// let caller = std::thread::current().id();
+    /// graph.spawn_on_thread(async move {
+    ///     assert_ne!(std::thread::current().id(), caller);
+    ///     Ok::<_, Error>(())
+    /// });
+    /// context.block_on(graph.run(async { Ok::<_, Error>(()) }))??;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn spawn_on_thread<E: Into<Error>>(
+        &self,
+        task: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        let set = self.shared.context.device_set();
+        if set.simulation().is_some() {
+            return self.spawn(task);
+        }
+        let task = Box::pin(task.map(|result| result.map_err(Into::into)));
+        self.spawn(TaskThread::new(task, set.clone()));
     }
 
     /// Traffic of this graph's links.

@@ -45,6 +45,7 @@ mod sender_shared;
 mod staging;
 mod statistics;
 mod sync;
+mod task_thread;
 mod waking;
 mod warm_up;
 mod watched;

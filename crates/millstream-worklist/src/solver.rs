@@ -1,9 +1,13 @@
 //! The host's side of one device: launches its kernels and moves its packets,
 //! and sees nothing but counters \[G §4.6.2\].
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, TryStreamExt};
 use millstream_device::{Device, SharedBuffer, Stream, StreamKind};
 use millstream_flow::{Error, Graph, Receiver, Result, Sender};
 
@@ -18,9 +22,12 @@ use crate::status::{
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
+/// So many GPUs keep the one thread busy that would poll the tasks of all, by measurement.
+const BUSY_DEVICES: usize = 3;
+
 /// Drives one device: a worker, a receiver for each input, a sender for each
-/// outbox \[G Fig. 9\], as tasks that wait for each other's signals. One thread polls the tasks of
-/// all devices, so it leaves launches to a thread of each.
+/// outbox \[G Fig. 9\], as tasks that wait for each other's signals. Whoever polls them leaves launches to
+/// the thread of the GPU.
 pub(crate) struct Solver<P: Program> {
     pub(crate) device: Arc<WorklistDevice<P>>,
     pub(crate) host: Device,
@@ -52,22 +59,37 @@ impl<P: Program> Solver<P> {
         self.over(&task, &report, launch).await
     }
 
-    /// Adds this device's tasks to the graph.
+    /// Adds this device's tasks to the graph: where one thread would have more to do than it can, on a
+    /// thread of the device's own.
     pub(crate) fn spawn(self: &Arc<Self>, graph: &Graph, ends: Ends<P::Packet>) -> Result<()> {
+        let tasks = self.tasks(ends)?;
+        if self.device.device.is_gpu() && self.device.here.devices >= BUSY_DEVICES {
+            graph.spawn_on_thread(tasks.try_for_each(|()| ready(Ok(()))));
+        } else {
+            tasks.into_iter().for_each(|task| graph.spawn(task));
+        }
+        Ok(())
+    }
+
+    fn tasks(
+        self: &Arc<Self>,
+        ends: Ends<P::Packet>,
+    ) -> Result<FuturesUnordered<BoxFuture<'static, Result<()>>>> {
+        let tasks = FuturesUnordered::new();
         let task = self.task(StreamKind::Compute, WORKER_SCRATCH_WORDS)?;
         let solver = Arc::clone(self);
-        graph.spawn(async move { solver.work(task).await });
+        tasks.push(async move { solver.work(task).await }.boxed());
         for input in ends.inputs {
             let task = self.task(StreamKind::HighPriority, SCRATCH_WORDS)?;
             let solver = Arc::clone(self);
-            graph.spawn(async move { solver.receive(input, task).await });
+            tasks.push(async move { solver.receive(input, task).await }.boxed());
         }
         for (outbox, output) in ends.outputs.into_iter().enumerate() {
             let task = self.task(StreamKind::Compute, SCRATCH_WORDS)?;
             let solver = Arc::clone(self);
-            graph.spawn(async move { solver.send(outbox, output, task).await });
+            tasks.push(async move { solver.send(outbox, output, task).await }.boxed());
         }
-        Ok(())
+        Ok(tasks)
     }
 
     /// Splits what arrives until every sender has shut down.

@@ -98,7 +98,9 @@ fn answers_are_all_that_is_on_standard_output() {
     let report = json(&["partition", &star, "--parts", "11", "--partitioner", "metis"]);
     assert_eq!(report["sizes"].as_array().unwrap().len(), 11);
     for algorithm in ["bfs", "cc"] {
-        let report = json(&[algorithm, &star, "--devices", "host:11", "--verify"]);
+        let metis = ["--partitioner", "metis"];
+        let report =
+            json(&[&[algorithm, &star, "--devices", "host:11", "--verify"][..], &metis].concat());
         assert_eq!(report["verified"], true, "{algorithm}");
     }
 }

@@ -22,4 +22,5 @@ mod resident_collectives;
 mod routers;
 mod shape_cases;
 mod shapes;
+mod task_threads;
 mod ways;
