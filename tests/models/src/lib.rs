@@ -7,6 +7,7 @@
 //! a seeded fault it [`fails_with`] that fault, so that the model is known to look.
 
 use std::process::Command;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Loom's mutex with the guard returned directly, as the production one does.
@@ -79,6 +80,10 @@ pub fn fails_with(fault: usize, protocol: impl Fn() + Sync + Send + 'static) {
 }
 
 fn explore(preemptions: usize, protocol: impl Fn() + Sync + Send + 'static) {
+    // Each interleaving maps stacks anew, for which the threads of a process wait for each other: two
+    // models at once take longer than one after the other.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // Loom looks for `LOOM_MAX_PREEMPTIONS`.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(preemptions));

@@ -135,10 +135,11 @@ fn help_says_what_unreached_is_and_who_divides() {
     for (command, none) in
         [("bfs", "18446744073709551615"), ("sssp", "18446744073709551615"), ("cc", "4294967295")]
     {
-        assert!(help(command).contains(none) && help(command).contains("METIS for mesh-like"));
+        assert!(help(command).contains(none));
     }
-    assert!(help("pagerank").contains("devices; edges unless given"));
-    assert!(!help("pagerank").contains("METIS for mesh-like"));
+    for command in ["bfs", "sssp", "cc", "pagerank"] {
+        assert!(help(command).contains("devices; edges unless given"));
+    }
 }
 
 #[test]
