@@ -71,8 +71,8 @@ pub struct BfsOptions {
     /// enter vertices are there in any case. Without, uploads are faster, and searches slower as a rule.
     pub layouts: bool,
     /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
-    /// many. 40 bytes each; 67,108,864 of them at most. As soon as more would have to wait, this search and later ones go
-    /// level by level.
+    /// many. 40 bytes each, and no more than 2^26 of them. As soon as more would have to wait, this
+    /// search and later ones go level by level.
     pub waiting: usize,
 }
 
@@ -247,8 +247,8 @@ impl Bfs {
     }
 
     /// As [`Bfs::with_options`], in the parts of `partition`, one for each device.
-    /// [`partition::automatic`] gives those that `millstream bfs` takes: of a road map, with METIS, parts
-    /// that cut few arcs.
+    /// Of a road map [`partition::automatic`] gives parts that cut few arcs, with METIS, which takes
+    /// a while.
     ///
     /// # Errors
     /// As [`Bfs::with_options`]; a partition that does not fit.

@@ -142,8 +142,8 @@ impl Cc {
     }
 
     /// As [`Cc::with_options`], in the parts of `partition`, one for each device.
-    /// [`partition::automatic`] gives those that `millstream cc` takes: of a road map, with METIS, parts
-    /// that cut few arcs.
+    /// Of a road map [`partition::automatic`] gives parts that cut few arcs, with METIS, which takes
+    /// a while.
     ///
     /// # Errors
     /// As [`Cc::with_options`]; a partition that does not fit.

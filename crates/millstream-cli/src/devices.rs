@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use millstream::device::{Error as DeviceError, Topology, TransferWay};
+use millstream::device::{Error as DeviceError, Topology, TransferWay, gpu_fault};
 use millstream::flow::{Context, ContextBuilder, Devices, Error as FlowError};
 
 use crate::error::Error;
@@ -69,7 +69,11 @@ impl DeviceOptions {
 
     /// The same without a word about what was measured before.
     pub(crate) fn open_to_measure(&self) -> Result<Context, Error> {
-        self.builder()?.build().map_err(refused)
+        let context = self.builder()?.build().map_err(refused)?;
+        if self.devices.is_none() && !context.all_gpus() {
+            gpu_fault().iter().for_each(remark);
+        }
+        Ok(context)
     }
 
     fn builder(&self) -> Result<ContextBuilder, Error> {

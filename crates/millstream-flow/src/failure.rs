@@ -1,7 +1,10 @@
 //! The first cause of a graph's failure, and who has to hear of it.
 
+use std::cell::Cell;
+use std::ptr::null;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 
@@ -15,14 +18,21 @@ pub(crate) trait Interrupt: Send + Sync {
     fn clear(&self);
 }
 
+thread_local! {
+    /// Of the graph with a task that this thread, which is the task's own, polls at present.
+    static POLLED: Cell<*const Failure> = const { Cell::new(null()) };
+}
+
 /// Shared by all parts of one graph: set once, by the first cause.
 #[derive(Default)]
 pub(crate) struct Failure {
     cause: OnceLock<Error>,
     /// Faults noticed in a `Drop`: when a task returns an error or panics, its
     /// senders and segments are dropped before the error is seen, and must not
-    /// pass for the cause.
+    /// pass for the cause. The runner decides, once it has polled.
     suspected: Mutex<Option<Error>>,
+    /// The same of tasks with threads of their own: each thread decides of its task's.
+    suspected_by: Mutex<Vec<(ThreadId, Error)>>,
     ports: Mutex<Vec<Weak<dyn Interrupt>>>,
     /// The task that runs the graph.
     runner: Mutex<Option<Waker>>,
@@ -69,10 +79,13 @@ impl Failure {
         self.wake_runner();
     }
 
-    /// Notes a fault found in a `Drop`; the runner decides (see `suspected`).
+    /// Notes a fault found in a `Drop`; whoever polls decides (see `suspected`).
     pub(crate) fn suspect(&self, fault: Error) {
         if self.cause.get().is_some() {
             return;
+        }
+        if std::ptr::eq(POLLED.get(), self) {
+            return self.suspected_by.lock().push((thread::current().id(), fault));
         }
         self.suspected.lock().get_or_insert(fault);
         self.wake_runner();
@@ -84,6 +97,24 @@ impl Failure {
         if let Some(fault) = suspected {
             self.fail(fault);
         }
+    }
+
+    /// Polls a task on its own thread. Its error is the cause before anything that it dropped is.
+    pub(crate) fn polled(
+        &self,
+        poll: impl FnOnce() -> Poll<Result<(), Error>>,
+    ) -> Poll<Result<(), Error>> {
+        let before = POLLED.replace(self);
+        let polled = poll();
+        POLLED.set(before);
+        if let Poll::Ready(Err(error)) = &polled {
+            self.fail(error.clone());
+        }
+        let here = thread::current().id();
+        let suspected: Vec<_> =
+            self.suspected_by.lock().extract_if(.., |(thread, _)| *thread == here).collect();
+        suspected.into_iter().for_each(|(_, fault)| self.fail(fault));
+        polled
     }
 
     /// Remembers the task that runs the graph.

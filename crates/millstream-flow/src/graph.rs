@@ -198,7 +198,8 @@ impl Graph {
 
     /// Adds a task that a thread of its own polls, from when the graph runs: for programs whose tasks
     /// keep one thread busy, such as those of many GPUs with a call of the driver every few microseconds.
-    /// It fails, and is dropped, like any other task. A simulation polls it like any other, too.
+    /// It fails and is dropped like any other task, but when the graph has ended perhaps before its calls
+    /// have seen the cause. A simulation polls it like any other, too.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices, Error, Graph};
@@ -221,8 +222,11 @@ impl Graph {
         if set.simulation().is_some() {
             return self.spawn(task);
         }
-        let task = Box::pin(task.map(|result| result.map_err(Into::into)));
-        self.spawn(TaskThread::new(task, set.clone()));
+        let task = task.map(|result| result.map_err(Into::into));
+        let mut task: Task = Box::pin(AssertUnwindSafe(task).catch_unwind().map(flatten));
+        let failure = Arc::clone(&self.shared.failure);
+        let task = poll_fn(move |context| failure.polled(|| task.as_mut().poll(context)));
+        self.spawn(TaskThread::new(Box::pin(task), set.clone()));
     }
 
     /// Traffic of this graph's links.
@@ -231,7 +235,7 @@ impl Graph {
     }
 
     /// Seals the graph and runs its tasks and `main` to their ends, on the
-    /// caller's task: no executor is needed.
+    /// caller's task, but for those [on threads](Graph::spawn_on_thread): no executor is needed.
     ///
     /// # Errors
     /// The first error or panic of any task, of `main` or of a device; every

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 
 use futures_util::FutureExt;
 use futures_util::future::RemoteHandle;
@@ -47,8 +47,11 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.task.take());
-        // It ends after the poll that it is in, which does not wait; a panic was the task's.
-        let _ = self.thread.take().map(JoinHandle::join);
+        // It ends after the poll that it is in, which does not wait; a panic was the task's. What holds
+        // this may be dropped by the thread itself, when it wakes whoever holds that.
+        let thread = self.thread.take();
+        let others = thread.filter(|it| it.thread().id() != thread::current().id());
+        let _ = others.map(JoinHandle::join);
     }
 }
 

@@ -71,8 +71,8 @@ pub struct SsspOptions {
     /// last.
     pub rest: u32,
     /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
-    /// many. 40 bytes each; 67,108,864 of them at most. As soon as more would have to wait, this search and later ones go
-    /// asynchronously.
+    /// many. 40 bytes each, and no more than 2^26 of them. As soon as more would have to wait, this
+    /// search and later ones go asynchronously.
     pub waiting: usize,
 }
 
@@ -242,8 +242,8 @@ impl Sssp {
     }
 
     /// As [`Sssp::with_options`], in the parts of `partition`, one for each device.
-    /// For a [mesh-like](partition::is_mesh_like) graph [`partition::automatic`] gives those that
-    /// `millstream sssp` takes: with METIS, parts that cut few arcs.
+    /// Of a road map [`partition::automatic`] gives parts that cut few arcs, with METIS, which takes
+    /// a while.
     ///
     /// # Errors
     /// As [`Sssp::with_options`]; a partition that does not fit.

@@ -42,6 +42,44 @@ fn its_panic_is_the_first_cause() {
     assert_eq!(message, "on its thread");
 }
 
+/// What a task drops when it fails is not the cause, however soon others hear of it.
+#[test]
+fn what_a_failing_task_drops_is_not_the_cause() {
+    for (run, panics) in (0..200).map(|run| (run, run % 2 == 0)) {
+        let context = context();
+        let [one, other] = context.devices() else { unreachable!() };
+        let graph = Graph::new(&context);
+        let (output, mut input) = graph.link::<u32>(one, other, Buffers::items(4)).unwrap();
+        graph.spawn_on_thread(async move {
+            let _output = output;
+            assert!(!panics, "on purpose");
+            Err::<(), _>(Error::task(std::fmt::Error))
+        });
+        let main = async move { input.recv().await.map(drop) };
+        let ended = context.block_on(graph.run(main)).unwrap();
+        match panics {
+            true => assert!(matches!(ended, Err(Error::TaskPanicked { .. })), "{run}: {ended:?}"),
+            false => assert!(matches!(ended, Err(Error::Task(_))), "{run}: {ended:?}"),
+        }
+    }
+}
+
+/// A sender that is dropped without a shutdown is one, if the task goes on.
+#[test]
+fn what_a_task_drops_that_goes_on_is_the_cause() {
+    let context = context();
+    let [one, other] = context.devices() else { unreachable!() };
+    let graph = Graph::new(&context);
+    let (output, mut input) = graph.link::<u32>(one, other, Buffers::items(4)).unwrap();
+    graph.spawn_on_thread(async move {
+        drop(output);
+        pending::<Result<()>>().await
+    });
+    let main = async move { input.recv().await.map(drop) };
+    let ended = context.block_on(graph.run(main)).unwrap();
+    assert!(matches!(ended, Err(Error::SenderDropped { .. })), "{ended:?}");
+}
+
 #[test]
 fn packets_go_from_thread_to_thread() {
     let context = context();
