@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::ptr::null;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
-use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 
@@ -21,6 +20,8 @@ pub(crate) trait Interrupt: Send + Sync {
 thread_local! {
     /// Of the graph with a task that this thread, which is the task's own, polls at present.
     static POLLED: Cell<*const Failure> = const { Cell::new(null()) };
+    /// As [`Failure::suspected`], of that task.
+    static SUSPECTED: Cell<Option<Error>> = const { Cell::new(None) };
 }
 
 /// Shared by all parts of one graph: set once, by the first cause.
@@ -29,10 +30,9 @@ pub(crate) struct Failure {
     cause: OnceLock<Error>,
     /// Faults noticed in a `Drop`: when a task returns an error or panics, its
     /// senders and segments are dropped before the error is seen, and must not
-    /// pass for the cause. The runner decides, once it has polled.
+    /// pass for the cause. The runner decides, once it has polled; of a task with a thread of its
+    /// own that thread does.
     suspected: Mutex<Option<Error>>,
-    /// The same of tasks with threads of their own: each thread decides of its task's.
-    suspected_by: Mutex<Vec<(ThreadId, Error)>>,
     ports: Mutex<Vec<Weak<dyn Interrupt>>>,
     /// The task that runs the graph.
     runner: Mutex<Option<Waker>>,
@@ -85,7 +85,8 @@ impl Failure {
             return;
         }
         if std::ptr::eq(POLLED.get(), self) {
-            return self.suspected_by.lock().push((thread::current().id(), fault));
+            let first = SUSPECTED.take().unwrap_or(fault);
+            return SUSPECTED.set(Some(first));
         }
         self.suspected.lock().get_or_insert(fault);
         self.wake_runner();
@@ -104,16 +105,15 @@ impl Failure {
         &self,
         poll: impl FnOnce() -> Poll<Result<(), Error>>,
     ) -> Poll<Result<(), Error>> {
-        let before = POLLED.replace(self);
+        POLLED.set(self);
         let polled = poll();
-        POLLED.set(before);
+        POLLED.set(null());
         if let Poll::Ready(Err(error)) = &polled {
             self.fail(error.clone());
         }
-        let here = thread::current().id();
-        let suspected: Vec<_> =
-            self.suspected_by.lock().extract_if(.., |(thread, _)| *thread == here).collect();
-        suspected.into_iter().for_each(|(_, fault)| self.fail(fault));
+        if let Some(fault) = SUSPECTED.take() {
+            self.fail(fault);
+        }
         polled
     }
 

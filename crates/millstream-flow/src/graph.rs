@@ -199,7 +199,8 @@ impl Graph {
     /// Adds a task that a thread of its own polls, from when the graph runs: for programs whose tasks
     /// keep one thread busy, such as those of many GPUs with a call of the driver every few microseconds.
     /// It fails and is dropped like any other task, but when the graph has ended perhaps before its calls
-    /// have seen the cause. A simulation polls it like any other, too.
+    /// have seen the cause. If there is no thread for it, the graph fails with
+    /// [`Start`](millstream_device::Error::Start). A simulation polls it like any other, too.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices, Error, Graph};

@@ -56,8 +56,8 @@ impl StepGraph {
         let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
         check_partition(context, &reversed, &partition)?;
+        // Those that enter are checked when they are uploaded.
         check_rows(context, graph)?;
-        check_rows(context, &reversed)?;
         let window = DegreeOrder::SPREAD;
         let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
         let entering = partition.renumber_by_weight(&reversed);

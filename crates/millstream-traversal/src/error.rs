@@ -39,7 +39,8 @@ pub enum Error {
         "vertex {row} has {arcs} arcs, and GPUs take {most} of one at most; take out duplicates, or use host devices"
     )]
     TooManyArcs {
-        /// The vertex, by the id that the graph which is uploaded has.
+        /// The vertex, by the id that it has in what is uploaded: a new one where the partition gives new
+        /// ones.
         row: u32,
         /// Its arcs.
         arcs: u64,

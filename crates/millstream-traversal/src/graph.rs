@@ -114,7 +114,6 @@ impl DistributedGraph {
             return Ok(DistributedGraph::with_structure(context, graph, partition).await?.0);
         }
         check_partition(context, graph, &partition)?;
-        check_rows(context, graph)?;
         if !partition.is_renumbered() {
             let weights = match graph.weights() {
                 None => HostWeights::None,
@@ -147,7 +146,6 @@ impl DistributedGraph {
         partition: Partition,
     ) -> Result<(DistributedGraph, CsrGraph)> {
         check_partition(context, graph, &partition)?;
-        check_rows(context, graph)?;
         let start = Instant::now();
         let rows = partition.renumber_structure(graph);
         let renumbering_time = start.elapsed();
@@ -172,7 +170,6 @@ impl DistributedGraph {
         partition: Partition,
     ) -> Result<DistributedGraph> {
         check_partition(context, &rows, &partition)?;
-        check_rows(context, &rows)?;
         let weights = match rows.take_weights() {
             None => HostWeights::None,
             Some(Weights::Integer(all)) => HostWeights::Integer(HostColumn::Given(all.into())),
@@ -187,6 +184,7 @@ impl DistributedGraph {
         weights: HostWeights<'_>,
         partition: Partition,
     ) -> Result<DistributedGraph> {
+        check_rows(context, rows_of)?;
         let targets = HostData::shared(rows_of.shared_targets());
         let (mut parts, mut events) = (Vec::new(), Vec::new());
         for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {

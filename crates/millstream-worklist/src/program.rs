@@ -204,7 +204,7 @@ impl CudaProgram {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Program: Sized + Send + Sync + 'static {
-    /// What goes over links for one item.
+    /// What goes over links for one item: of any size, but no more than 32 KiB for the fused worker.
     type Packet: Item;
     /// The program's memory on one device \[G §4.6.3\], made by
     /// [`problem!`](crate::problem!).

@@ -15,8 +15,8 @@ const HUB: u64 = 32;
 /// [METIS](super::metis()) for mesh-like graphs, if it is compiled in and can take
 /// the graph, and [`edge_balanced_blocks`] for all others. On a power-law graph
 /// METIS takes many times as long to cut a few percent fewer arcs; on a mesh it
-/// cuts several times fewer than blocks. It takes 16 s for 24 M vertices: worth it for many runs over
-/// slow links, or where ids say nothing of where vertices lie.
+/// cuts several times fewer than blocks. It takes 16 s for 24 M vertices, and searches on GPUs that
+/// are peers gain little by it.
 pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
     #[cfg(feature = "metis")]
     if parts > 1

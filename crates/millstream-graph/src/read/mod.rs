@@ -15,8 +15,8 @@
 //! the number of its arcs, so that a header that lies costs less than a gibibyte, with what
 //! algorithms keep for each vertex: on eight host devices, verified, such a file takes up to 0.6
 //! GiB in PageRank and less in the others. Each device of PageRank keeps something of every
-//! vertex: 32 of them take 0.2 GiB, and 0.7 by pushing. METIS and `.mill` files, which have bytes for each vertex,
-//! may have more of them without arcs.
+//! vertex: 32 of them take 0.2 GiB, and 0.7 by pushing. METIS and `.mill` files, which have bytes
+//! for each vertex, may have more of them without arcs.
 //! Decompressed content is held in memory, however large it is.
 
 pub(crate) mod arcs;
