@@ -48,7 +48,7 @@ pub enum EventStatus {
 /// fills. Whoever holds it keeps it, or fails it in time; dropped, it fails.
 ///
 /// Waiting for it orders no uses of buffers: the ledger still refuses what needs another event.
-/// On a GPU a stream that waits for it [holds up others](crate::Stream::wait).
+/// A stream that waits for it holds up no other.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};

@@ -179,8 +179,7 @@ impl Stream {
     ///
     /// A GPU has [a few lanes](StreamKind) of each kind, which its streams share. A stream that waits for
     /// what the *host* completes, a [`Promise`](crate::Promise) or the end of a host device's kernel, holds
-    /// up all streams of its lane until then: nothing that the promise depends on may be submitted, after
-    /// the wait, to a stream of the same kind.
+    /// up nobody else. One that waits for what a GPU completes may hold up others of its lane until then.
     ///
     /// # Errors
     /// [`Error::DifferentDeviceSet`] for an event of another set; the first cause, on a failed stream.

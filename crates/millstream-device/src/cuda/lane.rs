@@ -2,7 +2,8 @@
 
 mod points;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,9 @@ use super::settle::{Busy, Resuming, does_anybody_settle, is_resuming, wait_until
 use super::submission::Submission;
 use super::submitter::Submitter;
 use super::words::{Word, Words};
-use crate::event::{Event, EventStatus};
+use crate::event::EventStatus;
 use crate::first_cause::{FirstCause, Untold};
+use crate::poison::Poison;
 use crate::reactor::Waiting;
 use crate::stream_kind::StreamKind;
 use crate::task::Task;
@@ -47,6 +49,8 @@ pub(crate) struct Lane {
     /// Of those that are left something.
     watched: Once,
     submitter: Arc<Submitter>,
+    /// Of its streams, those that have something waiting for the host.
+    streams_waiting: AtomicUsize,
     waiting: Waiting<Pending>,
     /// The last point that is finished: written by the reactor.
     finished: AtomicU64,
@@ -99,10 +103,19 @@ impl Lane {
             submission: Arc::new(InOrder::new(Submission::default())),
             watched: Once::new(),
             submitter,
+            streams_waiting: AtomicUsize::new(0),
             waiting: Waiting::new(),
             finished: AtomicU64::new(0),
             reactor,
         }))
+    }
+
+    pub(super) fn context(&self) -> &Arc<GpuContext> {
+        &self.context
+    }
+
+    pub(super) fn poison(&self) -> &Poison {
+        &self.context.poison
     }
 
     /// Finishes the points that the stream has come to, after a fault all of them;
@@ -149,12 +162,18 @@ impl Lane {
     /// Whether nothing is submitted that is not over, nor will be.
     pub(super) fn is_idle(&self) -> bool {
         // In this order: what waited first is then submitted.
-        !self.is_held_up() && self.waiting.is_empty()
+        !self.has_operations_waiting() && !self.has_points()
     }
 
-    /// Whether something waits for the host to be submitted.
-    pub(super) fn is_held_up(&self) -> bool {
-        self.submission.outstanding() > 0
+    /// Whether there is a point that the stream is not known to have come to. Waits for no submission.
+    pub(super) fn has_points(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether something waits to be submitted: in the queue of a stream, or in the lane's.
+    pub(super) fn has_operations_waiting(&self) -> bool {
+        // In this order, that of an operation's way. Acquire: pairs with the release in `end_waiting`.
+        self.streams_waiting.load(Ordering::Acquire) > 0 || self.submission.outstanding() > 0
     }
 
     /// Asks the driver whether the stream is alive.
@@ -170,8 +189,9 @@ impl Lane {
 
     /// Blocks until everything submitted so far is over.
     pub(super) fn synchronize(self: &Arc<Self>) -> Result<()> {
-        self.point(None, None, &Arc::default()).finish()?;
-        while self.is_held_up() && self.context.poison.get().is_none() {
+        let point = Operation { work: Work::Point(None, None), cause: Arc::default() };
+        self.enter(point).finish()?;
+        while self.has_operations_waiting() && self.context.poison.get().is_none() {
             std::thread::yield_now();
         }
         self.context.bind()?;
@@ -180,15 +200,36 @@ impl Lane {
         self.context.check(answer, "cuStreamSynchronize")
     }
 
-    /// Runs a task for the stream of this cause; a kernel has been loaded.
-    pub(super) fn submit(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
-        self.enter(Work::Run(task), cause)
+    /// Submits an operation, now or behind those that wait; a kernel has been loaded.
+    pub(super) fn enter(self: &Arc<Self>, operation: Operation) -> Submitted {
+        let mut performed = None;
+        let obstacle = self.submission.submit(operation, |submission, operation| {
+            performed = Some(self.perform(submission, operation));
+            Step::<_, Infallible>::Done
+        });
+        match (performed, obstacle) {
+            (Some(performed), None) => Submitted::Performed(performed),
+            (None, None) => Submitted::Queued,
+            (_, Some(never)) => match never {},
+        }
     }
 
-    /// As [`Lane::submit`], by the GPU's thread, or in the end by the caller if that sleeps.
-    pub(super) fn leave(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
+    /// As [`Lane::enter`], but an event is complete at once if there is nothing to come after.
+    pub(super) fn enter_after_all(self: &Arc<Self>, operation: Operation) -> Submitted {
+        match operation.event() {
+            Some(event) if self.is_over() => {
+                // Points that failed with the process count as over: its cause was set before.
+                let cause = operation.cause.get().or_else(|| self.context.poison.get());
+                event.complete(cause.map_or(Ok(()), |cause| Err(cause.clone())));
+                Submitted::Queued
+            }
+            _ => self.enter(operation),
+        }
+    }
+
+    /// As [`Lane::enter`], by the GPU's thread, or in the end by the caller if that sleeps.
+    pub(super) fn leave(self: &Arc<Self>, operation: Operation) -> Submitted {
         self.watched.call_once(|| watch(&self.submission));
-        let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
         match self.submission.leave(operation, Busy::begin) {
             (Some(busy), _) => Submitted::Left(Arc::clone(self), busy),
             (None, ..=MOST_LEFT) => Submitted::Queued,
@@ -196,90 +237,31 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::submit`], when whoever submits it says so: see [`Submitted::begin_here`].
-    pub(super) fn hold(self: &Arc<Self>, task: Task, cause: &Arc<FirstCause>) -> Submitted {
+    /// As [`Lane::enter`], when whoever submits it says so: see [`Submitted::begin_here`].
+    pub(super) fn hold(self: &Arc<Self>, operation: Operation) -> Submitted {
         self.watched.call_once(|| watch(&self.submission));
-        let operation = Operation { work: Work::Run(task), cause: Arc::clone(cause) };
         match self.submission.hold(operation) {
             true => Submitted::Held(Arc::clone(self)),
             false => Submitted::Queued,
         }
     }
 
+    /// A stream of the lane waits for the host.
+    pub(super) fn begin_waiting(&self) {
+        // Relaxed: whoever asks meanwhile may hear either.
+        self.streams_waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It no longer does, and what it had waiting is submitted.
+    pub(super) fn end_waiting(&self) {
+        // Release: pairs with the acquire in `has_operations_waiting`.
+        self.streams_waiting.fetch_sub(1, Ordering::Release);
+    }
+
     /// Waits while too much is left. A thread that others wait for goes on.
     pub(super) fn wait_for_room(&self) {
         if !is_resuming() {
             wait_until(|| !self.submission.is_behind(MOST_LEFT));
-        }
-    }
-
-    /// Runs a kernel that tells, and records an event after it.
-    pub(super) fn submit_and_record(
-        self: &Arc<Self>,
-        task: Task,
-        event: Event,
-        cause: &Arc<FirstCause>,
-    ) -> Submitted {
-        self.enter(Work::Tell(task, event), cause)
-    }
-
-    /// Records an event, which is complete at once if there is nothing to come after:
-    /// that costs no call of the driver.
-    pub(super) fn record(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
-        self.record_as(|event| Work::Point(Some(event), None), event, cause)
-    }
-
-    /// The same for an event that only the host waits for: it needs none of the driver's, which takes
-    /// about a microsecond.
-    pub(super) fn end(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
-        self.record_as(Work::End, event, cause)
-    }
-
-    fn record_as(
-        self: &Arc<Self>,
-        work: impl FnOnce(Event) -> Work,
-        event: Event,
-        cause: &Arc<FirstCause>,
-    ) -> Submitted {
-        if self.is_over() {
-            // Points that failed with the process count as over: its cause was set before.
-            let cause = cause.get().or_else(|| self.context.poison.get());
-            event.complete(cause.map_or(Ok(()), |cause| Err(cause.clone())));
-            return Submitted::Queued;
-        }
-        self.enter(work(event), cause)
-    }
-
-    /// Makes the stream say when it has come to here, and let go of `last` then.
-    pub(super) fn point(
-        self: &Arc<Self>,
-        event: Option<Event>,
-        last: Option<Held>,
-        cause: &Arc<FirstCause>,
-    ) -> Submitted {
-        self.enter(Work::Point(event, last), cause)
-    }
-
-    /// Makes what comes next come after an event.
-    pub(super) fn wait(self: &Arc<Self>, event: Event, cause: &Arc<FirstCause>) -> Submitted {
-        // What is over needs no wait, and each wait costs the stream a microsecond.
-        match event.is_complete() {
-            true => Submitted::Queued,
-            false => self.enter(Work::Wait(event), cause),
-        }
-    }
-
-    /// Submits an operation, now or once what it must come after is over.
-    fn enter(self: &Arc<Self>, work: Work, cause: &Arc<FirstCause>) -> Submitted {
-        let mut performed = None;
-        let operation = Operation { work, cause: Arc::clone(cause) };
-        let obstacle = self.submission.submit(operation, |submission, operation| {
-            self.perform(submission, operation, &mut performed)
-        });
-        match (performed, obstacle) {
-            (Some(performed), _) => Submitted::Performed(performed),
-            (None, Some(event)) => Submitted::HeldUp(Arc::clone(self), event),
-            (None, None) => Submitted::Queued,
         }
     }
 
@@ -297,10 +279,6 @@ impl Lane {
         let busy = Busy::begin();
         self.submission.let_go();
         self.resume_soon(busy);
-    }
-
-    pub(super) fn resume_after(self: Arc<Self>, event: &Event) {
-        event.on_recorded(move || self.resume());
     }
 
     /// Submits what has waited.
@@ -325,7 +303,8 @@ impl Lane {
                     && operation.gathers()
             };
             let rest = self.submission.resume(Operation::join, gathers, |submission, operation| {
-                self.perform(submission, operation, &mut performed)
+                performed = Some(self.perform(submission, operation));
+                Step::<_, Infallible>::Done
             });
             // Without the lane's locks, because whoever hears may submit more.
             if let Some(performed) = performed {
@@ -338,19 +317,17 @@ impl Lane {
                     gathering.get_or_insert_with(Instant::now);
                     (0..SPINS).for_each(|_| std::hint::spin_loop());
                 }
-                Rest::HeldUp(event) => return self.resume_after(&event),
+                Rest::HeldUp(never) => match never {},
             }
         }
     }
 
-    /// Gives an operation to the driver, unless it must come after an event that is
-    /// not recorded on a GPU and not over. A failure fails the stream.
+    /// Gives an operation to the driver. A failure fails the stream.
     fn perform(
         &self,
         submission: &mut Submission,
         Operation { work, cause }: Operation,
-        performed: &mut Option<Performed>,
-    ) -> Step<Operation, Event> {
+    ) -> Performed {
         let mut failed = Untold::nothing();
         let (result, event) = match work {
             Work::Run(task) => (self.run(submission, task, &cause), None),
@@ -371,18 +348,13 @@ impl Lane {
                     failed = cause.set(error);
                     (Ok(()), None)
                 }
-                EventStatus::Pending if event.native().is_none() => {
-                    let work = Work::Wait(event.clone());
-                    return Step::HeldUp(Operation { work, cause }, event);
-                }
                 EventStatus::Pending => (self.submit_wait(submission, event, &cause), None),
             },
         };
         if let Err(error) = &result {
             failed = cause.set(error.clone());
         }
-        *performed = Some(Performed { result, event, failed });
-        Step::Done
+        Performed { result, event, failed }
     }
 
     fn driver_stream(&self) -> LaneStream<'_> {

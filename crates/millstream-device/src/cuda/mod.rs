@@ -8,7 +8,7 @@
 //! | `management` | NVIDIA's management library, if it is there |
 //! | `pool` | memory of GPUs, pinned memory of the host |
 //! | `words` | words that streams write |
-//! | `stream` | our streams, which share the driver's |
+//! | `stream`, `stream_queue` | our streams, which share the driver's |
 //! | `lane`, `lane_stream`, `submission` | the driver's streams |
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
@@ -35,6 +35,7 @@ mod pool;
 mod reactor;
 mod settle;
 mod stream;
+mod stream_queue;
 mod submission;
 mod submitter;
 mod words;

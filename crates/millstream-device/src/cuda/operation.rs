@@ -6,9 +6,10 @@ use super::in_order::InOrder;
 use super::lane::Lane;
 use super::pending::Held;
 use super::settle::Busy;
+use super::stream_queue::StreamQueue;
 use super::submission::Submission;
 use crate::Result;
-use crate::event::Event;
+use crate::event::{Event, EventStatus};
 use crate::first_cause::{FirstCause, Untold};
 use crate::poison::Poison;
 use crate::task::Task;
@@ -50,6 +51,22 @@ impl Operation {
         }
     }
 
+    /// What it records, if that.
+    pub(super) fn event(&self) -> Option<&Event> {
+        match &self.work {
+            Work::Tell(_, event) | Work::Point(Some(event), _) | Work::End(event) => Some(event),
+            Work::Run(_) | Work::Point(None, _) | Work::Wait(_) => None,
+        }
+    }
+
+    /// What it must come after and the driver cannot wait for: an event that is neither recorded on
+    /// a GPU nor over.
+    pub(super) fn obstacle(&self) -> Option<Event> {
+        let Work::Wait(event) = &self.work else { return None };
+        let is_unknown = event.native().is_none() && event.status() == EventStatus::Pending;
+        is_unknown.then(|| event.clone())
+    }
+
     /// Whether it had better wait for others to join.
     pub(super) fn gathers(&self) -> bool {
         matches!(&self.work, Work::Run(Task::Launch(launch)) if launch.gathers())
@@ -67,8 +84,8 @@ pub(crate) enum Submitted {
     Left(Arc<Lane>, Busy),
     /// It is the first that waits, for whoever has submitted it.
     Held(Arc<Lane>),
-    /// It is the first that waits, for this.
-    HeldUp(Arc<Lane>, Event),
+    /// It is the first of its stream that waits, for this.
+    HeldUp(Arc<StreamQueue>, Event),
     Performed(Performed),
 }
 
@@ -83,13 +100,22 @@ impl Submitted {
             Submitted::Crowded(lane) => lane.wait_for_room(),
             Submitted::Left(lane, busy) => lane.resume_soon(busy),
             Submitted::Held(lane) => lane.let_go(),
-            Submitted::HeldUp(lane, event) => lane.resume_after(&event),
+            Submitted::HeldUp(queue, event) => queue.resume_after(&event),
             Submitted::Performed(performed) => return performed.told(),
         }
         Ok(())
     }
 
-    /// The same, but what waits for whoever has submitted it is performed here.
+    /// The same, of an operation that has waited: a failure is told to those who wait for its event.
+    pub(super) fn finish_late(self, poison: &Poison) {
+        match self {
+            Submitted::Performed(performed) => performed.tell(poison),
+            // Nothing is refused that is not performed.
+            submitted => drop(submitted.finish()),
+        }
+    }
+
+    /// As [`Submitted::finish`], but what waits for whoever has submitted it is performed here.
     ///
     /// # Errors
     /// What the driver refused at once, of what has not waited.

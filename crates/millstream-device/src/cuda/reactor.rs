@@ -96,7 +96,7 @@ impl Drop for Reactor {
         thread.thread().unpark();
         // The last user may have been a callback of a reactor, or an operation of a
         // host device, which others may wait for: the thread then ends on its own.
-        if !IS_REACTOR.get() && !self.lanes.iter().any(|lane| lane.is_held_up()) {
+        if !IS_REACTOR.get() && !self.lanes.iter().any(|lane| lane.has_operations_waiting()) {
             let _ = thread.join();
         }
     }

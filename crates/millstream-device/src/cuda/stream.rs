@@ -1,14 +1,15 @@
 //! Streams of a GPU. The driver has few that run side by side (hardware queues
-//! alias beyond that), so any number of [`CudaStream`]s share a few [`Lane`]s.
-//! No wait refers to a later submission, so sharing cannot close a cycle.
+//! alias beyond that), so any number of [`CudaStream`]s share a few [`Lane`](super::lane::Lane)s.
+//! No wait of a lane refers to a later submission, so sharing cannot close a cycle.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use super::lane::Lane;
-use super::operation::{Performed, Submitted};
+use super::operation::{Operation, Performed, Submitted, Work};
 use super::pending::Held;
 use super::settle::settle;
+use super::stream_queue::StreamQueue;
 use crate::event::Event;
 use crate::first_cause::FirstCause;
 use crate::task::{Submitting, Task};
@@ -17,7 +18,7 @@ use crate::{Error, Result};
 /// A stream: an order of its own on a lane it shares.
 #[derive(Debug)]
 pub(crate) struct CudaStream {
-    lane: Arc<Lane>,
+    queue: Arc<StreamQueue>,
     cause: Arc<FirstCause>,
     /// Whether other devices are parts of the GPU.
     is_shared: bool,
@@ -25,12 +26,12 @@ pub(crate) struct CudaStream {
 
 impl CudaStream {
     pub(super) fn new(lane: Arc<Lane>, is_shared: bool) -> CudaStream {
-        CudaStream { lane, cause: Arc::default(), is_shared }
+        CudaStream { queue: StreamQueue::new(lane), cause: Arc::default(), is_shared }
     }
 
     /// The first cause, if an operation has failed.
     pub(crate) fn check(&self) -> Result<()> {
-        let poison = &self.lane.context.poison;
+        let poison = self.queue.lane().poison();
         self.cause.get().map_or_else(|| poison.check(), |cause| Err(cause.clone()))
     }
 
@@ -47,7 +48,7 @@ impl CudaStream {
     /// Does what may take long, before any lock is taken: loading may wait for kernels that run.
     pub(crate) fn prepare(&self, task: &Task, submitting: Submitting) -> Result<()> {
         if let Task::Launch(launch) = task {
-            let context = &self.lane.context;
+            let context = self.queue.lane().context();
             if !launch.is_loaded(context.id()) {
                 context.bind()?;
                 launch.load(context)?;
@@ -69,8 +70,8 @@ impl CudaStream {
     /// By whom, [prepared](CudaStream::prepare).
     pub(crate) fn submit(&self, task: Task, submitting: Submitting) -> Submitted {
         match self.submitting(submitting) {
-            Submitting::Caller => self.lane.submit(task, &self.cause),
-            Submitting::Thread => self.lane.leave(task, &self.cause),
+            Submitting::Caller => self.pass(Work::Run(task), Lane::enter),
+            Submitting::Thread => self.pass(Work::Run(task), Lane::leave),
             Submitting::Later => self.hold(task),
         }
     }
@@ -78,35 +79,47 @@ impl CudaStream {
     /// What can be done beforehand is done, so that kernels which wait for each other begin sooner.
     fn hold(&self, mut task: Task) -> Submitted {
         let ready = match &mut task {
-            Task::Launch(launch) => launch.make_ready(&self.lane.context),
+            Task::Launch(launch) => launch.make_ready(self.queue.lane().context()),
             _ => Ok(()),
         };
         match ready {
-            Ok(()) => self.lane.hold(task, &self.cause),
+            Ok(()) => self.pass(Work::Run(task), Lane::hold),
             Err(error) => self.fail(error),
         }
     }
 
     /// A kernel that tells, and an event after it; prepared.
     pub(crate) fn submit_and_record(&self, task: Task, event: Event) -> Submitted {
-        self.lane.submit_and_record(task, event, &self.cause)
+        self.pass(Work::Tell(task, event), Lane::enter)
     }
 
+    /// An event is complete at once if there is nothing to come after: that costs no call of the driver.
     pub(crate) fn record(&self, event: Event) -> Submitted {
-        self.lane.record(event, &self.cause)
+        self.pass(Work::Point(Some(event), None), Lane::enter_after_all)
     }
 
+    /// The same for an event that only the host waits for: it needs none of the driver's, which takes
+    /// about a microsecond.
     pub(crate) fn end(&self, event: Event) -> Submitted {
-        self.lane.end(event, &self.cause)
+        self.pass(Work::End(event), Lane::enter_after_all)
     }
 
+    /// Makes what comes next come after an event.
     pub(crate) fn wait(&self, event: Event) -> Submitted {
-        self.lane.wait(event, &self.cause)
+        // What is over needs no wait, and each wait costs the stream a microsecond.
+        match event.is_complete() {
+            true => Submitted::Queued,
+            false => self.pass(Work::Wait(event), Lane::enter),
+        }
     }
 
     /// Holds `last` until everything submitted so far is over.
     pub(crate) fn close(&self, last: Box<dyn Any + Send>) {
         // A poisoned lane lets go of nothing more.
-        let _ = self.lane.point(None, Some(Held::Other(last)), &self.cause).finish();
+        let _ = self.pass(Work::Point(None, Some(Held::Other(last))), Lane::enter).finish();
+    }
+
+    fn pass(&self, work: Work, pass: impl FnOnce(&Arc<Lane>, Operation) -> Submitted) -> Submitted {
+        self.queue.submit(Operation { work, cause: Arc::clone(&self.cause) }, pass)
     }
 }

@@ -246,8 +246,7 @@ impl<T: Item> FullEmptySegment<T> {
     }
 
     /// An event that is complete when packets are full, for streams to wait for
-    /// ([`Stream::wait`]). A GPU's stream that waits holds up all that share its lane,
-    /// so it should not be of the kind that fills the packets.
+    /// ([`Stream::wait`]).
     ///
     /// # Errors
     /// A packet that does not exist. The event fails where

@@ -265,6 +265,41 @@ fn a_failure_that_nobody_waits_for_is_told() {
     }
 }
 
+/// On no lane: there are fewer than these streams.
+#[test]
+fn who_waits_for_the_host_holds_up_no_other_stream() {
+    let set = set();
+    for device in set.devices() {
+        for kind in [StreamKind::Compute, StreamKind::Copy] {
+            let (promise, waiting) = (set.promise("dinner"), device.stream_of(kind).unwrap());
+            waiting.wait(promise.event()).unwrap();
+            let mut late = device.buffer::<u32>(100).unwrap();
+            waiting.fill(&mut late, 7).unwrap();
+            let late_end = waiting.record().unwrap();
+            let (told, hear) = channel();
+            let others = (0..30_u32).map(|number| {
+                let stream = device.stream_of(kind).unwrap();
+                let mut buffer = device.buffer::<u32>(100).unwrap();
+                stream.fill(&mut buffer, number).unwrap();
+                let (end, told) = (stream.record().unwrap(), told.clone());
+                end.on_complete(move |result| drop(told.send(result)));
+                (stream, buffer)
+            });
+            let others: Vec<_> = others.collect();
+            for _ in &others {
+                hear.recv_timeout(Duration::from_secs(10)).expect("held up").unwrap();
+            }
+            for ((stream, buffer), number) in others.iter().zip(0..) {
+                assert_eq!(stream.download(buffer).unwrap().wait().unwrap(), [number; 100]);
+            }
+            assert!(!late_end.is_complete(), "{device}");
+            promise.complete(Ok(()));
+            assert_eq!(waiting.download(&late).unwrap().wait().unwrap(), [7; 100], "{device}");
+        }
+    }
+    set.quiesce().unwrap();
+}
+
 #[test]
 fn memory_has_an_end() {
     // Its own: nobody else may allocate.
