@@ -290,6 +290,24 @@ impl Device {
         }
     }
 
+    /// Whether copies on streams of [`StreamKind::Copy`] of the GPU are under way, of any of its virtual
+    /// devices: a copy engine finishes them before it serves another stream. As far as the host
+    /// knows, which is some microseconds behind. `false` on host devices.
+    ///
+    /// ```
+    /// # use millstream_device::{DeviceList, DeviceSet};
+    /// let set = DeviceSet::builder().devices(DeviceList::host(2)).build()?;
+    /// assert!(!set.devices()[0].is_copying());
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub fn is_copying(&self) -> bool {
+        match &self.core.place {
+            DevicePlace::Host => false,
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => gpu.is_copying(),
+        }
+    }
+
     /// Whether this is a GPU, or a virtual device on one.
     pub fn is_gpu(&self) -> bool {
         !matches!(self.core.place, DevicePlace::Host)

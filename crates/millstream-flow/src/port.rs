@@ -213,7 +213,7 @@ impl<T: Item> Port<T> {
         let (way, goes_through_host) = self.link(source, |link| match is_host_data {
             true => (TransferWay::Copy, false),
             false => {
-                let way = link.ways.of(bytes, message.bytes());
+                let way = link.ways.of(bytes, message.bytes(), || source.is_copying());
                 (way, link.ways.through_host(way))
             }
         });

@@ -5,8 +5,8 @@ use millstream_device::{Device, Event, Part, PartMut, Stream, TransferTable, Tra
 use crate::{Item, Result};
 
 /// Bytes of a message, at most, for which it does not wait behind larger ones: it has
-/// lanes of its own, and kernels of GPUs move it, since an engine finishes what it has been given
-/// (`docs/measurements/links.md`). Small messages of the host pass
+/// lanes of its own, and kernels of GPUs move it while engines are busy, which finish what they have
+/// been given (`docs/measurements/links.md`). Small messages of the host pass
 /// large ones without.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
@@ -47,8 +47,8 @@ pub(crate) fn copy<T: Item>(
 pub(crate) struct Ways {
     /// Whether the devices do not reach each other's memory.
     goes_through_host: bool,
-    /// For all packets of small messages, if that is not by their size.
-    small: Option<TransferWay>,
+    /// For packets of small messages while the sender's engines are busy, if that is not by their size.
+    without_engines: Option<TransferWay>,
     /// For packets of less than 2 to the power of this place plus one bytes: those that
     /// are a whole message, and others.
     by_size: Vec<[TransferWay; 2]>,
@@ -75,9 +75,9 @@ impl Ways {
                 None => pair.fastest(table, 1 << power, is_whole),
             })
         });
-        let small = if asked_for.is_none() { pair.without_engines() } else { None };
+        let without_engines = if asked_for.is_none() { pair.without_engines() } else { None };
         let goes_through_host = pair.from.copies_through_host(pair.to);
-        Ways { goes_through_host, small, by_size: by_size.collect() }
+        Ways { goes_through_host, without_engines, by_size: by_size.collect() }
     }
 
     /// Whether packets on this way go through memory of the host.
@@ -92,15 +92,26 @@ impl Ways {
     /// Whether packets of up to so many bytes may go through memory of the host.
     pub(crate) fn stages(&self, packet_bytes: usize) -> bool {
         let powers = packet_bytes.max(1).ilog2() as usize + 1;
-        let ways = self.by_size.iter().take(powers).flatten().chain(&self.small);
+        let ways = self.by_size.iter().take(powers).flatten().chain(&self.without_engines);
         ways.copied().any(|way| self.through_host(way))
     }
 
-    /// For a packet of so many bytes, of a message of so many.
-    pub(crate) fn of(&self, bytes: usize, message_bytes: usize) -> TransferWay {
-        match self.small {
-            Some(way) if message_bytes <= SMALL_BYTES => way,
-            _ => self.by_size[bytes.max(1).ilog2() as usize][usize::from(bytes < message_bytes)],
+    /// For a packet of so many bytes, of a message of so many; `is_copying`: whether the sender's engines
+    /// have other copies to finish.
+    pub(crate) fn of(
+        &self,
+        bytes: usize,
+        message_bytes: usize,
+        is_copying: impl FnOnce() -> bool,
+    ) -> TransferWay {
+        let way = self.by_size[bytes.max(1).ilog2() as usize][usize::from(bytes < message_bytes)];
+        match self.without_engines {
+            Some(other)
+                if way == TransferWay::Copy && message_bytes <= SMALL_BYTES && is_copying() =>
+            {
+                other
+            }
+            _ => way,
         }
     }
 }
@@ -192,7 +203,7 @@ mod tests {
         let way = |asked_for, from: usize, to: usize| {
             let devices = set.devices();
             let ways = Ways::new(asked_for, None, &devices[from], &devices[to]);
-            [4, 4 << 10, 16 << 20].map(|bytes| ways.of(bytes, bytes))
+            [4, 4 << 10, 16 << 20].map(|bytes| ways.of(bytes, bytes, || true))
         };
         for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {
             if from == to {
@@ -214,7 +225,7 @@ mod tests {
         for (asked_for, out_of_host, into_host) in
             [(None, Copy, Copy), (Some(Push), Copy, Push), (Some(Host), Copy, Push)]
         {
-            let way = |from, to| Ways::new(asked_for, None, from, to).of(9, 9);
+            let way = |from, to| Ways::new(asked_for, None, from, to).of(9, 9, || true);
             assert_eq!([way(host, device), way(device, host)], [out_of_host, into_host]);
         }
     }
@@ -238,16 +249,15 @@ mod tests {
             [(0, Push, Copy), (1 << 10, Push, Copy), (1 << 20, Copy, Copy), (1 << 30, Copy, Copy)]
         {
             assert_eq!(
-                [ways.of(bytes, bytes), ways.of(bytes, bytes + 1)],
+                [ways.of(bytes, bytes, || true), ways.of(bytes, bytes + 1, || true)],
                 [whole, part],
                 "{bytes}"
             );
         }
     }
 
-    /// Also where engines are faster, as long as nothing is before it.
     #[test]
-    fn small_messages_of_gpus_take_no_engine() {
+    fn small_messages_of_gpus_take_no_engine_that_is_busy() {
         let set = set(None);
         let pair = |is_from_gpu, pushes, goes_through_host| {
             let (from, to) = (&set.devices()[0], &set.devices()[1]);
@@ -270,12 +280,15 @@ mod tests {
             (pair(false, true, true), Copy),
         ] {
             let ways = Ways::of_pair(&pair, None, Some(&table));
-            let of = [4, SMALL_BYTES, SMALL_BYTES + 1].map(|bytes| ways.of(bytes, bytes));
-            assert_eq!(of, [small, small, Copy]);
-            assert_eq!(ways.of(4, SMALL_BYTES + 1), Copy);
+            for is_busy in [true, false] {
+                let small = if is_busy { small } else { Copy };
+                let of = |bytes| ways.of(bytes, bytes, || is_busy);
+                assert_eq!([4, SMALL_BYTES, SMALL_BYTES + 1].map(of), [small, small, Copy]);
+                assert_eq!(ways.of(4, SMALL_BYTES + 1, || is_busy), Copy);
+            }
             assert_eq!(ways.stages(4), small == Host);
             let asked_for = Ways::of_pair(&pair, Some(Copy), Some(&table));
-            assert_eq!(asked_for.of(4, 4), Copy);
+            assert_eq!(asked_for.of(4, 4, || true), Copy);
         }
     }
 
@@ -317,7 +330,7 @@ mod tests {
         let ways = |from: usize, to: usize| {
             let (devices, table) = (set.devices(), set.topology().transfer_table());
             let ways = Ways::new(None, table, &devices[from], &devices[to]);
-            [small, large].map(|bytes| ways.of(bytes, bytes))
+            [small, large].map(|bytes| ways.of(bytes, bytes, || true))
         };
         assert_eq!(ways(0, 1), [Push, Copy]);
         assert_eq!(ways(1, 0), [Copy, Copy]);
@@ -345,7 +358,7 @@ mod tests {
         let ways = |to: usize| {
             let devices = set.devices();
             let ways = Ways::new(None, Some(&table), &devices[0], &devices[to]);
-            [1 << 10, 1 << 20].map(|bytes| ways.of(bytes, bytes))
+            [1 << 10, 1 << 20].map(|bytes| ways.of(bytes, bytes, || true))
         };
         assert_eq!([ways(1), ways(4)], [[Push, Push], [Host, Copy]]);
     }

@@ -157,6 +157,11 @@ impl Gpu {
         }
     }
 
+    /// Whether copies are under way that engines finish before they serve others.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.copy.all.iter().any(|lane| lane.has_points())
+    }
+
     /// Whether other devices are parts of the GPU.
     fn is_shared(&self) -> bool {
         // Relaxed: see `add_device`.

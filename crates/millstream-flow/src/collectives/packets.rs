@@ -192,7 +192,8 @@ impl Packets<'_> {
         let bytes = count * size_of::<T>();
         let stream = &self.streams[from];
         let link = self.links.link(from, to);
-        let way = link.ways.of(bytes, bytes.saturating_mul(self.slices));
+        let is_copying = || stream.device().is_copying();
+        let way = link.ways.of(bytes, bytes.saturating_mul(self.slices), is_copying);
         let through_host = link.ways.through_host(way);
         let owner = if through_host { self.context.host() } else { self.streams[to].device() };
         let Packet { mut buffer, free_after } = link.packet(through_host, self.items, owner)?;

@@ -122,7 +122,7 @@ impl RankLinks {
         message_bytes: usize,
     ) -> Option<f64> {
         let names = topology.names();
-        let way = self.links[from][to].ways.of(bytes, message_bytes);
+        let way = self.links[from][to].ways.of(bytes, message_bytes, || false);
         topology.transfer_table()?.time_us(way, &names[from], &names[to], bytes)
     }
 

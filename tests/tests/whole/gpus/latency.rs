@@ -31,7 +31,7 @@ extern "C" __global__ void held(millstream::Span<millstream::u32> gate) {
 "#;
 
 /// Runs until the host opens a gate.
-static HELD: Kernel<(Shared<u32>,)> = Kernel::with_source(
+pub(super) static HELD: Kernel<(Shared<u32>,)> = Kernel::with_source(
     "held",
     // SAFETY: the kernel keeps to its arguments as the signature says.
     unsafe { Trusted::new(CudaSource::new("held.cu", "held", HELD_SOURCE).blocks(1)) },

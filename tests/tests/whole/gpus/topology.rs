@@ -7,8 +7,8 @@ use futures_util::try_join;
 use millstream::bfs::{Algorithm, Bfs, BfsOptions};
 use millstream::cc::CcOptions;
 use millstream::device::{
-    Device, DeviceList, DeviceSet, Error, LinkKind, StreamKind, Topology, TransferTable,
-    TransferWay,
+    Device, DeviceList, DeviceSet, Error, LinkKind, SharedBuffer, StreamKind, Topology,
+    TransferTable, TransferWay,
 };
 use millstream::flow::{Buffers, Context, Devices, Gang, Graph, LinkStatistics, broadcast};
 use millstream::graph::generate::{self, GenerateOptions};
@@ -17,6 +17,7 @@ use millstream::pagerank::Algorithm as Sweeping;
 use millstream::traversal::internals::can_meet;
 use millstream::worklist::Routing;
 
+use super::latency::HELD;
 use super::{Needs, scaled, skip};
 use crate::collective_model::all_types;
 use crate::shape_cases::{QUADRUPLETS, every_pair, receive, send};
@@ -130,9 +131,9 @@ fn nobody_meets_over_pcie() {
     assert!(!result.statistics.links.is_empty());
 }
 
-/// Also where a table says that two engines are faster, as long as nothing is before it.
+/// Where a table says that two engines are faster.
 #[test]
-fn small_messages_of_gpus_out_of_reach_take_no_engine() {
+fn small_messages_of_gpus_take_engines_that_are_free() {
     let automatic = super::context();
     let [one, other, ..] = automatic.devices() else {
         return skip(Needs::Several, "a link has two ends");
@@ -162,7 +163,7 @@ fn small_messages_of_gpus_out_of_reach_take_no_engine() {
     let builder = Context::builder().devices(Devices::List(pair));
     let context = builder.topology(shape.parse().unwrap()).build().unwrap();
     let [one, other] = context.devices() else { unreachable!() };
-    for (bytes, way) in [(4 << 10, TransferWay::Host), (1 << 20, TransferWay::Copy)] {
+    let way_of = |bytes: usize| {
         let graph = Graph::new(&context);
         let buffers = Buffers::bytes(bytes).count(2);
         let (output, input) = graph.link::<u32>(one, other, buffers).unwrap();
@@ -171,9 +172,28 @@ fn small_messages_of_gpus_out_of_reach_take_no_engine() {
             graph.run(async { try_join!(send(output, items.clone()), receive(input, items)) });
         context.block_on(run).unwrap().unwrap();
         let link = statistics.links().pop().unwrap();
-        assert_eq!(link.packets_by(way), link.packets, "{bytes} bytes: {link:?}");
         check_way(&context, &link);
-    }
+        TransferWay::ALL.into_iter().find(|way| link.packets_by(*way) == link.packets)
+    };
+    assert!(!one.is_copying());
+    assert_eq!([4 << 10, 1 << 20].map(way_of), [Some(TransferWay::Copy); 2]);
+    let gate = hold_up_copies(&context, one);
+    assert!(one.is_copying());
+    assert_eq!(way_of(4 << 10), Some(TransferWay::Host));
+    gate.store(0, 1).unwrap();
+}
+
+/// A lane of copies of the device waits until the gate is opened.
+fn hold_up_copies(context: &Context, device: &Device) -> SharedBuffer<u32> {
+    HELD.prepare(device, 1).unwrap();
+    let gate = context.host().shared::<u32>(1).unwrap();
+    let [kernels, copies] =
+        [StreamKind::Gang, StreamKind::Copy].map(|kind| device.stream_of(kind).unwrap());
+    HELD.launch(&kernels, 1, (&gate,)).unwrap();
+    copies.wait(&kernels.record().unwrap()).unwrap();
+    // Nobody waits for it, and yet it is under way.
+    copies.record().unwrap();
+    gate
 }
 
 /// Every second device is a peer: some packets of one message are staged.
@@ -353,9 +373,7 @@ fn two_quadruplets() {
     if devices.iter().any(|device| is_gpu(device) != is_gpu(&devices[0])) {
         return skip(Needs::Peers, "the shape is of devices of one kind");
     }
-    // Small messages of GPUs wait for no engine.
-    let connected = if is_gpu(&devices[0]) { "push" } else { "copy" };
-    let pairs = every_pair(&context, &QUADRUPLETS, [connected, "host"]);
+    let pairs = every_pair(&context, &QUADRUPLETS, ["copy", "host"]);
     context.block_on(pairs).unwrap().unwrap();
     context.block_on(all_types(&context, 19, scaled(16, 64))).unwrap().unwrap();
 
