@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::job::Job;
 use crate::options::{Spread, Worklist, delta, meaningless};
-use crate::output::{check_both_writable, write_predecessors, write_values};
+use crate::output::{check_all_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -79,7 +79,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let options = options(arguments)?;
     options.check()?;
-    check_both_writable(how.output.as_ref(), arguments.predecessors.as_ref())?;
+    check_all_writable(&[
+        ("--output", how.output.as_ref()),
+        ("--predecessors", arguments.predecessors.as_ref()),
+        ("--trace", spread.trace()),
+    ])?;
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = input.read()?;

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::input::Input;
 use crate::job::Job;
 use crate::options::{Patience, Spread};
-use crate::output::{PerDevice, check_writable, links, write_values};
+use crate::output::{PerDevice, check_all_writable, links, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport};
 
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
     options.patience = arguments.patience.time;
     options.check()?;
-    how.output.iter().try_for_each(|path| check_writable(path))?;
+    check_all_writable(&[("--output", how.output.as_ref()), ("--trace", spread.trace())])?;
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = input.read()?;

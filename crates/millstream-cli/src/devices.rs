@@ -1,5 +1,5 @@
-//! `--devices`, `--topology` and `--transfer`: which devices a command uses, how they are
-//! connected, and how packets get from one to another.
+//! `--devices`, `--topology`, `--transfer` and `--trace`: which devices a command uses, how they are
+//! connected, how packets get from one to another, and what they did.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use millstream::flow::{Context, ContextBuilder, Devices, Error as FlowError};
 
 use crate::error::Error;
 use crate::remark::remark;
+use crate::trace;
 
 /// The devices to use.
 #[derive(Debug, Args)]
@@ -34,6 +35,10 @@ pub(crate) struct LinkedDeviceOptions {
     /// way the host drives the devices instead.
     #[arg(long, value_enum)]
     transfer: Option<Transfer>,
+    /// Writes when each kernel and copy began and ended, for ui.perfetto.dev or chrome://tracing.
+    /// Takes some microseconds for each.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// How packets get from device to device.
@@ -101,13 +106,21 @@ fn opened(builder: ContextBuilder) -> Result<Context, Error> {
 }
 
 impl LinkedDeviceOptions {
+    /// The file of `--trace`.
+    pub(crate) fn trace(&self) -> Option<&PathBuf> {
+        self.trace.as_ref()
+    }
+
     /// As [`DeviceOptions::open`].
     pub(crate) fn open(&self) -> Result<Context, Error> {
-        let builder = self.devices.builder()?;
-        opened(match self.transfer {
-            Some(transfer) => builder.transfer(transfer.into()),
-            None => builder,
-        })
+        let mut builder = self.devices.builder()?;
+        if let Some(transfer) = self.transfer {
+            builder = builder.transfer(transfer.into());
+        }
+        if let Some(file) = &self.trace {
+            builder = builder.trace(trace::begin(file)?);
+        }
+        opened(builder)
     }
 }
 

@@ -24,6 +24,7 @@ mod repeat;
 mod report;
 mod sssp;
 mod topology;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -80,7 +81,8 @@ fn main() -> ExitCode {
         Command::Partition(arguments) => partition::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
     };
-    match result {
+    let traced = trace::write();
+    match result.and(traced) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             remark::remark(&error);

@@ -1,6 +1,7 @@
 //! Options that commands share.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -183,6 +184,11 @@ enum RoutingOption {
 impl Spread {
     pub(crate) fn context(&self) -> Result<Context, Error> {
         self.devices.open()
+    }
+
+    /// The file of `--trace`.
+    pub(crate) fn trace(&self) -> Option<&PathBuf> {
+        self.devices.trace()
     }
 
     pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {

@@ -153,19 +153,20 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
     checked_place(path).map(drop)
 }
 
-/// The same of two files, which must not be one.
-pub(crate) fn check_both_writable(
-    output: Option<&PathBuf>,
-    predecessors: Option<&PathBuf>,
-) -> Result<(), Error> {
-    let place = |path: Option<&PathBuf>| path.map(|path| checked_place(path)).transpose();
-    match (place(output)?.flatten(), place(predecessors)?.flatten()) {
-        (Some(one), Some(other)) if one == other => Err(Error::Usage(format!(
-            "--output and --predecessors are the same file, {}",
-            one.display()
-        ))),
-        _ => Ok(()),
+/// The same of several files, each given by an option, which must all be different.
+pub(crate) fn check_all_writable(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Error> {
+    let mut places: Vec<(&str, PathBuf)> = Vec::new();
+    for (option, path) in files {
+        let Some(place) = path.map(|path| checked_place(path)).transpose()?.flatten() else {
+            continue;
+        };
+        if let Some((other, _)) = places.iter().find(|(_, known)| *known == place) {
+            let place = place.display();
+            return Err(Error::Usage(format!("{other} and {option} are the same file, {place}")));
+        }
+        places.push((option, place));
     }
+    Ok(())
 }
 
 /// The file that will be replaced, if any.
@@ -178,18 +179,27 @@ fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
 /// `.npy` by extension, else lines `vertex value` with `inf` where there is none.
-/// Nothing is left half-written, but in a pipe whose reader has seen enough.
 pub(crate) fn write_values<V: VertexValue>(
     path: &Path,
     original_ids: Option<&[u64]>,
     values: &[V],
 ) -> Result<(), Error> {
+    write_file(path, |writer| {
+        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy")) {
+            true => write_npy(writer, original_ids, values),
+            false => write_lines(writer, original_ids, values),
+        }
+    })
+}
+
+/// Nothing is left half-written, but in a pipe whose reader has seen enough.
+pub(crate) fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<OutputFile>) -> io::Result<()>,
+) -> Result<(), Error> {
     let write = || {
         let mut writer = BufWriter::new(OutputFile::create(path)?);
-        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy")) {
-            true => write_npy(&mut writer, original_ids, values),
-            false => write_lines(&mut writer, original_ids, values),
-        }?;
+        write(&mut writer)?;
         writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     };
     unless_seen_enough(write()).map_err(|source| Error::Output { path: path.to_path_buf(), source })

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::input::{Input, bad_weight, vertices};
 use crate::job::Job;
 use crate::options::{Spread, Worklist, meaningless};
-use crate::output::{check_writable, write_values};
+use crate::output::{check_all_writable, write_values};
 use crate::progress::phase;
 use crate::remark::remark;
 use crate::report::{Answer, Clock, Common, LayoutReport};
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let mut options = options(arguments)?;
     options.check()?;
-    how.output.iter().try_for_each(|path| check_writable(path))?;
+    check_all_writable(&[("--output", how.output.as_ref()), ("--trace", spread.trace())])?;
     let context = spread.context()?;
     check_packets(arguments, options.algorithm, &context)?;
     let clock = Clock::start();

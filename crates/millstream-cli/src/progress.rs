@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::trace::span;
+
 /// Work shorter than this goes without a spinner.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -17,6 +19,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// time it took so far turns on standard error until it is done; where standard
 /// error is no terminal, nothing is written.
 pub(crate) fn phase<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
+    let _span = span(name);
     if !std::io::stderr().is_terminal() {
         return work();
     }

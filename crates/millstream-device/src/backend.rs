@@ -7,9 +7,11 @@ use crate::device::{Device, DevicePlace};
 use crate::event::Event;
 use crate::first_cause::FirstCause;
 use crate::host::{Operation, StreamQueue, Work};
+use crate::kernel::Step;
 use crate::ledger::{Ledger, StreamIndex};
 use crate::stream_kind::StreamKind;
 use crate::task::{Submitting, Task};
+use crate::trace::Tracing;
 
 /// Who runs a stream's operations.
 pub(crate) enum Backend {
@@ -137,7 +139,7 @@ impl Backend {
             Backend::Cuda(stream) => {
                 let fault = device.core.faults.check(&name, device.core.name());
                 Submitted::Cuda(match fault {
-                    Ok(()) => stream.submit(task, submitting),
+                    Ok(()) => stream.submit(&name, task, submitting),
                     Err(fault) => stream.fail(fault),
                 })
             }
@@ -200,13 +202,23 @@ fn submit_to_host(
 ) -> Submitted {
     let (faults, place) = (Arc::clone(&device.core.faults), Arc::clone(device.core.name()));
     let operation = Arc::clone(&name);
+    let mut tracing = device
+        .core
+        .trace
+        .as_ref()
+        .map(|trace| Tracing::of(trace, (Arc::clone(&place), queue.lane()), (&name, &task)));
     let mut is_begun = false;
     let run = Box::new(move || {
         if !std::mem::replace(&mut is_begun, true) {
+            tracing.iter_mut().for_each(Tracing::begin);
             faults.check(&operation, &place)?;
         }
         // SAFETY: the ledger has accepted the operation, and its stream runs it in its order.
-        unsafe { task.run(&place) }
+        let step = unsafe { task.run(&place) };
+        if !matches!(step, Ok(Step::Waits)) {
+            tracing.iter_mut().for_each(Tracing::end);
+        }
+        step
     });
     device.core.runner.submit(queue, Operation { name, work: Work::Run(run) });
     Submitted::Done

@@ -19,6 +19,7 @@ use crate::stream::Stream;
 use crate::stream_kind::StreamKind;
 use crate::task::Task;
 use crate::topology::{LinkKind, Topology};
+use crate::trace::Trace;
 use crate::{Error, Result};
 
 /// Number of an endpoint in its device set: devices in order, then the host.
@@ -49,6 +50,7 @@ pub(crate) struct DeviceCore {
     /// Keeps watching the GPUs' streams.
     _gpus: Gpus,
     next_buffer: Arc<AtomicU64>,
+    pub(crate) trace: Option<Trace>,
 }
 
 /// Whose memory and streams a device's are.
@@ -206,6 +208,7 @@ pub(crate) struct Common {
     pub(crate) gpus: Gpus,
     pub(crate) topology: Arc<Topology>,
     pub(crate) next_buffer: Arc<AtomicU64>,
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Device {
@@ -217,7 +220,7 @@ impl Device {
         memory: Arc<MemoryBudget>,
         common: &Common,
     ) -> Device {
-        let Common { ledger, runner, faults, host_memory, gpus, topology, next_buffer } =
+        let Common { ledger, runner, faults, host_memory, gpus, topology, next_buffer, trace } =
             common.clone();
         let name = name.into();
         let core = DeviceCore {
@@ -233,6 +236,7 @@ impl Device {
             topology,
             _gpus: gpus,
             next_buffer,
+            trace,
         };
         Device { core: Arc::new(core) }
     }

@@ -19,6 +19,7 @@ use crate::injection::Injection;
 use crate::ledger::Ledger;
 use crate::memory_budget::MemoryBudget;
 use crate::topology::Topology;
+use crate::trace::Trace;
 use crate::{Result, cache, transfer_cache};
 
 /// Describes a [`DeviceSet`].
@@ -32,6 +33,7 @@ pub struct DeviceSetBuilder {
     pub(crate) seed: Option<u64>,
     injection: Injection,
     topology: Option<Topology>,
+    pub(crate) trace: Option<Trace>,
 }
 
 impl DeviceSetBuilder {
@@ -88,6 +90,12 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { topology: Some(topology), ..self }
     }
 
+    /// Enters in this log what the devices do.
+    #[must_use]
+    pub fn trace(self, trace: &Trace) -> DeviceSetBuilder {
+        DeviceSetBuilder { trace: Some(trace.clone()), ..self }
+    }
+
     /// Opens the devices.
     ///
     /// # Errors
@@ -114,6 +122,7 @@ impl DeviceSetBuilder {
             gpus: gpus.clone(),
             topology,
             next_buffer: Arc::new(AtomicU64::new(0)),
+            trace: self.trace.clone(),
         };
         let mut devices = Vec::new();
         for (index, PlannedDevice { name, driver, ordinal, memory }) in
@@ -247,6 +256,7 @@ impl DeviceSet {
             seed: None,
             injection: Injection::default(),
             topology: None,
+            trace: None,
             unused: None,
         }
     }

@@ -119,7 +119,7 @@ impl Gpus {
         if builder.seed.is_some() {
             return Err(unavailable(builder, "only host devices can be simulated"));
         }
-        Ok(Gpus { runtime: Some(crate::cuda::Runtime::open(&ordinals)?) })
+        Ok(Gpus { runtime: Some(crate::cuda::Runtime::open(&ordinals, builder.trace.as_ref())?) })
     }
 
     /// Where host memory comes from: GPUs must reach it.

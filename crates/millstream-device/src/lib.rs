@@ -16,6 +16,7 @@
 //! | memory | [`DeviceBuffer`]; [`SharedBuffer`] of atomics, [`GuardedBuffer`] where kernels and others take turns |
 //! | work in order, and waiting for it | [`Stream`], [`Event`], [`Promise`] |
 //! | kernels | [`Kernel`], its signature of [`Read`], [`Write`], [`Shared`] and [`Value`], and its code for GPUs: [`CudaSource`] or calls of a library ([`LibraryCall`]), [`Trusted`] |
+//! | what the devices do, and when | [`Trace`] |
 //! | injected delays, failures and an order by a seed | [`DeviceSetBuilder`], [`Injection`] |
 
 mod backend;
@@ -72,6 +73,7 @@ mod sync;
 mod task;
 mod topology;
 mod topology_file;
+mod trace;
 mod transfer_cache;
 mod transfer_table;
 mod transfer_way;
@@ -115,6 +117,7 @@ pub use stream::{FailureListener, Stream};
 pub use stream_kind::StreamKind;
 pub use struct_layout::{FieldLayout, StructLayout};
 pub use topology::{LinkKind, Topology};
+pub use trace::{Trace, TraceSpan, TracedOperation};
 pub use transfer_table::{Transfer, TransferTable};
 pub use transfer_way::TransferWay;
 pub use trusted::Trusted;

@@ -455,7 +455,7 @@ impl Stream {
                 let _one = self.enter(&name, accesses, &task)?;
                 let event = self.new_event();
                 match device.faults.check(&name, device.name()) {
-                    Ok(()) => (event.clone(), None, stream.submit_and_record(task, event)),
+                    Ok(()) => (event.clone(), None, stream.submit_and_record(&name, task, event)),
                     Err(fault) => {
                         let failed = stream.fail(fault);
                         (event.clone(), Some(failed), stream.record(event))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::lock::Mutex;
 
 use millstream_device::{
-    Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology, TransferWay,
+    Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology, Trace, TransferWay,
 };
 
 use crate::Result;
@@ -276,12 +276,12 @@ impl ContextBuilder {
     /// devices, which push, send packets over links instead if another way is set
     /// ([`Context::kernels_push`]).
     ///
-    /// Unless set, each packet's is chosen: push if it is a message of up to 64 KiB out of
-    /// a GPU, which must not wait for an engine that moves a large one; otherwise what was
-    /// measured to be fastest ([`TransferTable`](millstream_device::TransferTable)), by its
-    /// latency if the packet is a whole message and by its rate if it is one of many. If
-    /// nothing was measured, kernels go through the host between devices that do not reach
-    /// each other's memory, and copy engines do the rest.
+    /// Unless set, each packet's is chosen: what was measured to be fastest
+    /// ([`TransferTable`](millstream_device::TransferTable)), by its latency if the packet is a
+    /// whole message and by its rate if it is one of many. If nothing was measured, kernels go
+    /// through the host between devices that do not reach each other's memory, and copy
+    /// engines do the rest. A message of up to 64 KiB out of a GPU waits for no engine that moves
+    /// a large one: kernels push it meanwhile.
     ///
     /// ```
     /// use millstream_device::TransferWay;
@@ -312,6 +312,25 @@ impl ContextBuilder {
     #[must_use]
     pub fn transfer(self, way: TransferWay) -> ContextBuilder {
         ContextBuilder { transfer: Some(way), ..self }
+    }
+
+    /// Enters in this log what the devices do.
+    ///
+    /// ```
+    /// use millstream_device::Trace;
+    /// use millstream_flow::{Context, Devices};
+    ///
+    /// let trace = Trace::new();
+    /// let context = Context::builder().devices(Devices::host(1)).trace(&trace).build()?;
+    /// let buffer = context.devices()[0].stream()?.uploaded(vec![1_u32, 2, 3])?;
+    /// context.device_set().quiesce()?;
+    /// assert_eq!(trace.operations()[0].bytes, 12);
+    /// # Ok::<(), millstream_flow::Error>(())
+    /// ```
+    #[must_use]
+    pub fn trace(mut self, trace: &Trace) -> ContextBuilder {
+        self.devices = self.devices.trace(trace);
+        self
     }
 
     /// Opens the devices.

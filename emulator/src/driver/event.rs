@@ -3,7 +3,7 @@
 use std::ffi::c_uint;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUevent, CUresult, CUstream};
+use cudarc::driver::sys::{CUevent, CUevent_flags, CUresult, CUstream};
 use parking_lot::Mutex;
 
 use super::asked::asked;
@@ -19,6 +19,8 @@ pub(super) static EVENTS: Handles<Event> = Handles::new();
 /// An event; complete unless it was recorded.
 pub(super) struct Event {
     device: &'static Device,
+    /// It does not know when it was over.
+    is_timeless: bool,
     recorded: Mutex<Option<Arc<Point>>>,
 }
 
@@ -31,14 +33,15 @@ impl Owned for Event {
 /// # Safety
 /// As CUDA's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventCreate(event: *mut CUevent, _flags: c_uint) -> CUresult {
+pub unsafe extern "C" fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> CUresult {
     answer(|| {
         asked("cuEventCreate")?;
         let device = current()?;
         if event.is_null() {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        let created = Arc::new(Event { device, recorded: Mutex::new(None) });
+        let is_timeless = flags & CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint != 0;
+        let created = Arc::new(Event { device, is_timeless, recorded: Mutex::new(None) });
         // SAFETY: the caller's promise.
         unsafe { store(event, EVENTS.insert(created)) }
     })
@@ -63,6 +66,37 @@ pub unsafe extern "C" fn cuEventQuery(event: CUevent) -> CUresult {
         // Afterwards: a stream that gives up comes to all its points.
         event.device.check()?;
         if is_over { Ok(()) } else { Err(CUresult::CUDA_ERROR_NOT_READY) }
+    })
+}
+
+/// # Safety
+/// As CUDA's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime_v2(
+    milliseconds: *mut f32,
+    start: CUevent,
+    end: CUevent,
+) -> CUresult {
+    answer(|| {
+        asked("cuEventElapsedTime")?;
+        let [start, end] = [EVENTS.get(start)?, EVENTS.get(end)?];
+        if milliseconds.is_null() || !start.device.is(end.device) {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let times = [&start, &end].map(|event| {
+            if event.is_timeless {
+                return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
+            }
+            let recorded = event.recorded.lock();
+            let point = recorded.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+            point.over().ok_or(CUresult::CUDA_ERROR_NOT_READY)
+        });
+        let [start, end] = times;
+        let (start, end) = (start?, end?);
+        let forward = end.saturating_duration_since(start).as_secs_f32();
+        let back = start.saturating_duration_since(end).as_secs_f32();
+        // SAFETY: the caller's promise.
+        unsafe { store(milliseconds, (forward - back) * 1000.0) }
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -12,7 +12,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// A place that a stream comes to once.
 #[derive(Default)]
 pub(super) struct Point {
-    is_over: Mutex<bool>,
+    /// When it did.
+    over: Mutex<Option<Instant>>,
     changed: Condvar,
 }
 
@@ -25,15 +26,20 @@ impl Point {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        *self.is_over.lock()
+        self.over().is_some()
+    }
+
+    /// When the stream came here, if it has.
+    pub(super) fn over(&self) -> Option<Instant> {
+        *self.over.lock()
     }
 
     /// Waits for the stream to come here, or for `stop`.
     pub(super) fn wait(&self, stop: &AtomicBool) {
-        let mut is_over = self.is_over.lock();
+        let mut over = self.over.lock();
         // Relaxed: only whether to go on waiting.
-        while !*is_over && !stop.load(Ordering::Relaxed) {
-            self.changed.wait_for(&mut is_over, LOOK);
+        while over.is_none() && !stop.load(Ordering::Relaxed) {
+            self.changed.wait_for(&mut over, LOOK);
         }
     }
 }
@@ -43,7 +49,7 @@ pub(super) struct Arrival(Arc<Point>);
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        *self.0.is_over.lock() = true;
+        *self.0.over.lock() = Some(Instant::now());
         self.0.changed.notify_all();
     }
 }

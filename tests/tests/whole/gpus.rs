@@ -44,6 +44,7 @@ mod patience;
 mod real;
 mod steps;
 mod topology;
+mod trace;
 mod transfers;
 mod twins;
 

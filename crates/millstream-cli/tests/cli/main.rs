@@ -14,4 +14,5 @@ mod others;
 mod pagerank;
 mod sssp;
 mod topology;
+mod trace;
 mod transfer;

@@ -1,8 +1,8 @@
 //! One GPU's context: what every call on it needs.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUevent, CUresult,
@@ -10,10 +10,12 @@ use cudarc::driver::sys::{
 use parking_lot::Mutex;
 
 use super::driver::{check, failure};
+use super::gpu_clock::GpuClock;
 use super::module::Modules;
 use super::settle::settle;
 use crate::launching::while_nobody_launches;
 use crate::poison::Poison;
+use crate::trace::Trace;
 use crate::{Error, Result};
 
 /// The primary context of a GPU.
@@ -36,6 +38,8 @@ pub(crate) struct GpuContext {
     pub(super) modules: Modules,
     /// Where host devices copy; created by the first who does.
     copies: Mutex<Option<CopyStream>>,
+    /// If it is traced.
+    clock: OnceLock<GpuClock>,
 }
 
 /// A driver's stream for copies that a thread waits for.
@@ -43,11 +47,43 @@ pub(crate) struct GpuContext {
 struct CopyStream(sys::CUstream);
 
 /// A driver's event.
-#[derive(Clone, Copy)]
-struct NativeHandle(CUevent);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NativeHandle(CUevent);
 
 // SAFETY: driver handles may be used from any thread.
 unsafe impl Send for NativeHandle {}
+// SAFETY: as above, by several at once.
+unsafe impl Sync for NativeHandle {}
+
+impl NativeHandle {
+    /// An event of the context, which is current; destroyed with it.
+    pub(super) fn new(context: &GpuContext, flags: sys::CUevent_flags) -> Result<NativeHandle> {
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the context is current.
+        let answer = unsafe { sys::cuEventCreate(&mut event, flags as u32) };
+        context.check(answer, "cuEventCreate").map(|()| NativeHandle(event))
+    }
+
+    /// On a live stream of its context, which is current.
+    pub(super) fn record(self, context: &GpuContext, stream: sys::CUstream) -> Result<()> {
+        // SAFETY: both belong to the context.
+        context.check(unsafe { sys::cuEventRecord(self.0, stream) }, "cuEventRecord")
+    }
+
+    /// Whether the stream has come to where it was recorded. A fault is remembered.
+    pub(super) fn is_over(self, context: &GpuContext) -> Result<bool> {
+        // SAFETY: an event of the context, whose thread need not be current.
+        context.is_over(unsafe { sys::cuEventQuery(self.0) }, WORK)
+    }
+
+    /// Until another event, if both are over and know when.
+    pub(super) fn milliseconds_until(self, other: NativeHandle) -> Option<f32> {
+        let mut milliseconds = 0.0;
+        // SAFETY: events that are not destroyed; the driver stores a number.
+        let answer = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.0, other.0) };
+        (answer == CUresult::CUDA_SUCCESS).then_some(milliseconds)
+    }
+}
 // SAFETY: driver handles may be used from any thread; a context's are.
 unsafe impl Send for GpuContext {}
 // SAFETY: as above; what changes is behind locks.
@@ -107,7 +143,19 @@ impl GpuContext {
             events: Mutex::new(Vec::new()),
             modules: Modules::default(),
             copies: Mutex::new(None),
+            clock: OnceLock::new(),
         }))
+    }
+
+    /// From now on operations are timed, for this trace.
+    pub(super) fn trace(&self, trace: &Trace) -> Result<()> {
+        self.bind()?;
+        let _ = self.clock.set(GpuClock::start(self, trace)?);
+        Ok(())
+    }
+
+    pub(super) fn clock(&self) -> Option<&GpuClock> {
+        self.clock.get()
     }
 
     /// Copies, and waits for that without holding the driver's locks: its own waiting
@@ -243,14 +291,11 @@ impl GpuContext {
 
     /// An event that nobody uses.
     fn event(&self) -> Result<NativeHandle> {
-        if let Some(event) = self.events.lock().pop() {
-            return Ok(event);
-        }
-        let mut event = std::ptr::null_mut();
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        // SAFETY: the context is current; destroyed with it.
-        self.check(unsafe { sys::cuEventCreate(&mut event, flags) }, "cuEventCreate")?;
-        Ok(NativeHandle(event))
+        let idle = self.events.lock().pop();
+        idle.map_or_else(
+            || NativeHandle::new(self, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING),
+            Ok,
+        )
     }
 }
 
@@ -311,7 +356,8 @@ impl Drop for GpuContext {
 
 impl GpuContext {
     fn give_up(&mut self) {
-        for event in std::mem::take(self.events.get_mut()) {
+        let timed = self.clock.take().into_iter().flat_map(GpuClock::into_events);
+        for event in timed.chain(std::mem::take(self.events.get_mut())) {
             // SAFETY: made by this context, and nobody uses it. A failure leaves
             // nothing to do.
             let _ = unsafe { sys::cuEventDestroy_v2(event.0) };
@@ -337,24 +383,16 @@ pub(crate) struct NativeEvent {
     pub(super) point: u64,
 }
 
-// SAFETY: driver handles may be used from any thread at once.
-unsafe impl Sync for NativeEvent {}
-
 impl NativeEvent {
-    /// Records an event on `stream`, whose context is current.
-    ///
-    /// # Safety
-    /// `stream` is a live stream of `context`.
-    pub(super) unsafe fn record(
+    /// Records an event on `stream`, a live one of `context`, which is current.
+    pub(super) fn record(
         context: &Arc<GpuContext>,
         stream: sys::CUstream,
         (lane, point): (usize, u64),
     ) -> Result<NativeEvent> {
         let handle = context.event()?;
         let event = NativeEvent { handle, context: Arc::clone(context), lane, point };
-        // SAFETY: both belong to the context.
-        context.check(unsafe { sys::cuEventRecord(handle.0, stream) }, "cuEventRecord")?;
-        Ok(event)
+        handle.record(context, stream).map(|()| event)
     }
 
     pub(super) fn handle(&self) -> CUevent {
@@ -363,9 +401,7 @@ impl NativeEvent {
 
     /// Whether the stream has come here. A fault is remembered.
     pub(super) fn is_over(&self) -> bool {
-        // SAFETY: a recorded event of the context, whose thread need not be current.
-        let answer = unsafe { sys::cuEventQuery(self.handle.0) };
-        self.context.is_over(answer, WORK).unwrap_or(false)
+        self.handle.is_over(&self.context).unwrap_or(false)
     }
 }
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::{self, CUstream};
 
 use super::context::{GpuContext, WORK};
+use super::gpu_clock::Timed;
 use super::in_order::{InOrder, Rest, Step};
 use super::lane_stream::LaneStream;
-use super::operation::{Operation, Performed, Queue, Submitted, Work};
+use super::operation::{Operation, Performed, Queue, Submitted, TracedTask, Work};
 use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
 use super::settle::{Busy, Resuming, does_anybody_settle, is_resuming, wait_until, watch};
@@ -25,6 +26,7 @@ use crate::poison::Poison;
 use crate::reactor::Waiting;
 use crate::stream_kind::StreamKind;
 use crate::task::Task;
+use crate::trace::Tracing;
 use crate::{Error, Result};
 
 /// Operations held without an event after which they are let go.
@@ -41,6 +43,7 @@ const SPINS: usize = 100;
 pub(crate) struct Lane {
     pub(super) context: Arc<GpuContext>,
     number: usize,
+    kind: StreamKind,
     stream: Handle,
     /// Shows the last point that the stream has come to; `None` for copies, whose
     /// events are asked: the barrier before a word would hold up the next copy.
@@ -98,6 +101,7 @@ impl Lane {
         Ok(Arc::new(Lane {
             context: Arc::clone(context),
             number,
+            kind,
             stream: Handle(stream),
             word,
             submission: Arc::new(InOrder::new(Submission::default())),
@@ -112,6 +116,16 @@ impl Lane {
 
     pub(super) fn context(&self) -> &Arc<GpuContext> {
         &self.context
+    }
+
+    /// A task of this name, with how it is traced if it is.
+    pub(super) fn traced(&self, name: &Arc<str>, task: Task) -> TracedTask {
+        let tracing = self.context.clock().map(|clock| {
+            let lane = format!("{} lane {}", self.kind, self.number & 0xFF);
+            let row = (self.context.name().into(), lane.into());
+            Box::new(Tracing::of(clock.trace(), row, (name, &task)))
+        });
+        (task, tracing)
     }
 
     pub(super) fn poison(&self) -> &Poison {
@@ -189,7 +203,8 @@ impl Lane {
 
     /// Blocks until everything submitted so far is over.
     pub(super) fn synchronize(self: &Arc<Self>) -> Result<()> {
-        let point = Operation { work: Work::Point(None, None), cause: Arc::default() };
+        let (work, cause) = (Work::Point(None, None), Arc::default());
+        let point = Operation { work, cause };
         self.enter(point).finish()?;
         while self.has_operations_waiting() && self.context.poison.get().is_none() {
             std::thread::yield_now();
@@ -361,11 +376,16 @@ impl Lane {
         LaneStream { context: &self.context, stream: self.stream.0, tell: (0, 0) }
     }
 
-    fn run(&self, submission: &mut Submission, task: Task, cause: &Arc<FirstCause>) -> Result<()> {
+    fn run(
+        &self,
+        submission: &mut Submission,
+        (task, tracing): TracedTask,
+        cause: &Arc<FirstCause>,
+    ) -> Result<()> {
         // A failed stream skips what was submitted later.
         let submitted = match cause.get() {
             Some(_) => Ok(()),
-            None => self.context.bind().and_then(|()| self.driver_stream().submit(&task)),
+            None => self.context.bind().and_then(|()| self.give(submission, &task, tracing)),
         };
         // Held even if the call fails: it may have begun.
         submission.held.push(Held::Task(task));
@@ -373,6 +393,27 @@ impl Lane {
         match submission.held.len() {
             ..MOST_HELD => Ok(()),
             _ => self.submit_point(submission, None, false, &Arc::default()),
+        }
+    }
+}
+
+impl Lane {
+    /// Gives the driver a task, and notes when it begins and ends if that is wanted.
+    fn give(
+        &self,
+        submission: &mut Submission,
+        task: &Task,
+        tracing: Option<Box<Tracing>>,
+    ) -> Result<()> {
+        let submit = || self.driver_stream().submit(task);
+        match (self.context.clock(), tracing) {
+            (Some(clock), Some(tracing)) => {
+                let context = (&self.context, clock);
+                let timed = Timed::submit(context, self.stream.0, tracing, submit)?;
+                submission.held.push(Held::Timed(timed));
+                Ok(())
+            }
+            _ => submit(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `driver`, `advice` | whether the driver is there, its errors, what to do about them |
 //! | `context` | a GPU's context, peers, events |
+//! | `gpu_clock` | when operations begin and end, if they are traced |
 //! | `machine` | the machine's GPUs and where they sit |
 //! | `management` | NVIDIA's management library, if it is there |
 //! | `pool` | memory of GPUs, pinned memory of the host |
@@ -20,6 +21,7 @@ mod compile;
 mod context;
 mod driver;
 mod functions;
+mod gpu_clock;
 mod in_order;
 #[cfg(test)]
 mod in_order_tests;
@@ -71,6 +73,7 @@ use crate::poison::Poison;
 use crate::stream_kind::StreamKind;
 use crate::task::Place;
 use crate::topology::LinkKind;
+use crate::trace::Trace;
 use crate::{Error, Result};
 
 /// Lanes of each kind: together no more than run side by side.
@@ -227,11 +230,11 @@ impl Runtime {
     ///
     /// # Errors
     /// What [`driver::start`] says; a GPU that is not there.
-    pub(crate) fn open(ordinals: &[usize]) -> Result<Arc<Runtime>> {
-        while_nobody_launches(|| Runtime::open_now(ordinals))
+    pub(crate) fn open(ordinals: &[usize], trace: Option<&Trace>) -> Result<Arc<Runtime>> {
+        while_nobody_launches(|| Runtime::open_now(ordinals, trace))
     }
 
-    fn open_now(ordinals: &[usize]) -> Result<Arc<Runtime>> {
+    fn open_now(ordinals: &[usize], trace: Option<&Trace>) -> Result<Arc<Runtime>> {
         let first = ordinals.first().copied().unwrap_or(0);
         driver::start(&format!("cuda:{first}"))?;
         let poison = Poison::default();
@@ -241,6 +244,9 @@ impl Runtime {
         let Some(first) = contexts.first() else {
             return Err(Error::Start { reason: "no GPU is asked for".to_string() });
         };
+        if let Some(trace) = trace {
+            contexts.iter().try_for_each(|context| context.trace(trace))?;
+        }
         let pinned = PinnedPool::new(first);
         let words = Words::new(&pinned);
         let reactors: Vec<_> = contexts.iter().map(|_| ReactorHandle::new(&poison)).collect();

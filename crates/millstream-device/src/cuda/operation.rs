@@ -13,6 +13,7 @@ use crate::event::{Event, EventStatus};
 use crate::first_cause::{FirstCause, Untold};
 use crate::poison::Poison;
 use crate::task::Task;
+use crate::trace::Tracing;
 
 /// What a lane does, one after the other.
 pub(super) type Queue = InOrder<Submission, Operation>;
@@ -24,10 +25,13 @@ pub(super) struct Operation {
     pub(super) cause: Arc<FirstCause>,
 }
 
+/// A task, and how it is traced if it is.
+pub(super) type TracedTask = (Task, Option<Box<Tracing>>);
+
 pub(super) enum Work {
-    Run(Task),
+    Run(TracedTask),
     /// A kernel that says itself that the driver's stream has come to here.
-    Tell(Task, Event),
+    Tell(TracedTask, Event),
     /// Makes the driver's stream say when it has come to here.
     Point(Option<Event>, Option<Held>),
     /// The same, of an event that only the host waits for.
@@ -41,11 +45,11 @@ impl Operation {
     pub(super) fn join(&mut self, next: Operation) -> Option<Operation> {
         match (&mut self.work, next) {
             (
-                Work::Run(Task::Launch(launch)),
-                Operation { work: Work::Run(Task::Launch(next)), cause },
+                Work::Run((Task::Launch(launch), _)),
+                Operation { work: Work::Run((Task::Launch(next), tracing)), cause },
             ) if Arc::ptr_eq(&cause, &self.cause) => {
-                let back = launch.join(next)?;
-                Some(Operation { work: Work::Run(Task::Launch(back)), cause })
+                let back = Task::Launch(launch.join(next)?);
+                Some(Operation { work: Work::Run((back, tracing)), cause })
             }
             (_, next) => Some(next),
         }
@@ -69,7 +73,7 @@ impl Operation {
 
     /// Whether it had better wait for others to join.
     pub(super) fn gathers(&self) -> bool {
-        matches!(&self.work, Work::Run(Task::Launch(launch)) if launch.gathers())
+        matches!(&self.work, Work::Run((Task::Launch(launch), _)) if launch.gathers())
     }
 }
 

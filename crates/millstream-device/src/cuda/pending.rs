@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::context::NativeEvent;
+use super::gpu_clock::Timed;
 use crate::Error;
 use crate::contain::contain;
 use crate::event::{Event, EventStatus};
@@ -14,6 +15,7 @@ use crate::task::Task;
 pub(super) enum Held {
     /// What an operation uses.
     Task(#[expect(dead_code, reason = "only dropped")] Task),
+    Timed(#[expect(dead_code, reason = "only dropped")] Timed),
     Other(#[expect(dead_code, reason = "only dropped")] Box<dyn Any + Send>),
 }
 

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::lane::Lane;
-use super::operation::{Operation, Performed, Submitted, Work};
+use super::operation::{Operation, Performed, Submitted, TracedTask, Work};
 use super::pending::Held;
 use super::settle::settle;
 use super::stream_queue::StreamQueue;
@@ -68,7 +68,8 @@ impl CudaStream {
     }
 
     /// By whom, [prepared](CudaStream::prepare).
-    pub(crate) fn submit(&self, task: Task, submitting: Submitting) -> Submitted {
+    pub(crate) fn submit(&self, name: &Arc<str>, task: Task, submitting: Submitting) -> Submitted {
+        let task = self.queue.lane().traced(name, task);
         match self.submitting(submitting) {
             Submitting::Caller => self.pass(Work::Run(task), Lane::enter),
             Submitting::Thread => self.pass(Work::Run(task), Lane::leave),
@@ -77,8 +78,8 @@ impl CudaStream {
     }
 
     /// What can be done beforehand is done, so that kernels which wait for each other begin sooner.
-    fn hold(&self, mut task: Task) -> Submitted {
-        let ready = match &mut task {
+    fn hold(&self, mut task: TracedTask) -> Submitted {
+        let ready = match &mut task.0 {
             Task::Launch(launch) => launch.make_ready(self.queue.lane().context()),
             _ => Ok(()),
         };
@@ -89,7 +90,8 @@ impl CudaStream {
     }
 
     /// A kernel that tells, and an event after it; prepared.
-    pub(crate) fn submit_and_record(&self, task: Task, event: Event) -> Submitted {
+    pub(crate) fn submit_and_record(&self, name: &Arc<str>, task: Task, event: Event) -> Submitted {
+        let task = self.queue.lane().traced(name, task);
         self.pass(Work::Tell(task, event), Lane::enter)
     }
 

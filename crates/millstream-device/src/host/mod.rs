@@ -67,6 +67,11 @@ impl StreamQueue {
         Arc::new(StreamQueue { place, device, index, cause, state })
     }
 
+    /// What the stream is called, among those of its device.
+    pub(crate) fn lane(&self) -> Arc<str> {
+        self.place.strip_prefix(&*self.device).map_or(&*self.place, str::trim_start).into()
+    }
+
     pub(crate) fn cause(&self) -> &FirstCause {
         &self.cause
     }

@@ -198,14 +198,10 @@ fn link_times(
         Ok::<_, Error>(times)
     });
     let times = context.block_on(run).unwrap().unwrap();
-    let (are_gpus, reaches) =
-        (devices[from].is_gpu() && devices[to].is_gpu(), devices[from].reaches(&devices[to]));
-    let without_engines = if reaches { TransferWay::Push } else { TransferWay::Host };
-    let small = (are_gpus && bytes <= 64 << 10).then_some(without_engines);
-    if let Some(way) = context.transfer().or(small) {
+    if let Some(way) = context.transfer() {
         let link = statistics.links().pop().unwrap();
         // A host device does not push into a GPU's memory.
-        let has_way = reaches || way != TransferWay::Push;
+        let has_way = devices[from].reaches(&devices[to]) || way != TransferWay::Push;
         assert!(!has_way || link.packets_by(way) == link.packets, "{way}: {link:?}");
     }
     times

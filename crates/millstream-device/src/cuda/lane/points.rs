@@ -7,6 +7,7 @@ use cudarc::driver::sys;
 
 use super::super::context::NativeEvent;
 use super::super::lane_stream::LaneStream;
+use super::super::operation::TracedTask;
 use super::super::pending::{Held, Pending};
 use super::super::submission::Submission;
 use super::Lane;
@@ -14,7 +15,6 @@ use crate::Result;
 use crate::event::Event;
 use crate::first_cause::FirstCause;
 use crate::reactor::shown;
-use crate::task::Task;
 
 impl Lane {
     /// `is_placed`: other lanes may wait for the event.
@@ -47,12 +47,14 @@ impl Lane {
     pub(super) fn submit_telling(
         &self,
         submission: &mut Submission,
-        task: Task,
+        (task, tracing): TracedTask,
         event: &Event,
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
-        let Some(word) = self.word.as_ref().filter(|_| cause.get().is_none()) else {
-            self.run(submission, task, cause)?;
+        // Of what is traced, its end is known only after what the kernel says.
+        let tells = cause.get().is_none() && tracing.is_none();
+        let Some(word) = self.word.as_ref().filter(|_| tells) else {
+            self.run(submission, (task, tracing), cause)?;
             return self.submit_point(submission, Some(event), true, cause);
         };
         let point = submission.point + 1;
@@ -70,8 +72,7 @@ impl Lane {
     /// Records the driver's event where the driver's stream is now.
     fn place(&self, event: Option<&Event>, point: u64) -> Result<Arc<NativeEvent>> {
         let place = (self.number, point);
-        // SAFETY: a live stream of the context.
-        let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
+        let native = NativeEvent::record(&self.context, self.stream.0, place)?;
         let native = Arc::new(native);
         if let Some(event) = event {
             event.set_native(Arc::clone(&native));

@@ -1,0 +1,263 @@
+//! What devices did, and when: an event log, and a picture of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::task::Task;
+
+/// One thing that a device, or the host, has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TracedOperation {
+    /// Of a kernel its name; of a copy also from where to where.
+    pub name: Arc<str>,
+    /// Such as `cuda:0`, with all its virtual devices, or `host:1`; `host` for [spans](Trace::span).
+    pub device: Arc<str>,
+    /// What happens one after the other there: a lane of a GPU, which streams share, a stream of a host
+    /// device, or a thread of the host.
+    pub lane: Arc<str>,
+    /// When it began, since the trace was made.
+    pub begin: Duration,
+    /// When it was over.
+    pub end: Duration,
+    /// Copied or filled; 0 for kernels and spans.
+    pub bytes: u64,
+}
+
+/// An event log: what the devices of a set do, from when to when, while they are traced
+/// ([`DeviceSetBuilder::trace`](crate::DeviceSetBuilder::trace)). Cheap to clone; clones share the log.
+///
+/// Each operation of a GPU is timed by two events of the driver, which takes about 2 us of the host for
+/// each, and keeps small kernels from following each other at once. Clocks of GPUs are compared with the
+/// host's once, when they are opened, to some microseconds. An operation of a host device lasts from when
+/// a thread begins it until it is over, also where it waits for others in between.
+///
+/// An operation is in the log soon after it is over: certainly when
+/// [`DeviceSet::quiesce`](crate::DeviceSet::quiesce) has returned. What a GPU that has had a fault did is
+/// not. The log grows by about 150 bytes for each, without an end.
+///
+/// ```
+/// use millstream_device::{DeviceList, DeviceSet, Trace};
+///
+/// let trace = Trace::new();
+/// let set = DeviceSet::builder().devices(DeviceList::host(2)).trace(&trace).build()?;
+/// let buffer = {
+///     let _span = trace.span("make");
+///     set.devices()[1].stream()?.uploaded(vec![1_u32, 2, 3])?
+/// };
+/// set.quiesce()?;
+/// let log = trace.operations();
+/// let upload = log.iter().find(|operation| &*operation.device == "host:1").unwrap();
+/// assert_eq!((&*upload.name, upload.bytes), ("upload", 12));
+/// assert!(upload.begin <= upload.end);
+/// // For chrome://tracing or ui.perfetto.dev.
+/// let mut file = Vec::new();
+/// trace.write(&mut file).unwrap();
+/// assert!(String::from_utf8(file).unwrap().contains("traceEvents"));
+/// # drop(buffer);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Trace {
+    log: Arc<Log>,
+}
+
+struct Log {
+    start: Instant,
+    operations: Mutex<Vec<TracedOperation>>,
+}
+
+impl Default for Trace {
+    fn default() -> Trace {
+        Trace::new()
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Trace({} operations)", self.log.operations.lock().len())
+    }
+}
+
+impl Trace {
+    /// An empty log, whose time begins now.
+    pub fn new() -> Trace {
+        let (start, operations) = (Instant::now(), Mutex::new(Vec::new()));
+        Trace { log: Arc::new(Log { start, operations }) }
+    }
+
+    /// What is over, in the order in which it became known.
+    pub fn operations(&self) -> Vec<TracedOperation> {
+        self.log.operations.lock().clone()
+    }
+
+    /// Enters what this thread does from now on, until the span is dropped.
+    pub fn span(&self, name: impl Into<Arc<str>>) -> TraceSpan {
+        let thread = thread::current();
+        let lane = match thread.name() {
+            Some(name) => name.into(),
+            None => format!("{:?}", thread.id()).into(),
+        };
+        TraceSpan(Tracing::begun(self, (name.into(), "host".into(), lane), 0))
+    }
+
+    /// Writes the log as Chrome's Trace Event Format, which ui.perfetto.dev and chrome://tracing show.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write(&self, writer: impl Write) -> io::Result<()> {
+        let operations = self.operations();
+        let rows = Rows::of(&operations);
+        let names = rows.names();
+        let times = operations.iter().map(|operation| rows.event(operation));
+        let file = File { trace_events: names.into_iter().chain(times).collect() };
+        serde_json::to_writer(writer, &file).map_err(io::Error::from)
+    }
+
+    /// The time that operations have.
+    pub(crate) fn now(&self) -> Duration {
+        self.log.start.elapsed()
+    }
+}
+
+/// What a thread of the host does: see [`Trace::span`].
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct TraceSpan(Tracing);
+
+impl Drop for TraceSpan {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Something that will be in the log once it is over.
+#[derive(Debug)]
+pub(crate) struct Tracing {
+    trace: Trace,
+    operation: TracedOperation,
+}
+
+impl Tracing {
+    /// Of a device's lane, which has not begun it.
+    pub(crate) fn of(
+        trace: &Trace,
+        (device, lane): (Arc<str>, Arc<str>),
+        (name, task): (&Arc<str>, &Task),
+    ) -> Tracing {
+        let (name, bytes) = match task {
+            Task::Copy { from, to } => {
+                let [source, sink] = [from, to].map(|place| place.allocation().device.name());
+                (format!("{name} {source} to {sink}").into(), from.bytes())
+            }
+            Task::Upload { to, .. } | Task::Fill { to, .. } => (Arc::clone(name), to.bytes()),
+            Task::Signal(_) | Task::Launch(_) => (Arc::clone(name), 0),
+        };
+        Tracing::begun(trace, (name, device, lane), bytes as u64)
+    }
+
+    fn begun(trace: &Trace, names: (Arc<str>, Arc<str>, Arc<str>), bytes: u64) -> Tracing {
+        let ((name, device, lane), now) = (names, trace.now());
+        let operation = TracedOperation { name, device, lane, begin: now, end: now, bytes };
+        Tracing { trace: trace.clone(), operation }
+    }
+
+    /// It begins only now.
+    pub(crate) fn begin(&mut self) {
+        self.operation.begin = self.trace.now();
+    }
+
+    /// It is over.
+    pub(crate) fn end(&mut self) {
+        self.end_at(self.operation.begin, self.trace.now());
+    }
+
+    /// It is over, and was there from when to when.
+    pub(crate) fn end_at(&mut self, begin: Duration, end: Duration) {
+        let operation = TracedOperation { begin, end, ..self.operation.clone() };
+        self.trace.log.operations.lock().push(operation);
+    }
+}
+
+/// The file, as the format has it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    trace_events: Vec<TraceEvent<'a>>,
+}
+
+#[derive(Serialize)]
+struct TraceEvent<'a> {
+    name: &'a str,
+    /// X: from a time on for so long. M: says how a row is called.
+    ph: &'static str,
+    pid: usize,
+    tid: usize,
+    /// In microseconds, both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<f64>,
+    args: Details<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+/// Devices, and their lanes, in the order of their names.
+struct Rows<'a> {
+    devices: Vec<&'a str>,
+    lanes: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(operations: &'a [TracedOperation]) -> Rows<'a> {
+        let lanes = operations.iter().map(|operation| (&*operation.device, &*operation.lane));
+        let lanes: Vec<_> = lanes.collect::<BTreeSet<_>>().into_iter().collect();
+        let mut devices: Vec<_> = lanes.iter().map(|(device, _)| *device).collect();
+        devices.dedup();
+        Rows { devices, lanes }
+    }
+
+    /// Numbers of a row. Every device and lane has one.
+    fn numbers(&self, device: &str, lane: &str) -> (usize, usize) {
+        let lane = self.lanes.binary_search(&(device, lane)).unwrap_or_default();
+        (self.devices.binary_search(&device).unwrap_or_default(), lane)
+    }
+
+    fn names(&self) -> Vec<TraceEvent<'a>> {
+        let name = |kind, (device, lane), name| {
+            let (pid, tid) = self.numbers(device, lane);
+            let args = Details { name: Some(name), bytes: None };
+            TraceEvent { name: kind, ph: "M", pid, tid, ts: None, dur: None, args }
+        };
+        let lanes = self.lanes.iter();
+        lanes
+            .flat_map(|&(device, lane)| {
+                let row = (device, lane);
+                [name("process_name", row, device), name("thread_name", row, lane)]
+            })
+            .collect()
+    }
+
+    fn event(&self, operation: &'a TracedOperation) -> TraceEvent<'a> {
+        let TracedOperation { name, device, lane, begin, end, bytes } = operation;
+        let (pid, tid) = self.numbers(device, lane);
+        let microseconds = |time: Duration| Some(time.as_nanos() as f64 / 1000.0);
+        let args = Details { name: None, bytes: (*bytes > 0).then_some(*bytes) };
+        let (ts, dur) = (microseconds(*begin), microseconds(end.saturating_sub(*begin)));
+        TraceEvent { name, ph: "X", pid, tid, ts, dur, args }
+    }
+}
