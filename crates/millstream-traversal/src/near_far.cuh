@@ -13,7 +13,7 @@ class NearFarSearch : public NearFarDevice {
         u32 thresholds = 1;
         for (;;) {
             if (!settle()) return report(thresholds, true);
-            if (!is_alone()) tell();
+            if (!is_alone() && !tell()) return report(thresholds, true);
             const u32 phase = meet_devices();
             if (phase != next && phase != absorb) return report(thresholds, phase != finished);
             if (phase == next) {
@@ -160,10 +160,11 @@ class NearFarSearch : public NearFarDevice {
     }
 
     // All blocks, with nothing near left: tells others what has become of owned vertices in their
-    // halos that are settled.
-    __device__ void tell() {
+    // halos that are settled. False if the gang is stopped: what others have lowered may be unseen.
+    __device__ bool tell() {
         // Values that other blocks have lowered are seen after this.
         tally.meet(barrier, true, [](Tally::Sums&) {});
+        if (tally.sums().is_stopped) return false;
         for (u32 base = u32(thread_in_grid()) - lane(); base < exchange.exports.len;
              base += u32(threads_in_grid())) {
             const u32 vertex = exchange.exports[base + lane()];
@@ -189,6 +190,7 @@ class NearFarSearch : public NearFarDevice {
             u64* const ring = exchange.inboxes[to].items + 2 * settings.shape.places[to];
             ring[at % (2 * settings.shape.told[to])] = item_of(place, key);
         }
+        return true;
     }
 
     // All blocks of all devices: what comes next.
