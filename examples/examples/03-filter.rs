@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::try_join;
-use millstream::flow::{Error, first_available};
+use millstream::flow::Error;
 use millstream::prelude::*;
 
 type FilterSignature = (Read<u32>, Write<u32>, Shared<u32>, Shared<u32>, Value<u32>);

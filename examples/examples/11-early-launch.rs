@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use millstream::device::{Step, StreamKind, Trusted};
 use millstream::flow::{FullEmpty, FullEmptyPackets, PacketShape};
 use millstream::prelude::*;
 

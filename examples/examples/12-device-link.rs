@@ -5,8 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream::device::{Shared, Step, Trusted, Value};
-use millstream::flow::{DeviceLink, DeviceLinkEnd, Gang, LinkRoom};
+use millstream::flow::{DeviceLinkEnd, LinkRoom};
 use millstream::prelude::*;
 
 const SOURCE: &str = r#"

@@ -54,16 +54,17 @@ pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
     pub use millstream_cc::{Cc, CcOptions, CcResult};
     pub use millstream_device::{
-        CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, Stream, Trusted, Value,
-        Write, set_driver_defaults,
+        CudaSource, Device, DeviceBuffer, Event, Kernel, Read, Shared, SharedBuffer, Step, Stream,
+        StreamKind, Trace, Trusted, Value, Write, set_driver_defaults,
     };
     pub use millstream_flow::{
-        Buffers, Communicator, Context, Devices, Graph, Operator, PendingSegment, Receiver, Router,
-        RoutingPolicy, Sender,
+        Buffers, Communicator, Context, DeviceLink, Devices, Gang, Graph, Operator, PendingSegment,
+        Receiver, Router, RoutingPolicy, Sender, broadcast, first_available, scatter,
     };
     pub use millstream_graph::CsrGraph;
     pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};
     pub use millstream_sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
+    pub use millstream_traversal::{DistributedGraph, VertexProgram, VertexView, Vertices};
     pub use millstream_worklist::{
         CudaProgram, DistributedWorklist, Flags, Here, Program, Routing, View, Worker, problem,
     };

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream::prelude::*;
-use millstream::traversal::{
-    DistributedGraph, PartWeights, Place, Result, VertexProgram, VertexView, Vertices,
-};
+use millstream::traversal::{PartWeights, Place, Result};
 
 problem! {
     /// A device's rows of the graph, and what it knows of the width to every vertex.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream::prelude::*;
-use millstream::traversal::{DistributedGraph, Place, Result, VertexProgram, VertexView, Vertices};
+use millstream::traversal::{Place, Result};
 
 problem! {
     /// A device's rows of the graph, the neighbours that its vertices have left, and how

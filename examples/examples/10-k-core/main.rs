@@ -6,8 +6,8 @@ mod k_core;
 use k_core::k_core;
 use millstream::graph::{generate, partition};
 use millstream::prelude::*;
+use millstream::traversal::Columns;
 use millstream::traversal::Error::Worklist;
-use millstream::traversal::{Columns, DistributedGraph};
 use millstream::worklist::Error::NotFused;
 
 const K: u32 = 10;
