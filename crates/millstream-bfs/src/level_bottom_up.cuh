@@ -18,12 +18,10 @@ class LevelBottomUp : public LevelTopDown {
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 at_once = 2;
-    // Arcs of a row that a warp looks at before it leaves the rest to its block, if that is
-    // more than so many; and how many of those a thread looks at at a time.
-    static constexpr u32 warp_arcs = 512;
-    static constexpr u32 long_arcs = 4096;
-    static constexpr u32 block_at_once = 4;
-    static constexpr u64 long_step = block_at_once * block_threads;
+    // Arcs of a row among which a warp expects a visited source, and of how many each lane looks at
+    // after those at a time.
+    static constexpr u32 likely_arcs = 512;
+    static constexpr u32 far_at_once = 8;
     // Words whose hubs a warp looks at together, and open vertices of 32 words for which it
     // goes through the words instead of the vertices.
     static constexpr u32 words_at_once = 3;
@@ -148,7 +146,6 @@ class LevelBottomUp : public LevelTopDown {
             count_stored(stores);
             __syncwarp();
         }
-        look_at_long_rows(now);
     }
 
     // A warp: which of the open vertices of 32 words, a lane's each, have a hub that is visited:
@@ -229,78 +226,43 @@ class LevelBottomUp : public LevelTopDown {
             const u32 whose = __ffs(left) - 1;
             const u64 its_last = __shfl_sync(~0u, last, whose);
             const u64 begin = __shfl_sync(~0u, arc, whose);
-            u64 its_end = its_last - begin > long_arcs ? begin + warp_arcs : its_last;
-            for (u64 at = begin;; at += 32) {
-                if (at >= its_end) {
-                    if (its_end == its_last) break;
-                    if (leave_to_block(__shfl_sync(~0u, vertex, whose), at)) break;
-                    its_end = its_last;
-                }
+            const u64 likely = begin + likely_arcs < its_last ? begin + likely_arcs : its_last;
+            u32 its = unreached;
+            for (u64 at = begin; at < likely && its == unreached; at += 32) {
                 const bool is_arc = at + lane() < its_last;
                 const u32 source = is_arc ? in.targets[at + lane()] : 0;
-                const bool is_hit = is_arc && (now[source / 32] >> source % 32 & 1);
-                const u32 hits = __ballot_sync(~0u, is_hit);
-                if (hits == 0) continue;
-                const u32 its = __shfl_sync(~0u, source, __ffs(hits) - 1);
-                if (lane() == whose) from = its;
-                break;
+                its = any_of(is_arc && (now[source / 32] >> source % 32 & 1), source);
             }
+            if (its == unreached && likely < its_last) its = look_far(likely, its_last, now);
+            if (lane() == whose) from = its;
         }
         if (from != unreached) reach(vertex, from);
         return from != unreached;
     }
 
-    // A warp: the rest of a vertex's row, from an arc on, for the whole block. False if there is no
-    // room.
-    __device__ bool leave_to_block(u32 vertex, u64 arc) const {
-        u32 place = 0;
-        if (lane() == 0) {
-            place = atomicAdd(&block.longs, 1);
-            if (place < stage_rows) block.stage[place] = Row{arc, vertex, 0};
-        }
-        return __shfl_sync(~0u, place, 0) < stage_rows;
+    // A warp: a source that is a hit, the same in all lanes; `unreached` if none is.
+    __device__ static u32 any_of(bool is_hit, u32 source) {
+        const u32 hits = __ballot_sync(~0u, is_hit);
+        return hits == 0 ? unreached : __shfl_sync(~0u, source, __ffs(hits) - 1);
     }
 
-    // A block, when all its warps have swept: what they have left to it. A row of another component,
-    // where nobody is visited, is looked at to its end in every sweep.
-    __device__ void look_at_long_rows(const u32* now) const {
-        __syncthreads();
-        const u32 all = block.longs < stage_rows ? block.longs : stage_rows;
-        for (u32 each = 0; each < all; ++each) {
-            const u32 vertex = block.stage[each].vertex;
-            const u64 last = in.offsets[vertex - first + 1];
-            u32 from = unreached;
-            for (u64 at = block.stage[each].begin + threadIdx.x;; at += long_step) {
-                u32 sources[block_at_once];
+    // A warp: a visited source of these arcs, of which many are not. A row out of reach is looked at to
+    // its end in every sweep: the more accesses at a time the better.
+    __device__ u32 look_far(u64 begin, u64 end, const u32* now) const {
+        u32 its = unreached;
+#pragma unroll 1
+        for (u64 at = begin + lane(); at - lane() < end && its == unreached; at += 32 * far_at_once) {
+            u32 sources[far_at_once];
+            u32 hit = unreached;
 #pragma unroll
-                for (u32 some = 0; some < block_at_once; ++some) {
-                    const u64 arc = at + some * block_threads;
-                    sources[some] = in.targets[arc < last ? arc : last - 1];
-                }
+            for (u32 each = 0; each < far_at_once; ++each)
+                sources[each] = in.targets[at + 32 * each < end ? at + 32 * each : end - 1];
 #pragma unroll
-                for (u32 some = 0; some < block_at_once; ++some)
-                    if (now[sources[some] / 32] >> sources[some] % 32 & 1) from = sources[some];
-                // As many turns for all.
-                const bool is_over = at - threadIdx.x + long_step >= last;
-                if (__syncthreads_or(from != unreached) || is_over) break;
-            }
-            if (from != unreached) block.found_from = from;
-            __syncthreads();
-            if (threadIdx.x == 0 && block.found_from != unreached) reach_in_word(vertex);
-            __syncthreads();
+            for (u32 each = 0; each < far_at_once; ++each)
+                if (now[sources[each] / 32] >> sources[each] % 32 & 1) hit = sources[each];
+            its = any_of(hit != unreached, hit);
         }
-        if (threadIdx.x == 0) block.longs = 0;
-    }
-
-    // One thread, of the block that has swept the vertex's word.
-    __device__ void reach_in_word(u32 vertex) const {
-        reach(vertex, block.found_from);
-        block.found_from = unreached;
-        ++block.found;
-        const u32 word = vertex / 32;
-        const u32 known = bits(settings.place.device, copy ^ 1)[word] & owned(word);
-        store_word(copy ^ 1, word, known | 1u << vertex % 32);
-        if (!is_alone()) ++block.stored;
+        return its;
     }
 
     // All blocks: the vertices of the last level into the log.

@@ -70,11 +70,9 @@ class LevelDevice : public GangDevice<const u32&> {
 
     // What a block shares.
     struct Block {
-        Row stage[stage_rows];  // On their way to the log; in a sweep, left to the block.
+        Row stage[stage_rows];  // On their way to the log.
         u32 bits[block_threads / 32][32];  // Found by each warp in a sweep.
         u32 staged;
-        u32 longs;       // Rows that are left to the block.
-        u32 found_from;  // A visited neighbour at the end of one, or `unreached`.
         u32 found;   // Vertices since it last met.
         u32 stored;  // Words published.
         u32 sent;    // Items for other devices.

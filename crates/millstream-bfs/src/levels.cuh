@@ -8,10 +8,7 @@ class LevelSearch : public LevelSource {
     using LevelSource::LevelSource;
 
     __device__ void run() {
-        if (threadIdx.x == 0) {
-            block.staged = block.found = block.stored = block.sent = block.longs = 0;
-            block.found_from = unreached;
-        }
+        if (threadIdx.x == 0) block.staged = block.found = block.stored = block.sent = 0;
         if (threadIdx.x < SpanSet<u64>::most) block.seen[threadIdx.x] = 0;
         __syncthreads();
         u32 phase = seed;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_flow::{Context, Error as FlowError, Gang, Sender, first_available};
+use millstream_flow::{Context, Error as FlowError, Gang};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::{PATIENCE, check_partition, check_rows};
 use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
@@ -19,7 +19,7 @@ use crate::search::Search;
 use crate::solver::{Arcs, Resident};
 use crate::statistics::CcStatistics;
 use crate::survey::Survey;
-use crate::{Error, Method, Result};
+use crate::{Method, Result};
 
 /// Vertices whose labels a thread looks at at least.
 const PIECE: usize = 1 << 14;
@@ -269,85 +269,6 @@ impl Cc {
             result.gather_time += start.elapsed();
         }
         Ok(result)
-    }
-
-    /// Finds the components of the vertices `0..vertices` and of edges that come
-    /// from the host: segments of them go to whichever device is free, through one
-    /// router, while the devices hook those that have arrived. So the graph need
-    /// not fit in the devices' memory.
-    ///
-    /// ```
-    /// use millstream_cc::{Cc, CcOptions};
-    /// use millstream_flow::{Context, Devices};
-    ///
-    /// let context = Context::builder().devices(Devices::host(2)).build()?;
-    /// let edges = [(1, 0), (3, 2), (4, 3)];
-    /// let search = Cc::run_streamed(&context, 5, edges, CcOptions::default());
-    /// assert_eq!(context.block_on(search)??.labels, [0, 0, 2, 2, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Options that have no meaning; an edge that names a vertex of `vertices` or more; the first
-    /// cause of any failure below.
-    ///
-    /// # Cancel safety
-    /// Dropping the future stops the devices.
-    pub async fn run_streamed(
-        context: &Context,
-        vertices: u32,
-        edges: impl IntoIterator<Item = (u32, u32)>,
-        options: CcOptions,
-    ) -> Result<CcResult> {
-        options.check()?;
-        let search = Search::new(context, vertices, options);
-        let buffers = search.buffers(options.packet_bytes);
-        let router = search.graph.router::<Edge>(first_available())?;
-        let feed = router.sender(context.host())?;
-        let arcs = context
-            .devices()
-            .iter()
-            .map(|device| Ok(Arcs::Streamed(router.receiver(device, buffers)?)));
-        let arcs = arcs.collect::<Result<Vec<_>, FlowError>>()?;
-        let mut fault = None;
-        let edges = checked(edges.into_iter(), vertices, &mut fault);
-        let feeding = send_edges(feed, edges, options.packet_bytes / size_of::<Edge>());
-        let result = search.run(arcs, feeding).await?;
-        match fault {
-            Some(fault) => Err(fault),
-            None => Ok(result),
-        }
-    }
-}
-
-/// Edges up to the first that is none, which becomes the fault.
-fn checked(
-    edges: impl Iterator<Item = (u32, u32)>,
-    vertices: u32,
-    fault: &mut Option<Error>,
-) -> impl Iterator<Item = Edge> {
-    edges.enumerate().map_while(move |(edge, (from, to))| {
-        if from.max(to) < vertices {
-            return Some([from, to]);
-        }
-        let (edge, vertex) = (edge as u64, from.max(to));
-        *fault = Some(Error::VertexOutOfRange { edge, vertex, vertices });
-        None
-    })
-}
-
-/// Sends edges segment by segment, each when the one before is assigned.
-async fn send_edges(
-    mut feed: Sender<Edge>,
-    mut edges: impl Iterator<Item = Edge>,
-    items: usize,
-) -> Result<(), FlowError> {
-    loop {
-        let segment: Vec<Edge> = edges.by_ref().take(items).collect();
-        if segment.is_empty() {
-            return feed.shutdown();
-        }
-        feed.send_all(segment).await?;
     }
 }
 

@@ -18,6 +18,7 @@ mod method;
 mod search;
 mod solver;
 mod statistics;
+mod streamed;
 mod survey;
 mod sync;
 

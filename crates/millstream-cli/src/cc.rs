@@ -67,8 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let graph = input.read()?;
     let mut job = Job::new("cc", (input, how), (&context, &graph), clock);
     let (result, layouts) = if *streamed {
-        let run =
-            async || Cc::run_streamed(&context, graph.vertices(), arcs(&graph), options).await;
+        let run = async || Cc::run_streamed_graph(&context, &graph, options).await;
         (job.run_streamed("searching", run)??, Vec::new())
     } else {
         let partition = spread.partition(&graph, context.devices().len())?;
@@ -108,11 +107,6 @@ fn write(path: &Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
             write_values(path, Some(ids), &labels)
         }
     }
-}
-
-fn arcs(graph: &CsrGraph) -> impl Iterator<Item = (u32, u32)> {
-    let rows = (0..graph.vertices()).map(|from| (from, graph.neighbors(from)));
-    rows.flat_map(|(from, targets)| targets.iter().map(move |&to| (from, to)))
 }
 
 fn table(report: &Report) -> String {

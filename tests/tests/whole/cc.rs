@@ -26,7 +26,11 @@ pub(crate) fn run_streamed(
     options: CcOptions,
 ) -> Result<CcResult, Error> {
     let search = Cc::run_streamed(context, graph.vertices(), arcs(graph), options);
-    context.block_on(search).unwrap()
+    let result = context.block_on(search).unwrap()?;
+    let of_rows = context.block_on(Cc::run_streamed_graph(context, graph, options)).unwrap()?;
+    assert_eq!(of_rows.labels, result.labels);
+    assert_eq!(of_rows.statistics.hooked(), result.statistics.hooked());
+    Ok(result)
 }
 
 fn arcs(graph: &CsrGraph) -> Vec<(u32, u32)> {

@@ -144,7 +144,6 @@ fn hubs_far_from_the_source(far_hubs: u32) -> CsrGraph {
     both_ways(count, edges)
 }
 
-/// More of them in a block than it has room for.
 #[test]
 fn long_rows_far_from_the_source() {
     let context = context();
