@@ -18,10 +18,6 @@ class LevelBottomUp : public LevelTopDown {
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 at_once = 2;
-    // Arcs of a row among which a warp expects a visited source, and of how many each lane looks at
-    // after those at a time.
-    static constexpr u32 likely_arcs = 512;
-    static constexpr u32 far_at_once = 8;
     // Words whose hubs a warp looks at together, and open vertices of 32 words for which it
     // goes through the words instead of the vertices.
     static constexpr u32 words_at_once = 3;
@@ -225,44 +221,19 @@ class LevelBottomUp : public LevelTopDown {
              left &= left - 1) {
             const u32 whose = __ffs(left) - 1;
             const u64 its_last = __shfl_sync(~0u, last, whose);
-            const u64 begin = __shfl_sync(~0u, arc, whose);
-            const u64 likely = begin + likely_arcs < its_last ? begin + likely_arcs : its_last;
-            u32 its = unreached;
-            for (u64 at = begin; at < likely && its == unreached; at += 32) {
+            for (u64 at = __shfl_sync(~0u, arc, whose); at < its_last; at += 32) {
                 const bool is_arc = at + lane() < its_last;
                 const u32 source = is_arc ? in.targets[at + lane()] : 0;
-                its = any_of(is_arc && (now[source / 32] >> source % 32 & 1), source);
+                const bool is_hit = is_arc && (now[source / 32] >> source % 32 & 1);
+                const u32 hits = __ballot_sync(~0u, is_hit);
+                if (hits == 0) continue;
+                const u32 its = __shfl_sync(~0u, source, __ffs(hits) - 1);
+                if (lane() == whose) from = its;
+                break;
             }
-            if (its == unreached && likely < its_last) its = look_far(likely, its_last, now);
-            if (lane() == whose) from = its;
         }
         if (from != unreached) reach(vertex, from);
         return from != unreached;
-    }
-
-    // A warp: a source that is a hit, the same in all lanes; `unreached` if none is.
-    __device__ static u32 any_of(bool is_hit, u32 source) {
-        const u32 hits = __ballot_sync(~0u, is_hit);
-        return hits == 0 ? unreached : __shfl_sync(~0u, source, __ffs(hits) - 1);
-    }
-
-    // A warp: a visited source of these arcs, of which many are not. A row out of reach is looked at to
-    // its end in every sweep: the more accesses at a time the better.
-    __device__ u32 look_far(u64 begin, u64 end, const u32* now) const {
-        u32 its = unreached;
-#pragma unroll 1
-        for (u64 at = begin + lane(); at - lane() < end && its == unreached; at += 32 * far_at_once) {
-            u32 sources[far_at_once];
-            u32 hit = unreached;
-#pragma unroll
-            for (u32 each = 0; each < far_at_once; ++each)
-                sources[each] = in.targets[at + 32 * each < end ? at + 32 * each : end - 1];
-#pragma unroll
-            for (u32 each = 0; each < far_at_once; ++each)
-                if (now[sources[each] / 32] >> sources[each] % 32 & 1) hit = sources[each];
-            its = any_of(hit != unreached, hit);
-        }
-        return its;
     }
 
     // All blocks: the vertices of the last level into the log.

@@ -12,8 +12,9 @@ use crate::search::Search;
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
-/// Segments that are filled or copied at a time.
-const SEND_BUFFERS: usize = 4;
+/// Segments for GPUs that threads fill together: waking them takes longer than filling one. Those for
+/// host devices had better stay in caches.
+const AT_ONCE_FOR_GPUS: usize = 8;
 /// Edges that a thread fills in at least.
 const PIECE: usize = 1 << 13;
 
@@ -82,7 +83,8 @@ impl Cc {
         graph: &CsrGraph,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let feed = async |feed, items| send_rows(feed, graph, items).await;
+        let at_once = if context.any_gpu() { AT_ONCE_FOR_GPUS } else { 1 };
+        let feed = async |feed, items| send_rows(feed, graph, (items, at_once)).await;
         search_streamed(context, graph.vertices(), options, feed).await
     }
 }
@@ -98,7 +100,7 @@ async fn search_streamed(
     let search = Search::new(context, vertices, options);
     let buffers = search.buffers(options.packet_bytes);
     let router = search.graph.router::<Edge>(first_available())?;
-    let sender = router.sender(context.host())?.with_send_buffers(SEND_BUFFERS);
+    let sender = router.sender(context.host())?;
     let receiver = |device| Ok(Arcs::Streamed(router.receiver(device, buffers)?));
     let arcs = context.devices().iter().map(receiver).collect::<Result<Vec<_>, FlowError>>()?;
     search.run(arcs, feed(sender, options.packet_bytes / size_of::<Edge>())).await
@@ -126,11 +128,11 @@ async fn send_edges(
     mut edges: impl Iterator<Item = Edge>,
     items: usize,
 ) -> Result<(), FlowError> {
-    send_segments(feed, items, |segment| {
+    send_segments(feed, (items, 1), |segments| {
         let mut filled = 0;
-        let mut places = segment.iter_mut();
+        let mut places = segments.iter_mut().flat_map(|segment| segment.iter_mut());
         // From within: chains of iterators are slow from outside.
-        edges.by_ref().take(places.len()).for_each(|edge| {
+        edges.by_ref().take(items).for_each(|edge| {
             if let Some(place) = places.next() {
                 (*place, filled) = (edge, filled + 1);
             }
@@ -141,18 +143,26 @@ async fn send_edges(
 }
 
 /// Sends all arcs of a graph, as edges.
-async fn send_rows(feed: Sender<Edge>, graph: &CsrGraph, items: usize) -> Result<(), FlowError> {
-    let mut sent = 0;
-    let items = items.min(graph.targets().len()).max(1);
-    send_segments(feed, items, |segment| {
-        let arcs = sent..graph.targets().len().min(sent + segment.len());
-        let pieces = segment[..arcs.len()].par_chunks_mut(PIECE).enumerate();
-        pieces.for_each(|(piece, edges)| {
-            let first = arcs.start + piece * PIECE;
-            fill_in(graph, first..first + edges.len(), edges);
+async fn send_rows(
+    feed: Sender<Edge>,
+    graph: &CsrGraph,
+    (items, at_once): (usize, usize),
+) -> Result<(), FlowError> {
+    let (mut sent, all) = (0, graph.targets().len());
+    let items = items.min(all).max(1);
+    let at_once = all.div_ceil(items).clamp(1, at_once);
+    send_segments(feed, (items, at_once), |segments| {
+        let first = sent;
+        let pieces = segments.par_iter_mut().enumerate().flat_map(|(number, segment)| {
+            let pieces = segment.par_chunks_mut(PIECE).enumerate();
+            pieces.map(move |(piece, edges)| (first + number * items + piece * PIECE, edges))
         });
-        sent = arcs.end;
-        arcs.len()
+        pieces.filter(|(at, _)| *at < all).for_each(|(at, edges)| {
+            let arcs = at..all.min(at + edges.len());
+            fill_in(graph, arcs.clone(), &mut edges[..arcs.len()]);
+        });
+        sent = all.min(first + items * segments.len());
+        sent - first
     })
     .await
 }
@@ -173,21 +183,33 @@ fn fill_in(graph: &CsrGraph, arcs: Range<usize>, edges: &mut [Edge]) {
     }
 }
 
-/// Sends segments of the host's memory, which `fill` fills in until it has nothing left, and says how
-/// far.
+/// Sends segments of the host's memory, so many at a time, which `fill` fills in one after the other
+/// until it has nothing left, and says with how many items.
 async fn send_segments(
-    mut feed: Sender<Edge>,
-    items: usize,
-    mut fill: impl FnMut(&mut [Edge]) -> usize,
+    feed: Sender<Edge>,
+    (items, at_once): (usize, usize),
+    mut fill: impl FnMut(&mut [&mut [Edge]]) -> usize,
 ) -> Result<(), FlowError> {
+    // While some are copied, others are filled.
+    let mut feed = feed.with_send_buffers(2 * at_once.max(2));
     let stream = feed.device().stream()?;
     loop {
-        let mut segment: SendBuffer<Edge> = feed.buffer(items).await?;
-        let filled = fill(segment.host_view_mut()?);
-        if filled == 0 {
+        let mut segments: Vec<SendBuffer<Edge>> = Vec::with_capacity(at_once);
+        while segments.len() < at_once {
+            segments.push(feed.buffer(items).await?);
+        }
+        let views = segments.iter_mut().map(SendBuffer::host_view_mut);
+        let mut filled = fill(&mut views.collect::<Result<Vec<_>, FlowError>>()?);
+        let is_over = filled == 0;
+        for mut segment in segments {
+            segment.truncate(filled);
+            filled -= segment.len();
+            if !segment.is_empty() {
+                feed.send(segment, &stream)?;
+            }
+        }
+        if is_over {
             return feed.shutdown();
         }
-        segment.truncate(filled);
-        feed.send(segment, &stream)?;
     }
 }

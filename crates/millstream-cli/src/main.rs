@@ -81,14 +81,9 @@ fn main() -> ExitCode {
         Command::Partition(arguments) => partition::run(&arguments),
         Command::Topology(arguments) => topology::run(&arguments),
     };
-    let traced = trace::write();
-    match result.and(traced) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            remark::remark(&error);
-            ExitCode::from(error.exit_code())
-        }
-    }
+    let errors: Vec<_> = result.err().into_iter().chain(trace::write().err()).collect();
+    errors.iter().for_each(remark::remark);
+    errors.first().map_or(ExitCode::SUCCESS, |first| ExitCode::from(first.exit_code()))
 }
 
 /// The command line, with what its parts do not say.

@@ -25,8 +25,8 @@ pub(crate) fn span(name: &'static str) -> Option<TraceSpan> {
     TRACE.get().map(|(trace, _)| trace.span(name))
 }
 
-/// Writes what was traced, if that is wanted, also of a command that has failed. The devices are
-/// closed: nothing is under way.
+/// Writes what was traced, if that is wanted, also of a command that has failed. The devices of one that
+/// has not are closed: nothing is under way.
 ///
 /// # Errors
 /// What the operating system says.

@@ -294,9 +294,10 @@ impl Device {
         }
     }
 
-    /// Whether copies on streams of [`StreamKind::Copy`] of the GPU are under way, of any of its virtual
-    /// devices: a copy engine finishes them before it serves another stream. As far as the host
-    /// knows, which is some microseconds behind. `false` on host devices.
+    /// Whether copies of more than 64 KiB are under way on streams of the GPU, of any of its virtual
+    /// devices: a copy engine finishes them before it serves another stream. Counted are those that the
+    /// driver has been given, until the host knows that they are over: some microseconds later, or, where
+    /// nothing records an event behind a copy, when something else does. `false` on host devices.
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};

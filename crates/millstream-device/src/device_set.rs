@@ -90,7 +90,8 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { topology: Some(topology), ..self }
     }
 
-    /// Enters in this log what the devices do.
+    /// Enters in this log what the devices do: see [`Trace`]. GPUs need a driver for CUDA 12.8 or later
+    /// then, else [`build`](DeviceSetBuilder::build) fails.
     #[must_use]
     pub fn trace(self, trace: &Trace) -> DeviceSetBuilder {
         DeviceSetBuilder { trace: Some(trace.clone()), ..self }

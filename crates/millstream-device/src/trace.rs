@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::task::Task;
 
@@ -34,14 +34,16 @@ pub struct TracedOperation {
 /// An event log: what the devices of a set do, from when to when, while they are traced
 /// ([`DeviceSetBuilder::trace`](crate::DeviceSetBuilder::trace)). Cheap to clone; clones share the log.
 ///
-/// Each operation of a GPU is timed by two events of the driver, which takes about 2 us of the host for
-/// each, and keeps small kernels from following each other at once. Clocks of GPUs are compared with the
-/// host's once, when they are opened, to some microseconds. An operation of a host device lasts from when
-/// a thread begins it until it is over, also where it waits for others in between.
+/// An operation of a GPU is timed by two events of the driver, which needs one for CUDA 12.8 or later and
+/// takes about 2 us of the host; small kernels do not follow each other at once then. Clocks of GPUs are
+/// compared with the host's once, when they are opened, to some microseconds. An operation of a host
+/// device lasts from when a thread begins it until it is over, also where it waits for others in between.
+/// Launches that the driver is given as one are one operation.
 ///
 /// An operation is in the log soon after it is over: certainly when
 /// [`DeviceSet::quiesce`](crate::DeviceSet::quiesce) has returned. What a GPU that has had a fault did is
-/// not. The log grows by about 150 bytes for each, without an end.
+/// not, nor are kernels of virtual devices that wait for each other. The log grows by about 150 bytes
+/// for each, without an end.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet, Trace};
@@ -98,13 +100,13 @@ impl Trace {
         self.log.operations.lock().clone()
     }
 
-    /// Enters what this thread does from now on, until the span is dropped.
+    /// Enters what this thread does from now on, until the span is dropped. What spans an await belongs
+    /// to the thread that began it, wherever it ends.
     pub fn span(&self, name: impl Into<Arc<str>>) -> TraceSpan {
         let thread = thread::current();
-        let lane = match thread.name() {
-            Some(name) => name.into(),
-            None => format!("{:?}", thread.id()).into(),
-        };
+        // Several threads may have one name.
+        let lane = format!("{:?} {}", thread.id(), thread.name().unwrap_or_default());
+        let lane = lane.trim_end().into();
         TraceSpan(Tracing::begun(self, (name.into(), "host".into(), lane), 0))
     }
 
@@ -115,10 +117,9 @@ impl Trace {
     pub fn write(&self, writer: impl Write) -> io::Result<()> {
         let operations = self.operations();
         let rows = Rows::of(&operations);
-        let names = rows.names();
-        let times = operations.iter().map(|operation| rows.event(operation));
-        let file = File { trace_events: names.into_iter().chain(times).collect() };
-        serde_json::to_writer(writer, &file).map_err(io::Error::from)
+        let mut writer = BufWriter::new(writer);
+        serde_json::to_writer(&mut writer, &File { trace_events: Events(&rows, &operations) })?;
+        writer.flush()
     }
 
     /// The time that operations have.
@@ -190,7 +191,17 @@ impl Tracing {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File<'a> {
-    trace_events: Vec<TraceEvent<'a>>,
+    trace_events: Events<'a>,
+}
+
+struct Events<'a>(&'a Rows<'a>, &'a [TracedOperation]);
+
+impl Serialize for Events<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Events(rows, operations) = self;
+        let times = operations.iter().map(|operation| rows.event(operation));
+        serializer.collect_seq(rows.names().into_iter().chain(times))
+    }
 }
 
 #[derive(Serialize)]

@@ -314,7 +314,8 @@ impl ContextBuilder {
         ContextBuilder { transfer: Some(way), ..self }
     }
 
-    /// Enters in this log what the devices do.
+    /// Enters in this log what the devices do: see [`Trace`]. GPUs need a driver for CUDA 12.8 or later
+    /// then, else [`build`](ContextBuilder::build) fails.
     ///
     /// ```
     /// use millstream_device::Trace;

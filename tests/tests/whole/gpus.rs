@@ -173,7 +173,7 @@ fn packets_are_written_where_they_are_received() {
         for to in devices.iter().chain([host]).filter(|to| *to != from) {
             let run = in_place(&context, (from, to), 20);
             let (written, pushed) = context.block_on(run).unwrap().unwrap();
-            // Small messages that are copied are pushed, too.
+            // Small messages may be pushed, too, where an engine is busy.
             assert!(written <= pushed, "{written} of {pushed}");
             assert_eq!(written > 0, from.reaches(to), "{from} to {to}");
         }

@@ -9,8 +9,9 @@ use cudarc::driver::sys::{
 };
 use parking_lot::Mutex;
 
-use super::driver::{check, failure};
+use super::driver::{check, check_traces, failure};
 use super::gpu_clock::GpuClock;
+use super::large_copies::LargeCopies;
 use super::module::Modules;
 use super::settle::settle;
 use crate::launching::while_nobody_launches;
@@ -38,6 +39,7 @@ pub(crate) struct GpuContext {
     pub(super) modules: Modules,
     /// Where host devices copy; created by the first who does.
     copies: Mutex<Option<CopyStream>>,
+    pub(super) large_copies: LargeCopies,
     /// If it is traced.
     clock: OnceLock<GpuClock>,
 }
@@ -64,9 +66,12 @@ impl NativeHandle {
         context.check(answer, "cuEventCreate").map(|()| NativeHandle(event))
     }
 
-    /// On a live stream of its context, which is current.
-    pub(super) fn record(self, context: &GpuContext, stream: sys::CUstream) -> Result<()> {
-        // SAFETY: both belong to the context.
+    /// Records it; its context is current.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`, whose event this is.
+    pub(super) unsafe fn record(self, context: &GpuContext, stream: sys::CUstream) -> Result<()> {
+        // SAFETY: the caller's promise.
         context.check(unsafe { sys::cuEventRecord(self.0, stream) }, "cuEventRecord")
     }
 
@@ -143,12 +148,14 @@ impl GpuContext {
             events: Mutex::new(Vec::new()),
             modules: Modules::default(),
             copies: Mutex::new(None),
+            large_copies: LargeCopies::default(),
             clock: OnceLock::new(),
         }))
     }
 
     /// From now on operations are timed, for this trace.
     pub(super) fn trace(&self, trace: &Trace) -> Result<()> {
+        check_traces(&self.name)?;
         self.bind()?;
         let _ = self.clock.set(GpuClock::start(self, trace)?);
         Ok(())
@@ -384,15 +391,19 @@ pub(crate) struct NativeEvent {
 }
 
 impl NativeEvent {
-    /// Records an event on `stream`, a live one of `context`, which is current.
-    pub(super) fn record(
+    /// Records an event on `stream`, whose context is current.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`.
+    pub(super) unsafe fn record(
         context: &Arc<GpuContext>,
         stream: sys::CUstream,
         (lane, point): (usize, u64),
     ) -> Result<NativeEvent> {
         let handle = context.event()?;
         let event = NativeEvent { handle, context: Arc::clone(context), lane, point };
-        handle.record(context, stream).map(|()| event)
+        // SAFETY: the caller's promise; the event is the context's.
+        unsafe { handle.record(context, stream) }.map(|()| event)
     }
 
     pub(super) fn handle(&self) -> CUevent {

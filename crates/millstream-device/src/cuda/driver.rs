@@ -7,8 +7,10 @@ use cudarc::driver::sys::{self, CUresult};
 use super::advice::advice;
 use crate::{Error, Result};
 
-/// The oldest driver whose functions are all that this module calls.
+/// The oldest driver that has all functions that are called, but for those of traces.
 const OLDEST: i32 = 12_040;
+/// The oldest that has those, too.
+const OLDEST_TO_TRACE: i32 = 12_080;
 
 /// Turns the driver's answer to `call` into an error.
 pub(super) fn check(answer: CUresult, call: &'static str, device: &str) -> Result<()> {
@@ -107,6 +109,19 @@ pub(super) fn version() -> i32 {
     // SAFETY: a driver that was started has it; it stores a number.
     let _ = unsafe { sys::cuDriverGetVersion(&mut version) };
     version
+}
+
+/// Whether this driver, which was started, has what traces need.
+///
+/// # Errors
+/// It has not, with what to do about it.
+pub(super) fn check_traces(device: &str) -> Result<()> {
+    if version() >= OLDEST_TO_TRACE {
+        return Ok(());
+    }
+    let (device, driver) = (format!("a trace of {device}"), "another CUDA driver");
+    let reason = "install one for CUDA 12.8 or later, or do without the trace".to_string();
+    Err(Error::DriverUnavailable { device, driver, reason })
 }
 
 /// Loads and starts the driver.

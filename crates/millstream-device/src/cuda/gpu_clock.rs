@@ -10,13 +10,19 @@ use super::context::{GpuContext, NativeHandle};
 use crate::Result;
 use crate::trace::{Trace, Tracing};
 
+/// How often the clocks are compared: the answer that came soonest counts.
+const COMPARISONS: usize = 10;
+
+/// A mark is the next reference if it is so much later than the last: the driver says how much in 24
+/// bits.
+const SPAN: Duration = Duration::from_secs(1);
+
 /// A GPU's time, by events of the driver that know it.
 #[derive(Debug)]
 pub(super) struct GpuClock {
     trace: Trace,
-    /// An event that was over at `at`.
-    reference: NativeHandle,
-    at: Duration,
+    /// Events that are over, and when they were: the first by comparison with the host. All of them stay.
+    references: Mutex<Vec<(NativeHandle, Duration)>>,
     /// Events that nobody uses.
     idle: Mutex<Vec<NativeHandle>>,
 }
@@ -28,23 +34,27 @@ impl GpuClock {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; destroyed below.
         context.check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
-        let started = GpuClock::start_on(context, trace, stream);
+        let compare = || {
+            let (event, before) = (new_event(context)?, trace.now());
+            // SAFETY: the stream was made above.
+            unsafe { event.record(context, stream) }?;
+            while !event.is_over(context)? {
+                std::thread::yield_now();
+            }
+            let took = trace.now() - before;
+            Ok((took, event, before + took / 2))
+        };
+        let compared: Result<Vec<_>> = (0..COMPARISONS).map(|_| compare()).collect();
         // SAFETY: made above, and nobody else has it.
         let answer = unsafe { sys::cuStreamDestroy_v2(stream) };
-        context.check(answer, "cuStreamDestroy").and(started)
-    }
-
-    fn start_on(context: &GpuContext, trace: &Trace, stream: CUstream) -> Result<GpuClock> {
-        let reference = NativeHandle::new(context, sys::CUevent_flags::CU_EVENT_DEFAULT)?;
-        let mut at = Duration::ZERO;
-        // The first one takes long.
-        for _ in 0..3 {
-            let before = trace.now();
-            reference.record(context, stream)?;
-            while !reference.is_over(context)? {}
-            at = (before + trace.now()) / 2;
-        }
-        Ok(GpuClock { trace: trace.clone(), reference, at, idle: Mutex::default() })
+        context.check(answer, "cuStreamDestroy")?;
+        let mut compared = compared?;
+        compared.sort_by_key(|(took, ..)| *took);
+        let mut compared = compared.into_iter().map(|(_, event, at)| (event, at));
+        let references = compared.next().into_iter().collect();
+        let idle = compared.map(|(event, _)| event).collect();
+        let (references, idle) = (Mutex::new(references), Mutex::new(idle));
+        Ok(GpuClock { trace: trace.clone(), references, idle })
     }
 
     pub(super) fn trace(&self) -> &Trace {
@@ -52,56 +62,99 @@ impl GpuClock {
     }
 
     /// Notes when a stream comes to here. The context is current.
-    fn mark(&self, context: &GpuContext, stream: CUstream) -> Result<NativeHandle> {
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`, whose clock this is.
+    unsafe fn mark(&self, context: &GpuContext, stream: CUstream) -> Result<NativeHandle> {
         let idle = self.idle.lock().pop();
-        let event = match idle {
-            Some(event) => event,
-            None => NativeHandle::new(context, sys::CUevent_flags::CU_EVENT_DEFAULT)?,
-        };
-        event.record(context, stream).map(|()| event)
+        let event = idle.map_or_else(|| new_event(context), Ok)?;
+        // SAFETY: the caller's promise.
+        match unsafe { event.record(context, stream) } {
+            Ok(()) => Ok(event),
+            Err(error) => {
+                self.give_back(event);
+                Err(error)
+            }
+        }
     }
 
-    /// When that was, if it is over.
-    fn time_of(&self, mark: NativeHandle) -> Option<Duration> {
-        let milliseconds = self.reference.milliseconds_until(mark)?;
-        Some(self.at + Duration::try_from_secs_f32(milliseconds / 1000.0).ok()?)
+    fn give_back(&self, mark: NativeHandle) {
+        self.idle.lock().push(mark);
+    }
+
+    /// When two marks were, if both are over. Gives them back.
+    fn times_of(&self, [begin, end]: [NativeHandle; 2]) -> Option<[Duration; 2]> {
+        let mut references = self.references.lock();
+        let (reference, at) = *references.last()?;
+        let since = reference.milliseconds_until(begin);
+        let long = begin.milliseconds_until(end);
+        let ended = since.zip(long).map(|(since, long)| {
+            let begin = at.as_secs_f64() + f64::from(since) / 1000.0;
+            let times = [begin, begin + f64::from(long) / 1000.0];
+            times.map(|time| Duration::try_from_secs_f64(time).unwrap_or_default())
+        });
+        match ended {
+            Some([_, ended]) if ended > at + SPAN => references.push((end, ended)),
+            _ => self.give_back(end),
+        }
+        self.give_back(begin);
+        ended
     }
 
     /// All events, for good.
     pub(super) fn into_events(self) -> impl Iterator<Item = NativeHandle> {
-        self.idle.into_inner().into_iter().chain([self.reference])
+        let references = self.references.into_inner().into_iter().map(|(event, _)| event);
+        references.chain(self.idle.into_inner())
     }
+}
+
+fn new_event(context: &GpuContext) -> Result<NativeHandle> {
+    NativeHandle::new(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
 }
 
 /// An operation between two marks. When it is let go it is over, and enters the log.
 pub(super) struct Timed {
     context: Arc<GpuContext>,
     tracing: Box<Tracing>,
-    begin: NativeHandle,
-    end: NativeHandle,
+    marks: [NativeHandle; 2],
 }
 
 impl Timed {
-    /// Submits something to a stream between two marks. The context is current.
-    pub(super) fn submit(
+    /// Submits something to a stream between two marks. If there is none, it is not in the log.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`, whose clock this is and which is current.
+    ///
+    /// # Errors
+    /// Those of `submit`.
+    pub(super) unsafe fn submit(
         (context, clock): (&Arc<GpuContext>, &GpuClock),
         stream: CUstream,
         tracing: Box<Tracing>,
         submit: impl FnOnce() -> Result<()>,
-    ) -> Result<Timed> {
-        let begin = clock.mark(context, stream)?;
-        submit()?;
-        let end = clock.mark(context, stream)?;
-        Ok(Timed { context: Arc::clone(context), tracing, begin, end })
+    ) -> Result<Option<Timed>> {
+        // SAFETY: the caller's promise.
+        let begin = unsafe { clock.mark(context, stream) }.ok();
+        let submitted = submit();
+        // SAFETY: the caller's promise.
+        let mark = || unsafe { clock.mark(context, stream) }.ok();
+        let end = submitted.as_ref().ok().and_then(|()| mark());
+        match (begin, end) {
+            (Some(begin), Some(end)) => {
+                Ok(Some(Timed { context: Arc::clone(context), tracing, marks: [begin, end] }))
+            }
+            (begin, end) => {
+                begin.into_iter().chain(end).for_each(|mark| clock.give_back(mark));
+                submitted.map(|()| None)
+            }
+        }
     }
 }
 
 impl Drop for Timed {
     fn drop(&mut self) {
-        let Some(clock) = self.context.clock() else { return };
-        let times = [self.begin, self.end].map(|mark| clock.time_of(mark));
-        clock.idle.lock().extend([self.begin, self.end]);
-        if let [Some(begin), Some(end)] = times {
+        let times = self.context.clock().and_then(|clock| clock.times_of(self.marks));
+        if let Some([begin, end]) = times {
             self.tracing.end_at(begin, end);
         }
     }

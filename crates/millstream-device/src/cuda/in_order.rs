@@ -29,7 +29,7 @@ pub(crate) enum Rest<O> {
     HeldUp(O),
 }
 
-/// Operations of one lane, performed on `S` one at a time and in the order they
+/// Operations of one lane or stream, performed on `S` one at a time and in the order they
 /// come. Those behind one that waits wait with it.
 #[derive(Debug)]
 pub(crate) struct InOrder<S, T> {

@@ -16,7 +16,7 @@ use super::lane_stream::LaneStream;
 use super::operation::{Operation, Performed, Queue, Submitted, TracedTask, Work};
 use super::pending::{Held, Pending};
 use super::reactor::ReactorHandle;
-use super::settle::{Busy, Resuming, does_anybody_settle, is_resuming, wait_until, watch};
+use super::settle::{Busy, Resuming, does_anybody_settle, is_resuming, wait_until, watch_lane};
 use super::submission::Submission;
 use super::submitter::Submitter;
 use super::words::{Word, Words};
@@ -118,6 +118,11 @@ impl Lane {
         &self.context
     }
 
+    /// Whether its kernels wait for each other.
+    pub(super) fn is_of_gangs(&self) -> bool {
+        self.kind == StreamKind::Gang
+    }
+
     /// A task of this name, with how it is traced if it is.
     pub(super) fn traced(&self, name: &Arc<str>, task: Task) -> TracedTask {
         let tracing = self.context.clock().map(|clock| {
@@ -176,18 +181,18 @@ impl Lane {
     /// Whether nothing is submitted that is not over, nor will be.
     pub(super) fn is_idle(&self) -> bool {
         // In this order: what waited first is then submitted.
-        !self.has_operations_waiting() && !self.has_points()
-    }
-
-    /// Whether there is a point that the stream is not known to have come to. Waits for no submission.
-    pub(super) fn has_points(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.has_operations_waiting() && self.waiting.is_empty()
     }
 
     /// Whether something waits to be submitted: in the queue of a stream, or in the lane's.
     pub(super) fn has_operations_waiting(&self) -> bool {
-        // In this order, that of an operation's way. Acquire: pairs with the release in `end_waiting`.
-        self.streams_waiting.load(Ordering::Acquire) > 0 || self.submission.outstanding() > 0
+        // In this order, that of an operation's way.
+        self.has_streams_waiting() || self.submission.outstanding() > 0
+    }
+
+    fn has_streams_waiting(&self) -> bool {
+        // Acquire: pairs with the release in `end_waiting`.
+        self.streams_waiting.load(Ordering::Acquire) > 0
     }
 
     /// Asks the driver whether the stream is alive.
@@ -201,14 +206,18 @@ impl Lane {
         self.context.is_over(answer, WORK).map(drop)
     }
 
-    /// Blocks until everything submitted so far is over.
+    /// Blocks until everything submitted so far is over, and all of it known.
     pub(super) fn synchronize(self: &Arc<Self>) -> Result<()> {
+        let wait = |is_there: &dyn Fn() -> bool| {
+            while !is_there() && self.context.poison.get().is_none() {
+                std::thread::yield_now();
+            }
+        };
+        // First: the point comes after what has waited for the host.
+        wait(&|| !self.has_streams_waiting());
         let (work, cause) = (Work::Point(None, None), Arc::default());
-        let point = Operation { work, cause };
-        self.enter(point).finish()?;
-        while self.has_operations_waiting() && self.context.poison.get().is_none() {
-            std::thread::yield_now();
-        }
+        self.enter(Operation { work, cause }).finish()?;
+        wait(&|| self.is_over());
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
         let answer = unsafe { sys::cuStreamSynchronize(self.stream.0) };
@@ -244,7 +253,7 @@ impl Lane {
 
     /// As [`Lane::enter`], by the GPU's thread, or in the end by the caller if that sleeps.
     pub(super) fn leave(self: &Arc<Self>, operation: Operation) -> Submitted {
-        self.watched.call_once(|| watch(&self.submission));
+        self.watched.call_once(|| watch_lane(&self.submission));
         match self.submission.leave(operation, Busy::begin) {
             (Some(busy), _) => Submitted::Left(Arc::clone(self), busy),
             (None, ..=MOST_LEFT) => Submitted::Queued,
@@ -254,7 +263,7 @@ impl Lane {
 
     /// As [`Lane::enter`], when whoever submits it says so: see [`Submitted::begin_here`].
     pub(super) fn hold(self: &Arc<Self>, operation: Operation) -> Submitted {
-        self.watched.call_once(|| watch(&self.submission));
+        self.watched.call_once(|| watch_lane(&self.submission));
         match self.submission.hold(operation) {
             true => Submitted::Held(Arc::clone(self)),
             false => Submitted::Queued,
@@ -269,7 +278,7 @@ impl Lane {
 
     /// It no longer does, and what it had waiting is submitted.
     pub(super) fn end_waiting(&self) {
-        // Release: pairs with the acquire in `has_operations_waiting`.
+        // Release: pairs with the acquire in `has_streams_waiting`.
         self.streams_waiting.fetch_sub(1, Ordering::Release);
     }
 
@@ -387,6 +396,7 @@ impl Lane {
             Some(_) => Ok(()),
             None => self.context.bind().and_then(|()| self.give(submission, &task, tracing)),
         };
+        submission.held.extend(self.context.large_copies.begin(&task).map(Held::LargeCopy));
         // Held even if the call fails: it may have begun.
         submission.held.push(Held::Task(task));
         submitted?;
@@ -409,8 +419,9 @@ impl Lane {
         match (self.context.clock(), tracing) {
             (Some(clock), Some(tracing)) => {
                 let context = (&self.context, clock);
-                let timed = Timed::submit(context, self.stream.0, tracing, submit)?;
-                submission.held.push(Held::Timed(timed));
+                // SAFETY: a live stream of the context, which is current.
+                let timed = unsafe { Timed::submit(context, self.stream.0, tracing, submit) }?;
+                submission.held.extend(timed.map(Held::Timed));
                 Ok(())
             }
             _ => submit(),

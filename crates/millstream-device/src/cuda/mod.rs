@@ -10,7 +10,7 @@
 //! | `pool` | memory of GPUs, pinned memory of the host |
 //! | `words` | words that streams write |
 //! | `stream`, `stream_queue` | our streams, which share the driver's |
-//! | `lane`, `lane_stream`, `submission` | the driver's streams |
+//! | `lane`, `lane_stream`, `submission`, `large_copies` | the driver's streams, and what they are given |
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
@@ -27,6 +27,7 @@ mod in_order;
 mod in_order_tests;
 mod lane;
 mod lane_stream;
+mod large_copies;
 mod machine;
 mod management;
 mod module;
@@ -160,9 +161,9 @@ impl Gpu {
         }
     }
 
-    /// Whether copies are under way that engines finish before they serve others.
+    /// Whether large copies are under way, which engines finish before they serve others.
     pub(crate) fn is_copying(&self) -> bool {
-        self.copy.all.iter().any(|lane| lane.has_points())
+        self.context.large_copies.is_any()
     }
 
     /// Whether other devices are parts of the GPU.
@@ -308,9 +309,6 @@ impl Runtime {
         for gpu in &self.gpus {
             for lane in gpu.lanes() {
                 lane.synchronize()?;
-                while !lane.is_idle() && self.poison.get().is_none() {
-                    std::thread::yield_now();
-                }
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::context::NativeEvent;
 use super::gpu_clock::Timed;
+use super::large_copies::LargeCopy;
 use crate::Error;
 use crate::contain::contain;
 use crate::event::{Event, EventStatus};
@@ -16,6 +17,7 @@ pub(super) enum Held {
     /// What an operation uses.
     Task(#[expect(dead_code, reason = "only dropped")] Task),
     Timed(#[expect(dead_code, reason = "only dropped")] Timed),
+    LargeCopy(#[expect(dead_code, reason = "only dropped")] LargeCopy),
     Other(#[expect(dead_code, reason = "only dropped")] Box<dyn Any + Send>),
 }
 

@@ -7,13 +7,35 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::operation::Queue;
+use super::in_order::InOrder;
+use super::operation::{Operation, Queue};
 use super::reactor::stay_awake;
 use crate::launching::Inside;
 
-/// Of lanes that are left something: of the whole process, as the driver's locks are. Without
-/// the lanes, which nobody may hold here who could be their last user.
-static QUEUES: Mutex<Vec<Weak<Queue>>> = Mutex::new(Vec::new());
+/// What waits to be submitted in order.
+trait Waiting: Send + Sync {
+    fn arrived(&self) -> u64;
+    fn has_performed(&self, count: u64) -> bool;
+}
+
+impl<S: Send, T: Send> Waiting for InOrder<S, T> {
+    fn arrived(&self) -> u64 {
+        InOrder::arrived(self)
+    }
+
+    fn has_performed(&self, count: u64) -> bool {
+        InOrder::has_performed(self, count)
+    }
+}
+
+type Queues = Mutex<Vec<Weak<dyn Waiting>>>;
+
+/// Of streams that have waited for the host, whose operations go on to lanes: of the whole process, as
+/// the driver's locks are. Without the streams and lanes, which nobody may hold here who could be their
+/// last user.
+static STREAMS: Queues = Mutex::new(Vec::new());
+/// Of lanes that are left something.
+static LANES: Queues = Mutex::new(Vec::new());
 /// Those that somebody resumes, or will.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 /// Those who settle now.
@@ -40,10 +62,13 @@ pub(crate) fn settle() {
     }
     // Relaxed, and below: launches that gather look again, and gather for a while at most.
     SETTLING.fetch_add(1, Ordering::Relaxed);
-    let queues: Vec<_> = QUEUES.lock().iter().filter_map(Weak::upgrade).collect();
-    for queue in queues {
-        let arrived = queue.arrived();
-        wait_until(|| queue.has_performed(arrived));
+    // In this order, that of an operation's way.
+    for queues in [&STREAMS, &LANES] {
+        let queues: Vec<_> = queues.lock().iter().filter_map(Weak::upgrade).collect();
+        for queue in queues {
+            let arrived = queue.arrived();
+            wait_until(|| queue.has_performed(arrived));
+        }
     }
     SETTLING.fetch_sub(1, Ordering::Relaxed);
 }
@@ -68,11 +93,22 @@ pub(super) fn wait_until(is_there: impl Fn() -> bool) {
     }
 }
 
-/// From now on [`settle`] waits for what is left in this queue.
-pub(super) fn watch(queue: &Arc<Queue>) {
-    let mut all = QUEUES.lock();
+/// From now on [`settle`] waits for what is left in this queue of a lane.
+pub(super) fn watch_lane(queue: &Arc<Queue>) {
+    let queue = Arc::downgrade(queue);
+    watch(&LANES, queue);
+}
+
+/// The same, for what is resumed of this queue of a stream.
+pub(super) fn watch_stream(queue: &Arc<InOrder<(), Operation>>) {
+    let queue = Arc::downgrade(queue);
+    watch(&STREAMS, queue);
+}
+
+fn watch(queues: &Queues, queue: Weak<dyn Waiting>) {
+    let mut all = queues.lock();
     all.retain(|queue| queue.strong_count() > 0);
-    all.push(Arc::downgrade(queue));
+    all.push(queue);
 }
 
 /// Held from before something is left that somebody is to resume for, until that has ended.

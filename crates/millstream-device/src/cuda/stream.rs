@@ -69,11 +69,21 @@ impl CudaStream {
 
     /// By whom, [prepared](CudaStream::prepare).
     pub(crate) fn submit(&self, name: &Arc<str>, task: Task, submitting: Submitting) -> Submitted {
-        let task = self.queue.lane().traced(name, task);
+        let task = self.traced(name, task);
         match self.submitting(submitting) {
             Submitting::Caller => self.pass(Work::Run(task), Lane::enter),
             Submitting::Thread => self.pass(Work::Run(task), Lane::leave),
             Submitting::Later => self.hold(task),
+        }
+    }
+
+    /// How a task is traced, if it is. Not kernels of virtual devices that wait for each other: a mark
+    /// behind one of them might hold up the queue of the hardware in which the next one lies.
+    fn traced(&self, name: &Arc<str>, task: Task) -> TracedTask {
+        let lane = self.queue.lane();
+        match self.is_shared && lane.is_of_gangs() {
+            true => (task, None),
+            false => lane.traced(name, task),
         }
     }
 
@@ -91,7 +101,7 @@ impl CudaStream {
 
     /// A kernel that tells, and an event after it; prepared.
     pub(crate) fn submit_and_record(&self, name: &Arc<str>, task: Task, event: Event) -> Submitted {
-        let task = self.queue.lane().traced(name, task);
+        let task = self.traced(name, task);
         self.pass(Work::Tell(task, event), Lane::enter)
     }
 

@@ -1,18 +1,28 @@
 //! What of a stream waits for the host: other streams of its lane go on.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Once};
 
 use super::in_order::{InOrder, Rest, Step};
 use super::lane::Lane;
 use super::operation::{Operation, Submitted};
-use super::settle::Resuming;
+use super::settle::{Resuming, watch_stream};
 use crate::event::Event;
 
 /// The way of a stream's operations to the lane that it shares. What must come after an event that
 /// is not recorded on a GPU and not over waits here, and what is behind it.
 pub(crate) struct StreamQueue {
     lane: Arc<Lane>,
-    operations: InOrder<(), Operation>,
+    operations: Arc<InOrder<(), Operation>>,
+    /// Of those in which something has waited.
+    watched: Once,
+}
+
+thread_local! {
+    /// Queues that this thread resumes next, while it resumes one: an event that a resumed operation
+    /// records may let another stream go on, and so forth, as often as there are streams.
+    static NEXT: RefCell<Option<VecDeque<Arc<StreamQueue>>>> = const { RefCell::new(None) };
 }
 
 impl std::fmt::Debug for StreamQueue {
@@ -24,7 +34,8 @@ impl std::fmt::Debug for StreamQueue {
 
 impl StreamQueue {
     pub(super) fn new(lane: Arc<Lane>) -> Arc<StreamQueue> {
-        Arc::new(StreamQueue { lane, operations: InOrder::new(()) })
+        let operations = Arc::new(InOrder::new(()));
+        Arc::new(StreamQueue { lane, operations, watched: Once::new() })
     }
 
     pub(super) fn lane(&self) -> &Lane {
@@ -45,6 +56,7 @@ impl StreamQueue {
         match obstacle {
             Some(event) => {
                 self.lane.begin_waiting();
+                self.watched.call_once(|| watch_stream(&self.operations));
                 Submitted::HeldUp(Arc::clone(self), event)
             }
             None => passed,
@@ -55,9 +67,31 @@ impl StreamQueue {
         event.on_recorded(move || self.resume());
     }
 
-    /// Gives the lane what has waited.
+    /// Gives the lane what has waited; if this thread does that for another queue, after that one.
     fn resume(self: Arc<Self>) {
+        let outermost = NEXT.with_borrow_mut(|next| match next {
+            Some(next) => {
+                next.push_back(Arc::clone(&self));
+                false
+            }
+            None => {
+                *next = Some(VecDeque::new());
+                true
+            }
+        });
+        if !outermost {
+            return;
+        }
         let _resuming = Resuming::begin();
+        let _clear = Clear;
+        let mut queue = Some(self);
+        while let Some(resumed) = queue {
+            resumed.pass_on();
+            queue = NEXT.with_borrow_mut(|next| next.as_mut().and_then(VecDeque::pop_front));
+        }
+    }
+
+    fn pass_on(self: Arc<Self>) {
         loop {
             let mut passed = Submitted::Queued;
             let rest = self.operations.resume(
@@ -89,5 +123,14 @@ impl StreamQueue {
                 Step::Done
             }
         }
+    }
+}
+
+/// The thread resumes no queue any more, also after a panic.
+struct Clear;
+
+impl Drop for Clear {
+    fn drop(&mut self) {
+        NEXT.with_borrow_mut(|next| *next = None);
     }
 }

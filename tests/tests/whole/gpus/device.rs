@@ -300,6 +300,45 @@ fn who_waits_for_the_host_holds_up_no_other_stream() {
     set.quiesce().unwrap();
 }
 
+/// In their order, and who waits until all is over waits for them, too.
+#[test]
+fn what_waits_for_the_host_comes_in_order_and_before_the_end() {
+    let set = DeviceSet::builder().devices(list()).build().unwrap();
+    for device in set.devices() {
+        let in_use = device.memory().in_use;
+        let (promise, stream) = (set.promise("dinner"), device.stream().unwrap());
+        let mut buffer = device.buffer::<u32>(64).unwrap();
+        stream.wait(promise.event()).unwrap();
+        for round in 0..300 {
+            stream.fill(buffer.part_mut(round % 64..64).unwrap(), round as u32).unwrap();
+        }
+        let end = stream.completed().unwrap();
+        // Another stream waits for what is not recorded yet.
+        let other = device.stream_of(StreamKind::Copy).unwrap();
+        other.wait(&stream.record().unwrap()).unwrap();
+        let mut copy = device.buffer::<u32>(64).unwrap();
+        other.copy(&buffer, &mut copy).unwrap();
+        let download = other.download(&copy).unwrap();
+        drop((stream, other, buffer, copy));
+        let (told, hear) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| told.send(set.quiesce()).unwrap());
+            assert!(hear.recv_timeout(Duration::from_millis(20)).is_err(), "it is over already");
+            promise.complete(Ok(()));
+            hear.recv_timeout(Duration::from_secs(20)).expect("it does not end").unwrap();
+        });
+        assert_eq!(device.memory().in_use, in_use, "{device}: something is held");
+        set.block_on(end).unwrap().unwrap();
+        let expected: Vec<u32> = (0..64).map(last_round).collect();
+        assert_eq!(download.wait().unwrap(), expected, "{device}");
+    }
+}
+
+/// Of 300, the last that wrote a place: those write it that begin there or before.
+fn last_round(place: u32) -> u32 {
+    (0..300).rfind(|round| round % 64 <= place).unwrap()
+}
+
 #[test]
 fn memory_has_an_end() {
     // Its own: nobody else may allocate.

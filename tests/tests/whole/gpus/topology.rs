@@ -177,14 +177,17 @@ fn small_messages_of_gpus_take_engines_that_are_free() {
     };
     assert!(!one.is_copying());
     assert_eq!([4 << 10, 1 << 20].map(way_of), [Some(TransferWay::Copy); 2]);
-    let gate = hold_up_copies(&context, one);
-    assert!(one.is_copying());
-    assert_eq!(way_of(4 << 10), Some(TransferWay::Host));
+    let gate = hold_up_a_copy(&context, one);
+    // The gate is opened before anything may fail: the device waits for it.
+    let found = (one.is_copying(), way_of(4 << 10));
     gate.store(0, 1).unwrap();
+    assert_eq!(found, (true, Some(TransferWay::Host)));
+    context.device_set().quiesce().unwrap();
+    assert!(!one.is_copying());
 }
 
-/// A lane of copies of the device waits until the gate is opened.
-fn hold_up_copies(context: &Context, device: &Device) -> SharedBuffer<u32> {
+/// A large copy of the device waits until the gate is opened.
+fn hold_up_a_copy(context: &Context, device: &Device) -> SharedBuffer<u32> {
     HELD.prepare(device, 1).unwrap();
     let gate = context.host().shared::<u32>(1).unwrap();
     let [kernels, copies] =
@@ -192,7 +195,8 @@ fn hold_up_copies(context: &Context, device: &Device) -> SharedBuffer<u32> {
     HELD.launch(&kernels, 1, (&gate,)).unwrap();
     copies.wait(&kernels.record().unwrap()).unwrap();
     // Nobody waits for it, and yet it is under way.
-    copies.record().unwrap();
+    let from = device.buffer::<u8>((64 << 10) + 1).unwrap();
+    copies.copy(&from, &mut device.buffer(from.len()).unwrap()).unwrap();
     gate
 }
 

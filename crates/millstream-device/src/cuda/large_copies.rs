@@ -1,0 +1,43 @@
+//! How many large copies a GPU has under way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::task::Task;
+
+/// Bytes of a copy from which on others had better not wait behind it.
+const LARGE: usize = (64 << 10) + 1;
+
+/// Counts them, from when the driver is given one until it is known to be over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LargeCopies(Arc<AtomicUsize>);
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+pub(super) struct LargeCopy(Arc<AtomicUsize>);
+
+impl LargeCopies {
+    /// Relaxed, as all: who chooses a way by it may be a little behind.
+    pub(super) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts a task, if it is one.
+    pub(super) fn begin(&self, task: &Task) -> Option<LargeCopy> {
+        let bytes = match task {
+            Task::Copy { from, .. } => from.bytes(),
+            Task::Upload { to, .. } => to.bytes(),
+            Task::Fill { .. } | Task::Signal(_) | Task::Launch(_) => 0,
+        };
+        (bytes >= LARGE).then(|| {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            LargeCopy(Arc::clone(&self.0))
+        })
+    }
+}
+
+impl Drop for LargeCopy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
