@@ -14,9 +14,9 @@ use crate::{Error, Result};
 
 /// Segments for GPUs that threads fill together: waking them takes longer than filling one. Those for
 /// host devices had better stay in caches.
-const AT_ONCE_FOR_GPUS: usize = 8;
+const AT_ONCE_FOR_GPUS: usize = 16;
 /// Edges that a thread fills in at least.
-const PIECE: usize = 1 << 13;
+const PIECE: usize = 1 << 16;
 
 impl Cc {
     /// Finds the components of the vertices `0..vertices` and of edges that come

@@ -14,11 +14,16 @@ use crate::launching::Inside;
 
 /// What waits to be submitted in order.
 trait Waiting: Send + Sync {
+    fn outstanding(&self) -> usize;
     fn arrived(&self) -> u64;
     fn has_performed(&self, count: u64) -> bool;
 }
 
 impl<S: Send, T: Send> Waiting for InOrder<S, T> {
+    fn outstanding(&self) -> usize {
+        InOrder::outstanding(self)
+    }
+
     fn arrived(&self) -> u64 {
         InOrder::arrived(self)
     }
@@ -65,7 +70,7 @@ pub(crate) fn settle() {
     // In this order, that of an operation's way.
     for queues in [&STREAMS, &LANES] {
         let queues: Vec<_> = queues.lock().iter().filter_map(Weak::upgrade).collect();
-        for queue in queues {
+        for queue in queues.iter().filter(|queue| queue.outstanding() > 0) {
             let arrived = queue.arrived();
             wait_until(|| queue.has_performed(arrived));
         }

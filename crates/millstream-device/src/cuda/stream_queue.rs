@@ -69,25 +69,11 @@ impl StreamQueue {
 
     /// Gives the lane what has waited; if this thread does that for another queue, after that one.
     fn resume(self: Arc<Self>) {
-        let outermost = NEXT.with_borrow_mut(|next| match next {
-            Some(next) => {
-                next.push_back(Arc::clone(&self));
-                false
-            }
-            None => {
-                *next = Some(VecDeque::new());
-                true
-            }
-        });
-        if !outermost {
-            return;
-        }
-        let _resuming = Resuming::begin();
-        let _clear = Clear;
+        let Some(_resuming) = Outermost::begin(&self) else { return };
         let mut queue = Some(self);
         while let Some(resumed) = queue {
             resumed.pass_on();
-            queue = NEXT.with_borrow_mut(|next| next.as_mut().and_then(VecDeque::pop_front));
+            queue = Outermost::next();
         }
     }
 
@@ -126,11 +112,35 @@ impl StreamQueue {
     }
 }
 
-/// The thread resumes no queue any more, also after a panic.
-struct Clear;
+/// Held by a thread while it resumes one queue after the other.
+struct Outermost(Resuming);
 
-impl Drop for Clear {
+impl Outermost {
+    /// `None` if the thread resumes another queue already: this one is resumed after it.
+    fn begin(queue: &Arc<StreamQueue>) -> Option<Outermost> {
+        let outermost = |next: &RefCell<Option<VecDeque<_>>>| match &mut *next.borrow_mut() {
+            Some(next) => {
+                next.push_back(Arc::clone(queue));
+                false
+            }
+            next => {
+                *next = Some(VecDeque::new());
+                true
+            }
+        };
+        // At the end of a thread there is no list any more.
+        NEXT.try_with(outermost).unwrap_or(true).then(|| Outermost(Resuming::begin()))
+    }
+
+    fn next() -> Option<Arc<StreamQueue>> {
+        let first = |next: &RefCell<Option<VecDeque<_>>>| next.borrow_mut().as_mut()?.pop_front();
+        NEXT.try_with(first).ok().flatten()
+    }
+}
+
+impl Drop for Outermost {
     fn drop(&mut self) {
-        NEXT.with_borrow_mut(|next| *next = None);
+        // At the end of a thread nothing is left of it either.
+        let _ = NEXT.try_with(RefCell::take);
     }
 }

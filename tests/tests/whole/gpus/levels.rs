@@ -122,8 +122,7 @@ fn vertices_of_graphs_with_hubs_are_in_degree_order() {
 
 /// A way of five vertices to the last of a hub's many neighbours; another hub reached in the middle of its
 /// row; and, out of reach, hubs by the hundred that share their neighbours.
-fn hubs_far_from_the_source(far_hubs: u32) -> CsrGraph {
-    const LEAVES: u32 = 5000;
+fn hubs_far_from_the_source(far_hubs: u32, leaves: u32) -> CsrGraph {
     let mut edges: Vec<(u32, u32)> = (0..5).map(|vertex| (vertex, vertex + 1)).collect();
     let mut count = 6;
     let mut take = |vertices: u32| {
@@ -132,15 +131,15 @@ fn hubs_far_from_the_source(far_hubs: u32) -> CsrGraph {
     };
     let [near, middle] = [take(1).start, take(1).start];
     // The way's end comes last in the row of the first, which has smaller numbers else.
-    edges.extend(take(LEAVES).map(|leaf| (near, leaf)));
+    edges.extend(take(leaves).map(|leaf| (near, leaf)));
     let end = take(1).start;
     edges.extend([(5, end), (end, near)]);
-    edges.extend(take(LEAVES).map(|leaf| (middle, leaf)));
+    edges.extend(take(leaves).map(|leaf| (middle, leaf)));
     let leaf = take(1).start;
     edges.extend([(end, leaf), (leaf, middle)]);
-    edges.extend(take(LEAVES).map(|leaf| (middle, leaf)));
-    let (hubs, leaves) = (take(far_hubs), take(LEAVES));
-    edges.extend(hubs.flat_map(|hub| leaves.clone().map(move |leaf| (hub, leaf))));
+    edges.extend(take(leaves).map(|leaf| (middle, leaf)));
+    let (hubs, shared) = (take(far_hubs), take(leaves));
+    edges.extend(hubs.flat_map(|hub| shared.clone().map(move |leaf| (hub, leaf))));
     both_ways(count, edges)
 }
 
@@ -150,7 +149,7 @@ fn long_rows_far_from_the_source() {
     if !can(&context) {
         return;
     }
-    let graph = hubs_far_from_the_source(scaled(320, 40));
+    let graph = hubs_far_from_the_source(scaled(320, 8), scaled(5000, 400));
     for mut options in levels::ways() {
         for (layouts, predecessors) in [(false, true), (true, true), (true, false)] {
             (options.layouts, options.predecessors) = (layouts, predecessors);
