@@ -112,14 +112,16 @@ fn checked(
     vertices: u32,
     fault: &mut Option<Error>,
 ) -> impl Iterator<Item = Edge> {
-    edges.enumerate().map_while(move |(edge, (from, to))| {
+    let checked = edges.enumerate().map_while(move |(edge, (from, to))| {
         if from.max(to) < vertices {
             return Some([from, to]);
         }
         let (edge, vertex) = (edge as u64, from.max(to));
         *fault = Some(Error::VertexOutOfRange { edge, vertex, vertices });
         None
-    })
+    });
+    // It is asked again for what would come after the first that is none.
+    checked.fuse()
 }
 
 /// Sends edges segment by segment.

@@ -246,7 +246,8 @@ fn the_method_follows_from_the_shape() {
 #[test]
 fn an_edge_of_no_vertex_ends_a_stream_with_an_error() {
     let context = host(2);
-    let edges = [(0, 1), (1, 5), (2, 0)];
+    // What comes after the first does not count.
+    let edges = [(0, 1), (1, 5), (2, 0), (7, 7)];
     let search = Cc::run_streamed(&context, 5, edges, CcOptions::default());
     let error = context.block_on(search).unwrap().unwrap_err();
     assert!(matches!(error, Error::VertexOutOfRange { edge: 1, vertex: 5, vertices: 5 }));
