@@ -12,11 +12,20 @@ use crate::search::Search;
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
-/// Segments for GPUs that threads fill together: waking them takes longer than filling one. Those for
-/// host devices had better stay in caches.
-const AT_ONCE_FOR_GPUS: usize = 16;
-/// Edges that a thread fills in at least.
-const PIECE: usize = 1 << 16;
+/// How threads fill segments in.
+#[derive(Clone, Copy)]
+struct Filling {
+    /// Segments at a time.
+    at_once: usize,
+    /// Edges of a thread at least.
+    piece: usize,
+}
+
+/// Waking threads takes longer than filling a segment.
+const FOR_GPUS: Filling = Filling { at_once: 16, piece: 1 << 16 };
+
+/// These work on the same cores, which larger pieces would wait for.
+const FOR_HOST_DEVICES: Filling = Filling { at_once: 1, piece: 1 << 13 };
 
 impl Cc {
     /// Finds the components of the vertices `0..vertices` and of edges that come
@@ -83,8 +92,8 @@ impl Cc {
         graph: &CsrGraph,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let at_once = if context.any_gpu() { AT_ONCE_FOR_GPUS } else { 1 };
-        let feed = async |feed, items| send_rows(feed, graph, (items, at_once)).await;
+        let filling = if context.any_gpu() { FOR_GPUS } else { FOR_HOST_DEVICES };
+        let feed = async |feed, items| send_rows(feed, graph, (items, filling)).await;
         search_streamed(context, graph.vertices(), options, feed).await
     }
 }
@@ -148,7 +157,7 @@ async fn send_edges(
 async fn send_rows(
     feed: Sender<Edge>,
     graph: &CsrGraph,
-    (items, at_once): (usize, usize),
+    (items, Filling { at_once, piece }): (usize, Filling),
 ) -> Result<(), FlowError> {
     let (mut sent, all) = (0, graph.targets().len());
     let items = items.min(all).max(1);
@@ -156,8 +165,8 @@ async fn send_rows(
     send_segments(feed, (items, at_once), |segments| {
         let first = sent;
         let pieces = segments.par_iter_mut().enumerate().flat_map(|(number, segment)| {
-            let pieces = segment.par_chunks_mut(PIECE).enumerate();
-            pieces.map(move |(piece, edges)| (first + number * items + piece * PIECE, edges))
+            let pieces = segment.par_chunks_mut(piece).enumerate();
+            pieces.map(move |(place, edges)| (first + number * items + place * piece, edges))
         });
         pieces.filter(|(at, _)| *at < all).for_each(|(at, edges)| {
             let arcs = at..all.min(at + edges.len());

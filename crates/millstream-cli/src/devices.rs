@@ -118,7 +118,7 @@ impl LinkedDeviceOptions {
             builder = builder.transfer(transfer.into());
         }
         if let Some(file) = &self.trace {
-            builder = builder.trace(trace::begin(file)?);
+            builder = builder.trace(trace::begin(file));
         }
         opened(builder)
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::devices::LinkedDeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
-use crate::output::{Link, answer, facts, link_table, links};
+use crate::output::{Link, answer, check_all_writable, facts, link_table, links};
 use crate::progress::phase;
 use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers, packet_bytes};
 use slow::{Slow, filterers};
@@ -118,6 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.divisor == 0 {
         return Err(Error::Usage("0 has no multiples to keep".into()));
     }
+    check_all_writable(&[("--trace", arguments.devices.trace())])?;
     let context = arguments.devices.open()?;
     let buffers = |bytes| {
         let buffers = Buffers::bytes(bytes);

@@ -6,18 +6,14 @@ use std::sync::OnceLock;
 use millstream::device::{Trace, TraceSpan};
 
 use crate::error::Error;
-use crate::output::{check_writable, write_file};
+use crate::output::write_file;
 
 /// Of this process, as its devices are.
 static TRACE: OnceLock<(Trace, PathBuf)> = OnceLock::new();
 
-/// Traces from now on.
-///
-/// # Errors
-/// The file could not be written.
-pub(crate) fn begin(path: &Path) -> Result<&'static Trace, Error> {
-    check_writable(path)?;
-    Ok(&TRACE.get_or_init(|| (Trace::new(), path.to_path_buf())).0)
+/// Traces from now on, for a file that can be written.
+pub(crate) fn begin(path: &Path) -> &'static Trace {
+    &TRACE.get_or_init(|| (Trace::new(), path.to_path_buf())).0
 }
 
 /// What the command does until this is dropped, if it is traced.

@@ -56,15 +56,15 @@ pub struct TracedOperation {
 /// };
 /// set.quiesce()?;
 /// let log = trace.operations();
-/// let upload = log.iter().find(|operation| &*operation.device == "host:1").unwrap();
+/// let upload = log.iter().find(|operation| &*operation.device == "host:1").ok_or("no upload")?;
 /// assert_eq!((&*upload.name, upload.bytes), ("upload", 12));
 /// assert!(upload.begin <= upload.end);
 /// // For chrome://tracing or ui.perfetto.dev.
 /// let mut file = Vec::new();
-/// trace.write(&mut file).unwrap();
-/// assert!(String::from_utf8(file).unwrap().contains("traceEvents"));
+/// trace.write(&mut file)?;
+/// assert!(String::from_utf8(file)?.contains("traceEvents"));
 /// # drop(buffer);
-/// # Ok::<(), millstream_device::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Trace {

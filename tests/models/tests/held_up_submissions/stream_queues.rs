@@ -9,52 +9,15 @@
 //! | `Lane::waiting` | `Lane::streams_waiting` |
 //! | `Lane::is_idle` | `Lane::has_operations_waiting`, which `synchronize` and `is_idle` ask |
 
-#![allow(clippy::unwrap_used)]
-
-#[allow(dead_code)]
-#[path = "../../../crates/millstream-device/src/cuda/in_order.rs"]
-mod in_order;
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
-    pub(crate) use millstream_models::Mutex;
-
-    /// The faults of the production file, and of this one.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Fault {
-        OvertakeTheHeldUp,
-        OvertakeWhatIsUnderWay,
-        LetGoLate,
-        /// What has waited is passed on after the stream says that it no longer waits.
-        EndWaitingFirst,
-        /// What must come after the event is left to the lane, as everything behind it.
-        HoldUpTheLane,
-    }
-
-    pub(crate) fn seeded(fault: Fault) -> bool {
-        millstream_models::is_seeded(fault as usize)
-    }
-}
-
 use std::convert::Infallible;
 
-use in_order::{InOrder, Rest, Step};
 use loom::sync::Arc;
 use loom::thread;
 use millstream_models::{Mutex, fails_with, holds};
-use sync::{AtomicUsize, Fault, Ordering, seeded};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
-    Wait,
-    Run(u32),
-}
-
-/// What of the host is awaited, and whether somebody wants to hear that it is over.
-#[derive(Debug, Default)]
-struct Event {
-    is_over: bool,
-    is_awaited: bool,
-}
+use crate::in_order::{InOrder, Rest, Step};
+use crate::sync::{AtomicUsize, Fault, Ordering, seeded};
+use crate::{Event, Operation};
 
 /// With what the driver has been given.
 struct Lane {

@@ -4,18 +4,23 @@
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code)]
-#[path = "../../../crates/millstream-device/src/cuda/in_order.rs"]
+#[path = "../../../../crates/millstream-device/src/cuda/in_order.rs"]
 mod in_order;
+mod stream_queues;
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
     pub(crate) use millstream_models::Mutex;
 
-    /// The faults of the production file.
+    /// The faults of the production file, and of `stream_queues.rs`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         OvertakeTheHeldUp,
         OvertakeWhatIsUnderWay,
         LetGoLate,
+        /// What has waited is passed on after the stream says that it no longer waits.
+        EndWaitingFirst,
+        /// What must come after the event is left to the lane, as everything behind it.
+        HoldUpTheLane,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
