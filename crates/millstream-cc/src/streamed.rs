@@ -1,10 +1,8 @@
 //! Components of edges that come from the host \[G §5.1.4\].
 
-use std::ops::Range;
-
-use millstream_flow::{Context, Error as FlowError, SendBuffer, Sender, first_available};
+use millstream_device::{Grid, Kernel, Value, Write};
+use millstream_flow::{Context, Error as FlowError, Sender, first_available};
 use millstream_graph::CsrGraph;
-use rayon::prelude::*;
 
 use crate::cc::{Cc, CcOptions, CcResult};
 use crate::kernels::Edge;
@@ -12,20 +10,8 @@ use crate::search::Search;
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
-/// How threads fill segments in.
-#[derive(Clone, Copy)]
-struct Filling {
-    /// Segments at a time.
-    at_once: usize,
-    /// Edges of a thread at least.
-    piece: usize,
-}
-
-/// Waking threads takes longer than filling a segment.
-const FOR_GPUS: Filling = Filling { at_once: 16, piece: 1 << 16 };
-
-/// These work on the same cores, which larger pieces would wait for.
-const FOR_HOST_DEVICES: Filling = Filling { at_once: 1, piece: 1 << 13 };
+/// Segments that threads of the host fill in side by side.
+const FILLED_AT_ONCE: usize = 16;
 
 impl Cc {
     /// Finds the components of the vertices `0..vertices` and of edges that come
@@ -92,8 +78,7 @@ impl Cc {
         graph: &CsrGraph,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let filling = if context.any_gpu() { FOR_GPUS } else { FOR_HOST_DEVICES };
-        let feed = async |feed, items| send_rows(feed, graph, (items, filling)).await;
+        let feed = async |feed, items| send_rows(feed, graph.structure(), items).await;
         search_streamed(context, graph.vertices(), options, feed).await
     }
 }
@@ -135,55 +120,57 @@ fn checked(
 
 /// Sends edges segment by segment.
 async fn send_edges(
-    feed: Sender<Edge>,
+    mut feed: Sender<Edge>,
     mut edges: impl Iterator<Item = Edge>,
     items: usize,
 ) -> Result<(), FlowError> {
-    send_segments(feed, (items, 1), |segments| {
+    let stream = feed.device().stream()?;
+    loop {
+        let mut segment = feed.buffer(items).await?;
+        let mut places = segment.host_view_mut()?.iter_mut();
         let mut filled = 0;
-        let mut places = segments.iter_mut().flat_map(|segment| segment.iter_mut());
         // From within: chains of iterators are slow from outside.
         edges.by_ref().take(items).for_each(|edge| {
             if let Some(place) = places.next() {
                 (*place, filled) = (edge, filled + 1);
             }
         });
-        filled
-    })
-    .await
+        if filled == 0 {
+            return feed.shutdown();
+        }
+        segment.truncate(filled);
+        feed.send(segment, &stream)?;
+    }
 }
 
-/// Sends all arcs of a graph, as edges.
-async fn send_rows(
-    feed: Sender<Edge>,
-    graph: &CsrGraph,
-    (items, Filling { at_once, piece }): (usize, Filling),
-) -> Result<(), FlowError> {
-    let (mut sent, all) = (0, graph.targets().len());
-    let items = items.min(all).max(1);
-    let at_once = all.div_ceil(items).clamp(1, at_once);
-    send_segments(feed, (items, at_once), |segments| {
-        let first = sent;
-        let pieces = segments.par_iter_mut().enumerate().flat_map(|(number, segment)| {
-            let pieces = segment.par_chunks_mut(piece).enumerate();
-            pieces.map(move |(place, edges)| (first + number * items + place * piece, edges))
-        });
-        pieces.filter(|(at, _)| *at < all).for_each(|(at, edges)| {
-            let arcs = at..all.min(at + edges.len());
-            fill_in(graph, arcs.clone(), &mut edges[..arcs.len()]);
-        });
-        sent = all.min(first + items * segments.len());
-        sent - first
-    })
-    .await
+/// Sends all arcs of a graph, as edges, which kernels of the host make.
+async fn send_rows(feed: Sender<Edge>, graph: CsrGraph, items: usize) -> Result<(), FlowError> {
+    let all = graph.targets().len();
+    // While some are copied, others are filled in.
+    let mut feed = feed.with_send_buffers(2 * FILLED_AT_ONCE);
+    let streams = (0..FILLED_AT_ONCE).map(|_| feed.device().stream());
+    let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    let fill: Kernel<(Write<Edge>, Value<u64>)> = Kernel::from_closure(
+        "fill in edges",
+        move |_: &Grid, (edges, first): (&mut [Edge], u64)| {
+            fill_in(&graph, first as usize, edges);
+            Ok(())
+        },
+    );
+    for (first, stream) in (0..all).step_by(items).zip(streams.iter().cycle()) {
+        let mut segment = feed.buffer(items.min(all - first)).await?;
+        fill.launch(stream, segment.len(), (&mut segment, first as u64))?;
+        feed.send(segment, stream)?;
+    }
+    feed.shutdown()
 }
 
-/// The arcs at these positions, as edges.
-fn fill_in(graph: &CsrGraph, arcs: Range<usize>, edges: &mut [Edge]) {
-    let (offsets, targets) = (graph.offsets(), &graph.targets()[arcs.clone()]);
+/// The arcs from a position on, as edges.
+fn fill_in(graph: &CsrGraph, first: usize, edges: &mut [Edge]) {
+    let (offsets, arcs) = (graph.offsets(), first..first + edges.len());
     // The last row that begins there or before.
-    let mut from = offsets.partition_point(|&offset| offset <= arcs.start as u64) - 1;
-    let mut places = edges.iter_mut().zip(targets);
+    let mut from = offsets.partition_point(|&offset| offset <= first as u64) - 1;
+    let mut places = edges.iter_mut().zip(&graph.targets()[arcs.clone()]);
     let mut at = arcs.start;
     while at < arcs.end {
         let end = arcs.end.min(offsets[from + 1] as usize);
@@ -191,36 +178,5 @@ fn fill_in(graph: &CsrGraph, arcs: Range<usize>, edges: &mut [Edge]) {
             *edge = [from as u32, to];
         }
         (at, from) = (end, from + 1);
-    }
-}
-
-/// Sends segments of the host's memory, so many at a time, which `fill` fills in one after the other
-/// until it has nothing left, and says with how many items.
-async fn send_segments(
-    feed: Sender<Edge>,
-    (items, at_once): (usize, usize),
-    mut fill: impl FnMut(&mut [&mut [Edge]]) -> usize,
-) -> Result<(), FlowError> {
-    // While some are copied, others are filled.
-    let mut feed = feed.with_send_buffers(2 * at_once.max(2));
-    let stream = feed.device().stream()?;
-    loop {
-        let mut segments: Vec<SendBuffer<Edge>> = Vec::with_capacity(at_once);
-        while segments.len() < at_once {
-            segments.push(feed.buffer(items).await?);
-        }
-        let views = segments.iter_mut().map(SendBuffer::host_view_mut);
-        let mut filled = fill(&mut views.collect::<Result<Vec<_>, FlowError>>()?);
-        let is_over = filled == 0;
-        for mut segment in segments {
-            segment.truncate(filled);
-            filled -= segment.len();
-            if !segment.is_empty() {
-                feed.send(segment, &stream)?;
-            }
-        }
-        if is_over {
-            return feed.shutdown();
-        }
     }
 }

@@ -210,8 +210,19 @@ impl CsrGraph {
         Ok(CsrGraph { lattice_width, original_ids, ..graph })
     }
 
-    /// The same without weights: no array is copied.
-    pub(crate) fn structure(&self) -> CsrGraph {
+    /// The same without weights, whose arrays both share.
+    ///
+    /// ```
+    /// use millstream_graph::{CsrGraph, Weights};
+    ///
+    /// let graph = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+    /// let graph = graph.with_weights(Some(Weights::Integer(vec![7, 8])))?;
+    /// assert_eq!(graph.structure().neighbors(1), graph.neighbors(1));
+    /// assert_eq!(graph.structure().weights(), None);
+    /// # Ok::<(), millstream_graph::GraphError>(())
+    /// ```
+    #[must_use]
+    pub fn structure(&self) -> CsrGraph {
         CsrGraph {
             offsets: self.offsets.clone(),
             targets: self.targets.clone(),
