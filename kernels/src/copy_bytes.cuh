@@ -3,16 +3,10 @@
 // section 2.1). Whoever launches the kernel orders it; its end publishes the copy.
 #pragma once
 
-#include "atomics.cuh"
 #include "span.cuh"
+#include "tell.cuh"
 
 namespace millstream {
-
-// Where a kernel says that it is over, and what, as Rust writes it.
-struct Tell {
-    u32* word;  // In the host's memory, or null.
-    u64 value;
-};
 
 // Of a thread, to have that many loads under way before the first store.
 constexpr u32 copies_in_flight = 4;
@@ -65,15 +59,13 @@ __device__ __forceinline__ void copy_bytes(Span<const unsigned char> from,
     copy_bytes({thread_in_grid(), threads_in_grid()}, from.items, to.items, to.len);
 }
 
-// The same, and then says so. If there is a word to say it in, the grid is one block.
+// The same, and then says so. If somebody has asked for that, the grid is one block.
 __device__ __forceinline__ void copy_bytes_and_tell(Span<const unsigned char> from,
                                                     Span<unsigned char> to, Tell tell) {
     copy_bytes(from, to);
     if (tell.word == nullptr) return;
-    // The block's stores come before the leader's release, which pairs with the host's
-    // acquire of the word.
     __syncthreads();
-    if (threadIdx.x == 0) store_release_sys(tell.word, u32(tell.value));
+    if (threadIdx.x == 0) tell.say();
 }
 
 }  // namespace millstream

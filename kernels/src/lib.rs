@@ -41,6 +41,8 @@ pub const LANES: Source = source!("lanes.cuh");
 pub const SPAN: Source = source!("span.cuh");
 /// Where fields of structures lie that Rust writes.
 pub const STRUCT_LAYOUT: Source = source!("struct_layout.cuh");
+/// How a kernel says that it is over.
+pub const TELL: Source = source!("tell.cuh");
 /// Copies by threads instead of the copy engine (Ben-Nun et al., *Groute*, section 2.1).
 pub const COPY_BYTES: Source = source!("copy_bytes.cuh");
 /// Queues of work-items whose truth is a bit for each item.
@@ -128,6 +130,7 @@ pub const HEADERS: &[Source] = &[
     LANES,
     SPAN,
     STRUCT_LAYOUT,
+    TELL,
     COPY_BYTES,
     QUEUE,
     SHARED_ARCS,

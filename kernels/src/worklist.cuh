@@ -225,8 +225,7 @@ struct Worklist : Split<Program, is_fused> {
         return is_last;
     }
 
-    // What one warp of the last block does last, after whatever one of its threads
-    // has done.
+    // What one warp of the last block does last, after whatever the others have done.
     __device__ void publish(u64 packed_items) {
         __syncwarp();
         end();
@@ -246,6 +245,8 @@ struct Worklist : Split<Program, is_fused> {
             }
             store_relaxed_sys(&common.report[at], word);
         }
+        __syncwarp();
+        if (lane() == 0) common.tell.say();
     }
 
     // What the last block does last if another kernel publishes for it.

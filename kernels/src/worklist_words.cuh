@@ -3,6 +3,7 @@
 #pragma once
 
 #include "span.cuh"
+#include "tell.cuh"
 
 namespace millstream {
 
@@ -67,6 +68,7 @@ struct Common {
     Span<u64> scratch;
     Span<u64> report;
     Here here;
+    Tell tell;
 };
 
 }  // namespace millstream

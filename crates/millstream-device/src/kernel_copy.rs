@@ -10,11 +10,11 @@ use crate::device::Device;
 use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::launch::BoundKernel;
-use crate::layout::ArgumentWriter;
-use crate::parameter::{Accesses, Argument, Parameter, Read, Write};
+use crate::parameter::{Read, Write};
 use crate::part::same_length;
 use crate::part::{Part, PartMut};
 use crate::stream::Stream;
+use crate::tell::Tell;
 use crate::trusted::Trusted;
 use crate::{Error, Result};
 
@@ -33,28 +33,6 @@ extern "C" __global__ void copy_bytes(millstream::Span<const unsigned char> from
     millstream::copy_bytes_and_tell(from, to, tell);
 }
 "#;
-
-/// Where a kernel says that it is over, if its launch has been asked for that.
-struct Tell;
-
-// SAFETY: nothing is bound.
-unsafe impl Parameter for Tell {
-    type Bound = ();
-    type View<'a> = ();
-
-    fn write((): &(), to: &mut ArgumentWriter) {
-        to.tell();
-    }
-
-    unsafe fn view((): &()) {}
-}
-
-// SAFETY: the kernel uses no memory.
-unsafe impl Argument<Tell> for Tell {
-    fn bind(self, _: &mut Accesses) -> Result<()> {
-        Ok(())
-    }
-}
 
 static COPY_BYTES: Kernel<(Read<u8>, Write<u8>, Tell)> = Kernel::with_source(
     "copy by kernel",

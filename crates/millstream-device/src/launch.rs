@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::cuda_source::CudaSource;
 use crate::entered_kernel::{EnteredKernel, KeptLaunch};
-use crate::event::Event;
+use crate::event::{Completion, Event};
 use crate::grid::Grid;
 use crate::kernel::{KernelFault, KernelResult, Step};
 #[cfg(feature = "cuda")]
@@ -20,7 +20,7 @@ use crate::layout::ArgumentWriter;
 use crate::library_call::LibraryCall;
 use crate::parameter::{Accesses, Parameter};
 use crate::stream::Stream;
-use crate::task::{Launch, Submitting, Task};
+use crate::task::{Followers, Launch, Submitting, Task};
 use crate::trusted::Trusted;
 use crate::{Error, Result};
 
@@ -227,9 +227,29 @@ impl BoundKernel {
         self.stream.submit_by(self.name, &mut self.accesses, self.task, submitting)
     }
 
-    /// Submits a kernel that [tells](ArgumentWriter::tell), and records an event.
-    pub(crate) fn submit_and_record(mut self) -> Result<Event> {
-        self.stream.submit_and_record(self.name, &mut self.accesses, self.task)
+    /// As [`BoundKernel::submit_soon`] and then [`Stream::completed`], which cost less together for a
+    /// kernel that [tells](crate::Tell).
+    ///
+    /// # Errors
+    /// As [`BoundKernel::submit_soon`]; and when it resolves, if an operation before failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    ///
+    /// # Device ordering
+    /// That of [`Stream::completed`].
+    pub fn submit_soon_and_complete(self) -> Result<Completion> {
+        self.submit_telling(Followers::Host, Submitting::Thread).map(|event| event.completed())
+    }
+
+    /// Submits a kernel that [tells](crate::Tell), and records an event.
+    pub(crate) fn submit_and_record(self) -> Result<Event> {
+        self.submit_telling(Followers::Streams, Submitting::Caller)
+    }
+
+    fn submit_telling(mut self, followers: Followers, submitting: Submitting) -> Result<Event> {
+        let how = (followers, submitting);
+        self.stream.submit_telling(self.name, &mut self.accesses, self.task, how)
     }
 }
 

@@ -41,6 +41,15 @@ pub(crate) enum Submitting {
     Later,
 }
 
+/// Who may come after a kernel that tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Followers {
+    /// The host, and streams.
+    Streams,
+    /// The host alone: it needs no event of the driver.
+    Host,
+}
+
 /// A kernel with its arguments.
 pub(crate) trait Launch: Send {
     /// Runs the host twin as far as it comes without waiting, on the device of this name. The

@@ -1,7 +1,7 @@
 //! What every kernel of a worklist takes; `worklist_words.cuh`.
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{Accesses, Argument, Parameter, Result, Shared, SharedBuffer, Value};
+use millstream_device::{Accesses, Argument, Parameter, Result, Shared, SharedBuffer, Tell, Value};
 
 use crate::problem::Problem;
 use crate::program::{Here, Program};
@@ -15,9 +15,9 @@ pub(crate) const OUTBOXES: usize = 2;
 
 /// What every kernel takes: problem; bits, entries and control of all queues,
 /// one after the other, and how many items one may hold; status; scratch memory and report of the task; where it
-/// runs.
+/// runs; how those that report say that they are over.
 pub(crate) type Common<P> =
-    (<P as Program>::Problem, Queues, Shared<u64>, Shared<u64>, Shared<u64>, Value<Place>);
+    (<P as Program>::Problem, Queues, Shared<u64>, Shared<u64>, Shared<u64>, Value<Place>, Tell);
 
 type Queues = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>);
 
@@ -75,6 +75,6 @@ unsafe impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
         let queues = Argument::<Queues>::bind((bits, entries, control, *most), accesses)?;
         let mut words = |words| Argument::<Shared<u64>>::bind(words, accesses);
         let (status, scratch) = (words(self.status)?, words(self.scratch)?);
-        Ok((problem, queues, status, scratch, words(self.report)?, self.place))
+        Ok((problem, queues, status, scratch, words(self.report)?, self.place, ()))
     }
 }

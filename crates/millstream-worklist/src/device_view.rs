@@ -28,7 +28,7 @@ pub(crate) struct DeviceView<'p, 'a, P: Program> {
 
 impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
     pub(crate) fn new(program: &'p P, here: Here, common: CommonView<'a, P>) -> Self {
-        let (problem, (bits, entries, control, _), status, _, report, _) = common;
+        let (problem, (bits, entries, control, _), status, _, report, _, ()) = common;
         let count = control.len() / CONTROL_WORDS;
         let bits = bits.chunks_exact(bits.len() / count);
         let entries = entries.chunks_exact(entries.len() / count);

@@ -83,8 +83,8 @@ impl<P: Program> Solver<P> {
             entries = entries.saturating_add(deferred);
         }
         let arguments = (self.common(task, report), self.batch, threshold);
-        kernels.process.bind(&task.stream, self.threads(entries), arguments)?.submit_soon()?;
-        Ok(Round { launch, completion: task.stream.completed()?, report, undefers })
+        let process = kernels.process.bind(&task.stream, self.threads(entries), arguments)?;
+        Ok(Round { launch, completion: process.submit_soon_and_complete()?, report, undefers })
     }
 
     /// Waits until the first round is over, or there is a signal.

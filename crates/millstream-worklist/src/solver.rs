@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, TryStreamExt};
-use millstream_device::{Device, SharedBuffer, Stream, StreamKind};
+use millstream_device::{Completion, Device, SharedBuffer, Stream, StreamKind};
 use millstream_flow::{Error, Graph, Receiver, Result, Sender};
 
 use crate::common::{CommonArgument, Place, SCRATCH_WORDS, WORKER_SCRATCH_WORDS};
@@ -57,7 +57,7 @@ impl<P: Program> Solver<P> {
         let launch = self.coordinator.launch();
         let arguments = (self.common(&task, &report), &buffer, self.coordinator.threshold());
         self.device.kernels.insert.launch(&task.stream, buffer.len(), arguments)?;
-        self.over(&task, &report, launch).await
+        self.over(task.stream.completed()?, &report, launch).await
     }
 
     /// Adds this device's tasks to the graph: where one thread would have more to do than it can, on a
@@ -101,9 +101,10 @@ impl<P: Program> Solver<P> {
             task.stream.wait(&pending)?;
             let arguments = (self.common(&task, &report), &pending, self.coordinator.threshold());
             let kernel = &self.device.kernels.split_receive;
-            kernel.bind(&task.stream, pending.len(), arguments)?.submit_soon()?;
+            let bound = kernel.bind(&task.stream, pending.len(), arguments)?;
+            let over = bound.submit_soon_and_complete()?;
             pending.release_after(&task.stream)?;
-            self.over(&task, &report, launch).await?;
+            self.over(over, &report, launch).await?;
             self.coordinator.check();
         }
         Ok(())
@@ -123,8 +124,8 @@ impl<P: Program> Solver<P> {
             let launch = self.coordinator.launch();
             let arguments = (self.common(&task, &report), outbox as u32, &mut packets);
             let kernel = &self.device.kernels.pack;
-            kernel.bind(&task.stream, self.packet_items, arguments)?.submit_soon()?;
-            self.over(&task, &report, launch).await?;
+            let bound = kernel.bind(&task.stream, self.packet_items, arguments)?;
+            self.over(bound.submit_soon_and_complete()?, &report, launch).await?;
             let count = report.load(PACKED)? as usize;
             if count == 0 {
                 self.coordinator.check();
@@ -136,7 +137,7 @@ impl<P: Program> Solver<P> {
                 let arguments = (self.common(&task, &report), count as u32);
                 let launch = self.coordinator.launch();
                 self.device.kernels.late_count.launch(&task.stream, 1, arguments)?;
-                self.over(&task, &report, launch).await?;
+                self.over(task.stream.completed()?, &report, launch).await?;
             }
             self.coordinator.check();
         }
@@ -145,11 +146,11 @@ impl<P: Program> Solver<P> {
     /// Waits for a task's kernel, takes its report in, and wakes whom its news concerns.
     async fn over(
         &self,
-        task: &Task,
+        over: Completion,
         report: &SharedBuffer<u64>,
         launch: Launch<'_>,
     ) -> Result<()> {
-        task.stream.completed()?.await?;
+        over.await?;
         let ReadyNews(is_ready) = self.take_in(report, launch)?;
         if is_ready {
             self.signals().worker.notify();

@@ -25,7 +25,7 @@ use crate::first_cause::{FirstCause, Untold};
 use crate::poison::Poison;
 use crate::reactor::Waiting;
 use crate::stream_kind::StreamKind;
-use crate::task::Task;
+use crate::task::{Followers, Task};
 use crate::trace::Tracing;
 use crate::{Error, Result};
 
@@ -355,8 +355,9 @@ impl Lane {
         let mut failed = Untold::nothing();
         let (result, event) = match work {
             Work::Run(task) => (self.run(submission, task, &cause), None),
-            Work::Tell(task, event) => {
-                (self.submit_telling(submission, task, &event, &cause), Some(event))
+            Work::Tell(task, event, followers) => {
+                let is_placed = followers == Followers::Streams;
+                (self.submit_telling(submission, task, (&event, is_placed), &cause), Some(event))
             }
             Work::Point(event, last) => {
                 submission.held.extend(last);

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::event::{Event, EventStatus};
 use crate::first_cause::{FirstCause, Untold};
 use crate::poison::Poison;
-use crate::task::Task;
+use crate::task::{Followers, Task};
 use crate::trace::Tracing;
 
 /// What a lane does, one after the other.
@@ -31,7 +31,7 @@ pub(super) type TracedTask = (Task, Option<Box<Tracing>>);
 pub(super) enum Work {
     Run(TracedTask),
     /// A kernel that says itself that the driver's stream has come to here.
-    Tell(TracedTask, Event),
+    Tell(TracedTask, Event, Followers),
     /// Makes the driver's stream say when it has come to here.
     Point(Option<Event>, Option<Held>),
     /// The same, of an event that only the host waits for.
@@ -58,7 +58,7 @@ impl Operation {
     /// What it records, if that.
     pub(super) fn event(&self) -> Option<&Event> {
         match &self.work {
-            Work::Tell(_, event) | Work::Point(Some(event), _) | Work::End(event) => Some(event),
+            Work::Tell(_, event, _) | Work::Point(Some(event), _) | Work::End(event) => Some(event),
             Work::Run(_) | Work::Point(None, _) | Work::Wait(_) => None,
         }
     }

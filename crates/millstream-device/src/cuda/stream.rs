@@ -12,7 +12,7 @@ use super::settle::settle;
 use super::stream_queue::StreamQueue;
 use crate::event::Event;
 use crate::first_cause::FirstCause;
-use crate::task::{Submitting, Task};
+use crate::task::{Followers, Submitting, Task};
 use crate::{Error, Result};
 
 /// A stream: an order of its own on a lane it shares.
@@ -100,9 +100,18 @@ impl CudaStream {
     }
 
     /// A kernel that tells, and an event after it; prepared.
-    pub(crate) fn submit_and_record(&self, name: &Arc<str>, task: Task, event: Event) -> Submitted {
-        let task = self.traced(name, task);
-        self.pass(Work::Tell(task, event), Lane::enter)
+    pub(crate) fn submit_telling(
+        &self,
+        name: &Arc<str>,
+        task: Task,
+        event: Event,
+        (followers, submitting): (Followers, Submitting),
+    ) -> Submitted {
+        let work = Work::Tell(self.traced(name, task), event, followers);
+        match self.submitting(submitting) {
+            Submitting::Thread => self.pass(work, Lane::leave),
+            Submitting::Caller | Submitting::Later => self.pass(work, Lane::enter),
+        }
     }
 
     /// An event is complete at once if there is nothing to come after: that costs no call of the driver.

@@ -48,14 +48,14 @@ impl Lane {
         &self,
         submission: &mut Submission,
         (task, tracing): TracedTask,
-        event: &Event,
+        (event, is_placed): (&Event, bool),
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         // Of what is traced, its end is known only after what the kernel says.
         let tells = cause.get().is_none() && tracing.is_none();
         let Some(word) = self.word.as_ref().filter(|_| tells) else {
             self.run(submission, (task, tracing), cause)?;
-            return self.submit_point(submission, Some(event), true, cause);
+            return self.submit_point(submission, Some(event), is_placed, cause);
         };
         let point = submission.point + 1;
         let telling = LaneStream { tell: (word.address(), shown(point)), ..self.driver_stream() };
@@ -64,8 +64,8 @@ impl Lane {
         submission.held.push(Held::Task(task));
         submission.point = point;
         submitted?;
-        let native = self.place(Some(event), point)?;
-        self.expect(submission, Some(event), Some(native), cause);
+        let native = is_placed.then(|| self.place(Some(event), point)).transpose()?;
+        self.expect(submission, Some(event), native, cause);
         Ok(())
     }
 

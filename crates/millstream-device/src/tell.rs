@@ -1,0 +1,68 @@
+//! Kernels that say themselves that they are over.
+
+use crate::Result;
+use crate::layout::ArgumentWriter;
+use crate::parameter::{Accesses, Argument, Parameter};
+
+/// In the signature of a kernel that *tells*: the last thing that its last block does is to say that the
+/// kernel is over. The host hears of that some 3 us sooner than of a word that the stream writes behind a
+/// kernel, and the next kernel of the stream begins so much sooner. It is passed as itself, and nothing
+/// of it is left on a host device.
+///
+/// In CUDA C++ it is a `millstream::Tell`. Its `say` is for one thread, when all threads of all blocks
+/// have done what they do, and that thread has acquired it: what the kernel uses may be given back from
+/// then on. Whoever launches the kernel [asks](crate::BoundKernel::submit_soon_and_complete) for it; if
+/// nobody does, `say` does nothing.
+///
+/// ```
+/// use millstream_device::{CudaSource, DeviceList, DeviceSet, Kernel, Tell, Trusted, Write};
+///
+/// const SOURCE: &str = r#"
+/// #include "tell.cuh"
+/// extern "C" __global__ void set_all(millstream::Span<unsigned> items, millstream::Tell tell) {
+///     for (unsigned at = threadIdx.x; at < items.len; at += blockDim.x) items[at] = 7;
+///     __syncthreads(); // There is one block.
+///     if (threadIdx.x == 0) tell.say();
+/// }
+/// "#;
+///
+/// static SET_ALL: Kernel<(Write<u32>, Tell)> = Kernel::with_source(
+///     "set all",
+///     // SAFETY: it keeps to its arguments, and tells when its only block is done.
+///     unsafe { Trusted::new(CudaSource::new("set.cu", "set_all", SOURCE).block_each()) },
+///     |_, (items, ())| {
+///         items.fill(7);
+///         Ok(())
+///     },
+/// );
+///
+/// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+/// let device = &set.devices()[0];
+/// let (stream, mut items) = (device.stream()?, device.buffer(1000)?);
+/// SET_ALL.prepare(device, 1)?;
+/// let kernel = SET_ALL.bind(&stream, 1, (&mut items, Tell))?;
+/// set.block_on(kernel.submit_soon_and_complete()?)??;
+/// assert_eq!(set.block_on(stream.download(&items)?)??, [7; 1000]);
+/// # Ok::<(), millstream_device::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Tell;
+
+// SAFETY: nothing is bound.
+unsafe impl Parameter for Tell {
+    type Bound = ();
+    type View<'a> = ();
+
+    fn write((): &(), to: &mut ArgumentWriter) {
+        to.tell();
+    }
+
+    unsafe fn view((): &()) {}
+}
+
+// SAFETY: the kernel uses no memory.
+unsafe impl Argument<Tell> for Tell {
+    fn bind(self, _: &mut Accesses) -> Result<()> {
+        Ok(())
+    }
+}
