@@ -3,6 +3,7 @@
 use millstream_device::{Grid, Kernel, Value, Write};
 use millstream_flow::{Context, Error as FlowError, Sender, first_available};
 use millstream_graph::CsrGraph;
+use rayon::prelude::*;
 
 use crate::cc::{Cc, CcOptions, CcResult};
 use crate::kernels::Edge;
@@ -10,8 +11,11 @@ use crate::search::Search;
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
-/// Segments that threads of the host fill in side by side.
+/// Segments that are filled in side by side.
 const FILLED_AT_ONCE: usize = 16;
+
+/// Edges that a thread fills in at least.
+const PIECE: usize = 1 << 13;
 
 impl Cc {
     /// Finds the components of the vertices `0..vertices` and of edges that come
@@ -143,26 +147,29 @@ async fn send_edges(
     }
 }
 
-/// Sends all arcs of a graph, as edges, which kernels of the host make.
+/// Sends all arcs of a graph, as edges, which kernels of the host fill in.
 async fn send_rows(feed: Sender<Edge>, graph: CsrGraph, items: usize) -> Result<(), FlowError> {
     let all = graph.targets().len();
     // While some are copied, others are filled in.
     let mut feed = feed.with_send_buffers(2 * FILLED_AT_ONCE);
     let streams = (0..FILLED_AT_ONCE).map(|_| feed.device().stream());
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
-    let fill: Kernel<(Write<Edge>, Value<u64>)> = Kernel::from_closure(
-        "fill in edges",
-        move |_: &Grid, (edges, first): (&mut [Edge], u64)| {
-            fill_in(&graph, first as usize, edges);
-            Ok(())
-        },
-    );
+    let fill = filling(graph);
     for (first, stream) in (0..all).step_by(items).zip(streams.iter().cycle()) {
         let mut segment = feed.buffer(items.min(all - first)).await?;
         fill.launch(stream, segment.len(), (&mut segment, first as u64))?;
         feed.send(segment, stream)?;
     }
     feed.shutdown()
+}
+
+/// Fills in edges, from an arc of the graph on.
+fn filling(graph: CsrGraph) -> Kernel<(Write<Edge>, Value<u64>)> {
+    Kernel::from_closure("fill in edges", move |_: &Grid, (edges, first): (&mut [Edge], u64)| {
+        let pieces = edges.par_chunks_mut(PIECE).enumerate();
+        pieces.for_each(|(number, piece)| fill_in(&graph, first as usize + number * PIECE, piece));
+        Ok(())
+    })
 }
 
 /// The arcs from a position on, as edges.
