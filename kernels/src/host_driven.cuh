@@ -27,18 +27,11 @@ __device__ void process_items(const Common<Program>& common, u32 batch, u32 thre
     __shared__ Tally tally;
     Worklist<Program> worklist(common, tally, threshold);
     const Queue ready = worklist.queue(ready_queue);
-    u64* const word = &common.scratch[snapshot];
-    const Snapshot consumes = Snapshot::take(ready, word, batch);
+    const Snapshot consumes = Snapshot::take(ready, &common.scratch[snapshot], batch);
     consumes.for_each(ready, [&](bool is_item, u32 item) { worklist.process(is_item, item); });
     worklist.visit_shared_arcs(consumes.count);
     if (!worklist.finish_block()) return;
-    worklist.shared_arcs().clear();
-    if (threadIdx.x == 0) {
-        common.scratch[begun] = 0;
-        if (consumes.finish(ready, word, true)) {
-            store_release_gpu(&common.status[ready_news], u64(1));
-        }
-    }
+    worklist.end_process(consumes);
     if (threadIdx.x < 32) worklist.publish(0);
 }
 
@@ -77,7 +70,7 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
         if (consumes.finish(queue, word, wanted <= packets.len)) {
             store_release_gpu(&common.status[outbox_news + outbox], u64(1));
         }
-        fetch_add_acq_rel_gpu(&common.status[sent], count);
+        fetch_add_relaxed_gpu(&common.status[sent], count);
     }
     worklist.publish(count);
 }

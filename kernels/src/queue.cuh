@@ -122,7 +122,7 @@ struct Snapshot {
     u32 head;
     u32 count;
     u32 overflowed;
-    bool sweeps;
+    u32 swept;  // Overflows that earlier sweeps have seen to.
 
     static constexpr u32 mask = 0x7fffffff;
     static constexpr u64 taken = u64(1) << 63;
@@ -130,43 +130,49 @@ struct Snapshot {
     // The first block decides; `word` is 0 between kernels. At most `most` entries
     // are consumed.
     __device__ static Snapshot take(const Queue& queue, u64* word, u64 most) {
-        __shared__ u64 agreed;
+        __shared__ Snapshot agreed;
         if (threadIdx.x == 0) {
-            u64 known = load_acquire_gpu(word);
+            // All under way together.
+            u64 known = load_relaxed_gpu(word);
+            const u32 overflows = load_relaxed_gpu(queue.control + Queue::overflowed) & mask;
+            const u32 tail = load_relaxed_gpu(queue.control + Queue::tail);
+            agreed.head = load_relaxed_gpu(queue.control + Queue::head);
+            agreed.swept = load_relaxed_gpu(queue.control + Queue::swept);
+            // Before any bit is looked at, also by those who see the word: a producer sets its
+            // bit, then counts.
+            fence_acq_rel_gpu();
             if (known == 0) {
-                // Before any bit is looked at: a producer sets its bit, then counts.
-                const u32 overflows = load_acquire_gpu(queue.control + Queue::overflowed);
-                const u32 tail = load_acquire_gpu(queue.control + Queue::tail);
-                const u64 mine = taken | u64(overflows & mask) << 32 | tail;
-                known = compare_exchange_acq_rel_gpu(word, u64(0), mine);
-                if (known == 0) known = mine;
+                const u64 mine = taken | u64(overflows) << 32 | tail;
+                known = compare_exchange_relaxed_gpu(word, u64(0), mine);
+                if (known == 0) {
+                    known = mine;
+                } else {
+                    fence_acq_rel_gpu();
+                }
             }
-            agreed = known;
+            agreed.overflowed = u32(known >> 32) & mask;
+            const u32 count = u32(known) - agreed.head;
+            agreed.count = count < most ? count : u32(most);
         }
         __syncthreads();
-        Snapshot snapshot;
-        snapshot.head = load_relaxed_gpu(queue.control + Queue::head);
-        snapshot.overflowed = u32(agreed >> 32) & mask;
-        const u32 count = u32(agreed) - snapshot.head;
-        snapshot.count = count < most ? count : u32(most);
-        snapshot.sweeps =
-            snapshot.overflowed != load_relaxed_gpu(queue.control + Queue::swept);
-        return snapshot;
+        return agreed;
     }
 
+    __device__ bool sweeps() const { return overflowed != swept; }
+
     // What the last thread of the last block does. `whole`: a sweep has seen
-    // everything. True if something is left or has come meanwhile.
+    // everything. True if something is left or has come meanwhile; whoever adds later tells
+    // himself.
     __device__ bool finish(const Queue& queue, u64* word, bool whole) const {
-        // Release: the entries are empty before a producer may reserve them.
+        const u32 tail = load_relaxed_gpu(queue.control + Queue::tail);
+        const u32 overflows = load_relaxed_gpu(queue.control + Queue::overflowed) & mask;
+        const u32 seen = whole ? overflowed : swept;
+        // Release: the entries are empty before a producer may reserve them. First: nothing is
+        // under way that it would wait for.
         store_release_gpu(queue.control + Queue::head, head + count);
-        u32 swept = load_relaxed_gpu(queue.control + Queue::swept);
-        if (sweeps && whole) {
-            swept = overflowed;
-            store_relaxed_gpu(queue.control + Queue::swept, swept);
-        }
+        store_relaxed_gpu(queue.control + Queue::swept, seen);
         store_relaxed_gpu(word, u64(0));
-        return load_acquire_gpu(queue.control + Queue::tail) != head + count ||
-               (load_acquire_gpu(queue.control + Queue::overflowed) & mask) != swept;
+        return tail != head + count || overflows != seen;
     }
 
     // Calls `use(is_item, item)` for everything to consume, all lanes of a warp
@@ -179,7 +185,7 @@ struct Snapshot {
             const bool is_item = at < count;
             use(is_item, is_item ? queue.entry(head + u32(at)) : 0);
         }
-        if (!sweeps) return;
+        if (!sweeps()) return;
         const u64 sweeps_rounds = (queue.words + threads_in_grid() - 1) / threads_in_grid();
         at = thread_in_grid();
         for (u64 round = 0; round < sweeps_rounds; ++round, at += threads_in_grid()) {

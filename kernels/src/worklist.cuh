@@ -33,6 +33,8 @@ struct Worklist : Split<Program, is_fused> {
     using Base::produce, Base::queue, Base::split_send, Base::tally;
     // Of this warp, emitted and not sent.
     u32 unsent = 0;
+    // Host-driven: whether this thread has shared the arcs of its item.
+    bool shares = false;
 
     using Base::Base;
 
@@ -74,12 +76,21 @@ struct Worklist : Split<Program, is_fused> {
 
     // Host-driven: processes ready items, one for each lane of a warp.
     __device__ void process(bool is_item, u32 item) {
+        shares = false;
         const Arcs arcs = begin(is_item, item);
         const u32 items = __popc(__ballot_sync(~0u, is_item));
         // What all lanes have shared is before what the first one tells.
-        __syncwarp();
-        // Release: pairs with the acquire in `visit_shared_arcs`.
-        if (lane() == 0 && items > 0) fetch_add_release_gpu(&common.scratch[begun], u64(items));
+        const u32 shared = __popc(__ballot_sync(~0u, shares));
+        if (lane() == 0 && items > 0) {
+            u64* const word = &common.scratch[begun];
+            const u64 more = u64(shared) << 32 | items;
+            // Release: pairs with the acquire in `visit_shared_arcs`.
+            if (shared > 0) {
+                fetch_add_release_gpu(word, more);
+            } else {
+                fetch_add_relaxed_gpu(word, more);
+            }
+        }
         visit_all(arcs);
     }
 
@@ -91,12 +102,30 @@ struct Worklist : Split<Program, is_fused> {
         u64 seen = 0;
         bool have_begun = false;
         for (u32 looks = 0; !have_begun && looks < most_looks; ++looks) {
-            const bool has_all = load_acquire_gpu(&common.scratch[begun]) >= items;
-            have_begun = __shfl_sync(~0u, has_all, 0);
+            u64 now = lane() == 0 ? load_acquire_gpu(&common.scratch[begun]) : 0;
+            now = __shfl_sync(~0u, now, 0);
+            have_begun = u32(now) >= items;
+            if (now >> 32 <= seen) continue;
             arcs.for_each_since(&seen, [&](u64 first, u64 last, typename Program::State state) {
                 visit_range(first, last, state);
             });
         }
+    }
+
+    // Host-driven, the whole last block: ends what the kernel consumed, and what its warps have
+    // shared.
+    __device__ void end_process(const Snapshot& consumes) {
+        const u64 has_begun = load_relaxed_gpu(&common.scratch[begun]);
+        bool is_left = false;
+        if (threadIdx.x == 0) {
+            is_left = consumes.finish(queue(ready_queue), &common.scratch[snapshot], true);
+        }
+        if (has_begun >> 32 > 0) shared_arcs().clear();
+        // All have looked.
+        __syncthreads();
+        if (threadIdx.x != 0) return;
+        common.scratch[begun] = 0;
+        if (is_left) store_relaxed_gpu(&common.status[ready_news], u64(1));
     }
 
     // Some tens of microseconds.
@@ -118,6 +147,7 @@ struct Worklist : Split<Program, is_fused> {
             if (!is_fused && last - first >= shared_arcs().many &&
                 shared_arcs().add(first, last, state)) {
                 last = first;
+                shares = true;
             }
         }
         if constexpr (is_fused) share(first, &last, state);
@@ -206,16 +236,17 @@ struct Worklist : Split<Program, is_fused> {
             if (lane() == 0 && sum > 0) atomicAdd(&tally.count[counter], sum);
         }
         __syncthreads();
+        // Release, of what the block did: whom the host wakes finds the items. Counts may follow
+        // what is visible already: the host believes them only between kernels.
+        fence_acq_rel_gpu();
         for (u32 at = threadIdx.x; at < counters; at += blockDim.x) {
             if (tally.count[at] > 0) {
-                fetch_add_acq_rel_gpu(&common.status[at], u64(tally.count[at]));
+                fetch_add_relaxed_gpu(&common.status[at], u64(tally.count[at]));
             }
         }
         for (u32 at = threadIdx.x; at <= outboxes(); at += blockDim.x) {
-            // Release: whom the host wakes finds the items.
-            if (tally.news[at]) store_release_gpu(&common.status[ready_news + at], u64(1));
+            if (tally.news[at]) store_relaxed_gpu(&common.status[ready_news + at], u64(1));
         }
-        __threadfence();
         __syncthreads();
         __shared__ bool is_last;
         if (threadIdx.x == 0) {
@@ -238,11 +269,12 @@ struct Worklist : Split<Program, is_fused> {
             } else if (at == deferred_entries) {
                 word = queue(deferred_queue).length();
             } else if (at >= ready_news) {
-                // Acquire: pairs with the release of whoever raised it.
-                word = fetch_exchange_acq_rel_gpu(&common.status[at], u64(0));
+                word = fetch_exchange_relaxed_gpu(&common.status[at], u64(0));
             } else {
-                word = load_acquire_gpu(&common.status[at]);
+                word = load_relaxed_gpu(&common.status[at]);
             }
+            // Acquire: pairs with the releases of whoever raised the news, and counted.
+            fence_acq_rel_gpu();
             store_relaxed_sys(&common.report[at], word);
         }
         __syncwarp();

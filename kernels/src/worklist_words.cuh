@@ -47,7 +47,8 @@ constexpr u64 passed_to_nobody = 2;
 constexpr u64 queue_full = 3;
 
 // Words of a task's scratch memory, 0 between kernels: what a kernel consumes, blocks that have ended,
-// packets' places, and items that have begun. A worker has shared arcs after them.
+// packets' places, and items that have begun, with how many of them share their arcs in the upper half. A
+// worker has shared arcs after them.
 enum Scratch { snapshot, ticket, places, begun, scratch_words };
 
 enum Queues { ready_queue, deferred_queue, outbox_queues };
