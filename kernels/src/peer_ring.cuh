@@ -66,7 +66,8 @@ struct PeerRing {
         for (;;) {
             // Pairs with give_back: the receiver's reads come before our stores.
             const u32 head = load_acquire_sys(&sender->head);
-            if (tail - head == capacity) return false;
+            // Either may be older than the other. Below 0: the tail, and the exchange fails.
+            if (int(tail - head) >= int(capacity)) return false;
             // Orders nothing: the slot's epoch publishes the payload.
             const u32 before = compare_exchange_relaxed_gpu(&sender->tail, tail, tail + 1);
             if (before == tail) {

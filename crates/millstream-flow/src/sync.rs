@@ -43,6 +43,8 @@ pub(crate) enum Fault {
     UnparkBeforeCounting,
     /// Two blocks may claim the same slot of a peer ring.
     ClaimByStore,
+    /// A claim goes by a head that other claims of its sender have outrun.
+    ClaimBesideOldHead,
     /// A slot is full before its payload is there.
     EpochBeforePayload,
     /// The same, by the orders of its words.

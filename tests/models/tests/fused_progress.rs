@@ -27,6 +27,7 @@ mod sync {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         ClaimByStore,
+        ClaimBesideOldHead,
         EpochBeforePayload,
         EpochWithoutRelease,
         CreditWithoutRelease,

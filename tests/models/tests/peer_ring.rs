@@ -13,6 +13,7 @@ mod sync {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         ClaimByStore,
+        ClaimBesideOldHead,
         EpochBeforePayload,
         EpochWithoutRelease,
         CreditWithoutRelease,
@@ -144,6 +145,12 @@ fn two_senders() -> impl Fn() + Sync + Send + 'static {
     scenario(1, 0, [&[1], &[2]])
 }
 
+/// One of two blocks of the sender goes through its slot twice: the other may know its last claim and not the
+/// credit for that.
+fn two_senders_and_an_old_head() -> impl Fn() + Sync + Send + 'static {
+    scenario(1, 0, [&[1, 2], &[3]])
+}
+
 /// The sender fills two slots at a time, and the receiver gives two back at once.
 fn two_at_a_time(first: u32) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -185,6 +192,7 @@ fn packets_arrive_in_order_and_slots_are_used_again() {
 fn two_senders_claim_different_slots() {
     holds(two_senders());
     holds(scenario(2, 0, [&[1], &[2]]));
+    holds(two_senders_and_an_old_head());
 }
 
 #[test]
@@ -197,6 +205,11 @@ fn positions_wrap_around() {
 #[test]
 fn a_claim_that_is_no_exchange_is_caught() {
     fails_with(Fault::ClaimByStore as usize, two_senders());
+}
+
+#[test]
+fn a_claim_by_an_old_head_is_caught() {
+    fails_with(Fault::ClaimBesideOldHead as usize, two_senders_and_an_old_head());
 }
 
 #[test]

@@ -44,12 +44,13 @@ pub(crate) struct Packet {
 
 impl<'a> PeerRing<'a> {
     /// A ring in [`SENDER_WORDS`], and [`SLOT_WORDS`] for each of its slots, of which
-    /// there is a power of two: else they would move when positions wrap around. `None`
+    /// there is a power of two below 2^31: else they would move when positions wrap around. `None`
     /// if that is not so.
     pub(crate) fn new(sender: &'a [AtomicU32], slots: &'a [AtomicU32]) -> Option<PeerRing<'a>> {
         let capacity = slots.len() / SLOT_WORDS;
         let fits = sender.len() == SENDER_WORDS && slots.len().is_multiple_of(SLOT_WORDS);
-        (fits && capacity.is_power_of_two()).then_some(PeerRing { sender, slots })
+        let has_capacity = capacity.is_power_of_two() && capacity < 1 << 31;
+        (fits && has_capacity).then_some(PeerRing { sender, slots })
     }
 
     /// Packets claimed so far.
@@ -77,10 +78,14 @@ impl<'a> PeerRing<'a> {
         loop {
             // Pairs with `give_back`: the receiver's reads come before our writes.
             let head = self.sender[HEAD].load(Ordering::Acquire);
-            let outstanding = tail.wrapping_sub(head);
-            // More than capacity: `tail` is older than `head`, and the exchange
-            // fails and reads it again.
-            if outstanding == self.capacity() {
+            let outstanding = tail.wrapping_sub(head).cast_signed();
+            // Either may be older than the other. Below 0: `tail`, and the exchange fails and reads it
+            // again. More than capacity: `head`, a refusal as any.
+            let is_refused = match seeded(Fault::ClaimBesideOldHead) {
+                true => outstanding == self.capacity().cast_signed(),
+                false => outstanding >= self.capacity().cast_signed(),
+            };
+            if is_refused {
                 return None;
             }
             // Orders nothing: the slot's own epoch publishes the payload.
