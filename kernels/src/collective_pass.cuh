@@ -124,6 +124,12 @@ struct Pass {
         u64 differences = 0;
         for (u32 at = 0; at < sources; ++at) differences |= u64(places.sources[at]) - first;
         for (u32 at = 0; at < targets; ++at) differences |= u64(places.targets[at]) - first;
+        // Jobs in order find the same of all buffers that any of them uses: the mapping of items
+        // to threads is one for all.
+        for (u32 rank = 0; settings.in_order && rank < ranks.ranks; ++rank) {
+            differences |= u64(input(rank) + job.source) - first;
+            differences |= u64(outputs[rank].items + job.target) - first;
+        }
         places.differences = differences;
     }
 
@@ -138,8 +144,11 @@ struct Pass {
     template <class OneVector, class OneItem>
     static __device__ void split(const PassPlaces<Element>& places, u64 len, OneVector vector,
                                  OneItem item) {
-        if (width == 0 || (places.differences & 15) != 0) return for_each(0, len, item);
-        const u64 before = (16 - (u64(places.sources[0]) & 15)) % 16 / sizeof(Element);
+        const u64 bytes_before = (16 - (u64(places.sources[0]) & 15)) % 16;
+        // Memory that a program has lent may begin within an item's size.
+        const bool are_vectors = (places.differences & 15) == 0 && bytes_before % sizeof(Element) == 0;
+        if (width == 0 || !are_vectors) return for_each(0, len, item);
+        const u64 before = bytes_before / sizeof(Element);
         const u64 head = before < len ? before : len;
         const u64 vectors = (len - head) / (width == 0 ? 1 : width);
         for_each(0, head, item);

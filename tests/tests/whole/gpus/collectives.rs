@@ -18,6 +18,7 @@ use crate::collective_model::{Case, all_types, download, odd_types, upload};
 
 mod chains;
 mod joined;
+mod lent;
 mod resident;
 mod resident_twin;
 mod rings;

@@ -98,8 +98,8 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// `None` on a host device.
-    pub(super) fn take(device: &Device) -> Option<Own> {
+    /// So many bytes; `None` on a host device.
+    pub(super) fn take(device: &Device, bytes: usize) -> Option<Own> {
         let context = Arc::new(Mutex::new(0));
         let here = Arc::clone(&context);
         let ask = fill(move |call| {
@@ -115,7 +115,7 @@ impl Own {
             unsafe {
                 let current = sys::cuCtxSetCurrent(std::ptr::with_exposed_provenance_mut(context));
                 assert_eq!(current, sys::CUresult::CUDA_SUCCESS);
-                let taken = sys::cuMemAlloc_v2(&mut address, 4 * ITEMS);
+                let taken = sys::cuMemAlloc_v2(&mut address, bytes);
                 assert_eq!(taken, sys::CUresult::CUDA_SUCCESS);
             }
             Own { address, context, is_freed: Arc::default() }
@@ -143,7 +143,7 @@ impl Drop for Own {
 fn memory_of_the_program_is_a_buffer() {
     let (set, kernel) = (set(), fill(by_the_driver));
     for device in set.devices() {
-        let Some(own) = Own::take(device) else { continue };
+        let Some(own) = Own::take(device, 4 * ITEMS) else { continue };
         let (stream, is_freed) = (device.stream().unwrap(), Arc::clone(&own.is_freed));
         // SAFETY: as many items, which only this uses until it is dropped.
         let mut items = unsafe { device.adopt::<u32>(own.address as usize, ITEMS, own) };

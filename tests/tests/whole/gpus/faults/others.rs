@@ -75,7 +75,7 @@ fn copies(pair: &Pair, stream: &Stream) -> (Event, Arc<[u32]>, Arc<()>) {
     let copy = pair.healthy.stream_of(StreamKind::Copy).unwrap();
     copy.wait(&stream.record().unwrap()).unwrap();
     // Never freed: the driver may refuse to, after a fault.
-    let own = ManuallyDrop::new(Own::take(&pair.healthy).unwrap());
+    let own = ManuallyDrop::new(Own::take(&pair.healthy, 4 * foreign::ITEMS).unwrap());
     let held = Arc::clone(&owner);
     // SAFETY: as many items, which only this uses.
     let own = unsafe { pair.healthy.adopt::<u32>(own.address as usize, foreign::ITEMS, held) };
