@@ -1,6 +1,6 @@
 //! The begin and the end of a collective in one pass, step by step as in
 //! `kernels/src/collective_pass.cuh`, under every interleaving: an all-reduce in place by
-//! two ranks of one block each, and a rank of two blocks that writes for another.
+//! two ranks of one block each, and ranks of two blocks of which one writes for another.
 //!
 //! | here | there |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `Pass::reduce` | `Pass::run`: a job of one item |
 //! | `Pass::end` | `Pass::end` |
 //!
-//! A block is one thread. Buffers are plain memory, of which loom knows whether uses
+//! A block is one thread, and tells and hears the same one of the other rank. Buffers are plain memory, of which loom knows whether uses
 //! come after each other.
 
 #![allow(clippy::unwrap_used)]
@@ -22,7 +22,7 @@ use millstream_models::{fails_with, holds, is_seeded};
 #[derive(Clone, Copy)]
 enum Fault {
     BeginWithoutRelease,
-    DoneWithoutOrder,
+    OneBlockSpeaksForAll,
     EndWithoutRelease,
     NoEnd,
 }
@@ -36,15 +36,15 @@ fn release_unless(fault: Fault) -> Ordering {
 }
 
 const RANKS: usize = 2;
+const BLOCKS: usize = 2;
 const ITEMS: usize = 2;
 
 #[derive(Default)]
 struct Rank {
     /// From the other rank.
     begun: AtomicU64,
-    ended: AtomicU64,
-    /// Own blocks that are done.
-    done: AtomicU64,
+    /// From each of its blocks.
+    ended: [AtomicU64; BLOCKS],
     buffer: [UnsafeCell<u64>; ITEMS],
 }
 
@@ -52,8 +52,7 @@ struct Rank {
 struct Pass {
     ranks: Arc<[Rank; RANKS]>,
     here: usize,
-    /// Of this rank.
-    blocks: u64,
+    block: usize,
 }
 
 // SAFETY: loom checks each access to a cell.
@@ -88,14 +87,20 @@ impl Pass {
     }
 
     fn end(&self) {
-        let order =
-            if seeded(Fault::DoneWithoutOrder) { Ordering::Relaxed } else { Ordering::AcqRel };
-        let before = self.ranks[self.here].done.fetch_add(1, order);
-        if before + 1 < self.blocks || seeded(Fault::NoEnd) {
+        let speaks = self.block == 0 || !seeded(Fault::OneBlockSpeaksForAll);
+        if seeded(Fault::NoEnd) {
             return;
         }
-        self.ranks[1 - self.here].ended.store(1, release_unless(Fault::EndWithoutRelease));
-        Pass::wait(&self.ranks[self.here].ended);
+        if speaks {
+            let ended = &self.ranks[1 - self.here].ended[self.block];
+            ended.store(1, release_unless(Fault::EndWithoutRelease));
+        }
+        self.hear(if speaks { self.block } else { 0 });
+    }
+
+    /// Waits for a block of the other rank.
+    fn hear(&self, block: usize) {
+        Pass::wait(&self.ranks[self.here].ended[block]);
     }
 
     /// What the stream of a rank of one block does.
@@ -114,27 +119,29 @@ impl Pass {
 
 fn all_reduce() {
     let ranks = Arc::new(<[Rank; RANKS]>::default());
-    let other = Pass { ranks: Arc::clone(&ranks), here: 1, blocks: 1 };
+    let other = Pass { ranks: Arc::clone(&ranks), here: 1, block: 0 };
     let other = thread::spawn(move || other.stream());
-    Pass { ranks, here: 0, blocks: 1 }.stream();
+    Pass { ranks, here: 0, block: 0 }.stream();
     other.join().unwrap();
 }
 
-/// The second rank's blocks each write an item of the first one's.
+/// The second rank's blocks each write an item of the first one's, whose stream goes on when its own blocks
+/// have ended.
 fn two_blocks() {
     let ranks = Arc::new(<[Rank; RANKS]>::default());
-    // The first rank has nothing to do.
-    ranks[1].ended.store(1, Ordering::Relaxed);
-    let blocks = [0, 1].map(|item| {
-        let pass = Pass { ranks: Arc::clone(&ranks), here: 1, blocks: 2 };
+    let blocks = [0, 1].map(|block| {
+        let pass = Pass { ranks: Arc::clone(&ranks), here: 1, block };
         thread::spawn(move || {
-            pass.write(0, item, 7);
+            pass.write(0, block, 7);
             pass.end();
         })
     });
-    let first = Pass { ranks, here: 0, blocks: 1 };
-    Pass::wait(&first.ranks[0].ended);
-    assert_eq!([first.read(0, 0), first.read(0, 1)], [7, 7]);
+    // The first rank's blocks have nothing to do but tell and hear, in any order.
+    let first = [0, 1].map(|block| Pass { ranks: Arc::clone(&ranks), here: 0, block });
+    ranks[1].ended.iter().for_each(|ended| ended.store(1, Ordering::Release));
+    let heard = if seeded(Fault::OneBlockSpeaksForAll) { &first[..1] } else { &first };
+    heard.iter().for_each(|pass| pass.hear(pass.block));
+    assert_eq!([first[0].read(0, 0), first[0].read(0, 1)], [7, 7]);
     blocks.into_iter().for_each(|block| block.join().unwrap());
 }
 
@@ -144,7 +151,7 @@ fn buffers_are_used_between_begin_and_end() {
 }
 
 #[test]
-fn the_last_block_speaks_for_all() {
+fn each_block_speaks_for_itself() {
     holds(two_blocks);
 }
 
@@ -154,8 +161,13 @@ fn a_begin_without_release_is_caught() {
 }
 
 #[test]
-fn blocks_done_without_order_are_caught() {
-    fails_with(Fault::DoneWithoutOrder as usize, two_blocks);
+fn one_block_that_speaks_for_all_is_caught() {
+    fails_with(Fault::OneBlockSpeaksForAll as usize, two_blocks);
+}
+
+#[test]
+fn a_blocks_end_without_release_is_caught() {
+    fails_with(Fault::EndWithoutRelease as usize, two_blocks);
 }
 
 #[test]
