@@ -247,6 +247,8 @@ impl Drop for Allocation {
 /// ```
 pub struct DeviceBuffer<T: Pod> {
     allocation: Arc<Allocation>,
+    /// Of the memory, of which the items may be a little less.
+    bytes: usize,
     len: usize,
     items: PhantomData<T>,
 }
@@ -268,7 +270,7 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn new(device: &Device, len: usize, contents: Contents) -> Result<DeviceBuffer<T>> {
         let items = layout_of::<T>(device, len)?;
         let allocation = Arc::new(Allocation::new(device, items, contents)?);
-        Ok(DeviceBuffer { allocation, len, items: PhantomData })
+        Ok(DeviceBuffer::of(allocation, len))
     }
 
     /// Memory of somebody else's: see [`Device::adopt`].
@@ -279,8 +281,17 @@ impl<T: Pod> DeviceBuffer<T> {
         owner: Box<dyn Any + Send>,
     ) -> DeviceBuffer<T> {
         let block = Block::Adopted { address, owner: Some(owner) };
-        let allocation = Arc::new(Allocation::of(&device.core, block, 0));
-        DeviceBuffer { allocation, len, items: PhantomData }
+        DeviceBuffer::of(Arc::new(Allocation::of(&device.core, block, 0)), len)
+    }
+
+    /// All of an allocation for so many items.
+    fn of(allocation: Arc<Allocation>, len: usize) -> DeviceBuffer<T> {
+        DeviceBuffer {
+            allocation,
+            bytes: len.saturating_mul(size_of::<T>()),
+            len,
+            items: PhantomData,
+        }
     }
 
     /// Memory that words guard.
@@ -288,13 +299,13 @@ impl<T: Pod> DeviceBuffer<T> {
         let mut allocation =
             Allocation::new(device, layout_of::<T>(device, len)?, Contents::Zeros)?;
         allocation.turns = Some(Turns::default());
-        Ok(DeviceBuffer { allocation: Arc::new(allocation), len, items: PhantomData })
+        Ok(DeviceBuffer::of(Arc::new(allocation), len))
     }
 
     /// Memory of the host for what `device` copies there.
     pub(crate) fn new_in_host_memory(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let allocation = Arc::new(Allocation::staging(device, layout_of::<T>(device, len)?)?);
-        Ok(DeviceBuffer { allocation, len, items: PhantomData })
+        Ok(DeviceBuffer::of(allocation, len))
     }
 
     pub(crate) fn allocation(&self) -> &Arc<Allocation> {
@@ -328,7 +339,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self
     }
 
-    /// The same memory for items of another type, as many as fit; none in memory that does not
+    /// The same memory for items of another type, as many as fit in all of it; none in memory that does not
     /// begin where such an item may, as that which was [adopted](Device::adopt) may not, or any if
     /// the items are aligned to more than 256 bytes.
     ///
@@ -339,16 +350,16 @@ impl<T: Pod> DeviceBuffer<T> {
     /// let words = set.devices()[0].buffer::<u32>(7)?;
     /// let items: DeviceBuffer<[u32; 3]> = words.cast();
     /// assert_eq!(items.len(), 2);
-    /// assert_eq!(items.cast::<u32>().len(), 6);
+    /// assert_eq!(items.cast::<u32>().len(), 7);
     /// # Ok::<(), millstream_device::Error>(())
     /// ```
     #[must_use]
     pub fn cast<U: Pod>(self) -> DeviceBuffer<U> {
-        let bytes = self.len * size_of::<T>();
-        let is_aligned = self.allocation.address().addr().is_multiple_of(align_of::<U>());
+        let DeviceBuffer { allocation, bytes, .. } = self;
+        let is_aligned = allocation.address().addr().is_multiple_of(align_of::<U>());
         let len =
             if is_aligned { bytes.checked_div(size_of::<U>()).unwrap_or(usize::MAX) } else { 0 };
-        DeviceBuffer { allocation: self.allocation, len, items: PhantomData }
+        DeviceBuffer { allocation, bytes, len, items: PhantomData }
     }
 
     /// A part of the buffer, for reading.
@@ -409,13 +420,14 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// Checks that an event recorded on `stream` now comes after every
-    /// operation on the buffer so far.
+    /// operation on the buffer so far. An error names `operation`, for which it is recorded.
     ///
     /// # Errors
     /// [`Error::Hazard`] with the operation that does not.
-    pub fn covered_by(&self, stream: &Stream) -> Result<()> {
-        stream.check_set("an event", &self.allocation.device.ledger)?;
-        self.allocation.device.ledger.check_covered(stream.index(), &self.allocation)
+    pub fn covered_by(&self, stream: &Stream, operation: &str) -> Result<()> {
+        stream.check_set(operation, &self.allocation.device.ledger)?;
+        let name = || format!("{operation} after {}", stream.place());
+        self.allocation.device.ledger.check_covered(stream.index(), &self.allocation, name)
     }
 
     /// Forgets operations that come before `event`, which is complete: the next
