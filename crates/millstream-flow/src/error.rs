@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::DeviceId;
+use millstream_device::{DeviceId, StreamKind};
 
 /// The result of a dataflow operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -29,7 +29,7 @@ pub enum Error {
         message: String,
     },
     /// A link from an endpoint to itself \[G §3\].
-    #[error("a link from {endpoint} to itself")]
+    #[error("{endpoint} cannot have a link to itself")]
     SelfLoop {
         /// The endpoint.
         endpoint: String,
@@ -43,7 +43,7 @@ pub enum Error {
         to: String,
     },
     /// An endpoint that the graph's context does not manage.
-    #[error("device {device:?} ({name}) does not belong to this context")]
+    #[error("{name} does not belong to this context, but to another")]
     ForeignDevice {
         /// The device.
         device: DeviceId,
@@ -143,6 +143,17 @@ pub enum Error {
         /// How many they are.
         devices: usize,
     },
+    /// A kernel that waits for others while it runs, on a stream that is not for that.
+    #[error(
+        "{kernel} waits while it runs: it needs a stream of kind {}, not {found}",
+        StreamKind::Gang
+    )]
+    NotAGangStream {
+        /// The kernel.
+        kernel: String,
+        /// What its stream is for.
+        found: StreamKind,
+    },
     /// A kernel of a gang that has waited for another for longer than its patience.
     #[error("a kernel of the gang has waited for another for as long as its patience allows")]
     PeerIsLate,
@@ -239,6 +250,14 @@ pub enum Error {
     UnseenPackets {
         /// The segment.
         segment: String,
+    },
+    /// A packet that is copied to itself.
+    #[error("packet {packet} of {segment} cannot be copied to itself")]
+    PacketOntoItself {
+        /// The segment.
+        segment: String,
+        /// The packet.
+        packet: usize,
     },
     /// A packet that a segment does not have.
     #[error("packet {packet} of {segment}, which has {packets}")]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use millstream_device::{Event, Promise, SharedBuffer, Stream};
+use millstream_device::{Error as DeviceError, Event, Promise, SharedBuffer, Stream};
 
 use super::claims::Use;
 use super::holders::CopyUnderWay;
 use super::segment::FullEmptySegment;
 use super::trigger::{Condition, Pending, Then, Wait, Wanted};
-use crate::{Item, Result};
+use crate::{Error, Item, Result};
 
 /// What a copy waits for (the paper's `cudaMemcpyTrigger...`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl<T: Item> Then<T> for Waiting<T> {
 }
 
 impl<T: Item> FullEmptySegment<T> {
-    /// Copies a packet to a packet of another segment once both sides' triggers are
+    /// Copies a packet to another one, as a rule of another segment, once both sides' triggers are
     /// met, and then does both sides' actions. Proactive return is a copy to a segment
     /// of the host with [`Trigger::Full`] at the source; back-pressure one with
     /// [`Trigger::Empty`] at the destination. Returns at once.
@@ -198,7 +198,7 @@ impl<T: Item> FullEmptySegment<T> {
     /// not defined.
     ///
     /// # Errors
-    /// Packets that do not exist or differ in length; without triggers, a packet that host code or a
+    /// Packets that do not exist, are the same or differ in length; without triggers, a packet that host code or a
     /// twin is at ([`Error::InFlight`](crate::Error::InFlight)); words that the stream's device does
     /// not reach; what a copy may fail with. The event fails where waiting for a trigger would, and
     /// the groups end with what a copy that was waiting is refused for.
@@ -216,6 +216,15 @@ impl<T: Item> FullEmptySegment<T> {
         let (destination, its_packet, its_guard) = to;
         self.core.check_packet(packet)?;
         destination.core.check_packet(its_packet)?;
+        let lens = [(&self.core, packet), (&destination.core, its_packet)]
+            .map(|(core, packet)| core.shape.range(packet).len());
+        if lens[0] != lens[1] {
+            return Err(DeviceError::LengthMismatch { from: lens[0], to: lens[1] }.into());
+        }
+        if Arc::ptr_eq(&self.core, &destination.core) && packet == its_packet {
+            let segment = self.core.group.label(self.core.number);
+            return Err(Error::PacketOntoItself { segment, packet });
+        }
         let usage = match guard.action {
             Action::None => Use::Read,
             Action::MarkFull | Action::MarkEmpty => Use::Write,
@@ -261,7 +270,7 @@ impl<T: Item> FullEmptySegment<T> {
 fn keep(promise: Promise, copied: Result<Event>) {
     let refused = |reason: String| {
         let promise = promise.event().to_string();
-        millstream_device::Error::Unkept { promise, reason }
+        DeviceError::Unkept { promise, reason }
     };
     match copied {
         Err(error) => {

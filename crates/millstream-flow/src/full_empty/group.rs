@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use millstream_device::{
-    Argument, Device, FailureListener, Kernel, Parameter, SharedBuffer, Stream,
+    Argument, Device, FailureListener, Kernel, Parameter, SharedBuffer, Stream, StreamKind,
 };
 use parking_lot::Mutex;
 
@@ -122,6 +122,7 @@ impl FullEmpty {
         device: &Device,
         shape: PacketShape,
     ) -> Result<FullEmptySegment<T>> {
+        const { assert!(size_of::<T>() > 0, "packets are of items that have a size") };
         if !self.core.context.manages(device) {
             return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
         }
@@ -142,13 +143,13 @@ impl FullEmpty {
     /// ([`Kernel::prepare`]), and copy on streams of kind
     /// [`Copy`](millstream_device::StreamKind::Copy) from pinned memory. Gangs and runs
     /// of the fused worklist on the same context wait until it has ended; other kernels
-    /// of this group may run beside it. `stream` should be of kind
+    /// of this group may run beside it. `stream` is of kind
     /// [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue with
     /// no copies; those of several kernels, of which one may wait for another's packets, are made
     /// [together](Stream::of_gang).
     ///
     /// # Errors
-    /// What a launch may fail with; a group that has ended.
+    /// A stream of another kind; what a launch may fail with; a group that has ended.
     ///
     /// # Cancel safety
     /// Nothing is launched if the future is dropped.
@@ -162,6 +163,12 @@ impl FullEmpty {
         blocks: usize,
         arguments: impl Argument<S>,
     ) -> Result<EarlyKernel> {
+        if stream.kind() != StreamKind::Gang {
+            return Err(Error::NotAGangStream {
+                kernel: kernel.name().into(),
+                found: stream.kind(),
+            });
+        }
         let permit = self.permit().await;
         self.check()?;
         self.listen(stream);

@@ -121,7 +121,8 @@ impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Then<T> for F {
 /// Something to be done when packets of some segments are as wanted.
 pub(super) struct Pending<T: Item, F> {
     wanted: Vec<Wanted<T>>,
-    deadline: Option<Instant>,
+    /// Of each: groups differ in how long they wait.
+    deadlines: Vec<Option<Instant>>,
     /// Of who awaits it, if it is awaited and nothing else.
     has_left: Option<Arc<AtomicBool>>,
     then: F,
@@ -135,9 +136,9 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
         let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
             return then.go(Ok(()));
         };
-        let (deadline, attention) = (group.deadline(), group.attend());
-        let has_left = waiter.map(Waiter::has_left);
-        Pending { wanted, deadline, has_left, then, _attention: attention }.go_on();
+        let deadlines = wanted.iter().map(|wanted| wanted.segment.group.deadline()).collect();
+        let (has_left, attention) = (waiter.map(Waiter::has_left), group.attend());
+        Pending { wanted, deadlines, has_left, then, _attention: attention }.go_on();
     }
 
     fn go_on(mut self) {
@@ -160,16 +161,18 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
     }
 
     fn is_met(&mut self) -> Result<bool> {
-        for wanted in &self.wanted {
-            if wanted.missing(self.deadline)?.is_some() {
+        let mut wanted = self.wanted.iter().zip(&self.deadlines);
+        for (wanted, deadline) in wanted.clone() {
+            if wanted.missing(*deadline)?.is_some() {
                 return Ok(false);
             }
         }
         if self.then.is_free(&self.wanted)? {
             return Ok(true);
         }
-        let Some(wanted) = self.wanted.first() else { return Ok(true) };
-        wanted.goes_on(wanted.packets.start, self.deadline).map(|()| false)
+        wanted
+            .try_for_each(|(wanted, deadline)| wanted.goes_on(wanted.packets.start, *deadline))?;
+        Ok(false)
     }
 
     fn bell(&self) -> Option<Arc<Bell>> {

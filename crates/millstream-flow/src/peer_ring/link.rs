@@ -129,6 +129,7 @@ impl<T: Item> DeviceLink<T> {
         room: impl Into<LinkRoom>,
         patience: Duration,
     ) -> Result<DeviceLink<T>> {
+        const { assert!(size_of::<T>() > 0, "packets are of items that have a size") };
         for device in [from, to] {
             if !context.manages(device) {
                 return Err(Error::ForeignDevice { device: device.id(), name: device.name() });

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use millstream_device::{Grid, InjectedFault, Injection, Kernel, Shared, Step};
+use millstream_device::{Grid, InjectedFault, Injection, Kernel, Shared, Step, StreamKind};
 use millstream_flow::{
     Action, Context, Devices, Error, FullEmpty, FullEmptyPackets, FullEmptySegment, Guard,
     PacketShape, Result, Trigger,
@@ -214,7 +214,7 @@ fn a_packet_that_never_comes_is_an_error() {
     let device = &context.devices()[0];
     let wait = async {
         let (group, input, output) = pair(&context)?;
-        let stream = device.stream()?;
+        let stream = device.stream_of(StreamKind::Gang)?;
         let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
         input.fill(1, |items| items.fill(1))?;
         output.wait_full(1..2).await?;
@@ -262,7 +262,7 @@ fn a_failure_ends_all_waiting_with_its_cause() {
             let shape = PacketShape::new(10, 5);
             let input = group.segment::<u32>(device, shape.clone())?;
             let output = group.segment::<u32>(context.host(), shape)?;
-            let (compute, copy) = (device.stream()?, device.stream()?);
+            let (compute, copy) = (device.stream_of(StreamKind::Gang)?, device.stream()?);
             let ended = group.launch_early(&compute, &SCALE, 2, (&input, &output, 1)).await?;
             let event = output.full_event(0..1)?;
             let data = copy.uploaded(vec![7; 5])?;
@@ -292,7 +292,7 @@ fn all_who_wait_are_released() {
         let shape = PacketShape::new(10, 5);
         let input = group.segment::<u32>(device, shape.clone())?;
         let output = group.segment::<u32>(context.host(), shape)?;
-        let stream = device.stream()?;
+        let stream = device.stream_of(StreamKind::Gang)?;
         let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
         let event = output.full_event(0..1)?;
         group.release_all()?;
@@ -312,7 +312,7 @@ fn a_simulation_reports_the_deadlock() {
     let context = Context::builder().devices(Devices::host(1)).simulated(3).build().unwrap();
     let wait = async {
         let (group, input, output) = pair(&context)?;
-        let stream = context.devices()[0].stream()?;
+        let stream = context.devices()[0].stream_of(StreamKind::Gang)?;
         group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?.completed().await?;
         Ok::<_, Error>(())
     };
@@ -394,7 +394,8 @@ fn share_the_work(context: &Context) {
             }
         },
     );
-    let (compute, copies) = (device.stream().unwrap(), [device.stream(), device.stream()]);
+    let (compute, copies) =
+        (device.stream_of(StreamKind::Gang).unwrap(), [device.stream(), device.stream()]);
     let ones = copies[0].as_ref().unwrap().uploaded(vec![1_u32; 100]).unwrap();
     let run = async {
         let ended = group.launch_early(&compute, &add, 4, (&input, &sum)).await?;

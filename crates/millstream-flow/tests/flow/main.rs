@@ -14,6 +14,7 @@ mod full_empty_cases;
 mod full_empty_claims;
 mod full_empty_copies;
 mod full_empty_kernels;
+mod full_empty_refusals;
 mod in_place;
 mod link_cases;
 mod links;
