@@ -101,8 +101,8 @@ impl GangMemory {
         Ok(())
     }
 
-    /// Why a gang that was stopped on this device has failed: where `all` devices stand, by the
-    /// barrier's words and by those of their reports that `known` names.
+    /// Why a gang that was stopped on this device has failed: which device was late, and where `all`
+    /// devices stand, by the barrier's words and by those of their reports that `known` names.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -116,18 +116,31 @@ impl GangMemory {
         known: &[(&str, usize)],
     ) -> Error {
         let mut message = format!("the devices have not met for {:?}", self.patience);
+        // How often each has come, as this one knows.
+        let mut come = Vec::new();
         for its in all {
             match its.standing(known, all.len()).await {
-                Ok(standing) => message += &standing,
+                Ok((standing, has_seen)) => {
+                    message += &standing;
+                    if its.device == self.device {
+                        come = has_seen;
+                    }
+                }
                 Err(error) => return error,
             }
         }
-        let (kernel, device) = (kernel.into(), self.device.name());
+        // All stop when one gives up: the one to blame has come least often.
+        let late = come.iter().zip(all).min_by_key(|(come, _)| **come).map(|(_, its)| its);
+        let (kernel, device) = (kernel.into(), late.map_or(self, |its| its).device.name());
         DeviceError::KernelFailed { kernel, device, message: message.into() }.into()
     }
 
-    /// Where a device of so many stands, to go on in an error.
-    async fn standing(&self, known: &[(&str, usize)], devices: usize) -> Result<String> {
+    /// Where a device of so many stands, to go on in an error; and how often each has come there.
+    async fn standing(
+        &self,
+        known: &[(&str, usize)],
+        devices: usize,
+    ) -> Result<(String, Vec<u64>)> {
         let words = TALLIES + devices * TALLY_WORDS;
         let words = self.device.stream()?.download_shared(&self.words, 0..words)?.await?;
         let mut text = format!("; {}: ", self.device);
@@ -142,6 +155,7 @@ impl GangMemory {
         let come = |tally: &[u64]| met + all(tally, met) + all(tally, met + 1);
         let come: Vec<_> = tallies.map(come).collect();
         text += &format!("met {met} times, the devices came {come:?} times, {places} places, ");
-        Ok(text + &format!("counts {counts:?}, kept {kept:?}, sent {sent:?}"))
+        text += &format!("counts {counts:?}, kept {kept:?}, sent {sent:?}");
+        Ok((text, come))
     }
 }

@@ -34,7 +34,7 @@ impl Checks {
                 let (expected, found) = (expected.name(), found.name());
                 return Err(Error::BufferElsewhere { operation, rank, expected, found });
             }
-            buffer.covered_by(stream)?;
+            buffer.covered_by(stream, operation)?;
         }
         Ok(())
     }

@@ -91,9 +91,9 @@ impl Default for CommunicatorOptions {
 /// is dropped, so that only the first collective of a size waits for it.
 pub struct Communicator {
     pub(super) context: Context,
-    /// Of the streams' failures.
-    _listeners: Vec<FailureListener>,
     pub(super) streams: Vec<Stream>,
+    /// Of the streams' failures. Dropped after the streams: then they hear of what these still have to do.
+    _listeners: Vec<FailureListener>,
     options: CommunicatorOptions,
     peers: Option<Peers>,
     /// Once something goes in packets.
@@ -162,8 +162,8 @@ impl Communicator {
         let context = context.clone();
         Ok(Communicator {
             context,
-            _listeners,
             streams,
+            _listeners,
             options,
             peers,
             links: None,
@@ -222,8 +222,14 @@ impl Communicator {
         self.links.as_ref().map(RankLinks::statistics).unwrap_or_default()
     }
 
-    /// What the communicator has failed with.
-    pub(super) fn check(&mut self) -> Result<()> {
+    /// Whether all collectives that are over have come to their results: for who
+    /// [goes on by events](Collectives::record) of a series, which complete in any case. Asked by
+    /// each series, when it begins and when it is over.
+    ///
+    /// # Errors
+    /// What the communicator has failed with, for good: a rank that did not come within the patience, or a
+    /// failed device.
+    pub fn check(&mut self) -> Result<()> {
         if self.failure.is_none()
             && let Some(peers) = &self.peers
             && let Err(error) = peers.check(&self.streams)

@@ -104,7 +104,10 @@ impl<'a> Collectives<'a> {
         }
     }
 
-    /// An event of each rank, complete when what is submitted so far is over there.
+    /// An event of each rank, complete when what is submitted so far is over there. A collective that has
+    /// given up because a rank did not come in time is over, too, and its results are of no use: whoever
+    /// goes on by events finds out by [`Communicator::check`](crate::Communicator::check), or here in
+    /// [`completed`](Collectives::completed).
     ///
     /// # Errors
     /// The first cause, on a failed stream.
