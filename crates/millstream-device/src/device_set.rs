@@ -125,6 +125,8 @@ impl DeviceSetBuilder {
             next_buffer: Arc::new(AtomicU64::new(0)),
             trace: self.trace.clone(),
         };
+        let names = planned.iter().map(|device| &*device.name).chain(["host"]);
+        self.injection.check_devices(names)?;
         let mut devices = Vec::new();
         for (index, PlannedDevice { name, driver, ordinal, memory }) in
             planned.into_iter().enumerate()

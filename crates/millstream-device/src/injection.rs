@@ -45,6 +45,19 @@ impl Injection {
             _ => Ok(()),
         }
     }
+
+    /// Whether faults are of devices that there are.
+    pub(crate) fn check_devices<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<()> {
+        let names: Vec<_> = names.collect();
+        let mut wanted = self.faults.iter().filter_map(|fault| fault.device.as_deref());
+        match wanted.find(|wanted| !names.contains(wanted)) {
+            None => Ok(()),
+            Some(wanted) => {
+                let reason = format!("no device {wanted}, only {}", names.join(", "));
+                Err(Error::Injection { reason })
+            }
+        }
+    }
 }
 
 /// An operation that fails.
@@ -62,7 +75,7 @@ impl InjectedFault {
         InjectedFault { operation: operation.into(), device: None, occurrence: 0 }
     }
 
-    /// Counts operations of this device only.
+    /// Counts operations of this device only, which must be one of those that are opened.
     #[must_use]
     pub fn on(self, device: impl Into<String>) -> InjectedFault {
         InjectedFault { device: Some(device.into()), ..self }

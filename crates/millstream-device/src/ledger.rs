@@ -136,7 +136,8 @@ impl Clocks {
         accesses: &'a [Access],
     ) -> Option<&'a Access> {
         let known = stream.map(|stream| &self.streams[stream]);
-        accesses.iter().find(|access| {
+        // From the end: who comes later is more likely to be the one that the program has forgotten.
+        accesses.iter().rfind(|access| {
             let seen = known.map_or(0, |clock| clock.get(access.stream));
             kind.conflicts_with(access.kind)
                 && access.sequence > seen.max(self.host.get(access.stream))
@@ -293,7 +294,13 @@ impl Ledger {
     }
 
     /// Whether what `stream` does next comes after all accesses so far.
-    pub(crate) fn check_covered(&self, stream: StreamIndex, allocation: &Allocation) -> Result<()> {
+    /// An error has the name of what comes next.
+    pub(crate) fn check_covered(
+        &self,
+        stream: StreamIndex,
+        allocation: &Allocation,
+        name: impl FnOnce() -> String,
+    ) -> Result<()> {
         // As a rule: nobody's clock has to be asked.
         if allocation.record.lock().iter().all(|access| access.stream == stream) {
             return Ok(());
@@ -301,7 +308,7 @@ impl Ledger {
         let clocks = self.clocks.lock();
         let record = allocation.record.lock();
         match clocks.conflict(Some(stream), AccessKind::Write, &record) {
-            Some(access) => Err(self.hazard("an event recorded here", allocation, access)),
+            Some(access) => Err(self.hazard(&name(), allocation, access)),
             None => Ok(()),
         }
     }

@@ -88,6 +88,11 @@ impl Stream {
         self.core.index
     }
 
+    /// What errors call it.
+    pub(crate) fn place(&self) -> &str {
+        &self.core.place
+    }
+
     /// Whether everything that was submitted has gone well so far.
     ///
     /// # Errors

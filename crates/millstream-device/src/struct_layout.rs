@@ -91,8 +91,8 @@ macro_rules! cuda_struct {
         $visibility:vis struct $Struct:ident as $twin:literal {
             $(
                 $(#[$field_attribute:meta])*
-                $field_visibility:vis $field:ident: $type:ty,
-            )+
+                $field_visibility:vis $field:ident: $type:ty
+            ),+ $(,)?
         }
     ) => {
         $(#[$attribute])*

@@ -48,13 +48,14 @@ impl<T: Item> Held<T> {
         let Some(packet) = self.packet.take() else {
             return Ok(());
         };
-        let freed = match packet.buffer.covered_by(stream).and_then(|()| stream.record()) {
-            Ok(freed) => freed,
-            Err(error) => {
-                self.packet = Some(packet);
-                return Err(error.into());
-            }
-        };
+        let freed =
+            match packet.buffer.covered_by(stream, "a release").and_then(|()| stream.record()) {
+                Ok(freed) => freed,
+                Err(error) => {
+                    self.packet = Some(packet);
+                    return Err(error.into());
+                }
+            };
         let port = Arc::clone(&self.port);
         let (buffer, free_after) = (packet.buffer, Some(freed.clone()));
         // Posted only when free, so that no copy waits in a lane that others use.
@@ -73,7 +74,8 @@ impl<T: Item> Held<T> {
             self.port.post(PacketBuffer { buffer: packet.buffer, free_after: None });
             return Ok(());
         };
-        let (buffer, access) = (packet.buffer.to_string(), access.to_string());
+        let buffer = packet.buffer.to_string();
+        let access = format!("{access}, or release the segment after the stream that uses it");
         self.packet = Some(packet);
         Err(Error::InFlight { buffer, action, access })
     }
@@ -239,7 +241,7 @@ impl<T: Item> PendingSegment<T> {
             return Err(Error::SegmentElsewhere { found, expected });
         }
         if let Some(packet) = &self.held.packet {
-            packet.buffer.covered_by(stream)?;
+            packet.buffer.covered_by(stream, "a forward")?;
         }
         let ready = stream.record()?;
         Ok((Payload::Forwarded(self.held), self.origin.metadata, ready))

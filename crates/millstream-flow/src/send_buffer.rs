@@ -132,7 +132,7 @@ impl<T: Item> SendBuffer<T> {
     /// Records the event after which the buffer may be copied.
     pub(crate) fn ordered_event(&self, stream: &Stream) -> Result<Event> {
         if let Some(buffer) = &self.buffer {
-            buffer.covered_by(stream)?;
+            buffer.covered_by(stream, "a send")?;
         }
         Ok(stream.record()?)
     }

@@ -259,7 +259,7 @@ impl<T: Item> Sender<T> {
         stream: &Stream,
         metadata: u64,
     ) -> Result<Sent> {
-        buffer.covered_by(stream)?;
+        buffer.covered_by(stream, "a send")?;
         let ready = stream.record()?;
         let completion = Completion::watched(&self.shared.failure);
         let items = buffer.len();

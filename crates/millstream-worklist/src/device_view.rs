@@ -107,17 +107,32 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
                     let outbox = owner - usize::from(owner > self.here.device);
                     Ok(outbox..outbox + 1)
                 }
-                owner => Err(KernelFault::new(format!(
-                    "device {} passes item {item} on to its owner {owner:?}",
-                    self.here.device
-                ))),
+                owner => {
+                    let owner = owner.map_or("no device".into(), |owner| format!("device {owner}"));
+                    Err(KernelFault::new(format!(
+                        "device {} of {} passes item {item} on to its owner, {owner}",
+                        self.here.device, self.here.devices
+                    )))
+                }
             },
+        }
+    }
+
+    /// Whether there is room for an item. Queues have a little more than they were made for.
+    fn check(&self, item: u32) -> KernelResult {
+        let items = self.queues[READY].items();
+        match (item as usize) < items {
+            true => Ok(()),
+            false => Err(KernelFault::new(format!(
+                "item {item} is none of the worklist's, which was made for up to {items}"
+            ))),
         }
     }
 
     /// Sends emitted items where their flags say.
     pub(crate) fn split_send(&self, emitted: &[(u32, Flags)], tally: &mut Tally) -> KernelResult {
         for &(item, flags) in emitted {
+            self.check(item)?;
             if matches!(flags, Flags::Keep | Flags::Both) {
                 tally.count(Counter::Produced, 1);
                 self.keep(item, tally);
@@ -226,6 +241,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
     pub(crate) fn receive_packet(&self, packet: &P::Packet, tally: &mut Tally) -> KernelResult {
         let flags = self.program.on_receive(&self.problem, &self.here, packet);
         let item = self.program.unpack(&self.problem, &self.here, packet);
+        self.check(item)?;
         // Direct: everybody has a copy of its own already.
         let passes = matches!(flags, Flags::Pass)
             || (matches!(flags, Flags::Both) && self.here.next.is_some());

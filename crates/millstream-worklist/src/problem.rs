@@ -140,8 +140,8 @@ macro_rules! problem {
             $(<$($generic:ident: $bound:path),+>)?, $View:ident {
             $(
                 $(#[$member_attribute:meta])*
-                $member_visibility:vis $member:ident: $parameter:ty,
-            )+
+                $member_visibility:vis $member:ident: $parameter:ty
+            ),+ $(,)?
         }
     ) => {
         $(#[$attribute])*

@@ -81,25 +81,35 @@ impl WorklistStatistics {
         self.devices.iter().map(|device| device.work_items).sum()
     }
 
-    /// Adds what another run on the same devices and links did. What had none yet, before the first
-    /// run, has the other's.
+    /// Adds what another run on the same devices did. What had none yet, before the first run, has the
+    /// other's.
     ///
     /// ```
+    /// use millstream_flow::LinkStatistics;
     /// use millstream_worklist::{DeviceStatistics, WorklistStatistics};
     ///
+    /// let link = |to: &str| LinkStatistics::new("host:0".to_string(), to.to_string());
     /// let mut run = WorklistStatistics::default();
     /// run.devices = vec![DeviceStatistics::default(); 2];
     /// run.devices[1].work_items = 3;
+    /// run.links = vec![link("host:2").pushed(5, 4)];
     /// let mut runs = WorklistStatistics::default();
     /// runs.add(&run);
+    /// run.links = vec![link("host:1").pushed(7, 4), link("host:2").pushed(1, 4)];
     /// runs.add(&run);
     /// assert_eq!(runs.work_items(), 6);
+    /// assert_eq!(runs.links, [link("host:2").pushed(6, 4), link("host:1").pushed(7, 4)]);
     /// ```
     pub fn add(&mut self, run: &WorklistStatistics) {
         (self.worker, self.routing) = (run.worker.or(self.worker), run.routing.or(self.routing));
-        match self.links.is_empty() {
-            true => self.links.clone_from(&run.links),
-            false => self.links.iter_mut().zip(&run.links).for_each(|(sum, link)| sum.add(link)),
+        // Links that had no packets are not listed.
+        for link in &run.links {
+            let is_same =
+                |sum: &&mut LinkStatistics| (&sum.from, &sum.to) == (&link.from, &link.to);
+            match self.links.iter_mut().find(is_same) {
+                Some(sum) => sum.add(link),
+                None => self.links.push(link.clone()),
+            }
         }
         match self.devices.is_empty() {
             true => self.devices.clone_from(&run.devices),

@@ -25,7 +25,7 @@ struct Children {
 
 problem! {
     struct Problem, Visits {
-        visits: Shared<u32>,
+        visits: Shared<u32>
     }
 }
 
@@ -250,6 +250,22 @@ fn settings_that_do_not_fit_are_refused() {
     assert!(matches!(refuse(ownerless, &[(0, 0)]), Error::NoOwner { .. }));
     let small = two(true).packet_bytes(3);
     assert!(matches!(refuse(small, &[(0, 0)]), Error::Flow(_)));
+}
+
+/// Children are items, too.
+#[test]
+fn an_item_that_is_none_ends_the_run() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    let problem =
+        |device: usize| Arc::new(Problem { visits: context.devices()[device].shared(9).unwrap() });
+    for (flags, kernel) in [(Flags::Keep, "process"), (Flags::Pass, "process")] {
+        let program = Arc::new(Children { flags, devices: 2, has_owners: true });
+        let problems = vec![problem(0), problem(1)];
+        let worklist = DistributedWorklist::new(&context, program, problems, 64);
+        let error = context.block_on(worklist.run(&[(0, 3)])).unwrap().unwrap_err().to_string();
+        let item = format!("item {} is none of the worklist's", 3 + PARENTS);
+        assert!(error.contains(kernel) && error.contains(&item), "{error}");
+    }
 }
 
 #[test]

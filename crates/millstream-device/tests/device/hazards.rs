@@ -132,10 +132,12 @@ fn waiting_on_the_host_orders_what_it_submits_next() {
         let (one, other) = (set.devices()[0].stream().unwrap(), set.devices()[1].stream().unwrap());
         let mut buffer = plain(set);
         write(&one, &mut buffer).unwrap();
-        assert!(buffer.covered_by(&one).is_ok());
-        assert!(matches!(buffer.covered_by(&other), Err(Error::Hazard { .. })));
+        assert!(buffer.covered_by(&one, "a send").is_ok());
+        let refused = buffer.covered_by(&other, "a send").unwrap_err();
+        assert!(matches!(refused, Error::Hazard { .. }));
+        assert!(refused.to_string().starts_with("a send after host:1 compute stream"), "{refused}");
         one.record().unwrap().synchronize().unwrap();
-        assert!(buffer.covered_by(&other).is_ok());
+        assert!(buffer.covered_by(&other, "a send").is_ok());
         write(&other, &mut buffer).unwrap();
     });
 }

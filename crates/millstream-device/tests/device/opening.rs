@@ -1,4 +1,4 @@
-use millstream_device::{DeviceList, DeviceSet, Error, gpu_count};
+use millstream_device::{DeviceList, DeviceSet, Error, InjectedFault, Injection, gpu_count};
 
 /// As far as there is one: else it says what to do.
 #[test]
@@ -61,4 +61,20 @@ fn more_devices_than_there_can_be_are_refused() {
         DeviceSet::builder().devices(DeviceList::host(32)).build().unwrap().devices().len(),
         32
     );
+}
+
+/// Else a test of faults would test nothing.
+#[test]
+fn faults_are_of_devices_that_there_are() {
+    let open = |device: &str| {
+        let faults = vec![InjectedFault::new("copy").on(device)];
+        let injection = Injection { faults, ..Injection::default() };
+        DeviceSet::builder().devices(DeviceList::host(2)).injection(injection).build()
+    };
+    for device in ["host:0", "host:1", "host"] {
+        open(device).unwrap();
+    }
+    let error = open("host:7").unwrap_err();
+    assert!(matches!(error, Error::Injection { .. }));
+    assert!(error.to_string().contains("no device host:7, only host:0, host:1, host"), "{error}");
 }
