@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millstream::bfs::UNREACHED;
 use millstream::device::TransferWay;
-use millstream::graph::write::OutputFile;
+use millstream::graph::write::{CompressedFile, OutputFile, extension};
 use millstream::worklist::DeviceStatistics;
 use serde::Serialize;
 
@@ -178,27 +178,26 @@ fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
 }
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
-/// `.npy` by extension, else lines `vertex value` with `inf` where there is none.
+/// `.npy` by extension, else lines `vertex value` with `inf` where there is none; either
+/// compressed by a further extension.
 pub(crate) fn write_values<V: VertexValue>(
     path: &Path,
     original_ids: Option<&[u64]>,
     values: &[V],
 ) -> Result<(), Error> {
-    write_file(path, |writer| {
-        match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy")) {
-            true => write_npy(writer, original_ids, values),
-            false => write_lines(writer, original_ids, values),
-        }
+    write_file(path, |writer| match extension(path).as_deref() {
+        Some("npy") => write_npy(writer, original_ids, values),
+        _ => write_lines(writer, original_ids, values),
     })
 }
 
 /// Nothing is left half-written, but in a pipe whose reader has seen enough.
 pub(crate) fn write_file(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<OutputFile>) -> io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<CompressedFile>) -> io::Result<()>,
 ) -> Result<(), Error> {
     let write = || {
-        let mut writer = BufWriter::new(OutputFile::create(path)?);
+        let mut writer = BufWriter::new(CompressedFile::create(path)?);
         write(&mut writer)?;
         writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     };

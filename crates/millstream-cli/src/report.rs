@@ -44,7 +44,8 @@ pub(crate) struct Answer {
     pub(crate) json: bool,
     /// Writes a line `vertex value` for each vertex, inf where it is not reached. With the
     /// extension .npy an array, in which 4294967295 stands for inf, but for reals; with
-    /// --relabel one of records of a vertex and its value.
+    /// --relabel one of records of a vertex and its value. A last extension .gz or .zst
+    /// compresses either.
     #[arg(long)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

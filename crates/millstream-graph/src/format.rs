@@ -88,8 +88,15 @@ impl Compression {
     }
 }
 
-/// The extension in lower case, before that of the compression.
-pub(crate) fn extension(path: &Path) -> Option<String> {
+/// The extension in lower case, before `.gz` or `.zst`.
+///
+/// ```
+/// use millstream_graph::write::extension;
+///
+/// assert_eq!(extension("levels.NPY.gz".as_ref()).as_deref(), Some("npy"));
+/// assert_eq!(extension("levels.gz".as_ref()), None);
+/// ```
+pub fn extension(path: &Path) -> Option<String> {
     match Compression::from_path(path) {
         Compression::None => lowercase_extension(path),
         _ => lowercase_extension(Path::new(path.file_stem()?)),

@@ -170,6 +170,35 @@ fn two_answers_are_two_files() {
     assert!(folder.names().is_empty());
 }
 
+#[test]
+fn a_last_extension_compresses() {
+    let folder = Folder::new();
+    let karate = dataset("karate.mtx");
+    let read = |name: &str| std::fs::read(folder.path(name)).unwrap();
+    let unzipped = |name: &str| {
+        let mut content = Vec::new();
+        let file = read(name);
+        std::io::copy(&mut flate2::read::GzDecoder::new(&*file), &mut content).unwrap();
+        content
+    };
+    let [plain, gzip, zstandard] = ["", ".gz", ".ZST"];
+    for compression in [plain, gzip, zstandard] {
+        let path = |name: &str| folder.path(&format!("{name}{compression}"));
+        let (levels, tree, trace) = (path("levels.npy"), path("tree"), path("trace.json"));
+        let bfs = ["bfs", &karate, "--output", &levels, "--predecessors", &tree];
+        succeed(&[&bfs[..], &["--trace", &trace]].concat());
+        let partition = ["partition", &karate, "--parts", "3", "--partitioner", "edges"];
+        succeed(&[&partition[..], &["--output", &path("parts.txt")]].concat());
+    }
+    for name in ["levels.npy", "tree", "parts.txt"] {
+        let expected = read(name);
+        assert_eq!(unzipped(&format!("{name}.gz")), expected, "{name}");
+        let decoded = zstd::decode_all(&*read(&format!("{name}.ZST"))).unwrap();
+        assert_eq!(decoded, expected, "{name}");
+    }
+    assert!(unzipped("trace.json.gz").starts_with(b"{"));
+}
+
 #[cfg(unix)]
 #[test]
 fn what_stands_at_a_path_stays_what_it_is() {

@@ -6,20 +6,21 @@
 //! library does.
 
 mod binary;
+mod compressed;
 mod file;
 mod text;
 
+pub use compressed::CompressedFile;
 pub use file::{OutputFile, discard_unfinished};
+
+pub use crate::format::extension;
 
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use flate2::write::GzEncoder;
-
-use crate::format::Compression;
 use crate::{CsrGraph, Format};
 
 /// Why a graph was not written.
@@ -81,7 +82,7 @@ impl From<io::Error> for Stop {
 /// given; a last extension `.gz` or `.zst` compresses it. `.gr` stands for DIMACS
 /// text.
 ///
-/// The file is an [`OutputFile`]: it appears under its name when it is complete and
+/// The file is a [`CompressedFile`]: it appears under its name when it is complete and
 /// replaces one that was there; nothing is left of one that could not be completed.
 ///
 /// DIMACS wants a weight on every arc, and gets 1 if the graph has none. In a
@@ -153,29 +154,7 @@ pub fn format_of_file(path: &Path, format: Option<Format>) -> Result<Format, Wri
 }
 
 fn write_file(path: &Path, graph: &CsrGraph, format: Format) -> Result<(), Stop> {
-    let output = BufWriter::with_capacity(1 << 16, OutputFile::create(path)?);
-    let output = match Compression::from_path(path) {
-        Compression::None => write_content(output, path, graph, format)?,
-        Compression::Gzip => {
-            let encoder = GzEncoder::new(output, flate2::Compression::default());
-            write_content(encoder, path, graph, format)?.finish()?
-        }
-        Compression::Zstandard => {
-            let encoder = zstd::Encoder::new(output, zstd::DEFAULT_COMPRESSION_LEVEL)?;
-            write_content(encoder, path, graph, format)?.finish()?
-        }
-    };
-    output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
-    Ok(())
-}
-
-/// Writes the content and gives the output back, so that it can be finished.
-fn write_content<O: Write>(
-    mut output: O,
-    path: &Path,
-    graph: &CsrGraph,
-    format: Format,
-) -> Result<O, Stop> {
+    let mut output = BufWriter::with_capacity(1 << 16, CompressedFile::create(path)?);
     match format {
         Format::MatrixMarket => text::matrix_market(&mut output, graph)?,
         Format::Dimacs => text::dimacs(&mut output, graph)?,
@@ -184,6 +163,6 @@ fn write_content<O: Write>(
         Format::Galois => binary::galois(&mut output, graph)?,
         Format::Millstream => binary::mill(&mut output, graph)?,
     }
-    output.flush()?;
-    Ok(output)
+    output.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
+    Ok(())
 }
