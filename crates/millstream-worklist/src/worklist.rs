@@ -177,7 +177,8 @@ impl<P: Program> DistributedWorklist<P> {
     /// Entries of each queue, rounded up to a power of two; a device's share of
     /// the items unless set, and if the worker is fused [`Program::most_queued`], or all items in
     /// a ring; twice as many as that, but not more than all items, with a
-    /// [`delta`](DistributedWorklist::delta). Smaller queues lose nothing: they are swept.
+    /// [`delta`](DistributedWorklist::delta). Smaller queues lose nothing: they are swept. More
+    /// than one for each item, and on GPUs 2^19 more, are as many.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
@@ -407,12 +408,14 @@ impl<P: Program> DistributedWorklist<P> {
         let share = items / here.devices;
         // Room for all threads of a GPU at once saves them a look each, and a fused run its sweeps
         // of small queues.
+        let spare = if device.is_gpu() { SPARE_ENTRIES } else { 0 };
         let least = match device.is_gpu() {
-            true if is_fused || is_ring => fused_entries(items, most, self.delta) + SPARE_ENTRIES,
-            true => share + SPARE_ENTRIES,
+            true if is_fused || is_ring => fused_entries(items, most, self.delta) + spare,
+            true => share + spare,
             false => share.max(1024),
         };
-        let entries = self.queue_entries.unwrap_or(least);
+        // More than one for each item would stay empty.
+        let entries = self.queue_entries.map_or(least, |entries| entries.min(items + spare));
         let entries = if is_fused { fused::entries(entries, items) } else { entries };
         QueueSize { items, most, entries }
     }

@@ -214,6 +214,15 @@ fn queues_a_hundredth_of_the_items_lose_nothing() {
 }
 
 #[test]
+fn queues_take_no_memory_for_more_than_the_items() {
+    everywhere(|context, routing| {
+        let huge = |worklist: DistributedWorklist<Children>| worklist.queue_entries(usize::MAX);
+        let (visits, _) = outcome(context, Flags::Pass, routing, huge).unwrap();
+        assert_eq!(visits.iter().flatten().sum::<u32>(), 2 * PARENTS);
+    });
+}
+
+#[test]
 fn the_threshold_defers_and_brings_back() {
     everywhere(|context, routing| {
         // Also where a kernel ends in the middle of a step.

@@ -200,6 +200,15 @@ fn an_option_of_the_worklist_asks_for_it() {
 }
 
 #[test]
+fn queues_have_no_more_entries_than_there_are_vertices() {
+    let karate = dataset("karate.mtx");
+    for entries in ["1000000000", "18446744073709551615"] {
+        let report = json(&["bfs", &karate, "--queue-entries", entries, "--verify"]);
+        assert_eq!(report["verified"], json!(true), "{entries}");
+    }
+}
+
+#[test]
 fn the_step_is_that_of_the_worklist_or_of_the_piles() {
     let folder = Folder::new();
     let road = folder.path("road.mill");
