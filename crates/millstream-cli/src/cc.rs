@@ -61,7 +61,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
     options.patience = arguments.patience.time;
     options.check()?;
-    check_all_writable(&[("--output", how.output.as_ref()), ("--trace", spread.trace())])?;
+    let outputs = [("--output", how.output.as_ref()), ("--trace", spread.trace())];
+    check_all_writable(&outputs, &[input.named(), spread.topology()])?;
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = input.read()?;

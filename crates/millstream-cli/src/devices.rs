@@ -8,6 +8,7 @@ use millstream::device::{Error as DeviceError, Topology, TransferWay, gpu_fault}
 use millstream::flow::{Context, ContextBuilder, Devices, Error as FlowError};
 
 use crate::error::Error;
+use crate::output::Named;
 use crate::remark::remark;
 use crate::trace;
 
@@ -109,6 +110,11 @@ impl LinkedDeviceOptions {
     /// The file of `--trace`.
     pub(crate) fn trace(&self) -> Option<&PathBuf> {
         self.trace.as_ref()
+    }
+
+    /// The file of `--topology`, with that name.
+    pub(crate) fn topology(&self) -> Named<'_> {
+        ("--topology", self.devices.topology.as_ref())
     }
 
     /// As [`DeviceOptions::open`].

@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.divisor == 0 {
         return Err(Error::Usage("0 has no multiples to keep".into()));
     }
-    check_all_writable(&[("--trace", arguments.devices.trace())])?;
+    check_all_writable(&[("--trace", arguments.devices.trace())], &[arguments.devices.topology()])?;
     let context = arguments.devices.open()?;
     let buffers = |bytes| {
         let buffers = Buffers::bytes(bytes);

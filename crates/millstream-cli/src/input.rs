@@ -7,6 +7,7 @@ use millstream::graph::read::{ReadOptions, read_graph_with_format};
 use millstream::graph::{BadWeight, CsrGraph, Format, source};
 
 use crate::error::Error;
+use crate::output::Named;
 use crate::progress::phase;
 
 /// The graph to read, and what to do with it.
@@ -33,6 +34,11 @@ pub(crate) struct Input {
 }
 
 impl Input {
+    /// What `--help` calls the graph's file, and its path.
+    pub(crate) fn named(&self) -> Named<'_> {
+        ("GRAPH", Some(&self.graph))
+    }
+
     pub(crate) fn read(&self) -> Result<CsrGraph, Error> {
         Ok(self.read_with_format()?.0)
     }

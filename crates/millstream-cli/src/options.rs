@@ -12,6 +12,7 @@ use millstream::worklist::{Routing, Worker};
 
 use crate::devices::LinkedDeviceOptions;
 use crate::error::Error;
+use crate::output::Named;
 use crate::progress::phase;
 
 /// The devices, and how the graph is spread over them.
@@ -189,6 +190,11 @@ impl Spread {
     /// The file of `--trace`.
     pub(crate) fn trace(&self) -> Option<&PathBuf> {
         self.devices.trace()
+    }
+
+    /// The file of `--topology`, with that name.
+    pub(crate) fn topology(&self) -> Named<'_> {
+        self.devices.topology()
     }
 
     pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {

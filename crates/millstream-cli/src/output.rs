@@ -1,6 +1,7 @@
 //! Answers: files of values, and what statistics look like.
 
 use std::fmt::Display;
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -153,10 +154,18 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
     checked_place(path).map(drop)
 }
 
-/// The same of several files, each given by an option, which must all be different.
-pub(crate) fn check_all_writable(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Error> {
-    let mut places: Vec<(&str, PathBuf)> = Vec::new();
-    for (option, path) in files {
+/// What names a file on the command line, and its path if it is given.
+pub(crate) type Named<'a> = (&'a str, Option<&'a PathBuf>);
+
+/// The same of several files, which must all be different, and none that is read.
+pub(crate) fn check_all_writable<'a>(
+    outputs: &[Named<'a>],
+    inputs: &[Named<'a>],
+) -> Result<(), Error> {
+    // One that is not there cannot be lost.
+    let place = |&(name, path): &Named<'a>| Some((name, fs::canonicalize(path?).ok()?));
+    let mut places: Vec<_> = inputs.iter().filter_map(place).collect();
+    for (option, path) in outputs {
         let Some(place) = path.map(|path| checked_place(path)).transpose()?.flatten() else {
             continue;
         };
@@ -169,12 +178,9 @@ pub(crate) fn check_all_writable(files: &[(&str, Option<&PathBuf>)]) -> Result<(
     Ok(())
 }
 
-/// The file that will be replaced, if any.
+/// The file that will be replaced, if any. Another path might do, so that this one is a usage error.
 fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
-    OutputFile::check(path).map_err(|source| match source.kind() {
-        io::ErrorKind::IsADirectory => Error::Usage(format!("{}: {source}", path.display())),
-        _ => Error::Output { path: path.to_path_buf(), source },
-    })
+    OutputFile::check(path).map_err(|reason| Error::Usage(format!("{}: {reason}", path.display())))
 }
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:

@@ -101,7 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let mut options = options(arguments)?;
     options.check()?;
-    check_all_writable(&[("--output", how.output.as_ref()), ("--trace", spread.trace())])?;
+    let outputs = [("--output", how.output.as_ref()), ("--trace", spread.trace())];
+    check_all_writable(&outputs, &[input.named(), spread.topology()])?;
     let context = spread.context()?;
     check_packets(arguments, options.algorithm, &context)?;
     let clock = Clock::start();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::Input;
 use crate::options::Partitioner;
-use crate::output::{answer, check_writable, facts, write_values};
+use crate::output::{answer, check_all_writable, facts, write_values};
 use crate::progress::phase;
 
 /// Divides a graph.
@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     if arguments.parts == 0 {
         return Err(Error::Usage("a graph cannot be divided into 0 parts".into()));
     }
-    arguments.output.iter().try_for_each(|path| check_writable(path))?;
+    let output = ("--output", arguments.output.as_ref());
+    check_all_writable(&[output], &[arguments.input.named()])?;
     let graph = arguments.input.read()?;
     // As many parts as one likes would need as much memory as one likes.
     if arguments.parts > graph.vertices().max(1) as usize {

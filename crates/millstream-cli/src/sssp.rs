@@ -96,11 +96,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, .. } = arguments;
     let mut options = options(arguments)?;
     options.check()?;
-    check_all_writable(&[
+    let outputs = [
         ("--output", how.output.as_ref()),
         ("--predecessors", arguments.predecessors.as_ref()),
         ("--trace", spread.trace()),
-    ])?;
+    ];
+    check_all_writable(&outputs, &[input.named(), spread.topology()])?;
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = weighted(arguments, input.read()?)?;

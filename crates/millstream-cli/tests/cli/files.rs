@@ -62,24 +62,25 @@ fn files_that_cannot_be_written_leave_nothing() {
     let file = folder.file("file", "here first");
     // The graph is not even looked for.
     let missing = folder.path("missing.el");
-    for (path, code) in [
-        (folder.path("missing/levels.el"), 1),
-        (format!("{file}/levels.el"), 1),
-        (folder.path(""), 2),
-        (folder.path("folder.el/"), 2),
+    for path in [
+        folder.path("missing/levels.el"),
+        format!("{file}/levels.el"),
+        folder.path(""),
+        folder.path("folder.el/"),
     ] {
         for option in ["--output", "--predecessors"] {
             for command in ["bfs", "sssp"] {
-                let said = refused(&[command, &missing, option, &path], code);
+                let said = refused(&[command, &missing, option, &path], 2);
                 assert!(said.contains(&path), "{said}");
             }
         }
         let partition = ["partition", &missing, "--parts", "2", "--partitioner", "edges"];
-        refused(&[&partition[..], &["--output", &path]].concat(), code);
-        refused(&["cc", &missing, "--output", &path], code);
+        refused(&[&partition[..], &["--output", &path]].concat(), 2);
+        refused(&["cc", &missing, "--output", &path], 2);
+        refused(&["filter", "--trace", &path], 2);
         let format = ["--format", "edge-list"];
         for graph in [&["generate", "grid", "3", "3"][..], &["convert", &karate]] {
-            assert!(refused(&[graph, &[&path], &format].concat(), code).contains(&path));
+            assert!(refused(&[graph, &[&path], &format].concat(), 2).contains(&path));
         }
     }
     assert_eq!(folder.names(), ["file".as_ref() as &std::path::Path]);
@@ -168,6 +169,58 @@ fn two_answers_are_two_files() {
         }
     }
     assert!(folder.names().is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn no_answer_takes_the_place_of_the_graph() {
+    let folder = Folder::new();
+    let graph = folder.file("graph.el", GRAPH);
+    let (dotted, link) = (folder.path("./graph.el"), folder.path("link.el"));
+    std::os::unix::fs::symlink("graph.el", &link).unwrap();
+    let partition = ["--parts", "2", "--partitioner", "blocks"];
+    for (command, more, options) in [
+        ("bfs", &[][..], &["--output", "--predecessors", "--trace"][..]),
+        ("sssp", &["--weights", "unit"], &["--output", "--predecessors", "--trace"]),
+        ("pagerank", &[], &["--output", "--trace"]),
+        ("cc", &[], &["--output", "--trace"]),
+        ("partition", &partition, &["--output"]),
+    ] {
+        for option in options {
+            for (read, written) in
+                [(&graph, &graph), (&graph, &dotted), (&graph, &link), (&link, &graph)]
+            {
+                let said = refused(&[&[command, read, option, written], more].concat(), 2);
+                let expected = format!("GRAPH and {option} are the same file, ");
+                assert!(said.contains(&expected) && said.contains(&graph), "{said}");
+            }
+        }
+    }
+    assert_eq!(folder.text("graph.el"), GRAPH);
+    assert_eq!(folder.names().len(), 2);
+}
+
+#[test]
+fn no_answer_takes_the_place_of_the_topology() {
+    let folder = Folder::new();
+    let topology = succeed(&["topology", "--devices", "host:2", "--json"]);
+    let shape = folder.file("shape.json", &topology);
+    let (graph, dotted) = (folder.file("graph.el", GRAPH), folder.path("./shape.json"));
+    for (command, options) in [
+        (&["bfs", &*graph][..], &["--output", "--predecessors", "--trace"][..]),
+        (&["sssp", &graph, "--weights", "unit"], &["--output", "--predecessors", "--trace"]),
+        (&["pagerank", &graph], &["--output", "--trace"]),
+        (&["cc", &graph], &["--output", "--trace"]),
+        (&["filter"], &["--trace"]),
+    ] {
+        for option in options {
+            let files = ["--devices", "host:2", "--topology", &shape, option, &dotted];
+            let said = refused(&[command, &files].concat(), 2);
+            let expected = format!("--topology and {option} are the same file, {shape}");
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
+    assert_eq!(folder.text("shape.json"), topology);
 }
 
 #[test]

@@ -150,6 +150,20 @@ fn names_that_stand_for_another_format_are_refused() {
 }
 
 #[test]
+fn converting_may_replace_what_it_reads() {
+    let folder = Folder::new();
+    let arcs = |path: &str| info(path)["edges"].clone();
+    for name in ["graph.wel", "graph.wel.gz", "graph.mill"] {
+        let path = folder.path(name);
+        succeed(&["convert", &folder.file("one.wel", "0 1 5\n1 2 7\n"), &path]);
+        succeed(&["convert", &path, &path, "--symmetrize"]);
+        assert_eq!(arcs(&path), 4, "{name}");
+        succeed(&["convert", &path, &path, "--transpose"]);
+        assert_eq!(arcs(&path), 4, "{name}");
+    }
+}
+
+#[test]
 fn converting_obeys_the_reader_options() {
     let folder = Folder::new();
     let path = folder.file("graph.el", "0 1\n0 1\n1 1\n1 2\n");

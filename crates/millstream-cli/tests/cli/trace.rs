@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::common::{Folder, dataset, refused, run, succeed};
+use crate::common::{Folder, dataset, refused, succeed};
 
 /// The events of a file that has to be a trace.
 fn events(file: &str) -> Vec<Value> {
@@ -72,8 +72,6 @@ fn a_trace_takes_nobody_elses_place() {
         let said = refused(&[command, &karate, option, &file, "--trace", &file], 2);
         assert!(said.contains(option) && said.contains("--trace"), "{said}");
     }
-    let answer = run(&["filter", "--trace", &folder.path("no/such/folder")]);
-    assert_eq!(answer.code, Some(1), "{answer:?}");
     // Also of what fails there is a trace.
     refused(&["bfs", &karate, "--source", "99", "--trace", &file], 2);
     assert!(!events(&file).is_empty());
