@@ -125,12 +125,13 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
 }
 
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
-    let given = match (arguments.algorithm, arguments.delta) {
+    let delta = match (arguments.algorithm, arguments.delta) {
         // Piles have steps, too.
         (AlgorithmOption::NearFar, _) | (_, Delta::Auto) => None,
         _ => Some("--delta"),
     };
-    let algorithm = match (arguments.algorithm, arguments.worklist.given().or(given)) {
+    let given = arguments.worklist.given().or(delta);
+    let algorithm = match (arguments.algorithm, given) {
         (AlgorithmOption::Auto, None) => Algorithm::Auto,
         (AlgorithmOption::LevelSynchronous, None) => Algorithm::LevelSynchronous,
         (AlgorithmOption::LevelSynchronous, Some(option)) => {
@@ -140,9 +141,13 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
         (AlgorithmOption::NearFar, Some(option)) => return Err(meaningless(option, "near-far")),
         (AlgorithmOption::Auto | AlgorithmOption::Asynchronous, _) => Algorithm::Asynchronous,
     };
-    match (algorithm, arguments.no_layouts) {
-        (Algorithm::Asynchronous, true) => Err(meaningless("--no-layouts", "asynchronous")),
-        (Algorithm::NearFar, true) => {
+    match (algorithm, given) {
+        _ if !arguments.no_layouts => Ok(algorithm),
+        (Algorithm::Asynchronous, Some(option)) => Err(Error::Usage(format!(
+            "--no-layouts has no meaning with {option}, which asks for the worklist"
+        ))),
+        (Algorithm::Asynchronous, None) => Err(meaningless("--no-layouts", "asynchronous")),
+        (Algorithm::NearFar, _) => {
             let reason = "that reads packed rows";
             Err(Error::Usage(format!(
                 "--no-layouts does not go with --algorithm near-far: {reason}"

@@ -19,7 +19,8 @@ pub(crate) struct Destination {
     /// The file: .mtx, .gr, .graph, .el, .wel, .txt, .csv, .tsv or .mill; also with
     /// .gz or .zst.
     out: PathBuf,
-    /// The format, where the extension leaves a choice: .gr is DIMACS unless told.
+    /// The format, where the extension leaves a choice: .gr is DIMACS unless told, and an
+    /// extension of no format may be any but METIS.
     #[arg(long, value_enum)]
     format: Option<FormatOption>,
     /// Prints one JSON object instead of a table.
@@ -71,8 +72,20 @@ impl Destination {
         check_writable(&self.out)
     }
 
+    /// The format that is asked for, if no other has the extension.
     fn format(&self) -> Result<Format, Error> {
-        Ok(format_of_file(&self.out, self.format.map(Format::from))?)
+        let format = format_of_file(&self.out, self.format.map(Format::from))?;
+        match Format::from_path(&self.out) {
+            // Galois has the extension of DIMACS.
+            Some(Format::Dimacs) if format == Format::Galois => Ok(format),
+            Some(named) if named != format => {
+                let out = self.out.display();
+                Err(Error::Usage(format!(
+                    "{out}: the extension is that of {named}, --format that of {format}"
+                )))
+            }
+            _ => Ok(format),
+        }
     }
 
     /// Writes a graph and says what it is.

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 10_000_000)]
     items: u32,
     /// Keeps its multiples.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     divisor: u32,
     /// How expensive the predicate is: each number is tested so many times over.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -115,9 +115,6 @@ struct DeviceReport {
 
 /// Filters, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    if arguments.divisor == 0 {
-        return Err(Error::Usage("0 has no multiples to keep".into()));
-    }
     check_all_writable(&[("--trace", arguments.devices.trace())], &[arguments.devices.topology()])?;
     let context = arguments.devices.open()?;
     let buffers = |bytes| {

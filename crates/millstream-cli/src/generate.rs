@@ -1,6 +1,6 @@
 //! `millstream generate kron|social|road|grid|random`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use millstream::graph::generate::{self, GenerateOptions, KEEP_PERMILLE};
 
 use crate::destination::Destination;
@@ -37,7 +37,7 @@ pub(crate) struct Road {
     #[command(flatten)]
     grid: Grid,
     /// Edges kept of 1000.
-    #[arg(long, default_value_t = KEEP_PERMILLE)]
+    #[arg(long, default_value_t = KEEP_PERMILLE, value_parser = value_parser!(u32).range(..=1000))]
     keep: u32,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Common {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Weights from 1 to this, the same both ways; none unless given.
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(u32).range(1..))]
     max_weight: Option<u32>,
 }
 

@@ -62,6 +62,9 @@ pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
         }
         "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
         "center" => Ok(source::center(graph).into_iter().collect()),
+        list if list.split(',').any(|name| ["max-degree", "center"].contains(&name.trim())) => {
+            Err(Error::Usage(format!("source {list:?}: max-degree and center stand alone")))
+        }
         list => vertices(list, graph, "source", "neither max-degree, center nor"),
     }
 }

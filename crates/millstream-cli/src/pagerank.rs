@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Largest L1 norm of the last sweep's change, or, pushing, of what another would change.
     #[arg(long, default_value_t = 1e-6)]
     tolerance: f64,
-    /// The type of ranks; f64 for a tolerance below 1e-6 unless given.
+    /// The type of ranks; f64 for a tolerance below 1e-6 unless given, and where they are pushed.
     #[arg(long, value_enum)]
     precision: Option<PrecisionOption>,
     /// Sweeps at most, or the work of so many, pushing: a push of every vertex, and every arc once.
@@ -71,7 +71,7 @@ enum AlgorithmOption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PrecisionOption {
-    /// 32 bits; pushing has them for weights only, and ranks in 64.
+    /// 32 bits; not where ranks are pushed.
     F32,
     /// 64 bits.
     F64,
@@ -182,6 +182,22 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
+fn precision(arguments: &Arguments, algorithm: Algorithm) -> Result<Precision, Error> {
+    match arguments.precision {
+        None => Ok(Precision::Auto),
+        Some(PrecisionOption::F32) if algorithm == Algorithm::Push => {
+            let push = match (arguments.algorithm, arguments.worklist.given_beside_packets()) {
+                (None, Some(option)) => format!("{option}, which asks for push"),
+                _ => "--algorithm push".to_string(),
+            };
+            let reason = "pushed ranks are f64";
+            Err(Error::Usage(format!("--precision f32 does not go with {push}: {reason}")))
+        }
+        Some(PrecisionOption::F32) => Ok(Precision::F32),
+        Some(PrecisionOption::F64) => Ok(Precision::F64),
+    }
+}
+
 /// Sweeps of a gang write into the memory of the others.
 fn check_packets(
     arguments: &Arguments,
@@ -191,7 +207,8 @@ fn check_packets(
     let is_gang = Gang::can_meet(context) && context.kernels_push();
     match arguments.worklist.given() {
         Some(option) if algorithm == Algorithm::Pull && is_gang => {
-            Err(meaningless(option, "pull where NVLink connects all GPUs"))
+            let reason = "NVLink connects all GPUs, and sweeps send no packets";
+            Err(Error::Usage(format!("{option} has no meaning here: {reason}")))
         }
         _ => Ok(()),
     }
@@ -201,11 +218,7 @@ fn check_packets(
 fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
     let mut options = PageRankOptions::default();
     options.algorithm = algorithm(arguments)?;
-    options.precision = match arguments.precision {
-        None => Precision::Auto,
-        Some(PrecisionOption::F32) => Precision::F32,
-        Some(PrecisionOption::F64) => Precision::F64,
-    };
+    options.precision = precision(arguments, options.algorithm)?;
     options.worklist = arguments.worklist.options();
     options.patience = arguments.worklist.patience.time;
     options.damping = arguments.damping;

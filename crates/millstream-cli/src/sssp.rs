@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "max-degree")]
     source: String,
     /// Weights in place of the graph's own: unit, or random:MAX for integers from 1
-    /// to MAX.
+    /// to MAX, which is at most 4294967295.
     #[arg(long, value_parser = weights)]
     weights: Option<WeightsOption>,
     /// Which way to search; on the worklist if one of its options is given.
@@ -75,7 +75,7 @@ fn weights(text: &str) -> Result<WeightsOption, String> {
     match (text, max) {
         ("unit", _) => Ok(WeightsOption::Unit),
         (_, Some(max)) => Ok(WeightsOption::Random(max)),
-        _ => Err("neither unit nor random:MAX with a positive integer".into()),
+        _ => Err(format!("neither unit nor random:MAX with MAX from 1 to {}", u32::MAX)),
     }
 }
 

@@ -193,8 +193,15 @@ fn an_option_of_the_worklist_asks_for_it() {
         let expected = format!("{} has no meaning with --algorithm level-synchronous", option[0]);
         assert!(said.contains(&expected), "{said}");
     }
-    let said = refused(&["bfs", &karate, "--worker", "host", "--no-layouts"], 2);
-    assert!(said.contains("--no-layouts has no meaning with --algorithm asynchronous"), "{said}");
+    for options in [&["--worker", "host"][..], &["--delta", "3"], &["--algorithm", "asynchronous"]]
+    {
+        let said = refused(&[&["bfs", &karate, "--no-layouts"], options].concat(), 2);
+        let what =
+            if options[0] == "--algorithm" { "--algorithm asynchronous" } else { options[0] };
+        let expected = format!("--no-layouts has no meaning with {what}");
+        assert!(said.contains(&expected), "{said}");
+        assert_eq!(said.contains("--algorithm"), options[0] == "--algorithm", "{said}");
+    }
     let said = refused(&["bfs", &karate, "--algorithm", "near-far", "--no-layouts"], 2);
     assert!(said.contains("--no-layouts does not go with --algorithm near-far"), "{said}");
 }

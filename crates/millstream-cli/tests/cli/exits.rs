@@ -73,7 +73,6 @@ fn options_that_make_no_sense_are_refused() {
         &["bfs", &karate, "--packet-bytes", "0"],
         &["bfs", &karate, "--buffers", "0"],
         &["bfs", &karate, "--algorithm", "sideways"],
-        &["filter", "--divisor", "0"],
         &["filter", "--items", "10", "--packet-bytes", "3"],
         &["filter", "--items", "10", "--buffers", "0"],
         &["filter", "--schedule", "dynamic"],
@@ -107,6 +106,21 @@ fn options_are_looked_at_before_the_graph() {
     ] {
         let said = refused(arguments, 2);
         assert!(said.contains(said_of_it) && !said.contains("none.el"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let karate = dataset("karate.mtx");
+    let too_large = ["sssp", &karate, "--weights", "random:4294967296"];
+    for (arguments, said_of_it) in [
+        (&["bfs", &karate, "--source", "center,3"][..], "max-degree and center stand alone"),
+        (&["sssp", &karate, "--weights=unit", "--source", "3, max-degree"], "stand alone"),
+        (&too_large, "with MAX from 1 to 4294967295"),
+        (&["filter", "--divisor", "0"], "'0' for '--divisor"),
+    ] {
+        let said = refused(arguments, 2);
+        assert!(said.contains(said_of_it), "{said}");
     }
 }
 

@@ -146,6 +146,20 @@ fn names_that_stand_for_another_format_are_refused() {
     let (missing, out) = (folder.path("missing.el"), folder.path("out.txt"));
     let said = refused(&["convert", &missing, &out, "--format", "metis"], 2);
     assert!(said.ends_with("METIS would be read as edge list"), "{said}");
+    for (name, format, extension, named) in [
+        ("out.mtx", "galois", "Matrix Market", "Galois"),
+        ("out.mtx.gz", "dimacs", "Matrix Market", "DIMACS"),
+        ("out.gr", "millstream", "DIMACS", "Millstream"),
+        ("out.mill", "matrix-market", "Millstream", "Matrix Market"),
+    ] {
+        let out = folder.path(name);
+        let expected =
+            format!("{out}: the extension is that of {extension}, --format that of {named}");
+        for graph in [&["generate", "random", "10", "5"][..], &["convert", &missing]] {
+            let said = refused(&[graph, &[&out, "--format", format]].concat(), 2);
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
     assert!(folder.names().is_empty());
 }
 
@@ -189,8 +203,8 @@ fn impossible_graphs_are_refused_and_nothing_is_written() {
         (&["social", "64", "1"], "32-bit ids"),
         (&["grid", "65536", "65536"], "32-bit ids"),
         (&["random", "4294967295", "1"], "32-bit ids"),
-        (&["random", "10", "10", "--max-weight", "0"], "at least 1"),
-        (&["road", "10", "10", "--keep", "1001"], "1001"),
+        (&["random", "10", "10", "--max-weight", "0"], "'0' for '--max-weight"),
+        (&["road", "10", "10", "--keep", "1001"], "'1001' for '--keep"),
     ] {
         let said = refused(&[&["generate"], arguments, &[&*out]].concat(), 2);
         assert!(said.contains(reason), "{said}");

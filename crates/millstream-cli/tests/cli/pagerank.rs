@@ -164,6 +164,20 @@ fn an_option_of_the_worklist_asks_for_it() {
 }
 
 #[test]
+fn pushed_ranks_are_f64() {
+    let pagerank = ["pagerank", &dataset("karate.mtx"), "--precision", "f32"];
+    for (options, expected) in [
+        (&["--algorithm", "push"][..], "--precision f32 does not go with --algorithm push: "),
+        (&["--algorithm", "push", "--routing", "ring"], "with --algorithm push: "),
+        (&["--queue-entries", "64"], "with --queue-entries, which asks for push: "),
+    ] {
+        let said = refused(&[&pagerank[..], options].concat(), 2);
+        assert!(said.contains(expected), "{said}");
+    }
+    assert_eq!(json(&pagerank)["precision"], "f32");
+}
+
+#[test]
 fn questions_without_answers_are_refused() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", "0 1\n");
