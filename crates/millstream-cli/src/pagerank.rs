@@ -71,7 +71,7 @@ enum AlgorithmOption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PrecisionOption {
-    /// 32 bits; not where ranks are pushed.
+    /// 32 bits; pushing has them for weights only, and ranks in 64.
     F32,
     /// 64 bits.
     F64,
@@ -182,19 +182,17 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-fn precision(arguments: &Arguments, algorithm: Algorithm) -> Result<Precision, Error> {
+/// More than what is asked for is no fault of an answer, but worth a remark.
+fn precision(arguments: &Arguments, algorithm: Algorithm) -> Precision {
     match arguments.precision {
-        None => Ok(Precision::Auto),
-        Some(PrecisionOption::F32) if algorithm == Algorithm::Push => {
-            let push = match (arguments.algorithm, arguments.worklist.given_beside_packets()) {
-                (None, Some(option)) => format!("{option}, which asks for push"),
-                _ => "--algorithm push".to_string(),
-            };
-            let reason = "pushed ranks are f64";
-            Err(Error::Usage(format!("--precision f32 does not go with {push}: {reason}")))
+        None => Precision::Auto,
+        Some(PrecisionOption::F32) => {
+            if algorithm == Algorithm::Push {
+                remark("pushed ranks are f64: --precision f32 is for weights there");
+            }
+            Precision::F32
         }
-        Some(PrecisionOption::F32) => Ok(Precision::F32),
-        Some(PrecisionOption::F64) => Ok(Precision::F64),
+        Some(PrecisionOption::F64) => Precision::F64,
     }
 }
 
@@ -218,7 +216,7 @@ fn check_packets(
 fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
     let mut options = PageRankOptions::default();
     options.algorithm = algorithm(arguments)?;
-    options.precision = precision(arguments, options.algorithm)?;
+    options.precision = precision(arguments, options.algorithm);
     options.worklist = arguments.worklist.options();
     options.patience = arguments.worklist.patience.time;
     options.damping = arguments.damping;
