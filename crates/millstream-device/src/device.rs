@@ -276,6 +276,24 @@ impl Device {
         }
     }
 
+    /// The GPU's number, as in `cuda:1`, which all virtual devices of it have; `None` on a host device, and
+    /// of the host endpoint.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// assert_eq!(set.devices()[0].gpu_number(), None);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub fn gpu_number(&self) -> Option<usize> {
+        match &self.core.place {
+            DevicePlace::Host => None,
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(gpu) => Some(gpu.context().number()),
+        }
+    }
+
     /// Wakes the thread of a GPU to which launches are left
     /// ([`BoundKernel::submit_soon`](crate::BoundKernel::submit_soon)), before some are: it sleeps
     /// after 2 ms without any, and takes up to 0.2 ms to wake; until then whoever leaves a launch

@@ -4,8 +4,6 @@ use std::future::Future;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use futures_util::lock::Mutex;
-
 use millstream_device::{
     Device, DeviceList, DeviceSet, DeviceSetBuilder, Injection, Topology, Trace, TransferWay,
 };
@@ -13,6 +11,7 @@ use millstream_device::{
 use crate::Result;
 use crate::full_empty::Watcher;
 use crate::gang_permit::GangPermit;
+use crate::gang_turns::GangTurns;
 use crate::waking::Waking;
 
 /// Which devices a [`Context`] manages.
@@ -59,8 +58,8 @@ impl FromStr for Devices {
 
 /// The devices in use, their topology and memory. Cheap to clone; several
 /// graphs may run on one context at once, and so may several contexts, but for gangs: kernels that
-/// wait for each other run one gang after the other on one context, but of two contexts on the same
-/// GPUs each might hold what the other's gang needs to start, until one is out of patience.
+/// wait for each other run one gang after the other on a GPU, whichever contexts of the process they
+/// are of. So who has begun a series of collectives, say, ends it before it waits for another gang.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -72,9 +71,7 @@ impl FromStr for Devices {
 #[derive(Clone, Debug)]
 pub struct Context {
     devices: DeviceSet,
-    /// Held by whoever runs kernels that wait for each other: two such gangs at once
-    /// might each hold what the other needs to start.
-    gang: Arc<Mutex<()>>,
+    gangs: GangTurns,
     transfer: Option<TransferWay>,
     watcher: Arc<Watcher>,
     waking: Arc<Waking>,
@@ -182,7 +179,7 @@ impl Context {
 
     /// Waits until no gang runs on these devices; the permit ends when it is dropped.
     pub(crate) async fn gang_permit(&self) -> GangPermit {
-        GangPermit::new(Arc::clone(&self.gang).lock_owned().await)
+        self.gangs.take().await
     }
 
     /// Who looks at words that ring nothing.
@@ -348,8 +345,8 @@ impl ContextBuilder {
         };
         let devices = devices.build()?;
         let watcher = Arc::new(Watcher::new(&devices));
-        let (gang, waking) = (Arc::default(), Arc::default());
-        Ok(Context { devices, gang, transfer: self.transfer, watcher, waking })
+        let (gangs, waking) = (GangTurns::new(devices.devices()), Arc::default());
+        Ok(Context { devices, gangs, transfer: self.transfer, watcher, waking })
     }
 }
 

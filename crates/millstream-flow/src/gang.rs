@@ -41,7 +41,7 @@ pub(crate) fn stop_word(words: &[AtomicU32]) -> std::result::Result<&AtomicU32, 
 /// of them must have started, and nothing that may wait for a device (allocating,
 /// loading modules) may happen while they run. So whoever runs a gang makes it and all
 /// its memory first, lets the devices [`prepare`](Gang::prepare) the kernel, and then
-/// [`run`](Gang::run)s it. Gangs of one context run one after the other.
+/// [`run`](Gang::run)s it. On each GPU gangs of the process run one after the other.
 ///
 /// They take the host's [words](Gang::words): *open*, set when all are launched, and
 /// *stop*, after which they end soon, and by which one says that it cannot go on, and why.

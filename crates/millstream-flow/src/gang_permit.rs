@@ -1,4 +1,4 @@
-//! The permit for kernels that wait for each other, of which a context has one.
+//! The permit for kernels that wait for each other, of which there is one for each GPU.
 
 use std::sync::{Arc, Weak};
 
@@ -7,11 +7,11 @@ use millstream_device::{Completion, Event, Result, Stream};
 
 /// Allows kernels that wait for each other to be launched, until the last clone is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct GangPermit(Arc<OwnedMutexGuard<()>>);
+pub(crate) struct GangPermit(Arc<Vec<OwnedMutexGuard<()>>>);
 
 impl GangPermit {
-    pub(crate) fn new(turn: OwnedMutexGuard<()>) -> GangPermit {
-        GangPermit(Arc::new(turn))
+    pub(crate) fn new(turns: Vec<OwnedMutexGuard<()>>) -> GangPermit {
+        GangPermit(Arc::new(turns))
     }
 
     /// [Completes](Stream::completed) with the stream, and so does this permit, whoever waits for
@@ -47,7 +47,7 @@ impl GangPermit {
 
 /// A permit that somebody else may hold.
 #[derive(Debug, Default)]
-pub(crate) struct WeakGangPermit(Weak<OwnedMutexGuard<()>>);
+pub(crate) struct WeakGangPermit(Weak<Vec<OwnedMutexGuard<()>>>);
 
 impl WeakGangPermit {
     pub(crate) fn upgrade(&self) -> Option<GangPermit> {

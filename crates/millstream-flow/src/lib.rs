@@ -24,6 +24,7 @@ mod full_empty;
 mod gang;
 mod gang_memory;
 mod gang_permit;
+mod gang_turns;
 mod graph;
 mod kernel_parameters;
 mod message;

@@ -46,6 +46,7 @@ mod steps;
 mod topology;
 mod trace;
 mod transfers;
+mod turns;
 mod twins;
 
 fn list() -> DeviceList {

@@ -246,6 +246,11 @@ impl GpuContext {
         &self.name
     }
 
+    /// The GPU's, as the driver counts.
+    pub(crate) fn number(&self) -> usize {
+        self.ordinal
+    }
+
     /// Identifies the GPU among all contexts of the process.
     pub(crate) fn id(&self) -> u64 {
         self.id
