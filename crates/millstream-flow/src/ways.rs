@@ -8,7 +8,7 @@ use crate::{Item, Result};
 /// lanes of its own, and kernels of GPUs move it while engines are busy, which finish what they have
 /// been given (`docs/measurements/links.md`). Small messages of the host pass
 /// large ones without.
-pub(crate) const SMALL_BYTES: usize = 64 << 10;
+pub(crate) const SMALL_BYTES: usize = Device::SMALL_COPY_BYTES;
 
 /// What a copy engine's time is multiplied with before others are compared with it: it
 /// leaves the multiprocessors to kernels.

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::device::Device;
 use crate::task::Task;
-
-/// Bytes of a copy from which on others had better not wait behind it.
-const LARGE: usize = (64 << 10) + 1;
 
 /// Counts them, from when the driver is given one until it is known to be over.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +27,7 @@ impl LargeCopies {
             Task::Upload { to, .. } => to.bytes(),
             Task::Fill { .. } | Task::Signal(_) | Task::Launch(_) => 0,
         };
-        (bytes >= LARGE).then(|| {
+        (bytes > Device::SMALL_COPY_BYTES).then(|| {
             self.0.fetch_add(1, Ordering::Relaxed);
             LargeCopy(Arc::clone(&self.0))
         })
