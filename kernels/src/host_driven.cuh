@@ -27,7 +27,7 @@ __device__ void process_items(const Common<Program>& common, u32 batch, u32 thre
     __shared__ Tally tally;
     Worklist<Program> worklist(common, tally, threshold);
     const Queue ready = worklist.queue(ready_queue);
-    const Snapshot consumes = Snapshot::take(ready, &common.scratch[snapshot], batch);
+    const Snapshot& consumes = Snapshot::take(ready, &common.scratch[snapshot], batch);
     consumes.for_each(ready, [&](bool is_item, u32 item) { worklist.process(is_item, item); });
     worklist.visit_shared_arcs(consumes.count);
     if (!worklist.finish_block()) return;
@@ -42,7 +42,7 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
     Worklist<Program> worklist(common, tally, ~0u);
     const Queue queue = worklist.queue(outbox_queues + outbox);
     u64* const word = &common.scratch[snapshot];
-    const Snapshot consumes = Snapshot::take(queue, word, packets.len);
+    const Snapshot& consumes = Snapshot::take(queue, word, packets.len);
     consumes.for_each(queue, [&](bool is_item, u32 item) {
         const bool claimed = is_item && queue.claim(item);
         const u32 group = __ballot_sync(~0u, claimed);
@@ -95,7 +95,7 @@ __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
     Worklist<Program> worklist(common, tally, threshold);
     const Queue deferred = worklist.queue(deferred_queue);
     u64* const word = &common.scratch[snapshot];
-    const Snapshot consumes = Snapshot::take(deferred, word, ~u64(0));
+    const Snapshot& consumes = Snapshot::take(deferred, word, ~u64(0));
     consumes.for_each(deferred,
                       [&](bool is_item, u32 item) { worklist.undefer(is_item, item); });
     if (!worklist.finish_block()) return;

@@ -128,8 +128,8 @@ struct Snapshot {
     static constexpr u64 taken = u64(1) << 63;
 
     // The first block decides; `word` is 0 between kernels. At most `most` entries
-    // are consumed.
-    __device__ static Snapshot take(const Queue& queue, u64* word, u64 most) {
+    // are consumed. It stays in the block's own memory: registers are short.
+    __device__ static const Snapshot& take(const Queue& queue, u64* word, u64 most) {
         __shared__ Snapshot agreed;
         if (threadIdx.x == 0) {
             // All under way together.

@@ -79,8 +79,9 @@ struct Worklist : Split<Program, is_fused> {
         shares = false;
         const Arcs arcs = begin(is_item, item);
         const u32 items = __popc(__ballot_sync(~0u, is_item));
-        // What all lanes have shared is before what the first one tells.
         const u32 shared = __popc(__ballot_sync(~0u, shares));
+        // What all lanes have shared is before what the first one tells.
+        if (shared > 0) __syncwarp();
         if (lane() == 0 && items > 0) {
             u64* const word = &common.scratch[begun];
             const u64 more = u64(shared) << 32 | items;
@@ -102,10 +103,10 @@ struct Worklist : Split<Program, is_fused> {
         u64 seen = 0;
         bool have_begun = false;
         for (u32 looks = 0; !have_begun && looks < most_looks; ++looks) {
-            u64 now = lane() == 0 ? load_acquire_gpu(&common.scratch[begun]) : 0;
-            now = __shfl_sync(~0u, now, 0);
-            have_begun = u32(now) >= items;
-            if (now >> 32 <= seen) continue;
+            const u64 now = load_acquire_gpu(&common.scratch[begun]);
+            // As the first lane has seen it.
+            have_begun = __shfl_sync(~0u, u32(now), 0) >= items;
+            if (__shfl_sync(~0u, u32(now >> 32), 0) <= seen) continue;
             arcs.for_each_since(&seen, [&](u64 first, u64 last, typename Program::State state) {
                 visit_range(first, last, state);
             });
