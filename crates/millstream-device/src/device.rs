@@ -315,9 +315,9 @@ impl Device {
     /// Bytes of a copy up to which others do not mind to wait behind it: 64 KiB.
     pub const SMALL_COPY_BYTES: usize = 64 << 10;
 
-    /// Whether copies of more than [`SMALL_COPY_BYTES`](Device::SMALL_COPY_BYTES) are under way on streams of the GPU, of any of its virtual
-    /// devices: a copy engine finishes them before it serves another stream. Counted are those that the
-    /// driver has been given, until the host knows that they are over: some microseconds later, or, where
+    /// Whether copies of more than [`SMALL_COPY_BYTES`](Device::SMALL_COPY_BYTES) are under way on streams of
+    /// the GPU, of any of its virtual devices: a copy engine finishes them before it serves another stream.
+    /// Counted are those that the driver has been given, until the host knows that they are over: some microseconds later, or, where
     /// nothing records an event behind a copy, when something else does. `false` on host devices.
     ///
     /// ```

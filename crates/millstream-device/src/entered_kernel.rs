@@ -134,6 +134,11 @@ impl Launch for KeptLaunch {
     }
 
     #[cfg(feature = "cuda")]
+    fn tells(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "cuda")]
     fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
         self.0.lock().submit(lane)
     }

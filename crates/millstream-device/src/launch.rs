@@ -231,25 +231,24 @@ impl BoundKernel {
     /// kernel that [tells](crate::Tell).
     ///
     /// # Errors
-    /// As [`BoundKernel::submit_soon`]; and when it resolves, if an operation before failed.
+    /// As [`BoundKernel::submit_soon`]; and when it resolves, if an operation before failed, or the
+    /// launch was refused.
     ///
     /// # Cancel safety
     /// Cancel safe.
     ///
     /// # Device ordering
     /// That of [`Stream::completed`].
-    pub fn submit_soon_and_complete(self) -> Result<Completion> {
-        self.submit_telling(Followers::Host, Submitting::Thread).map(|event| event.completed())
+    pub fn submit_soon_with_completion(mut self) -> Result<Completion> {
+        let (name, task) = (self.name, self.task);
+        let end = self.stream.submit_telling(name, &mut self.accesses, task, Followers::Host)?;
+        Ok(end.completed())
     }
 
     /// Submits a kernel that [tells](crate::Tell), and records an event.
-    pub(crate) fn submit_and_record(self) -> Result<Event> {
-        self.submit_telling(Followers::Streams, Submitting::Caller)
-    }
-
-    fn submit_telling(mut self, followers: Followers, submitting: Submitting) -> Result<Event> {
-        let how = (followers, submitting);
-        self.stream.submit_telling(self.name, &mut self.accesses, self.task, how)
+    pub(crate) fn submit_and_record(mut self) -> Result<Event> {
+        let (name, task) = (self.name, self.task);
+        self.stream.submit_telling(name, &mut self.accesses, task, Followers::Streams)
     }
 }
 
@@ -341,6 +340,12 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
         self.write(context, &mut arguments)?;
         self.ready = Some(arguments);
         Ok(())
+    }
+
+    #[cfg(feature = "cuda")]
+    fn tells(&self) -> bool {
+        // A library's call takes no word.
+        S::TELLS && matches!(self.code.device_code, Some(DeviceCode::Cuda(_)))
     }
 
     #[cfg(feature = "cuda")]

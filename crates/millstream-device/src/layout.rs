@@ -15,6 +15,7 @@ const ROOM: usize = 4096;
 /// | `Write<T>`, `Shared<T>` | `millstream::Span<T>` |
 /// | `SharedSet<T>`, `GangRead<T>`, `GangWrite<T>` | `millstream::SpanSet<T>`: sixteen spans |
 /// | `Value<T>` | `T`, with the layout of `repr(C)` |
+/// | `Tell` | `millstream::Tell` |
 /// | a tuple inside the signature | a struct of its parts |
 ///
 /// A [`Parameter`](crate::Parameter) of a program's own writes what it consists of.

@@ -122,6 +122,11 @@ impl Drop for Accesses {
 /// }
 /// ```
 pub unsafe trait Parameter {
+    /// Whether a kernel that takes it [tells](crate::Tell): not unless the signature is a tuple with a
+    /// `Tell`, or with such a tuple.
+    #[doc(hidden)]
+    const TELLS: bool = false;
+
     /// The argument while the launch is queued.
     type Bound: Send + 'static;
     /// What the kernel's host twin sees, on all its threads.
@@ -429,6 +434,8 @@ macro_rules! tuple {
     ($($parameter:ident $argument:ident $value:ident),+) => {
         // SAFETY: each part does, in its place.
         unsafe impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {
+            const TELLS: bool = $($parameter::TELLS)||+;
+
             type Bound = ($($parameter::Bound,)+);
             type View<'a> = ($($parameter::View<'a>,)+);
 

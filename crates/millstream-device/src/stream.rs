@@ -1,6 +1,7 @@
 //! Streams: in-order queues of a device's operations.
 
 mod failure_listener;
+mod telling;
 
 use std::fmt;
 use std::ops::Range;
@@ -21,7 +22,7 @@ use crate::parameter::Accesses;
 use crate::part::{Part, PartMut, same_length};
 use crate::shared::{AtomicPod, SharedBuffer};
 use crate::stream_kind::StreamKind;
-use crate::task::{Followers, Place, Submitting, Task};
+use crate::task::{Place, Submitting, Task};
 use crate::{Error, Result};
 
 /// An in-order queue of operations of one device. Calls submit and return; the
@@ -441,43 +442,6 @@ impl Stream {
         self.core.backend.prepare(&task, submitting)?;
         let _one = self.enter(&name, accesses, &task)?;
         Ok(self.core.backend.submit(&self.core.device, name, task, submitting))
-    }
-
-    /// As [`Stream::submit_by`] and then [`Stream::record`], or [`Stream::completed`] if only the host
-    /// follows, of a kernel that tells a GPU's lane itself that it is over.
-    pub(crate) fn submit_telling(
-        &self,
-        name: Arc<str>,
-        accesses: &mut Accesses,
-        task: Task,
-        (followers, submitting): (Followers, Submitting),
-    ) -> Result<Event> {
-        #[cfg(feature = "cuda")]
-        if let Backend::Cuda(stream) = &self.core.backend {
-            let device = &self.core.device.core;
-            stream.prepare(&task, submitting)?;
-            let (event, failed, submitted) = {
-                let _one = self.enter(&name, accesses, &task)?;
-                let event = self.new_event();
-                match device.faults.check(&name, device.name()) {
-                    Ok(()) => {
-                        let how = (followers, submitting);
-                        (event.clone(), None, stream.submit_telling(&name, task, event, how))
-                    }
-                    Err(fault) => {
-                        let failed = stream.fail(fault);
-                        (event.clone(), Some(failed), stream.record(event))
-                    }
-                }
-            };
-            failed.map_or(Ok(()), crate::cuda::Submitted::finish)?;
-            return submitted.finish().map(|()| event);
-        }
-        self.submit_by(name, accesses, task, submitting)?;
-        self.record_with(match followers {
-            Followers::Streams => Backend::record,
-            Followers::Host => Backend::end,
-        })
     }
 
     /// Enters an operation in the ledger; nothing else is submitted meanwhile.

@@ -50,6 +50,16 @@ pub(crate) enum Followers {
     Host,
 }
 
+impl Followers {
+    /// By whom the kernel is submitted: streams may be told to wait at once.
+    pub(crate) fn submitting(self) -> Submitting {
+        match self {
+            Followers::Streams => Submitting::Caller,
+            Followers::Host => Submitting::Thread,
+        }
+    }
+}
+
 /// A kernel with its arguments.
 pub(crate) trait Launch: Send {
     /// Runs the host twin as far as it comes without waiting, on the device of this name. The
@@ -67,6 +77,10 @@ pub(crate) trait Launch: Send {
     /// Does beforehand what [`Launch::submit`] does before it calls the driver, of a loaded kernel.
     #[cfg(feature = "cuda")]
     fn make_ready(&mut self, context: &crate::cuda::GpuContext) -> Result<()>;
+
+    /// Whether the kernel [says itself](crate::Tell) that it is over, if it is asked to.
+    #[cfg(feature = "cuda")]
+    fn tells(&self) -> bool;
 
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]

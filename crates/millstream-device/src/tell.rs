@@ -5,19 +5,20 @@ use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter};
 
 /// In the signature of a kernel that *tells*: the last thing that its last block does is to say that the
-/// kernel is over. The host hears of that some 3 us sooner than of a word that the stream writes behind a
-/// kernel, and the next kernel of the stream begins so much sooner. It is passed as itself, and nothing
-/// of it is left on a host device.
+/// kernel is over. The host hears of that sooner than of a word that the stream writes behind a kernel, and
+/// so does the next kernel of the stream: by about a microsecond. It is passed as itself, in the kernel's
+/// signature or in a tuple there, and nothing of it is left on a host device.
 ///
 /// In CUDA C++ it is a `millstream::Tell`. Its `say` is for one thread, when all threads of all blocks
 /// have done what they do, and that thread has acquired it: what the kernel uses may be given back from
-/// then on. Whoever launches the kernel [asks](crate::BoundKernel::submit_soon_and_complete) for it; if
-/// nobody does, `say` does nothing.
+/// then on. A kernel that ends in another way says it, too, or nobody hears of its end. Whoever launches the
+/// kernel [asks](crate::BoundKernel::submit_soon_with_completion) for it; if nobody does, `say` does nothing.
 ///
 /// ```
 /// use millstream_device::{CudaSource, DeviceList, DeviceSet, Kernel, Tell, Trusted, Write};
 ///
 /// const SOURCE: &str = r#"
+/// #include "span.cuh"
 /// #include "tell.cuh"
 /// extern "C" __global__ void set_all(millstream::Span<unsigned> items, millstream::Tell tell) {
 ///     for (unsigned at = threadIdx.x; at < items.len; at += blockDim.x) items[at] = 7;
@@ -41,7 +42,7 @@ use crate::parameter::{Accesses, Argument, Parameter};
 /// let (stream, mut items) = (device.stream()?, device.buffer(1000)?);
 /// SET_ALL.prepare(device, 1)?;
 /// let kernel = SET_ALL.bind(&stream, 1, (&mut items, Tell))?;
-/// set.block_on(kernel.submit_soon_and_complete()?)??;
+/// set.block_on(kernel.submit_soon_with_completion()?)??;
 /// assert_eq!(set.block_on(stream.download(&items)?)??, [7; 1000]);
 /// # Ok::<(), millstream_device::Error>(())
 /// ```

@@ -84,7 +84,7 @@ impl<P: Program> Solver<P> {
         }
         let arguments = (self.common(task, report), self.batch, threshold);
         let process = kernels.process.bind(&task.stream, self.threads(entries), arguments)?;
-        Ok(Round { launch, completion: process.submit_soon_and_complete()?, report, undefers })
+        Ok(Round { launch, completion: process.submit_soon_with_completion()?, report, undefers })
     }
 
     /// Waits until the first round is over, or there is a signal.

@@ -102,7 +102,7 @@ impl<P: Program> Solver<P> {
             let arguments = (self.common(&task, &report), &pending, self.coordinator.threshold());
             let kernel = &self.device.kernels.split_receive;
             let bound = kernel.bind(&task.stream, pending.len(), arguments)?;
-            let over = bound.submit_soon_and_complete()?;
+            let over = bound.submit_soon_with_completion()?;
             pending.release_after(&task.stream)?;
             self.over(over, &report, launch).await?;
             self.coordinator.check();
@@ -125,7 +125,7 @@ impl<P: Program> Solver<P> {
             let arguments = (self.common(&task, &report), outbox as u32, &mut packets);
             let kernel = &self.device.kernels.pack;
             let bound = kernel.bind(&task.stream, self.packet_items, arguments)?;
-            self.over(bound.submit_soon_and_complete()?, &report, launch).await?;
+            self.over(bound.submit_soon_with_completion()?, &report, launch).await?;
             let count = report.load(PACKED)? as usize;
             if count == 0 {
                 self.coordinator.check();

@@ -43,6 +43,7 @@ mod odd_packets;
 mod patience;
 mod real;
 mod steps;
+mod telling;
 mod topology;
 mod trace;
 mod transfers;

@@ -352,12 +352,23 @@ impl Lane {
         submission: &mut Submission,
         Operation { work, cause }: Operation,
     ) -> Performed {
-        let mut failed = Untold::nothing();
+        let (mut failed, mut refused) = (Untold::nothing(), None);
         let (result, event) = match work {
             Work::Run(task) => (self.run(submission, task, &cause), None),
             Work::Tell(task, event, followers) => {
                 let is_placed = followers == Followers::Streams;
-                (self.submit_telling(submission, task, (&event, is_placed), &cause), Some(event))
+                let told = self.submit_telling(submission, task, (&event, is_placed), &cause);
+                // Of a launch that is refused, too: what came before is known to be over then.
+                let pointed = match told {
+                    Ok(true) => Ok(()),
+                    Ok(false) => self.submit_point(submission, Some(&event), is_placed, &cause),
+                    Err(error) => {
+                        failed = cause.set(error.clone());
+                        refused = Some(Box::new(error));
+                        self.submit_point(submission, Some(&event), is_placed, &cause)
+                    }
+                };
+                (pointed, Some(event))
             }
             Work::Point(event, last) => {
                 submission.held.extend(last);
@@ -379,7 +390,7 @@ impl Lane {
         if let Err(error) = &result {
             failed = cause.set(error.clone());
         }
-        Performed { result, event, failed }
+        Performed { result, event, failed, refused }
     }
 
     fn driver_stream(&self) -> LaneStream<'_> {

@@ -8,12 +8,12 @@ use super::pending::Held;
 use super::settle::Busy;
 use super::stream_queue::StreamQueue;
 use super::submission::Submission;
-use crate::Result;
 use crate::event::{Event, EventStatus};
 use crate::first_cause::{FirstCause, Untold};
 use crate::poison::Poison;
 use crate::task::{Followers, Task};
 use crate::trace::Tracing;
+use crate::{Error, Result};
 
 /// What a lane does, one after the other.
 pub(super) type Queue = InOrder<Submission, Operation>;
@@ -141,12 +141,20 @@ pub(crate) struct Performed {
     pub(super) event: Option<Event>,
     /// The stream's failure, if this was its first.
     pub(super) failed: Untold,
+    /// Why a kernel was refused before its event, which fails for that.
+    pub(super) refused: Option<Box<Error>>,
 }
 
 impl Performed {
     /// Tells those who wait for the event that it is recorded, or listen for failures; a failure
     /// is the caller's.
-    pub(super) fn told(self) -> Result<()> {
+    pub(super) fn told(mut self) -> Result<()> {
+        let refused = self.refused.take();
+        self.told_of_event()?;
+        refused.map_or(Ok(()), |refused| Err(*refused))
+    }
+
+    fn told_of_event(self) -> Result<()> {
         self.failed.tell();
         if let (Ok(()), Some(event)) = (&self.result, self.event) {
             event.recorded();
@@ -158,7 +166,7 @@ impl Performed {
     /// when what the event comes after is over, which is then no better than after a fault.
     pub(super) fn tell(self, poison: &Poison) {
         let event = self.event.clone();
-        if let (Err(error), Some(event)) = (self.told(), event) {
+        if let (Err(error), Some(event)) = (self.told_of_event(), event) {
             event.complete(Err(poison.get_or_init(|| error).clone()));
         }
     }

@@ -42,7 +42,7 @@ impl CudaStream {
     /// Fails the stream; whoever submits goes on.
     pub(crate) fn fail(&self, cause: Error) -> Submitted {
         let failed = self.cause.set(cause);
-        Submitted::Performed(Performed { result: Ok(()), event: None, failed })
+        Submitted::Performed(Performed { result: Ok(()), event: None, failed, refused: None })
     }
 
     /// Does what may take long, before any lock is taken: loading may wait for kernels that run.
@@ -105,10 +105,10 @@ impl CudaStream {
         name: &Arc<str>,
         task: Task,
         event: Event,
-        (followers, submitting): (Followers, Submitting),
+        followers: Followers,
     ) -> Submitted {
         let work = Work::Tell(self.traced(name, task), event, followers);
-        match self.submitting(submitting) {
+        match self.submitting(followers.submitting()) {
             Submitting::Thread => self.pass(work, Lane::leave),
             Submitting::Caller | Submitting::Later => self.pass(work, Lane::enter),
         }

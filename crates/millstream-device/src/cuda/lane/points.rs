@@ -15,6 +15,7 @@ use crate::Result;
 use crate::event::Event;
 use crate::first_cause::FirstCause;
 use crate::reactor::shown;
+use crate::task::Task;
 
 impl Lane {
     /// `is_placed`: other lanes may wait for the event.
@@ -42,20 +43,20 @@ impl Lane {
         Ok(())
     }
 
-    /// As running `task` and then submitting a point, but the kernel writes the word: its
-    /// release makes what it did visible, and it began after everything before.
+    /// Runs `task`, whose kernel writes the word if it can: its release makes what it did visible, and it
+    /// began after everything before. False if it does not, and a point has to follow.
     pub(super) fn submit_telling(
         &self,
         submission: &mut Submission,
         (task, tracing): TracedTask,
         (event, is_placed): (&Event, bool),
         cause: &Arc<FirstCause>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Of what is traced, its end is known only after what the kernel says.
-        let tells = cause.get().is_none() && tracing.is_none();
+        let may_tell = cause.get().is_none() && tracing.is_none();
+        let tells = may_tell && matches!(&task, Task::Launch(launch) if launch.tells());
         let Some(word) = self.word.as_ref().filter(|_| tells) else {
-            self.run(submission, (task, tracing), cause)?;
-            return self.submit_point(submission, Some(event), is_placed, cause);
+            return self.run(submission, (task, tracing), cause).map(|()| false);
         };
         let point = submission.point + 1;
         let telling = LaneStream { tell: (word.address(), shown(point)), ..self.driver_stream() };
@@ -66,7 +67,7 @@ impl Lane {
         submitted?;
         let native = is_placed.then(|| self.place(Some(event), point)).transpose()?;
         self.expect(submission, Some(event), native, cause);
-        Ok(())
+        Ok(true)
     }
 
     /// Records the driver's event where the driver's stream is now.

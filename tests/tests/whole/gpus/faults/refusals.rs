@@ -1,11 +1,12 @@
 //! What does not open, or is refused for want of something: the error says what to do. Emulated GPUs
 //! refuse when asked to.
 
-use millstream::device::{DeviceSet, gpu_count, gpu_fault};
+use millstream::device::{DeviceSet, Tell, gpu_count, gpu_fault};
 
 use super::super::child::in_child_with;
+use super::super::telling::{ITEMS, TELLS};
 use super::answers::{ANSWERS, can_ask};
-use super::{LIMIT, kernel};
+use super::{LIMIT, kernel, works};
 
 /// For each of these answers, of a driver in a process of its own, the error of `attempt` has the
 /// text beside it.
@@ -70,6 +71,27 @@ fn a_kernel_without_room() {
         let stop = set.host().shared::<u32>(1).unwrap();
         let stream = set.devices()[0].stream().unwrap();
         kernel("waits", 1).launch(&stream, 1, (&stop, 0)).unwrap_err().to_string()
+    });
+}
+
+/// Left to a thread: its stream fails, and nothing else does.
+#[test]
+fn a_kernel_that_would_tell() {
+    let case = concat!(module_path!(), "::a_kernel_that_would_tell");
+    let texts = [("cuLaunchKernel=CUDA_ERROR_OUT_OF_MEMORY", "nvidia-smi shows which processes")];
+    say(case, &texts, || {
+        let set = open().unwrap();
+        let device = &set.devices()[0];
+        TELLS.prepare(device, 1).unwrap();
+        let stream = device.stream().unwrap();
+        let mut items = device.buffer(ITEMS).unwrap();
+        let refused = TELLS.bind(&stream, 1, (&mut items, Tell)).unwrap();
+        let over = refused.submit_soon_with_completion();
+        let error = over.and_then(|over| set.block_on(over).unwrap()).unwrap_err();
+        assert!(stream.check().is_err());
+        works(device);
+        set.quiesce().unwrap();
+        error.to_string()
     });
 }
 
