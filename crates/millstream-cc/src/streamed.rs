@@ -11,8 +11,9 @@ use crate::search::Search;
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
-/// Segments that are filled in side by side.
+/// Segments that are filled in side by side, and bytes of them.
 const FILLED_AT_ONCE: usize = 16;
+const FILLED_BYTES: usize = 32 << 20;
 
 /// Edges that a thread fills in at least.
 const PIECE: usize = 1 << 13;
@@ -150,9 +151,10 @@ async fn send_edges(
 /// Sends all arcs of a graph, as edges, which kernels of the host fill in.
 async fn send_rows(feed: Sender<Edge>, graph: CsrGraph, items: usize) -> Result<(), FlowError> {
     let all = graph.targets().len();
+    let at_once = (FILLED_BYTES / (items * size_of::<Edge>())).clamp(1, FILLED_AT_ONCE);
     // While some are copied, others are filled in.
-    let mut feed = feed.with_send_buffers(2 * FILLED_AT_ONCE);
-    let streams = (0..FILLED_AT_ONCE).map(|_| feed.device().stream());
+    let mut feed = feed.with_send_buffers(2 * at_once);
+    let streams = (0..at_once).map(|_| feed.device().stream());
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
     let fill = filling(graph);
     for (first, stream) in (0..all).step_by(items).zip(streams.iter().cycle()) {

@@ -105,6 +105,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     check_all_writable(&outputs, &[input.named(), spread.topology()])?;
     let context = spread.context()?;
     check_packets(arguments, options.algorithm, &context)?;
+    if (options.algorithm, options.precision) == (Algorithm::Push, Precision::F32) {
+        // More than what is asked for is no fault of an answer.
+        remark("pushed ranks are f64: --precision f32 is for weights there");
+    }
     let clock = Clock::start();
     let graph = input.read()?;
     if let Some(names) = &arguments.personalize {
@@ -182,20 +186,6 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// More than what is asked for is no fault of an answer, but worth a remark.
-fn precision(arguments: &Arguments, algorithm: Algorithm) -> Precision {
-    match arguments.precision {
-        None => Precision::Auto,
-        Some(PrecisionOption::F32) => {
-            if algorithm == Algorithm::Push {
-                remark("pushed ranks are f64: --precision f32 is for weights there");
-            }
-            Precision::F32
-        }
-        Some(PrecisionOption::F64) => Precision::F64,
-    }
-}
-
 /// Sweeps of a gang write into the memory of the others.
 fn check_packets(
     arguments: &Arguments,
@@ -216,7 +206,11 @@ fn check_packets(
 fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
     let mut options = PageRankOptions::default();
     options.algorithm = algorithm(arguments)?;
-    options.precision = precision(arguments, options.algorithm);
+    options.precision = match arguments.precision {
+        None => Precision::Auto,
+        Some(PrecisionOption::F32) => Precision::F32,
+        Some(PrecisionOption::F64) => Precision::F64,
+    };
     options.worklist = arguments.worklist.options();
     options.patience = arguments.worklist.patience.time;
     options.damping = arguments.damping;

@@ -100,7 +100,7 @@ pub enum Error {
         to: String,
     },
     /// A buffer given up while an operation on it is not known to be over.
-    #[error("{buffer} was {action} in flight: {access}")]
+    #[error("{buffer} was {action} in flight: {access}{}", remedy(action))]
     InFlight {
         /// The buffer, with its label.
         buffer: String,
@@ -269,6 +269,14 @@ pub enum Error {
         /// Packets that it has.
         packets: usize,
     },
+}
+
+/// What else to do about a buffer in flight.
+fn remedy(action: &str) -> &'static str {
+    match action {
+        "dropped" | "released" => ", or give it back after the stream that uses it",
+        _ => "",
+    }
 }
 
 impl Error {

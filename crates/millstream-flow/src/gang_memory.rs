@@ -101,8 +101,8 @@ impl GangMemory {
         Ok(())
     }
 
-    /// Why a gang that was stopped on this device has failed: which device was late, and where `all`
-    /// devices stand, by the barrier's words and by those of their reports that `known` names.
+    /// Why a gang that was stopped on this device has failed: which device has not come, if one has not,
+    /// and where `all` devices stand, by the barrier's words and by those of their reports that `known` names.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -129,8 +129,11 @@ impl GangMemory {
                 Err(error) => return error,
             }
         }
-        // All stop when one gives up: the one to blame has come least often.
-        let late = come.iter().zip(all).min_by_key(|(come, _)| **come).map(|(_, its)| its);
+        // All stop when one gives up, and those that are late come, too: one is to blame for sure only if
+        // it has not come as often as this one.
+        let own = all.iter().zip(&come).find(|(its, _)| its.device == self.device);
+        let own = own.map_or(0, |(_, come)| *come);
+        let late = all.iter().zip(&come).find(|(_, come)| **come < own).map(|(its, _)| its);
         let (kernel, device) = (kernel.into(), late.map_or(self, |its| its).device.name());
         DeviceError::KernelFailed { kernel, device, message: message.into() }.into()
     }

@@ -74,8 +74,7 @@ impl<T: Item> Held<T> {
             self.port.post(PacketBuffer { buffer: packet.buffer, free_after: None });
             return Ok(());
         };
-        let buffer = packet.buffer.to_string();
-        let access = format!("{access}, or release the segment after the stream that uses it");
+        let (buffer, access) = (packet.buffer.to_string(), access.to_string());
         self.packet = Some(packet);
         Err(Error::InFlight { buffer, action, access })
     }

@@ -118,13 +118,13 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
-    /// Whether there is room for an item. Queues have a little more than they were made for.
+    /// Whether there is room for an item: up to the next multiple of 32. GPUs do not look.
     fn check(&self, item: u32) -> KernelResult {
         let items = self.queues[READY].items();
         match (item as usize) < items {
             true => Ok(()),
             false => Err(KernelFault::new(format!(
-                "item {item} is none of the worklist's, which was made for up to {items}"
+                "item {item} is beyond the worklist's items, for which there is room up to {items}"
             ))),
         }
     }

@@ -267,14 +267,23 @@ fn an_item_that_is_none_ends_the_run() {
     let context = Context::builder().devices(Devices::host(2)).build().unwrap();
     let problem =
         |device: usize| Arc::new(Problem { visits: context.devices()[device].shared(9).unwrap() });
-    for (flags, kernel) in [(Flags::Keep, "process"), (Flags::Pass, "process")] {
+    for flags in [Flags::Keep, Flags::Pass] {
         let program = Arc::new(Children { flags, devices: 2, has_owners: true });
         let problems = vec![problem(0), problem(1)];
         let worklist = DistributedWorklist::new(&context, program, problems, 64);
         let error = context.block_on(worklist.run(&[(0, 3)])).unwrap().unwrap_err().to_string();
-        let item = format!("item {} is none of the worklist's", 3 + PARENTS);
-        assert!(error.contains(kernel) && error.contains(&item), "{error}");
+        let item = format!("item {} is beyond the worklist's items", 3 + PARENTS);
+        assert!(error.contains("process") && error.contains(&item), "{error}");
     }
+    // One that came in a packet.
+    let device = &context.devices()[0];
+    let program = Arc::new(Children { flags: Flags::Both, devices: 2, has_owners: true });
+    let here = Here { device: 0, devices: 2, next: None };
+    let steps = Steps::new(&context, device, program, problem(0), here, 9).unwrap();
+    let received = context.block_on(steps.split_receive(vec![31], u32::MAX)).unwrap();
+    received.unwrap();
+    let received = context.block_on(steps.split_receive(vec![32], u32::MAX)).unwrap();
+    assert!(received.unwrap_err().to_string().contains("item 32 is beyond"));
 }
 
 #[test]

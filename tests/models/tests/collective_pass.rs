@@ -8,8 +8,8 @@
 //! | `Pass::reduce` | `Pass::run`: a job of one item |
 //! | `Pass::end` | `Pass::end` |
 //!
-//! A block is one thread, and tells and hears the same one of the other rank. Buffers are plain memory, of which loom knows whether uses
-//! come after each other.
+//! A block is one thread, and tells and hears the same one of the other rank. Buffers are plain memory, of
+//! which loom knows whether uses come after each other.
 
 #![allow(clippy::unwrap_used)]
 

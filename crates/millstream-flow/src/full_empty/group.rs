@@ -142,8 +142,8 @@ impl FullEmpty {
     /// contexts may wait for it: load the other kernels first
     /// ([`Kernel::prepare`]), and copy on streams of kind
     /// [`Copy`](millstream_device::StreamKind::Copy) from pinned memory. Gangs and runs
-    /// of the fused worklist on the same context wait until it has ended; other kernels
-    /// of this group may run beside it. `stream` is of kind
+    /// of the fused worklist on the same GPUs wait until it has ended, whatever their context, and so do
+    /// other groups' kernels; other kernels of this group may run beside it. `stream` is of kind
     /// [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue with
     /// no copies; those of several kernels, of which one may wait for another's packets, are made
     /// [together](Stream::of_gang).
@@ -176,7 +176,7 @@ impl FullEmpty {
         Ok(EarlyKernel::new(self, permit.record(stream)?))
     }
 
-    /// The context's permit for kernels that wait, one for all of the group.
+    /// The permit for kernels that wait, one for all of the group.
     async fn permit(&self) -> GangPermit {
         // Held while one waits for the permit: others of the group come with it.
         let mut known = self.core.permit.lock().await;
