@@ -1,8 +1,10 @@
 //! Kernels that say themselves that they are over.
 
-use millstream::device::{CudaSource, Kernel, KernelResult, Tell, Trusted, Write};
+use millstream::device::{
+    CudaSource, Kernel, KernelResult, Shared, StreamKind, Tell, Trusted, Value, Write,
+};
 
-use super::set;
+use super::{scaled, set};
 
 pub(super) const ITEMS: usize = 1000;
 
@@ -22,6 +24,16 @@ extern "C" __global__ void tells(Span<u32> items, Tell tell) {
 }
 
 extern "C" __global__ void says_nothing(Span<u32> items) { set_all(items); }
+
+// Many blocks, of which the last one tells.
+extern "C" __global__ void fills(Span<u32> items, Span<u32> ticket, u32 value, Tell tell) {
+    for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) items[at] = value;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (fetch_add_acq_rel_gpu(&ticket[0], 1u) < gridDim.x - 1) return;
+    store_relaxed_gpu(&ticket[0], 0u);
+    tell.say();
+}
 "#;
 
 const fn source(entry: &'static str) -> CudaSource {
@@ -47,6 +59,16 @@ static SAYS_NOTHING: Kernel<(Write<u32>,)> = Kernel::with_source(
     |_, (items,)| add_seven(items),
 );
 
+static FILLS: Kernel<(Write<u32>, Shared<u32>, Value<u32>, Tell)> = Kernel::with_source(
+    "fills",
+    // SAFETY: it keeps to its arguments, and the last block, which comes after all others, tells.
+    unsafe { Trusted::new(CudaSource::new("telling.cu", "fills", SOURCE)) },
+    |_, (items, _, value, ())| {
+        items.fill(value);
+        Ok(())
+    },
+);
+
 #[test]
 fn completions_of_kernels_that_tell_and_that_do_not() {
     let set = set();
@@ -64,6 +86,28 @@ fn completions_of_kernels_that_tell_and_that_do_not() {
             set.block_on(other.submit_soon_with_completion().unwrap()).unwrap().unwrap();
             let found = set.block_on(stream.download(&items).unwrap()).unwrap().unwrap();
             assert_eq!(found, vec![21 * round; ITEMS], "{device}");
+        }
+    }
+    set.quiesce().unwrap();
+}
+
+/// Read by a stream that waits for nothing but the host, and given back to be written anew.
+#[test]
+fn what_all_blocks_have_written_is_there_when_the_last_one_tells() {
+    let set = set();
+    for device in set.devices() {
+        FILLS.prepare(device, 1).unwrap();
+        let (stream, other) =
+            (device.stream().unwrap(), device.stream_of(StreamKind::Copy).unwrap());
+        let ticket = device.shared(1).unwrap();
+        let items = scaled(1 << 17, 1 << 13);
+        for value in 0..scaled(1000, 20) {
+            let mut filled = device.buffer_to_overwrite(items).unwrap();
+            let fills = FILLS.bind(&stream, items, (&mut filled, &ticket, value, Tell)).unwrap();
+            set.block_on(fills.submit_soon_with_completion().unwrap()).unwrap().unwrap();
+            let found = set.block_on(other.download(&filled).unwrap()).unwrap().unwrap();
+            let wrong = found.iter().position(|found| *found != value);
+            assert_eq!(wrong, None, "{device}, round {value}");
         }
     }
     set.quiesce().unwrap();
